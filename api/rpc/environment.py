@@ -1,0 +1,23 @@
+"""Names of the environment variables that the operator gives to pods and that agent and master read.
+
+The right column is what the same thing is called in DLRover's pods; both are set, ours is read first.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+JOB: Final = "ELASTICJOB_NAME"  # ELASTIC_JOB_NAME
+NAMESPACE: Final = "ELASTICJOB_NAMESPACE"
+JOB_UID: Final = "ELASTICJOB_UID"  # JOB_UID
+MASTER: Final = "ELASTICJOB_MASTER"  # DLROVER_MASTER_ADDR: host:port, an IP
+TOKEN_FILE: Final = "ELASTICJOB_TOKEN_FILE"  # the job's bearer token, mounted from its Secret
+NODE: Final = "ELASTICJOB_NODE"  # <job>-<role>-<index>, the same for every relaunch
+ROLE: Final = "ELASTICJOB_ROLE"  # NODE_TYPE
+INDEX: Final = "ELASTICJOB_INDEX"  # NODE_RANK, NODE_ID
+POD_NAME: Final = "POD_NAME"
+POD_IP: Final = "POD_IP"
+TERMINATION_LOG: Final = "ELASTICJOB_TERMINATION_LOG"  # where the last words go; default /dev/termination-log
+
+MASTER_PORT: Final = 50001
+TOKEN_PATH: Final = "/var/run/secrets/elasticjob/token"

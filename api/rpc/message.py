@@ -1,0 +1,53 @@
+"""The frame of every message: the type of the answer travels with the question.
+
+A request class names its conversation and verb (`PATH`) and its answer (the type parameter), so a caller writes
+`world = await master.call(Join(...))` and a type checker knows what `world` is.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Generic, TypeVar, get_args
+
+import msgspec
+
+Answer = TypeVar("Answer")
+
+PREFIX = "/v1/"
+PROBLEM = "application/problem+json"
+JSON = "application/json"
+MSGPACK = "application/msgpack"
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A frozen value on the wire. Unknown fields of a newer peer are ignored, absent ones take their default."""
+
+
+class Request(Message, Generic[Answer], frozen=True, kw_only=True):
+    """A question to the master whose answer has type `Answer`."""
+
+    PATH: ClassVar[str]
+
+
+class Empty(Message, frozen=True, kw_only=True):
+    """The answer of a request that only reports."""
+
+
+class Problem(Message, frozen=True, kw_only=True):
+    """An error as RFC 9457 problem+json: what was wrong, and the next step, in `detail`.
+
+    `code` is for programs: `unauthenticated`, `unknown-verb`, `malformed`, `too-large`, `stale` (the sender was
+    replaced or its round is over: join again), `refused` (the job's state forbids it: do not repeat), `stopping`.
+    """
+
+    title: str
+    status: int
+    detail: str
+    code: str
+
+
+def answer_type(request: type[Request[Answer]]) -> type[Answer]:
+    """Return the type of the answer to `request`, read from its class declaration."""
+    for base in getattr(request, "__orig_bases__", ()):
+        for argument in get_args(base):
+            return argument  # type: ignore[no-any-return]  # the one argument of Request[...]
+    raise TypeError(f"{request.__name__} does not name the type of its answer: write class X(Request[Y])")

@@ -1,0 +1,99 @@
+"""Life of a node: being alive, progress, failures, the end; and what the master asks of it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+from elasticjob.api.rpc.message import Empty, Message, Request
+
+
+class Order(StrEnum):
+    """What the master wants of a node's workers now."""
+
+    TRAIN = "train"  # go on
+    REGROUP = "regroup"  # the world of `Orders.round` ends: join the next one (see `Orders.lost`)
+    STOP = "stop"  # the job ends: stop the workers, exit
+
+
+class Orders(Message, frozen=True, kw_only=True):
+    """Level, not edge: what is true for this node now. `version` rises whenever the answer changes.
+
+    With REGROUP, `lost` names the members that are gone: if any, collectives of this round are broken (abort them
+    at once); if none, the round ends at the next step boundary (somebody joins or leaves as planned).
+    """
+
+    version: int
+    order: Order
+    round: int
+    lost: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class Watch(Request[Orders], frozen=True, kw_only=True):
+    """Heartbeat and open line in one: answer when the orders are newer than `seen`, at the latest after `wait` s.
+
+    The agent sends it again at once. A connection that is reset while this waits is a lost node at once; no Watch
+    for 5 s (with none waiting) is a silent one.
+    """
+
+    PATH: ClassVar[str] = "nodes/watch"
+    node: str
+    role: str
+    index: int
+    incarnation: str
+    pod: str = ""
+    seen: int = 0
+    wait: float = 2.0
+
+
+class Progress(Message, frozen=True, kw_only=True):
+    """What the training library knows: `step` counts optimizer steps of the whole job since its beginning."""
+
+    step: int
+    epoch: float = 0.0
+    total_steps: int = 0
+    samples: int = 0  # records consumed by the job in all
+    loss: float | None = None
+    metrics: dict[str, float] = {}
+
+
+class Usage(Message, frozen=True, kw_only=True):
+    """What the workers of a node use: cores (float) and resident bytes."""
+
+    cpu: float
+    memory: int
+
+
+class Report(Request[Empty], frozen=True, kw_only=True):
+    """Progress and usage of a node; at most about one a second, from every node of the world."""
+
+    PATH: ClassVar[str] = "nodes/report"
+    node: str
+    incarnation: str
+    round: int
+    progress: Progress | None = None
+    usage: Usage | None = None
+
+
+class Failure(Request[Empty], frozen=True, kw_only=True):
+    """A worker ended badly. `message` is the last line of its error (<= 2,048 characters)."""
+
+    PATH: ClassVar[str] = "nodes/failure"
+    node: str
+    incarnation: str
+    round: int
+    local_rank: int
+    exit_code: int  # negative: killed by that signal
+    message: str
+    final: bool = False  # the agent gives up: its budget of restarts in place is spent
+
+
+class Finish(Request[Empty], frozen=True, kw_only=True):
+    """All workers of this node ended with exit code 0."""
+
+    PATH: ClassVar[str] = "nodes/finish"
+    node: str
+    incarnation: str
+    round: int
+    progress: Progress | None = None

@@ -1,0 +1,98 @@
+"""Rendezvous: how nodes become a world.
+
+A *node* is a pod that trains, named by its place (`<job>-<role>-<index>`); an *incarnation* is one life of that
+node (the agent's own random id): a newer one replaces an older one, which is refused from then on. A *world* is
+what one *round* agreed on; its number fences every later message.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+from elasticjob.api.rpc.message import Empty, Message, Request
+
+
+class Member(Message, frozen=True, kw_only=True):
+    """One node of a world, in rank order.
+
+    `slots` is its number of workers; `address` and `port` are where its first worker opens the store of the round if
+    it is rank 0 (the agent reserved the port); `since` is the round in which it entered the lineage of the model.
+    """
+
+    node: str
+    incarnation: str
+    slots: int
+    address: str
+    port: int
+    since: int
+
+
+class World(Message, frozen=True, kw_only=True):
+    """What a completed round agreed on: members in rank order, the oldest of the surviving lineage first.
+
+    The global rank of a worker is the sum of the slots of the members before its node + its local rank.
+    `batch_slots` is N of the fixed global batch: the configured maximum of workers (>= the sum of slots).
+    """
+
+    round: int
+    members: tuple[Member, ...]
+    batch_slots: int
+
+    @property
+    def size(self) -> int:
+        """Number of workers."""
+        return sum(member.slots for member in self.members)
+
+    def first_rank(self, node: str) -> int:
+        """Global rank of the first worker of `node`; LookupError if it is not a member."""
+        rank = 0
+        for member in self.members:
+            if member.node == node:
+                return rank
+            rank += member.slots
+        raise LookupError(f"{node} is not in the world of round {self.round}")
+
+
+class Recovery(StrEnum):
+    """How the workers of a node survive a change of the world."""
+
+    IN_PROCESS = "in-process"  # the script uses elasticjob.trainer.torch: workers keep their state
+    RESTART = "restart"  # any script: workers are restarted
+
+
+class Join(Request[World], frozen=True, kw_only=True):
+    """I am ready for the next round; answer when I am in a completed world newer than `after` (long poll).
+
+    The master answers 503 `stopping` when the job ends, 409 `stale` to a replaced incarnation, and closes a poll
+    that waits longer than `wait` seconds with 204, upon which the same Join is sent again. A poll changes nothing
+    but the fact that the node is waiting. `slots` may differ from an earlier join (a worker was lost or is back).
+    """
+
+    PATH: ClassVar[str] = "rendezvous/join"
+    node: str
+    role: str
+    index: int
+    incarnation: str
+    slots: int
+    address: str
+    port: int
+    recovery: Recovery
+    after: int = 0
+    wait: float = 20.0
+
+
+class Leave(Request[Empty], frozen=True, kw_only=True):
+    """I stop after the current step (`planned`), or my part of this round is broken (`planned=False`).
+
+    Planned: the node is on its way out (SIGTERM, scale-down); the others are interrupted at a step boundary and
+    form a world without it. Not planned: a worker of this node died in round `round`; the survivors re-form at once
+    and the node joins again when its replacement worker is ready.
+    """
+
+    PATH: ClassVar[str] = "rendezvous/leave"
+    node: str
+    incarnation: str
+    round: int
+    planned: bool
+    reason: str = ""
