@@ -1,0 +1,28 @@
+"""Built-in Kubernetes types: the published OpenAPI definitions, and Pydantic models of the pod template made from them.
+
+`openapi.json` is written by hack/core_openapi.py and `models.py` by `make generate`; neither is edited by hand. Importing
+this package reads neither: the definitions are loaded on first use, and the models cost 0.2 s, so import them where a
+typed template is really wanted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+POD_TEMPLATE_SPEC = "io.k8s.api.core.v1.PodTemplateSpec"
+
+
+@cache
+def document() -> Mapping[str, Any]:
+    """Return the whole file: `version` of Kubernetes and `definitions`. Shared: do not modify."""
+    text = files(__name__).joinpath("openapi.json").read_bytes()
+    return json.loads(text)  # type: ignore[no-any-return]  # a decoded edge
+
+
+def definitions() -> Mapping[str, dict[str, Any]]:
+    """Return name → OpenAPI (Swagger 2) schema of every built-in type we touch. Shared: do not modify."""
+    return document()["definitions"]  # type: ignore[no-any-return]  # a decoded edge

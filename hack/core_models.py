@@ -1,0 +1,86 @@
+"""Make api/core/models.py: Pydantic models of PodTemplateSpec and what it needs, from api/core/openapi.json.
+
+The published types are right for Go and wrong for a faithful model, so they are corrected before generation:
+- IntOrString and Quantity are strings there, but `port: 8080` and `cpu: 1` are what people write;
+- FieldsV1 and RawExtension are empty objects there, and would lose what they hold;
+- fields newer than the document are kept (`extra="allow"`), or a read followed by a write would erase them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
+
+ROOTS = (POD_TEMPLATE_SPEC, "io.k8s.apimachinery.pkg.apis.meta.v1.Condition")
+REFERENCE = "#/definitions/"
+CORRECTED: dict[str, dict[str, Any]] = {
+    "IntOrString": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+    "Quantity": {"anyOf": [{"type": "integer"}, {"type": "number"}, {"type": "string"}]},
+    "FieldsV1": {"type": "object", "additionalProperties": True},
+    "RawExtension": {"type": "object", "additionalProperties": True},
+    "Time": {"type": "string"},
+    "MicroTime": {"type": "string"},
+}
+HEADER = (
+    '"""Pydantic models of PodTemplateSpec and what it needs. Made by `make generate` from openapi.json; do not edit."""'
+)
+OPTIONS = (
+    "--input-file-type=jsonschema",
+    "--output-model-type=pydantic_v2.BaseModel",
+    "--target-python-version=3.11",
+    "--snake-case-field",
+    "--allow-population-by-field-name",
+    "--use-annotated",
+    "--use-standard-collections",
+    "--use-union-operator",
+    "--extra-fields=allow",
+    "--collapse-root-models",
+    "--disable-timestamp",
+    "--formatters=builtin",
+)
+
+
+def core_models() -> str:
+    """Return the text of models.py."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "schema.json"), Path(folder, "models.py")
+        source.write_text(json.dumps(schema()))
+        command = [sys.executable, "-m", "datamodel_code_generator", *OPTIONS, f"--custom-file-header={HEADER}"]
+        subprocess.run([*command, f"--input={source}", f"--output={target}"], check=True)
+        return target.read_text()
+
+
+def schema() -> dict[str, Any]:
+    """Return one JSON schema whose definitions are ROOTS and all they refer to, corrected and with short names."""
+    found: dict[str, dict[str, Any]] = {}
+    waiting = list(ROOTS)
+    while waiting:
+        name = waiting.pop()
+        if short(name) not in found:
+            found[short(name)] = converted(CORRECTED.get(short(name), definitions()[name]), waiting)
+    return {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": dict(sorted(found.items()))}
+
+
+def converted(node: Any, waiting: list[str]) -> Any:
+    """Return a schema with short references and without Kubernetes' own keys; append to `waiting` what it refers to."""
+    if isinstance(node, list):
+        return [converted(value, waiting) for value in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        name = node["$ref"].removeprefix(REFERENCE)
+        waiting.append(name)
+        return {"$ref": REFERENCE + short(name)}
+    kept = {key: value for key, value in node.items() if not key.startswith("x-kubernetes-") and key != "format"}
+    return {key: converted(value, waiting) for key, value in kept.items()}
+
+
+def short(name: str) -> str:
+    """Return the last word of a dotted name; the models' closure has no two definitions of one last word."""
+    return name.rpartition(".")[2]
