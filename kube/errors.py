@@ -1,0 +1,184 @@
+"""What can go wrong between a controller and the API server.
+
+KubeError
+├── ApiError(status, reason, message, details)    the server answered with a Status
+│   ├── BadRequest 400          Unauthorized 401      Forbidden 403
+│   ├── NotFound 404            MethodNotAllowed 405
+│   ├── Conflict 409            └── AlreadyExists 409
+│   ├── Gone 410                PayloadTooLarge 413   Invalid 422
+│   ├── TooManyRequests 429
+│   └── ServerError 5xx
+├── Unreachable                 no usable answer: refused, cut, timed out, or not a Kubernetes answer at all
+├── ConfigError                 no cluster, or credentials that cannot be read
+└── Terminal                    raised by reconcilers: trying again cannot help
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+class KubeError(Exception):
+    """The root of all errors of this package."""
+
+
+class ConfigError(KubeError):
+    """There is no cluster to talk to, or its credentials cannot be read."""
+
+
+class Unreachable(KubeError):
+    """No usable answer came: connection refused or cut, a timeout, or a body that no API server sends."""
+
+
+class Terminal(KubeError):
+    """Raised by a reconciler: the object cannot be brought to its spec, and trying again cannot help.
+
+    The key is not retried; the next change of the object runs it again.
+    """
+
+
+class ApiError(KubeError):
+    """The server refused, with a Status: its code, machine reason, sentence and details."""
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        *,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(status, reason, message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.details: Mapping[str, Any] = details or {}
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.status} {self.reason})"
+
+    @property
+    def causes(self) -> list[Mapping[str, str]]:
+        """The Status' causes: `{"reason", "message", "field"}` each."""
+        return list(self.details.get("causes") or ())
+
+
+class BadRequest(ApiError):
+    """400: the request itself is malformed (also: unknown fields under strict validation)."""
+
+
+class Unauthorized(ApiError):
+    """401: the credentials are not accepted, even after they were read again."""
+
+
+class Forbidden(ApiError):
+    """403: RBAC, quota, or an admission webhook says no."""
+
+
+class NotFound(ApiError):
+    """404: no such object, or no such resource type."""
+
+
+class MethodNotAllowed(ApiError):
+    """405: the resource does not support this verb."""
+
+
+class Conflict(ApiError):
+    """409: somebody else wrote in between (or owns the field): read again, recompute."""
+
+
+class AlreadyExists(Conflict):
+    """409: an object of this name exists."""
+
+
+class Gone(ApiError):
+    """410: the resourceVersion or continue token is too old; list again."""
+
+
+class PayloadTooLarge(ApiError):
+    """413: the object exceeds what the server stores."""
+
+
+class Invalid(ApiError):
+    """422: validation failed; `causes` name the fields."""
+
+
+class TooManyRequests(ApiError):
+    """429: come back later; `retry_after` says when."""
+
+
+class ServerError(ApiError):
+    """5xx: the server's own trouble."""
+
+
+_BY_STATUS: Mapping[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    405: MethodNotAllowed,
+    409: Conflict,
+    410: Gone,
+    413: PayloadTooLarge,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+class _Status(msgspec.Struct):
+    kind: str = ""
+    status: str = ""
+    message: str | None = None
+    reason: str | None = None
+    details: dict[str, Any] | None = None
+    code: int = 0
+
+
+def api_error(
+    status: int,
+    reason: str,
+    message: str,
+    details: Mapping[str, Any] | None = None,
+    retry_after: float | None = None,
+) -> ApiError:
+    """The error class of a status code, `AlreadyExists` by its reason."""
+    if reason == "AlreadyExists":
+        found: type[ApiError] = AlreadyExists
+    elif status >= 500:
+        found = ServerError
+    else:
+        found = _BY_STATUS.get(status, ApiError)
+    return found(status, reason, message, details, retry_after=retry_after)
+
+
+def error_of(status: int, body: bytes, what: str, retry_after: float | None = None) -> KubeError:
+    """The error that an answer with a failing `status` stands for; `what` is the request in words.
+
+    A body that is not a Status (a proxy's HTML page, an empty one) is Unreachable, except for the codes whose
+    meaning needs no body: 401, 403, 404, 410 and 429.
+    """
+    try:
+        found = msgspec.json.decode(body, type=_Status)
+    except msgspec.DecodeError:
+        found = _Status()
+    if found.kind == "Status":
+        return api_error(
+            status, found.reason or str(status), found.message or what, found.details, retry_after
+        )
+    text = body[:200].decode(errors="replace").strip() or "an empty body"
+    if status in (401, 403, 404, 410, 429):
+        return api_error(status, str(status), f"{what}: {text}", retry_after=retry_after)
+    return Unreachable(f"{what}: {status} and not a Kubernetes answer: {text}")
+
+
+def is_too_large_resource_version(error: KubeError) -> bool:
+    """Whether the server says that a resourceVersion is from its future: its storage was emptied or restored."""
+    if not isinstance(error, ApiError):
+        return False
+    causes = {cause.get("reason") for cause in error.causes}
+    return "ResourceVersionTooLarge" in causes or "Too large resource version" in error.message
