@@ -27,9 +27,7 @@ CORRECTED: dict[str, dict[str, Any]] = {
     "Time": {"type": "string"},
     "MicroTime": {"type": "string"},
 }
-HEADER = (
-    '"""Pydantic models of PodTemplateSpec and what it needs. Made by `make generate` from openapi.json; do not edit."""'
-)
+HEADER = '"""Pydantic models of PodTemplateSpec and what it needs. Made by `make generate` from openapi.json; do not edit."""'
 OPTIONS = (
     "--input-file-type=jsonschema",
     "--output-model-type=pydantic_v2.BaseModel",
@@ -51,7 +49,13 @@ def core_models() -> str:
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "schema.json"), Path(folder, "models.py")
         source.write_text(json.dumps(schema()))
-        command = [sys.executable, "-m", "datamodel_code_generator", *OPTIONS, f"--custom-file-header={HEADER}"]
+        command = [
+            sys.executable,
+            "-m",
+            "datamodel_code_generator",
+            *OPTIONS,
+            f"--custom-file-header={HEADER}",
+        ]
         subprocess.run([*command, f"--input={source}", f"--output={target}"], check=True)
         return target.read_text()
 
@@ -77,7 +81,9 @@ def converted(node: Any, waiting: list[str]) -> Any:
         name = node["$ref"].removeprefix(REFERENCE)
         waiting.append(name)
         return {"$ref": REFERENCE + short(name)}
-    kept = {key: value for key, value in node.items() if not key.startswith("x-kubernetes-") and key != "format"}
+    kept = {
+        key: value for key, value in node.items() if not key.startswith("x-kubernetes-") and key != "format"
+    }
     return {key: converted(value, waiting) for key, value in kept.items()}
 
 

@@ -53,7 +53,12 @@ def trim(published: dict[str, Schema]) -> dict[str, Schema]:
 
 def roots(published: dict[str, Schema]) -> Iterator[str]:
     """Yield the names of the definitions to start from; a kind of the table that is not published is an error."""
-    by_kind = {kind: name for name, schema in published.items() for kind in kinds(schema) if "DeleteOptions" not in name}
+    by_kind = {
+        kind: name
+        for name, schema in published.items()
+        for kind in kinds(schema)
+        if "DeleteOptions" not in name
+    }
     by_kind["v1", "DeleteOptions"] = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
     for version, words in KINDS.items():
         for word in words.split():

@@ -1,0 +1,459 @@
+"""ElasticJob: what the user wants trained, and how it is going. Never written by an autoscaler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field
+
+from elasticjob.api.core import POD_TEMPLATE_SPEC
+from elasticjob.api.v1alpha1.common import (
+    GROUP,
+    MASTER,
+    MASTER_ALIAS,
+    MOST_ROLES,
+    VERSION,
+    WORKER,
+    Count,
+    Resource,
+)
+from elasticjob.kube.crd import (
+    IMPLIED,
+    NULLABLE,
+    Column,
+    CustomResource,
+    Declaration,
+    Embedded,
+    OneCondition,
+    Part,
+    Rule,
+    Scale,
+    Time,
+    list_map,
+)
+from elasticjob.kube.kinds import Kind, Manifest
+
+
+class DistributionStrategy(StrEnum):
+    """How the nodes of a job work together."""
+
+    ALLREDUCE = "AllreduceStrategy"
+    PARAMETER_SERVER = "ParameterServerStrategy"
+    CUSTOM = "CustomStrategy"
+    LOCAL = "Local"
+
+
+class OptimizeMode(StrEnum):
+    """Who decides about sizes and resources."""
+
+    MANUAL = "manual"
+    SINGLE_JOB = "single-job"
+    CLUSTER = "cluster"
+
+
+class RestartPolicy(StrEnum):
+    """When a node that ended is replaced."""
+
+    ALWAYS = "Always"
+    ON_FAILURE = "OnFailure"
+    NEVER = "Never"
+    EXIT_CODE = "ExitCode"
+
+
+class CleanPodPolicy(StrEnum):
+    """Which pods are deleted when a job has ended."""
+
+    RUNNING = "Running"
+    ALL = "All"
+    NONE = "None"
+
+
+class Gang(StrEnum):
+    """Which scheduler places all pods of a job at once."""
+
+    NONE = "none"
+    VOLCANO = "volcano"
+    COSCHEDULING = "coscheduling"
+
+
+class Phase(StrEnum):
+    """Where a job is in its life; `kubectl get` shows it, programs read the conditions."""
+
+    CREATED = "Created"
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SCALING = "Scaling"
+    RESTARTING = "Restarting"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class Bounds(NamedTuple):
+    """The sizes that a role may have; `most` is None where only resourceLimits end it."""
+
+    least: int
+    most: int | None
+
+    def clamp(self, replicas: int) -> int:
+        """The allowed size that is nearest to `replicas`."""
+        at_least = max(self.least, replicas)
+        return at_least if self.most is None else min(self.most, at_least)
+
+
+class EnvVar(Part):
+    """The value of an environment variable; its name is the key under which it stands."""
+
+    name: str = ""
+    """The variable's name again; may be left out."""
+
+    value: str | None = None
+    """The value; $(OTHER) is replaced by another variable of the container."""
+
+    value_from: Manifest | None = None
+    """Where the value comes from, as in a container's env: a field, a resource, a ConfigMap or a Secret."""
+
+
+class Scheduling(Part):
+    """How the pods of a job are placed."""
+
+    gang: Gang = Gang.NONE
+    """The gang scheduler: none, volcano or coscheduling."""
+
+    min_available: Count | None = None
+    """How many pods must fit before any starts; absent means the least sizes of all roles."""
+
+    queue: str = ""
+    """The queue of the gang scheduler."""
+
+    priority_class_name: str = ""
+    """The PriorityClass of pods whose template names none."""
+
+    timeout_seconds: Count | None = None
+    """How long the gang may wait for its place."""
+
+
+class RunPolicy(Part):
+    """When a job ends, and what remains of it."""
+
+    backoff_limit: Count | None = None
+    """How often nodes may be replaced after failures, over the whole job; absent: no limit beside restartCount."""
+
+    active_deadline_seconds: Annotated[int, Field(ge=1, json_schema_extra={"format": "int64"})] | None = None
+    """How long the job may run before it fails with DeadlineExceeded; time spent suspended does not count."""
+
+    ttl_seconds_after_finished: Count | None = None
+    """How long after its end the job is deleted; absent means never. Argo CD would run a deleted job again."""
+
+    clean_pod_policy: CleanPodPolicy = CleanPodPolicy.RUNNING
+    """Which pods are deleted when the job has ended: Running (those still alive), All or None."""
+
+    scheduling: Scheduling = Scheduling()
+    """Gang scheduling, queue and priority."""
+
+
+_SIZES = (
+    Rule(
+        "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+        "minReplicas is more than maxReplicas: lower minReplicas or raise maxReplicas",
+        ".minReplicas",
+    ),
+    Rule(
+        "!has(self.replicas) || !has(self.minReplicas) || self.minReplicas <= self.replicas",
+        "replicas is less than minReplicas: write a number from minReplicas to maxReplicas",
+        ".replicas",
+    ),
+    Rule(
+        "!has(self.replicas) || !has(self.maxReplicas) || self.replicas <= self.maxReplicas",
+        "replicas is more than maxReplicas: write a number from minReplicas to maxReplicas",
+        ".replicas",
+    ),
+)
+
+
+class ReplicaSpec(Part):
+    """The nodes of one role: how many, from which template, and what happens when one fails."""
+
+    RULES = _SIZES
+
+    replicas: Count | None = None
+    """How many nodes; absent means that the optimizer decides. kubectl scale writes the worker's."""
+
+    min_replicas: Count | None = None
+    """The fewest nodes to train with; absent means replicas. Less than maxReplicas makes the role elastic."""
+
+    max_replicas: Count | None = None
+    """The most nodes to train with; absent means replicas."""
+
+    restart_policy: RestartPolicy = RestartPolicy.ON_FAILURE
+    """When a node that ended is replaced: Always, OnFailure, Never, or ExitCode (exit codes of 128 and more)."""
+
+    restart_count: Annotated[int, Field(ge=0, le=100)] = 3
+    """How many times each node may be replaced after a failure; evictions and preemptions do not count."""
+
+    auto_scale: bool = True
+    """Whether an optimizer may change the number and the resources of this role."""
+
+    priority: Annotated[str, Field(max_length=16)] = ""
+    """high, low, or the share of nodes that is high, such as 0.5: who keeps its place when the cluster is full."""
+
+    restart_timeout: Count | None = None
+    """Accepted for older manifests, without effect: silent nodes are found by their master."""
+
+    template: Annotated[Manifest, Embedded(POD_TEMPLATE_SPEC)] = {}
+    """The pod template of a node; resources may be absent, then a plan decides."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """The sizes that this role may have; absent bounds are `replicas`, or 1 and no end where that is absent too."""
+        least = self.min_replicas if self.min_replicas is not None else self.replicas
+        most = self.max_replicas if self.max_replicas is not None else self.replicas
+        return Bounds(least if least is not None else min(1, most if most is not None else 1), most)
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the role may have more than one size."""
+        return self.bounds.most is None or self.bounds.least < self.bounds.most
+
+    @property
+    def pod(self) -> Manifest:
+        """The template's pod spec, empty where the template has none. Shared: do not modify."""
+        return self.template.get("spec") or {}
+
+    @property
+    def main_container(self) -> Manifest | None:
+        """The container that trains: the one named `main`, else the first. Shared: do not modify."""
+        containers: list[Manifest] = self.pod.get("containers") or []
+        return next((c for c in containers if c.get("name") == "main"), containers[0] if containers else None)
+
+
+class OlderRole(Part):
+    """A role in the EasyDL form."""
+
+    image: Annotated[str, Field(json_schema_extra=NULLABLE)] | None = None
+    """The image of the role's container."""
+
+    command: Annotated[str, Field(json_schema_extra=NULLABLE)] | None = None
+    """The command line of the role's container."""
+
+
+_IMPLIED_STRATEGY: Final = DistributionStrategy.ALLREDUCE
+
+
+def _immutable(field: str, implied_value: str) -> Rule:
+    """A rule of the spec: `field`, or what its absence means, stays as it was."""
+    now, before = (
+        f"(has({word}.{field}) ? {word}.{field} : '{implied_value}')" for word in ("self", "oldSelf")
+    )
+    message = f"{field} cannot change while a job exists: delete the job and create it again"
+    return Rule(f"{now} == {before}", message, f".{field}", "FieldValueForbidden")
+
+
+class ElasticJobSpec(Part):
+    """What to train, with how many nodes, and within which limits."""
+
+    RULES = (_immutable("distributionStrategy", _IMPLIED_STRATEGY), _immutable("managedBy", ""))
+
+    distribution_strategy: Annotated[DistributionStrategy, Field(json_schema_extra=IMPLIED)] = (
+        _IMPLIED_STRATEGY
+    )
+    """How the nodes work together: AllreduceStrategy (the default), ParameterServerStrategy, CustomStrategy (the
+    roles are yours), or Local (no master; the pods decide the end). Immutable."""
+
+    optimize_mode: OptimizeMode = OptimizeMode.SINGLE_JOB
+    """Who decides about sizes and resources: manual (you), single-job (the job's master), cluster (Brain)."""
+
+    brain_service: str = ""
+    """The address host:port of the Brain service, if not the operator's own."""
+
+    suspend: bool = False
+    """Whether the job rests: its pods are deleted, its progress stays, and false lets it go on."""
+
+    managed_by: Annotated[str, Field(max_length=253)] = ""
+    """Who runs this job; empty means this operator, any other name means that it keeps its hands off. Immutable."""
+
+    envs: Annotated[dict[str, EnvVar], Field(max_length=512)] = {}
+    """Environment variables of all containers, by name."""
+
+    resource_limits: Resource = {}
+    """The ceiling of the whole job, such as {cpu: 64, memory: 256Gi}; no plan goes beyond it."""
+
+    node_unit: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """The number of workers that train is a multiple of this."""
+
+    run_policy: RunPolicy = RunPolicy()
+    """When the job ends, and what remains of it."""
+
+    network_policy: bool = True
+    """Whether only the job's own pods may reach the job's pods."""
+
+    replica_specs: Annotated[dict[str, ReplicaSpec], Field(max_length=MOST_ROLES)] = {}
+    """The roles by name: worker, ps, chief, evaluator, dlrover-master (or master), or names of your own."""
+
+    enable_elastic_scheduling: bool | None = None
+    """Accepted for older manifests, without effect: minReplicas and maxReplicas say it."""
+
+    enable_dynamic_sharding: bool | None = None
+    """Accepted for older manifests, without effect: the training script says it."""
+
+    command: Annotated[str, Field(json_schema_extra=NULLABLE)] | None = None
+    """Older (EasyDL) form: the command line of all roles that have none. Write replicaSpecs instead."""
+
+    image: Annotated[str, Field(json_schema_extra=NULLABLE)] | None = None
+    """Older (EasyDL) form: the image of all roles that have none. Write replicaSpecs instead."""
+
+    parameter_server: Annotated[OlderRole | None, Field(alias="parameter_server")] = None
+    """Older (EasyDL) form of replicaSpecs.ps."""
+
+    worker: OlderRole | None = None
+    """Older (EasyDL) form of replicaSpecs.worker."""
+
+    evaluator: OlderRole | None = None
+    """Older (EasyDL) form of replicaSpecs.evaluator."""
+
+    @property
+    def roles(self) -> Mapping[str, ReplicaSpec]:
+        """The roles that train, by name: all but the master."""
+        return {role: spec for role, spec in self.replica_specs.items() if not is_master(role)}
+
+    @property
+    def master(self) -> ReplicaSpec | None:
+        """What the user says about the master, under either name; None where nothing is said."""
+        return self.replica_specs.get(MASTER, self.replica_specs.get(MASTER_ALIAS))
+
+    @property
+    def needs_master(self) -> bool:
+        """Whether the job has a master: always but for Local, and for CustomStrategy only where its role is given."""
+        if self.distribution_strategy is DistributionStrategy.CUSTOM:
+            return self.master is not None
+        return self.distribution_strategy is not DistributionStrategy.LOCAL
+
+
+class ReplicaStatus(Part):
+    """How many nodes of a role there are, by state."""
+
+    desired: int = 0
+    """How many there should be."""
+
+    pending: int = 0
+    """Created, and not running yet."""
+
+    active: int = 0
+    """Running."""
+
+    succeeded: int = 0
+    """Ended with success."""
+
+    failed: int = 0
+    """Ended with an error, and not replaced."""
+
+
+class Training(Part):
+    """The training itself, as the master sees it."""
+
+    step: int | None = None
+    """Optimizer steps so far, over all restarts."""
+
+    steps_per_second: float | None = None
+    """Speed over the last window."""
+
+    samples_per_second: float | None = None
+    """Speed over the last window, in records."""
+
+    epoch: float | None = None
+    """Passes over the data so far."""
+
+    progress: float | None = None
+    """The share of the work that is done, from 0 to 1."""
+
+    eta: Time | None = None
+    """When the job will end at this speed."""
+
+    world_size: int | None = None
+    """Worker processes that train together now."""
+
+    round: int | None = None
+    """How many times the workers have regrouped."""
+
+    goodput: float | None = None
+    """The share of the time since the start that went into steps that count, from 0 to 1."""
+
+
+class ElasticJobStatus(Part):
+    """How the job is going. Written by the operator; `training` by the job's master."""
+
+    phase: Phase | None = None
+    """Created, Pending, Running, Scaling, Restarting, Suspended, Succeeded or Failed."""
+
+    conditions: Annotated[list[OneCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
+    """What is true of the job: Created, Running, Scaling, Restarting, Suspended, Complete (and Succeeded), Failed."""
+
+    observed_generation: Annotated[int, Field(json_schema_extra={"format": "int64"})] | None = None
+    """The metadata.generation that this status is about."""
+
+    replicas: int | None = None
+    """How many worker pods there are; kubectl scale and autoscalers read it."""
+
+    selector: str | None = None
+    """The label selector of the worker pods; autoscalers read it."""
+
+    workers: str | None = None
+    """Workers that run of those wanted, such as 2/4."""
+
+    replica_statuses: Annotated[dict[str, ReplicaStatus], Field(max_length=MOST_ROLES)] = {}
+    """Nodes by role and state."""
+
+    restarts: int | None = None
+    """How many times nodes were replaced after a failure."""
+
+    start_time: Time | None = None
+    """When the first pod of the job was created."""
+
+    completion_time: Time | None = None
+    """When the job succeeded or failed."""
+
+    last_scale_plan: str | None = None
+    """The ScalePlan that was carried out last."""
+
+    training: Training | None = None
+    """Progress and speed, written by the job's master."""
+
+
+class ElasticJob(CustomResource):
+    """A distributed training job that grows, shrinks and heals while it trains."""
+
+    spec: ElasticJobSpec
+    """What to train, with how many nodes, and within which limits."""
+
+    status: ElasticJobStatus = ElasticJobStatus()
+    """How the job is going."""
+
+
+ELASTICJOB: Final = Kind(GROUP, VERSION, "ElasticJob", "elasticjobs", ElasticJob)
+
+DECLARATION: Final = Declaration(
+    ELASTICJOB,
+    short_names=("ej",),
+    categories=("all", "training"),
+    scale=Scale(f".spec.replicaSpecs.{WORKER}.replicas", ".status.replicas", ".status.selector"),
+    columns=(
+        Column("Phase", ".status.phase"),
+        Column("Workers", ".status.workers", description="Workers that run of those wanted."),
+        Column("Restarts", ".status.restarts", "integer"),
+        Column("Speed", ".status.training.stepsPerSecond", "number", "Steps per second."),
+        Column("Age", ".metadata.creationTimestamp", "date"),
+        Column("Strategy", ".spec.distributionStrategy", wide=True),
+        Column("Mode", ".spec.optimizeMode", wide=True),
+        Column("World", ".status.training.worldSize", "integer", "Processes that train together.", wide=True),
+        Column(
+            "Goodput", ".status.training.goodput", "number", "Share of time in steps that count.", wide=True
+        ),
+    ),
+)
+
+
+def is_master(role: str) -> bool:
+    """Whether a role word means the job's master."""
+    return role in (MASTER, MASTER_ALIAS)

@@ -1,0 +1,133 @@
+"""JobResource: what should run now. One per ElasticJob, of the same name and owned by it; only its controller writes it.
+
+A JobResource of another name is a request from a user or a tool, in this form or the older one of EasyDL.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from elasticjob.api.v1alpha1.common import (
+    GROUP,
+    MOST_NODES,
+    MOST_ROLES,
+    VERSION,
+    Count,
+    NodeResource,
+    ReplicaResourceSpec,
+    Resource,
+)
+from elasticjob.kube.crd import Column, CustomResource, Declaration, OneCondition, Part, list_map
+from elasticjob.kube.kinds import Kind
+
+
+class Selector(Part):
+    """Which job this is about."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    """The ElasticJob, in the same namespace."""
+
+
+class OlderReplicas(Part):
+    """A role in the EasyDL form."""
+
+    replicas: Count | None = None
+    """How many nodes."""
+
+    resource: Resource = {}
+    """What each node gets: cpu in cores, memory and disk in MiB or as quantities, gpu as a whole number."""
+
+
+class JobResourceSpec(Part):
+    """The nodes that should run, and what each gets."""
+
+    selector: Selector
+    """The job that this is about."""
+
+    suspend: bool = False
+    """Whether all pods of the job are stopped for now."""
+
+    replica_resource_specs: Annotated[dict[str, ReplicaResourceSpec], Field(max_length=MOST_ROLES)] = {}
+    """Number and resources of nodes, by role."""
+
+    nodes: Annotated[
+        list[NodeResource], Field(max_length=MOST_NODES, json_schema_extra=list_map("name"))
+    ] = []
+    """The nodes that differ from the others of their role; reached by resizing in place, or by replacement."""
+
+    parameter_server: Annotated[OlderReplicas | None, Field(alias="parameter_server")] = None
+    """Older (EasyDL) form of replicaResourceSpecs.ps."""
+
+    worker: OlderReplicas | None = None
+    """Older (EasyDL) form of replicaResourceSpecs.worker."""
+
+    evaluator: OlderReplicas | None = None
+    """Older (EasyDL) form of replicaResourceSpecs.evaluator."""
+
+    resource_updation: Annotated[
+        list[NodeResource],
+        Field(alias="resource_updation", max_length=MOST_NODES, json_schema_extra=list_map("name")),
+    ] = []
+    """Older (EasyDL) form of nodes."""
+
+
+class RoleStatus(Part):
+    """How far a role is."""
+
+    desired: int = 0
+    """How many nodes there should be."""
+
+    current: int = 0
+    """How many pods there are, without those that are being deleted."""
+
+    ready: int = 0
+    """How many pods run and are ready."""
+
+
+class JobResourceStatus(Part):
+    """How far the pods are from what should run."""
+
+    replica_statuses: Annotated[dict[str, RoleStatus], Field(max_length=MOST_ROLES)] = {}
+    """Nodes by role."""
+
+    restarts: Annotated[dict[str, dict[str, int]], Field(max_length=MOST_ROLES)] = {}
+    """Failures that were replaced: role to index to how often; nodes that never failed are left out."""
+
+    conditions: Annotated[list[OneCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
+    """What is true of the pods: Ready."""
+
+    observed_generation: Annotated[int, Field(json_schema_extra={"format": "int64"})] | None = None
+    """The metadata.generation that this status is about."""
+
+
+class JobResource(CustomResource):
+    """The nodes of a job that should run now: to an ElasticJob what a ReplicaSet is to a Deployment."""
+
+    spec: JobResourceSpec
+    """The nodes that should run, and what each gets."""
+
+    status: JobResourceStatus = JobResourceStatus()
+    """How far the pods are from it."""
+
+
+JOBRESOURCE: Final = Kind(GROUP, VERSION, "JobResource", "jobresources", JobResource)
+
+DECLARATION: Final = Declaration(
+    JOBRESOURCE,
+    short_names=("jr",),
+    categories=("training",),
+    columns=(
+        Column("Job", ".spec.selector.name"),
+        Column(
+            "Workers", ".spec.replicaResourceSpecs.worker.replicas", "integer", "Workers that should run."
+        ),
+        Column("Ready", ".status.replicaStatuses.worker.ready", "integer", "Workers that are ready."),
+        Column("Suspended", ".spec.suspend", "boolean"),
+        Column("Age", ".metadata.creationTimestamp", "date"),
+        Column("PS", ".spec.replicaResourceSpecs.ps.replicas", "integer", wide=True),
+        Column("PS-Ready", ".status.replicaStatuses.ps.ready", "integer", wide=True),
+        Column("Reason", '.status.conditions[?(@.type=="Ready")].reason', wide=True),
+    ),
+)

@@ -1,0 +1,219 @@
+"""Custom resources as Pydantic models: the base classes, field types that only Kubernetes has, the declaration.
+
+    class ThingSpec(Part):
+        size: int = 1
+        '''How large it is.'''
+
+    class Thing(CustomResource):
+        spec: ThingSpec
+        status: ThingStatus = ThingStatus()
+
+    THING = Kind("example.org", "v1", "Thing", "things", Thing)
+    DECLARATION = Declaration(THING, short_names=("th",))
+    manifest = crd_manifest(DECLARATION)            # kube/crd_manifest.py
+
+The docstring under a field is what `kubectl explain` says. Python names are snake_case, JSON names camelCase. Objects are
+read with `THING.decode(...)`; fields that a model does not know are dropped, so write with apply or patch, not replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+)
+from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema
+
+from elasticjob.kube.kinds import Key, Kind, Manifest, without_nulls
+from elasticjob.kube.objects import Condition, ObjectMeta
+
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A CEL rule on the object, field or class that bears it; `field` is the path to blame, such as `.minReplicas`."""
+
+    rule: str
+    message: str
+    field: str = ""
+    reason: str = ""
+
+    def schema(self) -> Schema:
+        """The rule as an entry of `x-kubernetes-validations`."""
+        entries = {"rule": self.rule, "message": self.message, "fieldPath": self.field, "reason": self.reason}
+        return {key: value for key, value in entries.items() if value}
+
+
+def list_map(*keys: str) -> Schema:
+    """The `json_schema_extra` of a list whose items are told apart, and merged, by `keys`."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
+ATOMIC: Schema = {"x-kubernetes-list-type": "atomic"}
+NULLABLE: Schema = {"nullable": True}
+
+IMPLIED: Schema = {"x-implied": True}
+"""The `json_schema_extra` of a default that readers see, but that the server does not store."""
+
+
+class Part(BaseModel):
+    """A piece of a custom resource: frozen, camelCase outside, documented by the docstrings under its fields."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        frozen=True,
+        use_attribute_docstrings=True,
+        extra="ignore",
+    )
+    RULES: ClassVar[tuple[Rule, ...]] = ()
+
+    def manifest(self) -> Manifest:
+        """This piece as plain JSON, without the fields that are None."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
+        found = handler.resolve_ref_schema(handler(core))
+        if cls.RULES:
+            found["x-kubernetes-validations"] = [entry.schema() for entry in cls.RULES]
+        return found
+
+
+def _read_metadata(value: Any) -> ObjectMeta:
+    return (
+        value
+        if isinstance(value, ObjectMeta)
+        else msgspec.convert(without_nulls(value), ObjectMeta, strict=False)
+    )
+
+
+def _read_condition(value: Any) -> Condition:
+    return (
+        value
+        if isinstance(value, Condition)
+        else msgspec.convert(without_nulls(value), Condition, strict=False)
+    )
+
+
+def _seconds(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _write_condition(condition: Condition) -> Manifest:
+    found: Manifest = msgspec.to_builtins(condition)
+    if condition.last_transition_time is not None:
+        found["lastTransitionTime"] = _seconds(condition.last_transition_time)
+    return found
+
+
+_TEXT: Schema = {"type": "string"}
+_CONDITION: Schema = {
+    "type": "object",
+    "required": ["type", "status"],
+    "properties": {
+        "type": {**_TEXT, "maxLength": 316, "description": "What this is about, in CamelCase."},
+        "status": {**_TEXT, "enum": ["True", "False", "Unknown"], "description": "True, False or Unknown."},
+        "reason": {**_TEXT, "maxLength": 1024, "description": "Why, as one CamelCase word for programs."},
+        "message": {**_TEXT, "maxLength": 32768, "description": "Why, as a sentence for people."},
+        "observedGeneration": {
+            "type": "integer",
+            "format": "int64",
+            "description": "The metadata.generation that this was said about.",
+        },
+        "lastTransitionTime": {**_TEXT, "format": "date-time", "description": "When status changed last."},
+    },
+}
+
+Metadata = Annotated[
+    ObjectMeta,
+    PlainValidator(_read_metadata),
+    PlainSerializer(msgspec.to_builtins, return_type=dict),
+    WithJsonSchema({"type": "object"}),
+]
+Time = Annotated[datetime, PlainSerializer(_seconds, return_type=str)]
+"""A moment: UTC, in whole seconds, as the API server writes it."""
+
+OneCondition = Annotated[
+    Condition,
+    PlainValidator(_read_condition),
+    PlainSerializer(_write_condition, return_type=dict),
+    WithJsonSchema(_CONDITION),
+]
+
+OPAQUE: Schema = {"x-kubernetes-preserve-unknown-fields": True}
+Quantity = Annotated[str | int | float, WithJsonSchema({"x-kubernetes-int-or-string": True})]
+"""A number of something as it stands in the manifest: `"500m"`, `"8Gi"`, `4`."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Marks a plain JSON field (`Annotated[Manifest, Embedded(name)]`) as a published type, named as in the OpenAPI.
+
+    The generator looks the type up in the definitions that it is given; readers get the JSON as it stands, so no field
+    is lost, whatever its age.
+    """
+
+    name: str
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
+        return {"x-embedded": self.name}
+
+
+class CustomResource(Part):
+    """An object of a custom kind; subclasses add `spec` and `status`."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: Metadata = ObjectMeta()
+
+    @property
+    def key(self) -> Key:
+        """The object's name within its kind."""
+        return Key(self.metadata.namespace, self.metadata.name)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of `kubectl get`; `wide` ones show with `-o wide` only."""
+
+    name: str
+    path: str
+    type: str = "string"
+    description: str = ""
+    wide: bool = False
+    format: str = ""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The paths behind `kubectl scale` and the horizontal autoscaler."""
+
+    spec_replicas: str
+    status_replicas: str
+    selector: str
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """All that a CustomResourceDefinition says beside the schema of its model."""
+
+    kind: Kind[Any]
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    scale: Scale | None = None
+    selectable: tuple[str, ...] = ()
+    annotations: Mapping[str, str] | None = None

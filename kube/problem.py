@@ -1,0 +1,16 @@
+"""What is wrong with an object: one field, and what would be right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A finding about one field; `message` says what is wrong and what to write instead."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
