@@ -1,0 +1,156 @@
+"""The program `elasticjob`: a table of commands, of which only the one that runs is imported.
+
+`elasticjob run` starts in every training container, so it must not pay for Pydantic, the Kubernetes client or
+torch, and `elasticjob --help` answers at once: each row names its module as text, and only the chosen one is
+imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import typer
+
+from elasticjob.cli.errors import Exit, Failure
+
+ABOUT = """Elastic distributed training: jobs that survive, grow and shrink while they train.
+
+Start with [bold]elasticjob demo[/]: a whole job on this machine, nothing else needed. Every command
+explains itself, with an example, under [bold]--help[/].
+"""
+
+Command = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One command: its name, the sentence in the list, and where its function is (`module:function`)."""
+
+    name: str
+    summary: str
+    target: str
+    panel: str = "Programs"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the parser: a command that starts another program leaves that program's flags alone."""
+
+
+PASSES_ARGUMENTS_ON = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+
+COMMANDS: tuple[Row, ...] = (
+    Row(
+        "demo", "A job's whole life on this machine, with a report.", "elasticjob.cli.demo:demo", "Start here"
+    ),
+    Row(
+        "run",
+        "Start training, with torchrun's flags.",
+        "elasticjob.cli.run:run",
+        "Start here",
+        PASSES_ARGUMENTS_ON,
+    ),
+    Row(
+        "devcluster",
+        "A Kubernetes in one process, for kubectl and tests.",
+        "elasticjob.cli.devcluster:devcluster",
+        "Start here",
+        PASSES_ARGUMENTS_ON,
+    ),
+    Row("operator", "Make ElasticJobs of a cluster real.", "elasticjob.cli.operator:operator"),
+    Row("master", "Hold one job's workers together.", "elasticjob.cli.master:master"),
+    Row(
+        "agent",
+        "Run the workers of one pod; the same as run.",
+        "elasticjob.cli.run:run",
+        settings=PASSES_ARGUMENTS_ON,
+    ),
+    Row("crds", "Print the custom resource definitions.", "elasticjob.cli.crds:crds", "Look up"),
+    Row("version", "Print the version.", "elasticjob.cli.version:version", "Look up"),
+)
+
+
+def main() -> None:
+    """Run the command that the process was started with, and exit with its code."""
+    application(sys.argv[1:])()
+
+
+def application(arguments: Sequence[str]) -> typer.Typer:
+    """Return the program with every command listed and only the one named by `arguments` loaded."""
+    app = typer.Typer(
+        name="elasticjob",
+        help=ABOUT,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+    )
+    named = next((argument for argument in arguments if not argument.startswith("-")), None)
+    for row in COMMANDS:
+        function = guarded(load(row)) if row.name == named else listed
+        summary = None if row.name == named else row.summary
+        app.command(
+            row.name,
+            help=summary,
+            short_help=row.summary,
+            rich_help_panel=row.panel,
+            context_settings=dict(row.settings),
+        )(function)
+    return app
+
+
+def load(row: Row) -> Command:
+    """Return the function of a command; Failure if its module needs a package that is not installed."""
+    module, _, name = row.target.partition(":")
+    try:
+        loaded: Command = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("elasticjob"):
+            raise
+        return missing(row.name, error.name)
+    return loaded
+
+
+def missing(command: str, package: str) -> Command:
+    """Return a command that says which package is not installed and how to get it."""
+
+    def explain() -> None:
+        raise Failure(
+            f"'elasticjob {command}' needs the package {package}, which is not installed",
+            next_step="install the extra that has it: pip install 'elasticjob[operator,examples]'",
+        )
+
+    return explain
+
+
+def listed() -> None:
+    """Stand in for a command that was not chosen: it is shown in the list and never called."""
+
+
+def guarded(command: Command) -> Command:
+    """Return `command` with expected errors shown as one line on stderr, and exit codes as `Exit` says.
+
+    An integer that the command returns is its exit code. Anything else keeps its traceback: it is a bug.
+    """
+
+    @functools.wraps(command)
+    def run(*args: Any, **options: Any) -> None:
+        try:
+            code = command(*args, **options)
+        except KeyboardInterrupt:
+            raise typer.Exit(Exit.INTERRUPTED) from None
+        except expected() as error:
+            typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+            raise typer.Exit(getattr(error, "code", Exit.FAILED)) from None
+        raise typer.Exit(code if isinstance(code, int) else Exit.DONE)
+
+    return run
+
+
+def expected() -> tuple[type[Exception], ...]:
+    """Return the classes of errors whose message is enough; those of kube only if the command uses kube."""
+    kube = sys.modules.get("elasticjob.kube.errors")
+    theirs = (kube.ApiError, kube.Unreachable, kube.Terminal) if kube is not None else ()
+    return (Failure, *theirs)

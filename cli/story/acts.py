@@ -1,0 +1,113 @@
+"""The story of the demo, as data: what is done to the job, and what must be true before the story goes on.
+
+An act ends when facts answer its question (the watched job, its pods, the record of steps), never by time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from elasticjob.cli.story.seen import Question, has_succeeded, is_suspended, trains
+
+
+class Stage(Protocol):
+    """What can be done to the job. Each deed returns a sentence that says what exactly was done."""
+
+    async def apply(self) -> str:
+        """Create the job."""
+
+    async def kill_worker(self) -> str:
+        """SIGKILL the newest worker process."""
+
+    async def delete_pod(self) -> str:
+        """Delete the newest worker pod."""
+
+    async def scale(self, workers: int) -> str:
+        """Set the number of workers through the scale subresource."""
+
+    async def suspend(self, suspend: bool) -> str:
+        """Suspend or resume the job."""
+
+    async def wait(self) -> str:
+        """Do nothing: let it train to its end."""
+
+
+class Mark(StrEnum):
+    """What kind of event an act is; decides how it is drawn."""
+
+    LIFE = "life"
+    FAULT = "fault"
+    SCALE = "scale"
+    PAUSE = "pause"
+
+
+@dataclass(frozen=True)
+class Act:
+    """One deed and the fact that ends it: in words (`expects`), with a limit in seconds (`within`)."""
+
+    name: str
+    title: str
+    mark: Mark
+    do: Callable[[Stage], Awaitable[str]]
+    until: Question
+    expects: str
+    within: float = 60.0
+
+
+STORY: tuple[Act, ...] = (
+    Act(
+        "apply",
+        "apply the job",
+        Mark.LIFE,
+        lambda s: s.apply(),
+        trains(2, again=False),
+        "2 workers train",
+        90.0,
+    ),
+    Act(
+        "kill",
+        "SIGKILL a worker process",
+        Mark.FAULT,
+        lambda s: s.kill_worker(),
+        trains(2),
+        "2 workers train again",
+    ),
+    Act(
+        "delete",
+        "delete a worker pod",
+        Mark.FAULT,
+        lambda s: s.delete_pod(),
+        trains(2),
+        "2 workers train again",
+    ),
+    Act("grow", "scale 2 → 3", Mark.SCALE, lambda s: s.scale(3), trains(3), "3 workers train"),
+    Act("shrink", "scale 3 → 1", Mark.SCALE, lambda s: s.scale(1), trains(1), "1 worker trains"),
+    Act(
+        "suspend",
+        "suspend",
+        Mark.PAUSE,
+        lambda s: s.suspend(True),
+        is_suspended,
+        "the job is Suspended, without pods",
+    ),
+    Act(
+        "resume",
+        "resume",
+        Mark.PAUSE,
+        lambda s: s.suspend(False),
+        trains(1),
+        "1 worker trains, from where it was",
+    ),
+    Act(
+        "finish",
+        "train to the end",
+        Mark.LIFE,
+        lambda s: s.wait(),
+        has_succeeded,
+        "the job is Complete",
+        90.0,
+    ),
+)

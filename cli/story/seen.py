@@ -1,0 +1,111 @@
+"""What the demo can see of a job at one moment, as one frozen value, and the questions its acts ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from elasticjob.cli.story.steps import Step
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod of the job."""
+
+    name: str
+    uid: str
+    role: str
+    phase: str
+    leaving: bool = False
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What the operator says of the job: a condition of its status."""
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Said:
+    """One sentence of the operator at a moment: an Event, or a condition that changed."""
+
+    at: float
+    reason: str
+    sentence: str
+    warning: bool = False
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The job, its pods and its last counted step, in a round whose first step was at `round_began`."""
+
+    phase: str = ""
+    desired: int = 0
+    conditions: tuple[Condition, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    last: Step | None = None
+    round_began: float = 0.0
+
+    @property
+    def step(self) -> int:
+        """The last counted step; 0 before the first."""
+        return self.last.step if self.last else 0
+
+    @property
+    def round(self) -> int:
+        """The round of the last counted step; 0 before the first."""
+        return self.last.round if self.last else 0
+
+    @property
+    def world(self) -> int:
+        """How many workers made the last counted step; 0 before the first."""
+        return self.last.world if self.last else 0
+
+    @property
+    def steady_for(self) -> float:
+        """How many seconds of steps the present round has behind it."""
+        return self.last.at - self.round_began if self.last else 0.0
+
+    @property
+    def workers(self) -> tuple[Pod, ...]:
+        """Pods that train and are not on their way out."""
+        return tuple(pod for pod in self.pods if pod.role == "worker" and not pod.leaving)
+
+    def holds(self, condition: str) -> bool:
+        """Whether a condition is True."""
+        return any(found.type == condition and found.status for found in self.conditions)
+
+    def sentence(self) -> str:
+        """Return the messages of the conditions that are True: what the operator says now."""
+        return " ".join(f"{found.type}: {found.message}" for found in self.conditions if found.status)
+
+
+Question = Callable[[Seen, Seen], bool]
+"""Asked with what was seen when the act began and what is seen now."""
+
+SETTLED = 3.0
+"""Seconds of steps after which a round counts as steady: long enough to be seen in the plot."""
+
+
+def trains(world: int, *, again: bool = True, steady: float = SETTLED) -> Question:
+    """Ask whether `world` workers train steadily and the count went on; with `again`, in a later round."""
+
+    def asked(before: Seen, now: Seen) -> bool:
+        moved_on = now.step > before.step and (now.round > before.round or not again)
+        return moved_on and now.world == world and now.steady_for >= steady
+
+    return asked
+
+
+def is_suspended(before: Seen, now: Seen) -> bool:
+    """Ask whether the job says that it is suspended and none of its pods is left."""
+    return now.holds("Suspended") and not now.pods
+
+
+def has_succeeded(before: Seen, now: Seen) -> bool:
+    """Ask whether the job is complete."""
+    return now.holds("Complete")

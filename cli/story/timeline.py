@@ -1,0 +1,111 @@
+"""From a played story to what people read: what happened, how long training stood still, what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from elasticjob.cli.story.acts import Act, Mark
+from elasticjob.cli.story.runner import Played
+from elasticjob.cli.story.seen import Said
+from elasticjob.cli.story.steps import Standstill, Step, standstills
+
+
+@dataclass(frozen=True)
+class Line:
+    """One act: `at` in seconds since the story began; `worlds` are the sizes that training went through."""
+
+    at: float
+    act: Act
+    did: str
+    worlds: tuple[int, ...]
+    pauses: tuple[float, ...]
+    said: tuple[Said, ...]
+
+    @property
+    def stood_still(self) -> float:
+        """Seconds without a step because of this act."""
+        return sum(self.pauses)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A story that ended well."""
+
+    began: float
+    ended: float
+    lines: tuple[Line, ...]
+    steps: tuple[Step, ...]
+    said: tuple[Said, ...]
+    accuracy: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long the whole story took."""
+        return self.ended - self.began
+
+    @property
+    def step(self) -> int:
+        """The last counted step."""
+        return max((step.step for step in self.steps), default=0)
+
+    @property
+    def faults(self) -> tuple[Line, ...]:
+        """Acts during which training stood still, in order; the start of the job is none of them."""
+        return tuple(line for line in self.lines if line.pauses)
+
+    def sentence(self) -> str:
+        """Return the last line of the demo: accuracy, steps, and every standstill."""
+        accuracy = "" if self.accuracy is None else f"{self.accuracy:.1%} test accuracy after "
+        stills = ", ".join(f"{line.stood_still:.2f} s ({line.act.title})" for line in self.faults)
+        total = sum(line.stood_still for line in self.faults)
+        still = f"stood still {stills}; in all {total:.2f} s of {self.seconds:.0f} s"
+        return f"Succeeded: {accuracy}{self.step:,} steps; {still}"
+
+
+def tell(
+    played: Sequence[Played], steps: Sequence[Step], said: Sequence[Said], accuracy: float | None
+) -> Result:
+    """Return the result of a story: each standstill and sentence belongs to the act during which it ended."""
+    stills = standstills(steps)
+    ends = [*(act.began for act in played[1:]), float("inf")]
+    lines = tuple(
+        _line(
+            one, played[0].began, _during(stills, one.began, end), _spoken(said, one.began, end), steps, end
+        )
+        for one, end in zip(played, ends, strict=True)
+    )
+    return Result(played[0].began, played[-1].ended, lines, tuple(steps), tuple(said), accuracy)
+
+
+def _line(
+    one: Played,
+    start: float,
+    stills: Iterable[Standstill],
+    said: tuple[Said, ...],
+    steps: Sequence[Step],
+    end: float,
+) -> Line:
+    pauses = tuple(still.ended - _counted_from(still, one) for still in stills)
+    return Line(one.began - start, one.act, one.did, worlds(steps, one.began, end), pauses, said)
+
+
+def _counted_from(still: Standstill, one: Played) -> float:
+    """A pause that was asked for is no standstill: it counts from the moment at which it should end."""
+    return max(still.began, one.began) if one.act.mark is Mark.PAUSE else still.began
+
+
+def worlds(steps: Sequence[Step], began: float, end: float) -> tuple[int, ...]:
+    """Return the sizes of the world between two moments, the one before included, without repetition."""
+    earlier = [step.world for step in steps if step.at <= began][-1:]
+    sizes = earlier + [step.world for step in steps if began < step.at <= end]
+    return tuple(size for before, size in pairwise([0, *sizes]) if size != before)
+
+
+def _during(stills: Iterable[Standstill], began: float, end: float) -> tuple[Standstill, ...]:
+    return tuple(still for still in stills if began < still.ended <= end)
+
+
+def _spoken(said: Iterable[Said], began: float, end: float) -> tuple[Said, ...]:
+    return tuple(sentence for sentence in said if began <= sentence.at < end)
