@@ -1,7 +1,7 @@
 """The frame of every message: the type of the answer travels with the question.
 
-A request class names its conversation and verb (`PATH`) and its answer (the type parameter), so a caller writes
-`world = await master.call(Join(...))` and a type checker knows what `world` is.
+A request class names its conversation and verb (`PATH`) and its answer (the type parameter), so a caller
+writes `world = await master.call(Join(...))` and a type checker knows what `world` is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MSGPACK = "application/msgpack"
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A frozen value on the wire. Unknown fields of a newer peer are ignored, absent ones take their default."""
+    """A frozen value on the wire: what a newer peer adds is ignored, what is absent takes its default."""
 
 
 class Request(Message, Generic[Answer], frozen=True, kw_only=True):
@@ -35,8 +35,14 @@ class Empty(Message, frozen=True, kw_only=True):
 class Problem(Message, frozen=True, kw_only=True):
     """An error as RFC 9457 problem+json: what was wrong, and the next step, in `detail`.
 
-    `code` is for programs: `unauthenticated`, `unknown-verb`, `malformed`, `too-large`, `stale` (the sender was
-    replaced or its round is over: join again), `refused` (the job's state forbids it: do not repeat), `stopping`.
+    `code` is for programs:
+
+    - `unauthenticated` (401), `unknown-verb` (404), `malformed` (400), `too-large` (413): the call is wrong;
+    - `stale` (409): to Watch and Join: a newer incarnation of this node is at work, so end (exit code
+      75); to any other request: its round is over, or the master does not know the sender (yet): drop it
+      and go on watching;
+    - `refused` (409): the job's state forbids it: do not repeat;
+    - `stopping` (503): the job ends: the next Watch answers STOP.
     """
 
     title: str

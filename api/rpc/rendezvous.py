@@ -1,8 +1,8 @@
 """Rendezvous: how nodes become a world.
 
-A *node* is a pod that trains, named by its place (`<job>-<role>-<index>`); an *incarnation* is one life of that
-node (the agent's own random id): a newer one replaces an older one, which is refused from then on. A *world* is
-what one *round* agreed on; its number fences every later message.
+A *node* is a pod that trains, named by its place (`<job>-<role>-<index>`); an *incarnation* is one life of
+that node (the agent's own random id): a newer one replaces an older one, which is refused from then on. A
+*world* is what one *round* agreed on; its number fences every later message.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from elasticjob.api.rpc.message import Empty, Message, Request
 class Member(Message, frozen=True, kw_only=True):
     """One node of a world, in rank order.
 
-    `slots` is its number of workers; `address` and `port` are where its first worker opens the store of the round if
-    it is rank 0 (the agent reserved the port); `since` is the round in which it entered the lineage of the model.
+    `slots` is its number of workers; `address` and `port` are where its first worker opens the store of
+    the round if it is rank 0 (the agent reserved the port); `since` is the round in which it entered the
+    lineage of the model: whose `since` is older than the round has lived in the world before.
     """
 
     node: str
@@ -64,9 +65,15 @@ class Recovery(StrEnum):
 class Join(Request[World], frozen=True, kw_only=True):
     """I am ready for the next round; answer when I am in a completed world newer than `after` (long poll).
 
-    The master answers 503 `stopping` when the job ends, 409 `stale` to a replaced incarnation, and closes a poll
-    that waits longer than `wait` seconds with 204, upon which the same Join is sent again. A poll changes nothing
-    but the fact that the node is waiting. `slots` may differ from an earlier join (a worker was lost or is back).
+    The master answers 503 `stopping` when the job ends, 409 `stale` to a replaced incarnation, 409
+    `refused` to a node that finished or leaves, and closes a poll that waits longer than `wait` seconds
+    with 204, upon which the same Join is sent again. A poll changes nothing but the fact that the node is
+    waiting; closing its connection takes it back. `slots` may differ from an earlier join (a worker was
+    lost or is back).
+
+    A member of the running world may join unasked: that world then ends at its next step boundary or, if
+    `broken` says that collectives of round `after` failed on this node, at once. It keeps its place in
+    the lineage; a node that lost its model state says Leave(planned=False) first.
     """
 
     PATH: ClassVar[str] = "rendezvous/join"
@@ -80,14 +87,17 @@ class Join(Request[World], frozen=True, kw_only=True):
     recovery: Recovery
     after: int = 0
     wait: float = 20.0
+    broken: bool = False
 
 
 class Leave(Request[Empty], frozen=True, kw_only=True):
     """I stop after the current step (`planned`), or my part of this round is broken (`planned=False`).
 
-    Planned: the node is on its way out (SIGTERM, scale-down); the others are interrupted at a step boundary and
-    form a world without it. Not planned: a worker of this node died in round `round`; the survivors re-form at once
-    and the node joins again when its replacement worker is ready.
+    Planned: the node is on its way out (SIGTERM, scale-down); the others are interrupted at a step
+    boundary and form a world without it; it never joins again. Not planned: a worker of this node died in
+    round `round`; the survivors re-form at once and the node joins again, as a newcomer, when its
+    replacement worker is ready. A repeated Leave of a round that the node has left already changes
+    nothing.
     """
 
     PATH: ClassVar[str] = "rendezvous/leave"
