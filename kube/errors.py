@@ -177,7 +177,7 @@ def error_of(status: int, body: bytes, what: str, retry_after: float | None = No
 
 
 def is_too_large_resource_version(error: KubeError) -> bool:
-    """Whether the server says that a resourceVersion is from its future: its storage was emptied or restored."""
+    """Whether a resourceVersion is from the server's future: its storage was emptied or restored."""
     if not isinstance(error, ApiError):
         return False
     causes = {cause.get("reason") for cause in error.causes}

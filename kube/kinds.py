@@ -27,7 +27,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """One resource type. `model` is a msgspec.Struct, a Pydantic model, or `dict` for the plain JSON object."""
+    """One resource type. `model` is a msgspec.Struct, a Pydantic model, or `dict` for plain JSON objects."""
 
     group: str
     version: str
@@ -58,8 +58,8 @@ class Kind(Generic[T]):
         return "/".join((root, *scope, self.plural, *filter(None, (name, subresource))))
 
     def decode(self, raw: bytes) -> T:
-        """The object in `raw`. Raises ValueError (msgspec's or Pydantic's) where it does not fit the model."""
-        return cast(T, _decoder(self.model)(raw))
+        """The object in `raw`. Raises ValueError (msgspec's or Pydantic's) if it does not fit the model."""
+        return cast(T, _decoder(cast(Any, self.model))(raw))
 
     def convert(self, manifest: Manifest) -> T:
         """The object of a decoded manifest; errors as in `decode`."""

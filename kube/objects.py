@@ -1,6 +1,6 @@
 """Narrow views of the Kubernetes types that a controller reads; what is not named here stays on the server.
 
-Python names are snake_case, JSON names camelCase. Deep parts that few read are plain JSON objects (`Manifest`).
+Python names are snake_case, JSON names camelCase. Deep parts that few read are plain JSON (`Manifest`).
 To write an object, build a Manifest: a view drops what it does not know.
 """
 
@@ -63,9 +63,6 @@ class Condition(View, frozen=True):
     message: str = ""
     observed_generation: int | None = None
     last_transition_time: datetime | None = None
-
-
-# Pods ---------------------------------------------------------------------------------------------------------------
 
 
 class EnvVar(View, frozen=True):
@@ -209,9 +206,6 @@ class PodStatus(View, frozen=True):
 class Pod(Object, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
-
-
-# Services, settings, nodes ------------------------------------------------------------------------------------------
 
 
 class ServicePort(View, frozen=True):

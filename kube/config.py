@@ -1,0 +1,121 @@
+"""Where the API server is and who we are: from a kubeconfig, or from the pod's service account."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from elasticjob.kube.clock import Clock, SystemClock
+from elasticjob.kube.errors import ConfigError
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+HOME_KUBECONFIG = Path("~/.kube/config")
+REREAD_AFTER = 60.0
+"""Seconds after which a token file is read again: the kubelet rotates them."""
+
+
+class Credentials(Protocol):
+    """The source of the Authorization header."""
+
+    async def header(self, refused: str | None = None) -> str | None:
+        """The header to send now. `refused` is one that was just answered with 401: get a newer one."""
+
+
+@dataclass(frozen=True)
+class Static:
+    """A header that never changes; None for client certificates or no authentication."""
+
+    value: str | None = None
+
+    async def header(self, refused: str | None = None) -> str | None:
+        return self.value
+
+
+class TokenFile:
+    """A bearer token in a file that others rotate; read in a thread, at most once a minute."""
+
+    def __init__(self, path: Path, clock: Clock | None = None) -> None:
+        self._path = path
+        self._clock = clock or SystemClock()
+        self._value = ""
+        self._read_at = -REREAD_AFTER
+        self._lock = asyncio.Lock()
+
+    async def header(self, refused: str | None = None) -> str | None:
+        async with self._lock:
+            old = self._clock.monotonic() - self._read_at >= REREAD_AFTER
+            if not self._value or old or refused == self._value:
+                self._value = await asyncio.to_thread(self._read)
+                self._read_at = self._clock.monotonic()
+            return self._value
+
+    def _read(self) -> str:
+        try:
+            token = self._path.read_text().strip()
+        except OSError as error:
+            raise ConfigError(f"cannot read the token file {self._path}: {error}") from error
+        if not token:
+            raise ConfigError(f"the token file {self._path} is empty")
+        return f"Bearer {token}"
+
+
+@dataclass(frozen=True)
+class Config:
+    """One cluster, seen by one user."""
+
+    server: str
+    ssl: ssl.SSLContext | None = None
+    credentials: Credentials = field(default_factory=Static)
+    namespace: str = "default"
+    proxy: str | None = None
+    tls_server_name: str | None = None
+
+
+async def load(
+    path: Path | str | None = None,
+    context: str | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    service_account: Path = SERVICE_ACCOUNT,
+) -> Config:
+    """The cluster of `path`, else of $KUBECONFIG, else of ~/.kube/config, else the one this pod runs in.
+
+    Raises ConfigError, naming what was looked for, when there is none.
+    """
+    if found := path or environ.get("KUBECONFIG") or _home_kubeconfig(environ):
+        # kubernetes_asyncio takes 0.3 s and 40 MB to import: only programs that read a kubeconfig pay for it
+        from elasticjob.kube import kubeconfig
+
+        return await kubeconfig.load(str(found), context)
+    if environ.get("KUBERNETES_SERVICE_HOST"):
+        return await asyncio.to_thread(in_cluster, environ, service_account)
+    raise ConfigError(
+        "no cluster: set KUBECONFIG, write ~/.kube/config, or run in a pod with a service account"
+    )
+
+
+def in_cluster(environ: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT) -> Config:
+    """The cluster that this pod runs in, as its service account. Raises ConfigError."""
+    host, port = environ["KUBERNETES_SERVICE_HOST"], environ.get("KUBERNETES_SERVICE_PORT", "443")
+    try:
+        context = ssl.create_default_context(cafile=str(service_account / "ca.crt"))
+        namespace = (service_account / "namespace").read_text().strip()
+    except OSError as error:
+        raise ConfigError(f"the service account in {service_account} cannot be read: {error}") from error
+    return Config(
+        server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+        ssl=context,
+        credentials=TokenFile(service_account / "token"),
+        namespace=namespace or "default",
+    )
+
+
+def _home_kubeconfig(environ: Mapping[str, str]) -> Path | None:
+    home = environ.get("HOME")
+    path = Path(home, *HOME_KUBECONFIG.parts[1:]) if home else HOME_KUBECONFIG.expanduser()
+    return path if path.is_file() else None

@@ -1,0 +1,142 @@
+"""Reading a kubeconfig, with tokens, certificates and exec plugins, by kubernetes_asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from kubernetes_asyncio.client.configuration import Configuration
+from kubernetes_asyncio.config import ConfigException
+from kubernetes_asyncio.config.kube_config import KubeConfigLoader, load_kube_config
+
+from elasticjob.kube.clock import Clock, SystemClock
+from elasticjob.kube.config import REREAD_AFTER, Config
+from elasticjob.kube.errors import ConfigError
+
+EXPIRES_SOON = timedelta(seconds=60)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """One reading of a kubeconfig."""
+
+    settings: Configuration
+    server: str
+    namespace: str
+    expires: datetime | None
+
+    @property
+    def header(self) -> str | None:
+        token: str | None = self.settings.api_key.get("BearerToken")
+        return token
+
+
+async def load(path: str, context: str | None = None, clock: Clock | None = None) -> Config:
+    """The cluster and user of a kubeconfig's context. Raises ConfigError."""
+    loaded = await asyncio.to_thread(_read, path, context)
+    tls = _tls(loaded.settings)
+    return Config(
+        server=loaded.server,
+        ssl=tls,
+        credentials=KubeconfigUser(path, context, loaded, tls, clock or SystemClock()),
+        namespace=loaded.namespace,
+        proxy=loaded.settings.proxy,
+        tls_server_name=getattr(loaded.settings, "tls_server_name", None),
+    )
+
+
+class KubeconfigUser:
+    """The user of a context.
+
+    Read again after a refusal, once a minute, and before an exec plugin's answer expires.
+    The reading, plugins included, happens in a thread. New client certificates go into the live TLS context:
+    they serve new connections.
+    """
+
+    def __init__(
+        self, path: str, context: str | None, loaded: Loaded, tls: ssl.SSLContext | None, clock: Clock
+    ) -> None:
+        self._path = path
+        self._context = context
+        self._loaded = loaded
+        self._tls = tls
+        self._clock = clock
+        self._read_at = clock.monotonic()
+        self._lock = asyncio.Lock()
+
+    async def header(self, refused: str | None = None) -> str | None:
+        if self._is_fresh(refused):
+            return self._loaded.header
+        async with self._lock:
+            if not self._is_fresh(refused):
+                self._loaded = await asyncio.to_thread(_read, self._path, self._context)
+                self._read_at = self._clock.monotonic()
+                if self._tls:
+                    _load_client_certificate(self._tls, self._loaded.settings)
+        return self._loaded.header
+
+    def _is_fresh(self, refused: str | None) -> bool:
+        if refused is not None and refused == self._loaded.header:
+            return False
+        if self._loaded.expires is not None:
+            return self._clock.now() < self._loaded.expires - EXPIRES_SOON
+        return self._loaded.header is None or self._clock.monotonic() - self._read_at < REREAD_AFTER
+
+
+def _read(path: str, context: str | None) -> Loaded:
+    return asyncio.run(_load(path, context))
+
+
+async def _load(path: str, context: str | None) -> Loaded:
+    settings = Configuration()
+    settings.host = ""
+    try:
+        loader = await load_kube_config(path, context, settings, persist_config=False)
+    except (ConfigException, OSError, ValueError, AssertionError) as error:
+        raise ConfigError(
+            f"the kubeconfig {path} cannot be used: {str(error) or 'incomplete context'}"
+        ) from error
+    if not settings.host:
+        raise ConfigError(f"the kubeconfig {path} names no server for its context")
+    return Loaded(settings, settings.host, _namespace(loader, context), _expiry(loader))
+
+
+def _namespace(loader: KubeConfigLoader, context: str | None) -> str:
+    chosen = (
+        loader.current_context
+        if context is None
+        else next((found for found in loader.list_contexts() if found["name"] == context), None)
+    )
+    return str(((chosen or {}).get("context") or {}).get("namespace") or "default")
+
+
+def _expiry(loader: KubeConfigLoader) -> datetime | None:
+    expires: datetime | None = getattr(loader, "exec_plugin_expiry", None)
+    return expires.replace(tzinfo=UTC) if expires and expires.tzinfo is None else expires
+
+
+def _tls(settings: Configuration) -> ssl.SSLContext | None:
+    if not (settings.host or "").startswith("https"):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=settings.ssl_ca_cert)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"the certificate authority {settings.ssl_ca_cert} cannot be read: {error}"
+        ) from error
+    if not settings.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    _load_client_certificate(context, settings)
+    return context
+
+
+def _load_client_certificate(context: ssl.SSLContext, settings: Configuration) -> None:
+    if not settings.cert_file:
+        return
+    try:
+        context.load_cert_chain(settings.cert_file, settings.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"the client certificate {settings.cert_file} cannot be read: {error}") from error

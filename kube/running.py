@@ -1,0 +1,53 @@
+"""The reconcile that is running now: who it is for, and what it has written (a context variable).
+
+The client notes each write here, so that the key's next run can wait until the cache has seen it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from elasticjob.kube.kinds import Key, Kind
+
+
+@dataclass(frozen=True)
+class Written:
+    """The answer to a write: which object, and its resourceVersion afterwards."""
+
+    kind: Kind[Any]
+    key: Key
+    version: int
+    labels: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One run of one key; `id` marks its log lines."""
+
+    controller: str
+    key: Key
+    id: str
+    writes: list[Written] = field(default_factory=list)
+
+
+current: ContextVar[Pass | None] = ContextVar("reconcile", default=None)
+
+
+@contextmanager
+def entered(run: Pass) -> Iterator[Pass]:
+    """Make `run` the current pass for the block and for all tasks started in it."""
+    token = current.set(run)
+    try:
+        yield run
+    finally:
+        current.reset(token)
+
+
+def note(written: Written) -> None:
+    """Remember a write for the key being reconciled; outside of a reconcile nothing happens."""
+    if run := current.get():
+        run.writes.append(written)
