@@ -9,12 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
+from itertools import pairwise
 
 from elasticjob.cli.report.scales import Point, Scale, rows, stairs, thin
 
 WIDTH, LEFT, RIGHT = 1080.0, 60.0, 20.0
 LABEL_HEIGHT, LETTER, PADDING = 26.0, 6.7, 9.0
 GAP, AXIS = 40.0, 34.0
+BREAK = 1.0
+"""Seconds without a value over which no line is drawn."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,12 @@ class Panel:
     whole: bool = False
     faint: tuple[Point, ...] = ()
 
+    def ticks(self, value: Scale) -> tuple[float, ...]:
+        """Return the values that get a line and a number: all of them if they are few and whole."""
+        if self.whole:
+            return tuple(float(tick) for tick in range(int(value.domain[1]) + 1))
+        return value.ticks(int(self.height / 40))
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -70,9 +79,9 @@ def draw(figure: Figure, *, title: str) -> str:
     bottom = tops[-1] + figure.panels[-1].height
     parts = [
         *_bands(figure.bands, time, tops[0], bottom),
+        *_events(figure.events, placed, time, bottom),
         *(line for y, panel in zip(tops, figure.panels, strict=True) for line in _panel(panel, time, y)),
         *_time_axis(time, bottom),
-        *_events(figure.events, placed, time, bottom),
     ]
     body = "\n".join(parts)
     return (
@@ -126,9 +135,7 @@ def _panel(panel: Panel, time: Scale, top: float) -> Iterator[str]:
     bottom = top + panel.height
     value = Scale(_domain(panel), (bottom, top), panel.logarithmic)
     yield f'<text class="title" x="{LEFT:g}" y="{top - 10:g}">{escape(panel.title)}</text>'
-    for tick in value.ticks(int(panel.height / 40)):
-        if panel.whole and tick != int(tick):
-            continue
+    for tick in panel.ticks(value):
         y = value(tick)
         yield f'<line class="grid" x1="{LEFT:g}" x2="{WIDTH - RIGHT:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield f'<text class="tick" x="{LEFT - 10:g}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>'
@@ -140,7 +147,7 @@ def _panel(panel: Panel, time: Scale, top: float) -> Iterator[str]:
 
 def _series(panel: Panel, time: Scale, value: Scale, bottom: float) -> Iterator[str]:
     points = stairs(panel.points) if panel.form == "stairs" else panel.points
-    line = _path(points, time, value)
+    line = _path(points, time, value) if panel.form == "line" else _whole_path(points, time, value)
     if panel.form != "line":
         first, last = time(points[0][0]), time(points[-1][0])
         yield f'<path class="fill {panel.series}" d="{line}L{last:.1f},{bottom:g}L{first:.1f},{bottom:g}Z"/>'
@@ -156,8 +163,17 @@ def _domain(panel: Panel) -> tuple[float, float]:
 
 
 def _path(points: Sequence[Point], time: Scale, value: Scale) -> str:
-    places = (f"{time(at):.1f},{value(height):.1f}" for at, height in thin(points, int(WIDTH)))
-    return "M" + "L".join(places)
+    """Return the path of a line, broken where for longer than BREAK seconds there is no value."""
+    kept = thin(points, int(WIDTH))
+    begins = [0, *(place for place in range(1, len(kept)) if kept[place][0] - kept[place - 1][0] > BREAK)]
+    runs = (kept[begin:end] for begin, end in pairwise([*begins, len(kept)]))
+    return "".join(
+        "M" + "L".join(f"{time(at):.1f},{value(height):.1f}" for at, height in run) for run in runs
+    )
+
+
+def _whole_path(points: Sequence[Point], time: Scale, value: Scale) -> str:
+    return "M" + "L".join(f"{time(at):.1f},{value(height):.1f}" for at, height in thin(points, int(WIDTH)))
 
 
 def _bands(bands: Sequence[Band], time: Scale, top: float, bottom: float) -> Iterator[str]:

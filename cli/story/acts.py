@@ -48,7 +48,6 @@ class Mark(StrEnum):
 class Act:
     """One deed and the fact that ends it: in words (`expects`), with a limit in seconds (`within`)."""
 
-    name: str
     title: str
     mark: Mark
     do: Callable[[Stage], Awaitable[str]]
@@ -58,56 +57,14 @@ class Act:
 
 
 STORY: tuple[Act, ...] = (
+    Act("apply", Mark.LIFE, lambda s: s.apply(), trains(2, again=False), "2 workers train", 90.0),
+    Act("SIGKILL a worker", Mark.FAULT, lambda s: s.kill_worker(), trains(2), "2 workers train again"),
+    Act("delete a pod", Mark.FAULT, lambda s: s.delete_pod(), trains(2), "2 workers train again"),
+    Act("scale 2 → 3", Mark.SCALE, lambda s: s.scale(3), trains(3), "3 workers train"),
+    Act("scale 3 → 1", Mark.SCALE, lambda s: s.scale(1), trains(1), "1 worker trains"),
     Act(
-        "apply",
-        "apply the job",
-        Mark.LIFE,
-        lambda s: s.apply(),
-        trains(2, again=False),
-        "2 workers train",
-        90.0,
+        "suspend", Mark.PAUSE, lambda s: s.suspend(True), is_suspended, "the job is Suspended, its pods gone"
     ),
-    Act(
-        "kill",
-        "SIGKILL a worker process",
-        Mark.FAULT,
-        lambda s: s.kill_worker(),
-        trains(2),
-        "2 workers train again",
-    ),
-    Act(
-        "delete",
-        "delete a worker pod",
-        Mark.FAULT,
-        lambda s: s.delete_pod(),
-        trains(2),
-        "2 workers train again",
-    ),
-    Act("grow", "scale 2 → 3", Mark.SCALE, lambda s: s.scale(3), trains(3), "3 workers train"),
-    Act("shrink", "scale 3 → 1", Mark.SCALE, lambda s: s.scale(1), trains(1), "1 worker trains"),
-    Act(
-        "suspend",
-        "suspend",
-        Mark.PAUSE,
-        lambda s: s.suspend(True),
-        is_suspended,
-        "the job is Suspended, without pods",
-    ),
-    Act(
-        "resume",
-        "resume",
-        Mark.PAUSE,
-        lambda s: s.suspend(False),
-        trains(1),
-        "1 worker trains, from where it was",
-    ),
-    Act(
-        "finish",
-        "train to the end",
-        Mark.LIFE,
-        lambda s: s.wait(),
-        has_succeeded,
-        "the job is Complete",
-        90.0,
-    ),
+    Act("resume", Mark.PAUSE, lambda s: s.suspend(False), trains(1), "1 worker trains, from where it was"),
+    Act("train on", Mark.LIFE, lambda s: s.wait(), has_succeeded, "the job is Complete", 120.0),
 )

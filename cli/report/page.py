@@ -1,0 +1,216 @@
+"""The report of a run: one HTML page that needs nothing beside itself. Pure: a result in, text out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from html import escape
+from importlib import resources
+
+from elasticjob.cli.report.plot import Band, Event, Figure, Panel, draw
+from elasticjob.cli.report.scales import Point, thin
+from elasticjob.cli.story.acts import Mark
+from elasticjob.cli.story.seen import Said
+from elasticjob.cli.story.steps import Standstill, rate, smooth, standstills
+from elasticjob.cli.story.timeline import Line, Result
+
+WINDOW = 0.5
+"""Seconds over which the speed is counted."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the run was made of: the applied manifest, and versions by name."""
+
+    job: str
+    manifest: str
+    versions: Mapping[str, str]
+
+
+def page(result: Result, setting: Setting) -> str:
+    """Return the whole page."""
+    figure = picture(result)
+    title = f"{setting.job}: {outcome(result)}"
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title>
+<style>
+{asset("page.css")}</style>
+</head>
+<body>
+<main>
+<header><h1>{escape(title)}</h1>
+<p>{escape(story(result))}</p></header>
+<dl class="facts">{"".join(facts(result))}</dl>
+<figure class="card">
+{draw(figure, title=title)}
+<div id="cursor"></div><div id="readout"></div>
+<figcaption>Time since the job was applied.<span class="swatch still"></span>no step was made
+<span class="swatch pause"></span>suspended, as asked</figcaption>
+</figure>
+<h2>What happened, and how long training stood still</h2>
+<div class="card scroll"><table>
+<thead><tr><th class="number">at</th><th>what</th><th>workers</th><th class="number">stood still</th>
+<th>what the operator said</th></tr></thead>
+<tbody>
+{"".join(row(line) for line in result.lines)}</tbody>
+</table></div>
+<p class="said">Stood still: from the last step before to the first step after, as the workers counted them.
+Where there are two numbers, training went on between them with fewer workers.</p>
+<h2>What it ran</h2>
+<details class="card" open><summary>The job</summary><pre>{escape(setting.manifest)}</pre></details>
+<details class="card"><summary>Everything the operator said</summary><table><tbody>
+{"".join(sentence(said, result.began) for said in result.said)}</tbody></table></details>
+<details class="card"><summary>Versions</summary><table><tbody>
+{"".join(pair(*item) for item in setting.versions.items())}</tbody></table>
+</details>
+</main>
+<script type="application/json" id="series">{series(figure)}</script>
+<script>
+{asset("page.js")}</script>
+</body>
+</html>
+"""
+
+
+def picture(result: Result) -> Figure:
+    """Return loss, speed and workers over the time since the job was applied, with every act marked."""
+    began, steps = result.began, result.steps
+    raw = [(step.at - began, step.loss) for step in steps if step.loss is not None]
+    loss = [(at - began, value) for at, value in smooth(steps, 0.08)]
+    speed = [(at - began, value) for at, value in rate(steps, WINDOW)]
+    return Figure(
+        result.seconds,
+        (
+            Panel("loss", "loss", "line", tuple(loss), 170, logarithmic=True, faint=tuple(raw)),
+            Panel("steps per second", "speed", "area", tuple(speed), 120),
+            Panel("workers", "world", "stairs", tuple(world(result)), 80, whole=True),
+        ),
+        tuple(Event(line.at, line.act.title, line.act.mark, line.did) for line in result.lines),
+        tuple(bands(result)),
+    )
+
+
+def world(result: Result) -> Iterator[Point]:
+    """Yield the size of the world: as it was stepped with, and 0 while the job was suspended."""
+    stills = {still.round: still for still in standstills(result.steps)}
+    before = None
+    for step in result.steps:
+        if step.round != before and (still := stills.get(step.round)) and pause(still, result):
+            yield still.began - result.began, 0.0
+        if step.round != before:
+            yield step.at - result.began, float(step.world)
+        before = step.round
+    yield result.steps[-1].at - result.began, float(result.steps[-1].world)
+
+
+def bands(result: Result) -> Iterator[Band]:
+    """Yield a band for each standstill, and one for the pause that was asked for."""
+    for still in standstills(result.steps):
+        began, ended = still.began - result.began, still.ended - result.began
+        asked = pause(still, result)
+        if asked:
+            yield Band(began, asked, "pause", f"suspended for {asked - began:.1f} s, as asked")
+        begins = asked or began
+        change = f"{still.before} → {still.after} workers"
+        yield Band(begins, ended, "still", f"stood still {ended - begins:.2f} s ({change})")
+
+
+def pause(still: Standstill, result: Result) -> float | None:
+    """Return when the pause inside a standstill was over, in seconds of the story; None if it was none."""
+    asked = [line.at for line in result.lines if line.act.mark is Mark.PAUSE]
+    inside = [at for at in asked if still.began - result.began < at < still.ended - result.began]
+    return inside[-1] if inside else None
+
+
+def outcome(result: Result) -> str:
+    """Return the headline: how it ended."""
+    accuracy = "" if result.accuracy is None else f", {result.accuracy:.1%} accurate"
+    return f"Succeeded after {result.step:,} steps{accuracy}"
+
+
+def story(result: Result) -> str:
+    """Return in one sentence what the job went through."""
+    acts = ", ".join(line.act.title for line in result.lines if line.act.mark is not Mark.LIFE)
+    again = len(result.steps) - len({step.step for step in result.steps})
+    missing = result.step - len({step.step for step in result.steps})
+    lost = "Every step was counted once" if not again else f"{again} steps were done again"
+    return f"While it trained: {acts}. {lost}, {missing or 'none'} is missing: the job kept its work."
+
+
+def facts(result: Result) -> Iterator[str]:
+    """Yield the numbers that matter most, as tiles."""
+    stills = [(pause, line.act.title) for line in result.lines for pause in line.pauses]
+    total = sum(seconds for seconds, _ in stills)
+    longest, cause = max(stills, default=(0.0, "never"))
+    if result.accuracy is not None:
+        yield tile("test accuracy", f"{result.accuracy:.1%}", "on images it never saw")
+    yield tile("steps", f"{result.step:,}", f"in {result.seconds:.0f} s, start and pause included")
+    yield tile("stood still", f"{total:.2f} s", f"in all, over {len(stills)} changes of the world")
+    yield tile("longest", f"{longest:.2f} s", cause)
+    yield tile("first step", f"{first_step(result):.1f} s", "after the job was applied")
+
+
+def first_step(result: Result) -> float:
+    """Return how many seconds after the beginning the first step was made."""
+    return result.steps[0].at - result.began if result.steps else 0.0
+
+
+def tile(name: str, value: str, note: str) -> str:
+    """Return one number with its name and what it means."""
+    shown = f"{escape(value)}<small>{escape(note)}</small>"
+    return f'<div class="card"><dt>{escape(name)}</dt><dd>{shown}</dd></div>'
+
+
+def row(line: Line) -> str:
+    """Return one act as a row of the timeline."""
+    stills = " + ".join(f"{seconds:.2f}" for seconds in line.pauses)
+    said = "".join(f"<p{warning(one)}>{escape(one.sentence)}</p>" for one in line.said)
+    workers = " → ".join(map(str, line.worlds))
+    return (
+        f'<tr class="{line.act.mark}"><td class="number">{line.at:.1f} s</td>'
+        f'<td class="what"><b>{escape(line.act.title)}</b><span>{escape(line.did)}</span></td>'
+        f'<td>{workers}</td><td class="number still">{stills + " s" if stills else "–"}</td>'
+        f'<td class="said">{said}</td></tr>\n'
+    )
+
+
+def sentence(said: Said, began: float) -> str:
+    """Return one sentence of the operator as a row."""
+    return (
+        f'<tr><td class="number">{said.at - began:.1f} s</td><td>{escape(said.reason)}</td>'
+        f"<td{warning(said)}>{escape(said.sentence)}</td></tr>\n"
+    )
+
+
+def warning(said: Said) -> str:
+    """Return the class attribute of a sentence that warns."""
+    return ' class="warning"' if said.warning else ""
+
+
+def series(figure: Figure) -> str:
+    """Return the series as JSON for the readout, thinned, safe inside a script element."""
+    panels = [
+        {"name": panel.title, "points": [short(point) for point in thin(panel.points, 600)]}
+        for panel in figure.panels
+    ]
+    return json.dumps(panels, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+
+
+def short(point: Point) -> Point:
+    """Return a point with as many digits as can be seen."""
+    return round(point[0], 2), float(f"{point[1]:.4g}")
+
+
+def pair(name: str, value: str) -> str:
+    """Return a name and its value as a row."""
+    return f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>"
+
+
+def asset(name: str) -> str:
+    """Return a file that lies beside this module."""
+    return resources.files(__package__).joinpath(name).read_text()
