@@ -1,0 +1,130 @@
+"""The demo while it runs: one screen in a terminal, one line per event elsewhere. Nothing is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from elasticjob.cli.report.plot import sparkline
+from elasticjob.cli.story.acts import Mark
+from elasticjob.cli.story.runner import Played, Story
+from elasticjob.cli.story.seen import Said, Seen
+from elasticjob.cli.story.steps import Step, standstills
+
+COLOURS = {Mark.LIFE: "white", Mark.FAULT: "red", Mark.SCALE: "magenta", Mark.PAUSE: "yellow"}
+RECENT = 2.0
+"""Seconds over which the shown speed is counted."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that can be shown at one moment; `now` and all times in seconds of the same clock."""
+
+    story: Story
+    seen: Seen
+    steps: Sequence[Step]
+    said: Sequence[Said]
+    began: float
+    now: float
+
+
+def screen(scene: Scene) -> RenderableType:
+    """Return the whole screen."""
+    title = f"[b]elasticjob demo[/]  {scene.now - scene.began:.0f} s"
+    left = Panel(Group(*acts(scene)), title=title, title_align="left", border_style="dim", width=54)
+    right = Panel(
+        Group(training(scene), Text(), pods(scene.seen)), title="training", title_align="left", width=54
+    )
+    said = Panel(
+        Group(*sentences(scene, 6)), title="the operator says", title_align="left", border_style="dim"
+    )
+    return Group(Columns([left, right]), said)
+
+
+def acts(scene: Scene) -> Iterator[Text]:
+    """Yield a line for each act: done, running or still to come."""
+    done = {one.act.title: one for one in scene.story.played}
+    for act in scene.story.acts:
+        line = Text()
+        if one := done.get(act.title):
+            line.append("✓ ", "green").append(act.title, COLOURS[act.mark]).append(
+                f"  {stood(one, scene.steps)}", "dim"
+            )
+        elif act is scene.story.current:
+            line.append("▶ ", "bold cyan").append(act.title, f"bold {COLOURS[act.mark]}")
+            line.append(f"  until {act.expects}", "cyan")
+        else:
+            line.append(f"· {act.title}", "dim")
+        yield line
+
+
+def stood(one: Played, steps: Sequence[Step]) -> str:
+    """Return how long training stood still during an act, so far as it is over."""
+    during = [still for still in standstills(steps) if one.began < still.ended <= one.ended]
+    if not during or one.act.mark is Mark.PAUSE:
+        return f"{one.ended - one.began:.1f} s"
+    return "stood still " + " + ".join(f"{still.seconds:.2f} s" for still in during)
+
+
+def training(scene: Scene) -> RenderableType:
+    """Return step, speed, loss and world size."""
+    table = Table.grid(padding=(0, 2))
+    losses = [step.loss for step in scene.steps if step.loss is not None]
+    last = f"{losses[-1]:.4f}" if losses else "–"
+    table.add_row("step", f"[b]{scene.seen.step:,}[/]", f"{speed(scene.steps, scene.now):.0f} steps/s")
+    table.add_row("workers", f"[b]{'●' * scene.seen.world or '–'}[/]", f"round {scene.seen.round}")
+    table.add_row("loss", f"[b]{last}[/]", f"[blue]{sparkline(losses[:: max(1, len(losses) // 24)], 24)}[/]")
+    return table
+
+
+def speed(steps: Sequence[Step], now: float) -> float:
+    """Return the steps per second of the last moments."""
+    recent = sum(1 for _ in takewhile(lambda step: now - step.at < RECENT, reversed(steps)))
+    return recent / RECENT
+
+
+def pods(seen: Seen) -> RenderableType:
+    """Return the pods of the job with their phases."""
+    table = Table.grid(padding=(0, 2))
+    for pod in seen.pods:
+        phase = "Terminating" if pod.leaving else pod.phase
+        table.add_row(pod.name, Text(phase, "green" if phase == "Running" else "yellow"))
+    return table
+
+
+def sentences(scene: Scene, count: int) -> Iterator[Text]:
+    """Yield the last sentences of the operator."""
+    for said in scene.said[-count:]:
+        yield Text(f"{said.at - scene.began:6.1f} s  ", "dim").append(
+            said.sentence, "red" if said.warning else ""
+        )
+
+
+@dataclass
+class Lines:
+    """The same for a log: prints what is new since the last time it was shown."""
+
+    write: Callable[[str], object]
+    acts: int = 0
+    said: int = 0
+    announced: str = field(default="")
+
+    def show(self, scene: Scene) -> None:
+        """Write a line for each sentence and each act that ended or began."""
+        for said in scene.said[self.said :]:
+            self.write(f"{said.at - scene.began:6.1f} s      {said.sentence}")
+        self.said = len(scene.said)
+        for one in scene.story.played[self.acts :]:
+            self.write(f"{one.ended - scene.began:6.1f} s  ✓ {one.act.title}: {stood(one, scene.steps)}")
+        self.acts = len(scene.story.played)
+        current = scene.story.current
+        if current and scene.story.did and current.title != self.announced:
+            self.announced = current.title
+            self.write(f"{scene.now - scene.began:6.1f} s  ▶ {current.title}: {scene.story.did}")

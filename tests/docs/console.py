@@ -1,0 +1,75 @@
+"""Documents that run: the `console` blocks of a Markdown page, and whether what is printed is what they show.
+
+    ```console
+    $ kubectl get elasticjobs
+    NAME     PHASE     …
+    digits   Running   …
+    ```
+
+Everything behind `$ ` is a command for bash (a line that ends with a backslash goes on in the next one); what
+follows is its output. `…` stands for any text within a line, a line that is only `…` for any number of lines, and
+spaces in a row for any number of spaces. `$ command  # exits N` expects that exit code instead of 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+EXITS = re.compile(r"\s+# exits (\d+)$")
+ANY = "…"
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of a page: its line, the output that the page shows, the exit code that it promises."""
+
+    line: int
+    command: str
+    output: tuple[str, ...]
+    exits: int = 0
+
+
+def commands(page: str) -> Iterator[Command]:
+    """Yield the commands of all console blocks of `page`, in order. ValueError for a block without a command."""
+    for block in BLOCK.finditer(page):
+        first = page.count("\n", 0, block.start(1)) + 1
+        yield from _commands(block.group(1).splitlines(), first)
+
+
+def _commands(lines: list[str], first: int) -> Iterator[Command]:
+    if not lines or not lines[0].startswith("$ "):
+        raise ValueError(f"line {first}: a console block begins with a command: '$ …'")
+    starts = [place for place, line in enumerate(lines) if line.startswith("$ ")]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        yield _command(lines[start:end], first + start)
+
+
+def _command(lines: list[str], line: int) -> Command:
+    length = next(count for count, text in enumerate(lines, 1) if not text.endswith("\\"))
+    text = "\n".join(lines[:length]).removeprefix("$ ")
+    exits = EXITS.search(text)
+    return Command(line, EXITS.sub("", text), tuple(lines[length:]), int(exits.group(1)) if exits else 0)
+
+
+def matches(expected: tuple[str, ...], printed: str) -> bool:
+    """Whether `printed` is what the page shows."""
+    return (
+        re.fullmatch(pattern(expected), "".join(f"{line.rstrip()}\n" for line in printed.splitlines()))
+        is not None
+    )
+
+
+def pattern(expected: tuple[str, ...]) -> str:
+    """Return the regular expression of an output with `…` in it."""
+    return "".join(r"(?:.*\n)*?" if line.strip() == ANY else _line(line) for line in expected)
+
+
+def _line(line: str) -> str:
+    parts = re.split(r"(…|\s+)", line.rstrip())
+    return (
+        "".join({ANY: ".*?"}.get(part) or (r"\s+" if part.isspace() else re.escape(part)) for part in parts)
+        + r"\n"
+    )
