@@ -7,8 +7,8 @@
     ```
 
 Everything behind `$ ` is a command for bash (a line that ends with a backslash goes on in the next one); what
-follows is its output. `…` stands for any text within a line, a line that is only `…` for any number of lines, and
-spaces in a row for any number of spaces. `$ command  # exits N` expects that exit code instead of 0.
+follows is its output. `…` stands for any text within a line, a line that is only `…` for any number of lines,
+and spaces in a row for any number of spaces. `$ command  # exits N` expects that exit code instead of 0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Command:
 
 
 def commands(page: str) -> Iterator[Command]:
-    """Yield the commands of all console blocks of `page`, in order. ValueError for a block without a command."""
+    """Yield the commands of all console blocks, in order. ValueError for a block without a command."""
     for block in BLOCK.finditer(page):
         first = page.count("\n", 0, block.start(1)) + 1
         yield from _commands(block.group(1).splitlines(), first)
