@@ -18,15 +18,17 @@ read with `THING.decode(...)`; fields that a model does not know are dropped, so
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, ClassVar
 
 import msgspec
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Field,
     GetJsonSchemaHandler,
     PlainSerializer,
     PlainValidator,
@@ -37,8 +39,7 @@ from pydantic_core import CoreSchema
 
 from elasticjob.kube.kinds import Key, Kind, Manifest, without_nulls
 from elasticjob.kube.objects import Condition, ObjectMeta
-
-Schema = dict[str, Any]
+from elasticjob.kube.structural import Schema, structural
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,33 @@ def _write_condition(condition: Condition) -> Manifest:
     return found
 
 
+_UNITS: Mapping[str, timedelta] = {
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+    "ms": timedelta(milliseconds=1),
+    "us": timedelta(microseconds=1),
+}
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(h|ms|us|m|s)")
+
+
+def _read_duration(value: Any) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, str) or not (parts := _DURATION.findall(value)) or _DURATION.sub("", value):
+        raise ValueError(f"{value!r} is not a duration: write 1h30m, 5s or 250ms")
+    return sum((float(number) * _UNITS[unit] for number, unit in parts), timedelta())
+
+
+def _write_duration(value: timedelta) -> str:
+    left, words = value, []
+    for unit, size in _UNITS.items():
+        count, left = divmod(left, size)
+        if count:
+            words.append(f"{count}{unit}")
+    return "".join(words) or "0s"
+
+
 _TEXT: Schema = {"type": "string"}
 _CONDITION: Schema = {
     "type": "object",
@@ -154,6 +182,11 @@ OneCondition = Annotated[
 ]
 
 OPAQUE: Schema = {"x-kubernetes-preserve-unknown-fields": True}
+Duration = Annotated[
+    timedelta, PlainValidator(_read_duration), PlainSerializer(_write_duration), WithJsonSchema(_TEXT)
+]
+"""A length of time as Go programs write it: `1h30m`, `5s`, `250ms`."""
+
 Quantity = Annotated[str | int | float, WithJsonSchema({"x-kubernetes-int-or-string": True})]
 """A number of something as it stands in the manifest: `"500m"`, `"8Gi"`, `4`."""
 
@@ -177,7 +210,7 @@ class CustomResource(Part):
 
     api_version: str = ""
     kind: str = ""
-    metadata: Metadata = ObjectMeta()
+    metadata: Metadata = Field(default_factory=ObjectMeta)
 
     @property
     def key(self) -> Key:
@@ -217,3 +250,66 @@ class Declaration:
     scale: Scale | None = None
     selectable: tuple[str, ...] = ()
     annotations: Mapping[str, str] | None = None
+
+
+def crd_manifest(declaration: Declaration, embedded: Mapping[str, Schema] | None = None) -> Manifest:
+    """Return the CustomResourceDefinition of a declared kind; `embedded` has the schemas of Embedded fields.
+
+    Raises UnsupportedSchema where the model says something that a CustomResourceDefinition cannot.
+    """
+    kind = declaration.kind
+    singular = kind.name.lower()
+    names = {"kind": kind.name, "listKind": f"{kind.name}List", "plural": kind.plural, "singular": singular}
+    lists = {"shortNames": declaration.short_names, "categories": declaration.categories}
+    metadata: Manifest = {"name": kind.resource}
+    if declaration.annotations:
+        metadata["annotations"] = dict(declaration.annotations)
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": {
+            "group": kind.group,
+            "names": {**names, **{name: list(words) for name, words in lists.items() if words}},
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "versions": [_version(declaration, embedded or {})],
+        },
+    }
+
+
+_STANDARD: Mapping[str, str] = {
+    "apiVersion": "The group and version of this object's schema.",
+    "kind": "The kind of this object.",
+}
+
+
+def _version(declaration: Declaration, embedded: Mapping[str, Schema]) -> Manifest:
+    schema = structural(declaration.kind.model.model_json_schema(by_alias=True), embedded)
+    standard = {name: {"type": "string", "description": text} for name, text in _STANDARD.items()}
+    schema["properties"] = {**schema["properties"], **standard, "metadata": {"type": "object"}}
+    version: Manifest = {"name": declaration.kind.version, "served": True, "storage": True}
+    if declaration.columns:
+        version["additionalPrinterColumns"] = [_column(column) for column in declaration.columns]
+    if declaration.selectable:
+        version["selectableFields"] = [{"jsonPath": path} for path in declaration.selectable]
+    version["schema"] = {"openAPIV3Schema": schema}
+    if subresources := _subresources(declaration, schema):
+        version["subresources"] = subresources
+    return version
+
+
+def _column(column: Column) -> Manifest:
+    entry: Manifest = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    optional = {"description": column.description, "format": column.format, "priority": int(column.wide)}
+    return entry | {key: value for key, value in optional.items() if value}
+
+
+def _subresources(declaration: Declaration, schema: Schema) -> Manifest:
+    found: Manifest = {"status": {}} if "status" in schema["properties"] else {}
+    if (scale := declaration.scale) is not None:
+        found["scale"] = {
+            "specReplicasPath": scale.spec_replicas,
+            "statusReplicasPath": scale.status_replicas,
+            "labelSelectorPath": scale.selector,
+        }
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from elasticjob.api.v1alpha1.common import (
     GROUP,
@@ -20,6 +20,7 @@ from elasticjob.api.v1alpha1.common import (
 )
 from elasticjob.kube.crd import (
     ATOMIC,
+    OPAQUE,
     Column,
     CustomResource,
     Declaration,
@@ -109,10 +110,10 @@ class ScalePlanSpec(Part):
     """Single nodes to add."""
 
     remove_pods: Annotated[
-        list[Annotated[PodName, BeforeValidator(_named)]],
+        list[Annotated[PodName, BeforeValidator(_named), WithJsonSchema(OPAQUE)]],
         Field(max_length=MOST_NODES, json_schema_extra=ATOMIC),
     ] = []
-    """Single nodes to take away."""
+    """Single nodes to take away: names of pods or nodes, or objects with a name."""
 
     migrate_pods: Annotated[
         list[NodeResource], Field(max_length=MOST_NODES, json_schema_extra=list_map("name"))
