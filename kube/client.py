@@ -15,8 +15,8 @@ import asyncio
 import builtins
 import logging
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -244,8 +244,8 @@ class Client:
     ) -> T:
         """Server-side apply: `manager` owns exactly the fields of `manifest` from now on.
 
-        A manifest that carries `metadata.uid` never creates: an object that was deleted meanwhile, or replaced
-        by a namesake, raises Conflict. Without `force`, fields of other managers raise Conflict.
+        A manifest that carries `metadata.uid` never creates: an object that was deleted meanwhile, or
+        replaced by a namesake, raises Conflict. Without `force`, fields of other managers raise Conflict.
         """
         metadata = _metadata(manifest)
         path = _path(kind, namespace or metadata.get("namespace"), metadata["name"], subresource)
@@ -356,7 +356,8 @@ class Client:
         try:
             if response.status >= 400:
                 raise await _failure(response, call)
-            yield _chunks(response, call)
+            async with aclosing(_chunks(response, call)) as chunks:
+                yield chunks
         finally:
             response.close()
 
@@ -500,7 +501,7 @@ async def _failure(response: aiohttp.ClientResponse, call: Call) -> KubeError:
     return error
 
 
-async def _chunks(response: aiohttp.ClientResponse, call: Call) -> AsyncIterator[bytes]:
+async def _chunks(response: aiohttp.ClientResponse, call: Call) -> AsyncGenerator[bytes]:
     try:
         async for chunk in response.content.iter_any():
             yield chunk

@@ -9,6 +9,7 @@ KubeError
 │   ├── TooManyRequests 429
 │   └── ServerError 5xx
 ├── Unreachable                 no usable answer: refused, cut, timed out, or not a Kubernetes answer at all
+├── Undecodable                 an object that does not fit its model
 ├── ConfigError                 no cluster, or credentials that cannot be read
 └── Terminal                    raised by reconcilers: trying again cannot help
 """
@@ -31,6 +32,10 @@ class ConfigError(KubeError):
 
 class Unreachable(KubeError):
     """No usable answer came: connection refused or cut, a timeout, or a body that no API server sends."""
+
+
+class Undecodable(KubeError):
+    """An object does not fit the model of its kind; the message names object and field. It fails alone."""
 
 
 class Terminal(KubeError):

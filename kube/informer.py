@@ -1,0 +1,220 @@
+"""Keeping one cache equal to the server: performs what the watch protocol (watch.py) asks for, forever."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import aclosing
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from elasticjob.kube.backoff import WATCH, Backoff, Failures
+from elasticjob.kube.cache import Cache
+from elasticjob.kube.client import Call, Client, selectors
+from elasticjob.kube.clock import Clock, deadline
+from elasticjob.kube.errors import KubeError, Unreachable
+from elasticjob.kube.kinds import Kind
+from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.store import Change
+from elasticjob.kube.watch import (
+    Advanced,
+    Empty,
+    Ended,
+    Event,
+    Given,
+    Listing,
+    Paging,
+    Removed,
+    Silent,
+    State,
+    Streaming,
+    Synced,
+    Then,
+    Turn,
+    Upserted,
+    Watching,
+    step,
+)
+from elasticjob.kube.wire import Failed, Lines, Spoiled, items_of, line_of
+
+T = TypeVar("T")
+
+SERVER_TIMEOUT = (300, 600)
+"""Seconds after which the server is to end a watch; drawn at random, so that watches do not end together."""
+IDLE = 90.0
+"""Seconds without a byte after which a watch is dead: longer than the pause between bookmarks, 60 s."""
+IDLE_INITIAL = 20.0
+"""The same while the initial events are coming."""
+SHORTEST_WATCH = 1.0
+"""A watch that ends sooner, without a word, counts as failed: asking again at once would be a hot loop."""
+INITIAL_EVENTS = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+TOLD_AT_ONCE = 500
+"""How many changes are told between two breaths of the event loop."""
+
+log = logging.getLogger(__name__)
+
+
+class Informer(Generic[T]):
+    """Lists, watches, and recovers from everything: `run()` ends only by cancellation."""
+
+    def __init__(
+        self,
+        client: Client,
+        cache: Cache[T],
+        *,
+        clock: Clock | None = None,
+        metrics: Metrics | None = None,
+        backoff: Backoff = WATCH,
+        chance: random.Random | None = None,
+    ) -> None:
+        self.cache = cache
+        self._client = client
+        self._clock = clock or client.clock
+        self._metrics = metrics
+        self._failures = Failures(backoff)
+        self._chance = chance or random.Random()
+        self.last_heard = self._clock.monotonic()
+
+    @property
+    def kind(self) -> Kind[T]:
+        return self.cache.kind
+
+    async def run(self) -> None:
+        """Keep the cache equal to the server until cancelled."""
+        state: State = Empty()
+        while True:
+            turn = await self._ask(state)
+            state = turn.state
+            if turn.then is Then.BACK_OFF:
+                await self._pause()
+
+    async def _ask(self, state: State) -> Turn:
+        """Perform one request and take over its answer, until a turn asks for another request."""
+        async with aclosing(self._answers(state)) as answers:
+            async for given in answers:
+                self._observe(given, state)
+                turn = step(state, given)
+                state = turn.state
+                await self._take(turn.events)
+                if turn.then is not Then.READ_ON:
+                    return turn
+        raise AssertionError("an answer always ends with a turn that asks for the next request")
+
+    async def _answers(self, state: State) -> AsyncGenerator[Given]:
+        """What the server says to the request of `state`; the last thing given is never an item."""
+        try:
+            match state:
+                case Empty(streaming=False):
+                    yield await self._page("")
+                case Paging(token):
+                    yield await self._page(token)
+                case Watching() | Empty() | Streaming():
+                    async with aclosing(self._watch(state)) as given_by_watch:
+                        async for given in given_by_watch:
+                            yield given
+        except KubeError as error:
+            yield Failed(error)
+
+    async def _page(self, token: str) -> Listing:
+        cache = self.cache
+        page = await self._client.page(
+            self.kind, cache.namespace, labels=cache.labels, fields=cache.fields, token=token
+        )
+        items = []
+        for item in items_of(page.items or ()):
+            if isinstance(item, Spoiled):
+                self._count_spoiled(item)
+            else:
+                items.append(item)
+        return Listing(tuple(items), page.version, page.token)
+
+    async def _watch(self, state: State) -> AsyncGenerator[Given]:
+        lines, began, heard = Lines(), self._clock.monotonic(), False
+        idle = IDLE if isinstance(state, Watching) else IDLE_INITIAL
+        async with self._client.stream(self._call(state)) as chunks:
+            while chunk := await self._next(chunks, idle):
+                heard = True
+                for given in map(line_of, lines.feed(chunk)):
+                    if isinstance(given, Spoiled):
+                        self._count_spoiled(given)
+                    else:
+                        yield given
+                await asyncio.sleep(0)
+        if chunk is None:
+            yield Silent()
+        elif not heard and self._clock.monotonic() - began < SHORTEST_WATCH:
+            yield Failed(Unreachable(f"the watch of {self.kind.plural} was closed at once"))
+        else:
+            yield Ended()
+
+    async def _next(self, chunks: AsyncIterator[bytes], idle: float) -> bytes | None:
+        """The next bytes; none at the end of the stream, None when none came for `idle` seconds."""
+        try:
+            async with deadline(self._clock, idle):
+                return await anext(chunks, b"")
+        except TimeoutError:
+            return None
+
+    def _call(self, state: State) -> Call:
+        cache = self.cache
+        params = {"resourceVersion": state.version} if isinstance(state, Watching) else INITIAL_EVENTS
+        return Call(
+            "GET",
+            self.kind.path(cache.namespace),
+            {
+                "watch": "true",
+                "allowWatchBookmarks": "true",
+                "timeoutSeconds": str(self._chance.randint(*SERVER_TIMEOUT)),
+                **params,
+                **selectors(cache.labels, cache.fields),
+            },
+        )
+
+    async def _take(self, events: Iterable[Event]) -> None:
+        for event in events:
+            changes = self.cache.take(event)
+            await self._tell(changes)
+            if isinstance(event, Synced | Upserted | Removed | Advanced):
+                self.cache.advanced()
+            if isinstance(event, Synced):
+                log.info("cache is in step", extra={"kind": self.kind.name, "objects": len(self.cache)})
+
+    async def _tell(self, changes: list[Change]) -> None:
+        rest = iter(changes)
+        while some := list(islice(rest, TOLD_AT_ONCE)):
+            self.cache.tell(some)
+            if len(changes) > TOLD_AT_ONCE:
+                await asyncio.sleep(0)
+
+    def _observe(self, given: Given, state: State) -> None:
+        self.last_heard = self._clock.monotonic()
+        if isinstance(given, Failed):
+            log.warning(
+                "list or watch failed",
+                extra={"kind": self.kind.name, "state": type(state).__name__, "error": str(given.error)},
+            )
+        if self._metrics:
+            self._measure(self._metrics, given)
+
+    def _measure(self, metrics: Metrics, given: Given) -> None:
+        kind = self.kind.name
+        if isinstance(given, Failed | Silent | Ended):
+            metrics.watch_reconnects.labels(kind=kind, cause=type(given).__name__.lower()).inc()
+        metrics.cache_objects.labels(kind=kind).set(len(self.cache))
+        metrics.cache_bytes.labels(kind=kind).set(self.cache.bytes)
+
+    def _count_spoiled(self, spoiled: Spoiled) -> None:
+        log.warning("an object has unreadable metadata", extra={"kind": self.kind.name, "error": spoiled.why})
+        if self._metrics:
+            self._metrics.undecodable.labels(kind=self.kind.name).inc()
+
+    async def _pause(self) -> None:
+        self._failures, seconds = self._failures.another(self._clock.monotonic(), self._chance.random)
+        await self._clock.sleep(seconds)
+
+
+def age(informer: Informer[Any], now: float) -> float:
+    """Seconds since the server was last heard."""
+    return now - informer.last_heard

@@ -1,0 +1,160 @@
+"""The objects of one kind as the server last told them: raw bytes, metadata, indexes; fed by a watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from elasticjob.kube.kinds import Key
+from elasticjob.kube.watch import Advanced, Event, Listed, Removed, Restarted, Synced, Unlisted, Upserted
+from elasticjob.kube.wire import Item
+
+IndexBy = Callable[[Item], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happened to one object: `old` alone = gone, `new` alone = come, both = changed.
+
+    `initial` marks what came with the first list.
+    """
+
+    old: Item | None
+    new: Item | None
+    initial: bool = False
+
+
+class Index:
+    """Which keys have a value; both sides of a change are accounted for."""
+
+    def __init__(self, by: IndexBy) -> None:
+        self._by = by
+        self._keys: dict[str, dict[Key, None]] = {}
+
+    def add(self, item: Item) -> None:
+        for value in self._by(item):
+            self._keys.setdefault(value, {})[item.key] = None
+
+    def discard(self, item: Item) -> None:
+        for value in self._by(item):
+            keys = self._keys.get(value)
+            if keys is not None:
+                keys.pop(item.key, None)
+                if not keys:
+                    del self._keys[value]
+
+    def keys(self, value: str) -> Iterable[Key]:
+        return tuple(self._keys.get(value, ()))
+
+
+class Store:
+    """One kind's objects.
+
+    Guarantees: after `Synced` it equals the server at that version, and the returned changes lead from the
+    old set to the new, deletes included. A name that came back with another uid is a delete and an add.
+    """
+
+    def __init__(self) -> None:
+        self._items: dict[Key, Item] = {}
+        self._incoming: dict[Key, Item] = {}
+        self._indexes: dict[str, Index] = {}
+        self.version = 0
+        """The newest resourceVersion seen, bookmarks included."""
+        self.lists = 0
+        """How many initial sets were completed."""
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(tuple(self._items.values()))
+
+    def get(self, key: Key) -> Item | None:
+        return self._items.get(key)
+
+    def add_index(self, name: str, by: IndexBy) -> None:
+        """Index all objects, present and future, by the values of `by`, which must be a pure function."""
+        if name in self._indexes:
+            raise ValueError(f"there is an index {name!r} already")
+        index = self._indexes[name] = Index(by)
+        for item in self._items.values():
+            index.add(item)
+
+    def indexed(self, name: str, value: str) -> list[Item]:
+        """The objects that have `value` in the index `name`. Raises KeyError for an unknown index."""
+        return [self._items[key] for key in self._indexes[name].keys(value)]
+
+    def apply(self, event: Event) -> list[Change]:
+        """Take over one event of the watch; the changes it made, in order."""
+        match event:
+            case Upserted(item):
+                self._advance(item.meta.version)
+                return self._put(item)
+            case Removed(item):
+                self._advance(item.meta.version)
+                return self._remove(item)
+            case Advanced(version):
+                self._advance(_number(version))
+            case Restarted():
+                self._incoming = {}
+            case Listed(items):
+                self._incoming.update((item.key, self._known(item)) for item in items)
+            case Unlisted(item):
+                self._incoming.pop(item.key, None)
+            case Synced(version):
+                return self._sync(_number(version))
+        return []
+
+    def _sync(self, version: int) -> list[Change]:
+        incoming, self._incoming = self._incoming, {}
+        initial = self.lists == 0
+        gone = [item for key, item in self._items.items() if key not in incoming]
+        changes = [change for item in gone for change in self._remove(item)]
+        changes += [change for item in incoming.values() for change in self._put(item, initial=initial)]
+        self.version = version
+        self.lists += 1
+        return changes
+
+    def _put(self, item: Item, *, initial: bool = False) -> list[Change]:
+        old = self._items.get(item.key)
+        if old and old.meta.uid == item.meta.uid and old.meta.resource_version == item.meta.resource_version:
+            return []
+        if old:
+            self._drop(old)
+        self._items[item.key] = item
+        self.bytes += len(item.raw)
+        for index in self._indexes.values():
+            index.add(item)
+        if old and old.meta.uid != item.meta.uid:
+            return [Change(old, None), Change(None, item)]
+        return [Change(old, item, initial)]
+
+    def _remove(self, item: Item) -> list[Change]:
+        old = self._items.get(item.key)
+        if old is None or old.meta.uid != item.meta.uid:
+            return []
+        self._drop(old)
+        return [Change(old, None)]
+
+    def _drop(self, item: Item) -> None:
+        del self._items[item.key]
+        self.bytes -= len(item.raw)
+        for index in self._indexes.values():
+            index.discard(item)
+
+    def _known(self, item: Item) -> Item:
+        """The item we hold already if it is the same, so that a relist does not hold everything twice."""
+        old = self._items.get(item.key)
+        same = old and (old.meta.uid, old.meta.resource_version) == (
+            item.meta.uid,
+            item.meta.resource_version,
+        )
+        return old if old and same else item
+
+    def _advance(self, version: int) -> None:
+        self.version = max(self.version, version)
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isdecimal() else 0

@@ -1,0 +1,227 @@
+"""The protocol of list and watch as a state machine: `step(state, given) -> Turn`, no I/O, no clock.
+
+    Empty ──initial event──► Streaming ──bookmark──► Watching
+    Empty ──page──► Paging ──last page──► Watching
+- Empty knows nothing: it asks for the initial events as a stream (`sendInitialEvents`), or, where the server
+  refuses that, for the first page of a list.
+- Watching knows a resourceVersion and survives every end of its stream with it. Only a server that no longer
+  has that version (410), or does not have it yet (restored storage), sends it back to Empty.
+- A list that fails in the middle asks for the same page again; one whose token expired starts over.
+- Nothing reaches the store before the initial set is complete, so a broken list deletes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from elasticjob.kube.errors import (
+    BadRequest,
+    Gone,
+    Invalid,
+    KubeError,
+    MethodNotAllowed,
+    is_too_large_resource_version,
+)
+from elasticjob.kube.wire import Bookmark, Changed, ChangeType, Failed, Item
+
+
+@dataclass(frozen=True)
+class Empty:
+    """Nothing is known. `streaming`: ask for the initial events; else for pages."""
+
+    streaming: bool = True
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """The initial events are coming in."""
+
+
+@dataclass(frozen=True)
+class Paging:
+    """Some pages of a list are in; `token` asks for the next."""
+
+    token: str
+
+
+@dataclass(frozen=True)
+class Watching:
+    """All changes up to `version` are known."""
+
+    version: str
+
+
+State = Empty | Streaming | Paging | Watching
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Given: one page."""
+
+    items: tuple[Item, ...]
+    version: str
+    token: str = ""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Given: the server closed the stream in an orderly way."""
+
+
+@dataclass(frozen=True)
+class Silent:
+    """Given: nothing came for so long that the connection counts as dead."""
+
+
+Given = Listing | Changed | Bookmark | Failed | Ended | Silent
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """A new initial set begins; what was collected of an unfinished one is void."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Part of the initial set."""
+
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True)
+class Unlisted:
+    """Deleted while the initial set was still coming in."""
+
+    item: Item
+
+
+@dataclass(frozen=True)
+class Synced:
+    """The initial set is complete: it is the state at `version`."""
+
+    version: str
+
+
+@dataclass(frozen=True)
+class Upserted:
+    item: Item
+
+
+@dataclass(frozen=True)
+class Removed:
+    item: Item
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """Nothing happened up to `version`."""
+
+    version: str
+
+
+Event = Restarted | Listed | Unlisted | Synced | Upserted | Removed | Advanced
+
+
+class Then(Enum):
+    """What to do after a step."""
+
+    READ_ON = "go on with this answer"
+    ASK_AGAIN = "send the next request at once"
+    BACK_OFF = "send the next request after a pause"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The outcome of a step."""
+
+    state: State
+    events: tuple[Event, ...] = ()
+    then: Then = Then.READ_ON
+
+
+def step(state: State, given: Given) -> Turn:
+    """What follows from `given` in `state`."""
+    match state:
+        case Empty():
+            return _begin(state, given)
+        case Streaming():
+            return _stream(given)
+        case Paging():
+            return _page(state, given)
+        case Watching():
+            return _watch(state, given)
+
+
+def _begin(state: Empty, given: Given) -> Turn:
+    match given:
+        case Listing():
+            return _listed(given, (Restarted(),))
+        case Changed() | Bookmark():
+            turn = _stream(given)
+            return Turn(turn.state, (Restarted(), *turn.events), turn.then)
+        case Failed(error) if state.streaming and _refuses_streaming(error):
+            return Turn(Empty(streaming=False), then=Then.ASK_AGAIN)
+        case Failed():
+            return Turn(state, then=Then.BACK_OFF)
+        case Ended() | Silent():
+            return Turn(Empty(streaming=False), then=Then.BACK_OFF)
+
+
+def _stream(given: Given) -> Turn:
+    match given:
+        case Changed(ChangeType.DELETED, item):
+            return Turn(Streaming(), (Unlisted(item),))
+        case Changed(_, item):
+            return Turn(Streaming(), (Listed((item,)),))
+        case Bookmark(version, True):
+            return Turn(Watching(version), (Synced(version),))
+        case Bookmark():
+            return Turn(Streaming())
+        case Failed():
+            return Turn(Empty(), then=Then.BACK_OFF)
+        case (
+            Listing() | Ended() | Silent()
+        ):  # a server that does not know sendInitialEvents never says where they end
+            return Turn(Empty(streaming=False), then=Then.BACK_OFF)
+
+
+def _page(state: Paging, given: Given) -> Turn:
+    match given:
+        case Listing():
+            return _listed(given, ())
+        case Failed(Gone()):
+            return Turn(Empty(streaming=False), then=Then.BACK_OFF)
+        case _:
+            return Turn(state, then=Then.BACK_OFF)
+
+
+def _listed(page: Listing, before: tuple[Event, ...]) -> Turn:
+    events = (*before, Listed(page.items))
+    if page.token:
+        return Turn(Paging(page.token), events, Then.ASK_AGAIN)
+    return Turn(Watching(page.version), (*events, Synced(page.version)), Then.ASK_AGAIN)
+
+
+def _watch(state: Watching, given: Given) -> Turn:
+    match given:
+        case Changed(ChangeType.DELETED, item):
+            return Turn(Watching(item.meta.resource_version), (Removed(item),))
+        case Changed(_, item):
+            return Turn(Watching(item.meta.resource_version), (Upserted(item),))
+        case Bookmark(version):
+            return Turn(Watching(version), (Advanced(version),))
+        case Failed(error) if _has_lost_the_version(error):
+            return Turn(Empty(), then=Then.BACK_OFF)
+        case Failed():
+            return Turn(state, then=Then.BACK_OFF)
+        case Ended() | Silent() | Listing():
+            return Turn(state, then=Then.ASK_AGAIN)
+
+
+def _refuses_streaming(error: KubeError) -> bool:
+    return isinstance(error, BadRequest | Invalid | MethodNotAllowed)
+
+
+def _has_lost_the_version(error: KubeError) -> bool:
+    return isinstance(error, Gone) or is_too_large_resource_version(error)

@@ -1,0 +1,189 @@
+"""From bytes to items: an object kept as JSON text beside the few metadata that watching and caching need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from elasticjob.kube.errors import KubeError, Unreachable, error_of
+from elasticjob.kube.kinds import Key
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class Owner(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One ownerReference."""
+
+    uid: str = ""
+    kind: str = ""
+    name: str = ""
+    api_version: str = ""
+    controller: bool | None = None
+
+
+class Meta(msgspec.Struct, rename="camel", gc=False):
+    """The metadata that are decoded for every object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[Owner] | None = None
+    finalizers: list[str] | None = None
+    deletion_timestamp: str | None = None
+    managed_fields: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+    @property
+    def version(self) -> int:
+        """The resourceVersion as the number that it is; 0 where a server uses another form."""
+        return int(self.resource_version) if self.resource_version.isdecimal() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One object: metadata, and its JSON without managedFields."""
+
+    meta: Meta
+    raw: bytes
+
+    @property
+    def key(self) -> Key:
+        return self.meta.key
+
+
+class ChangeType(StrEnum):
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """An object came, changed or went."""
+
+    type: ChangeType
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """Nothing newer than `version` has been missed; `initial_done` marks the end of the initial events."""
+
+    version: str
+    initial_done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The request was refused or cut, or the stream carried an error."""
+
+    error: KubeError
+
+
+@dataclass(frozen=True, slots=True)
+class Spoiled:
+    """One object whose metadata cannot be read; all others go on."""
+
+    why: str
+
+
+class _Shell(msgspec.Struct):
+    metadata: Meta = msgspec.field(default_factory=Meta)
+
+
+class _Line(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+_shell = msgspec.json.Decoder(_Shell, strict=False)
+_line = msgspec.json.Decoder(_Line)
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def item_of(raw: msgspec.Raw | bytes) -> Item:
+    """The item of one object's JSON, which is copied. Raises ValueError when its metadata cannot be read."""
+    meta = _shell.decode(raw).metadata
+    if meta.managed_fields is msgspec.UNSET:
+        return Item(meta, bytes(raw))
+    meta.managed_fields = msgspec.UNSET  # it would keep the whole page in memory
+    return Item(meta, _without_managed_fields(raw))
+
+
+def _without_managed_fields(raw: msgspec.Raw | bytes) -> bytes:
+    members = _members.decode(raw)
+    metadata = _members.decode(members["metadata"])
+    del metadata["managedFields"]
+    members["metadata"] = msgspec.Raw(msgspec.json.encode(metadata))
+    return msgspec.json.encode(members)
+
+
+def items_of(raws: Iterable[msgspec.Raw]) -> Iterator[Item | Spoiled]:
+    """The items of a list; an unreadable one fails alone."""
+    for raw in raws:
+        try:
+            yield item_of(raw)
+        except ValueError as error:
+            yield Spoiled(str(error))
+
+
+def line_of(line: bytes) -> Changed | Bookmark | Failed | Spoiled:
+    """What one line of a watch says. A line that no API server sends is a transport error, not an object."""
+    try:
+        found = _line.decode(line)
+    except msgspec.DecodeError as error:
+        return Failed(Unreachable(f"the watch sent a line that is no event: {error}: {line[:120]!r}"))
+    if found.type == "ERROR":
+        return Failed(_error(bytes(found.object)))
+    try:
+        return _event(found)
+    except ValueError as error:
+        return Spoiled(str(error))
+
+
+def _event(line: _Line) -> Changed | Bookmark | Failed:
+    if line.type == "BOOKMARK":
+        meta = _shell.decode(line.object).metadata
+        return Bookmark(meta.resource_version, (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true")
+    if line.type not in ChangeType.__members__:
+        return Failed(Unreachable(f"the watch sent an event of unknown type {line.type!r}"))
+    return Changed(ChangeType(line.type), item_of(line.object))
+
+
+class _Code(msgspec.Struct):
+    code: int = 0
+
+
+def _error(status: bytes) -> KubeError:
+    try:
+        code = msgspec.json.decode(status, type=_Code).code
+    except msgspec.DecodeError:
+        code = 0
+    return error_of(code or 500, status, "watch")
+
+
+class Lines:
+    """Cuts chunks into lines of any length; what follows the last newline waits for the rest of its line."""
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that `chunk` completes."""
+        first, newline, more = chunk.partition(b"\n")
+        self._rest.append(first)
+        if not newline:
+            return []
+        lines = [b"".join(self._rest), *more.split(b"\n")]
+        self._rest = [lines.pop()]
+        return [line for line in lines if line.strip()]
