@@ -152,5 +152,4 @@ def guarded(command: Command) -> Command:
 def expected() -> tuple[type[Exception], ...]:
     """Return the classes of errors whose message is enough; those of kube only if the command uses kube."""
     kube = sys.modules.get("elasticjob.kube.errors")
-    theirs = (kube.ApiError, kube.Unreachable, kube.Terminal) if kube is not None else ()
-    return (Failure, *theirs)
+    return (Failure, kube.KubeError) if kube is not None else (Failure,)

@@ -6,7 +6,7 @@ workers, where steps are counted, so it holds all that a user feels: noticing, r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -47,11 +47,6 @@ def standstills(steps: Sequence[Step]) -> tuple[Standstill, ...]:
         for before, after in pairwise(steps)
         if before.round != after.round
     )
-
-
-def in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Return the steps of several files in the order in which they were made."""
-    return tuple(sorted(steps, key=lambda step: (step.round, step.at)))
 
 
 def gaps(steps: Sequence[Step]) -> tuple[str, ...]:

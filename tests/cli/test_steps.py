@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.cli.story.steps import Standstill, Step, gaps, in_order, rate, smooth, standstills
+from elasticjob.cli.story.steps import Standstill, Step, gaps, rate, smooth, standstills
 
 
 def steps(*rows: tuple[float, int, int, int]) -> tuple[Step, ...]:
@@ -21,10 +21,6 @@ def test_standstill_lasts_from_the_last_step_before_to_the_first_after() -> None
         Standstill(round=2, began=1.1, ended=1.3, before=2, after=1),
         Standstill(round=3, began=1.4, ended=1.7, before=1, after=2),
     )
-
-
-def test_steps_of_several_files_are_put_in_order_of_rounds() -> None:
-    assert in_order(reversed(KILLED)) == KILLED
 
 
 @pytest.mark.parametrize(
