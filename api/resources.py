@@ -218,7 +218,9 @@ def _exact(raw: Raw, of: type[Amount]) -> Fraction:
     exponent = int(found["exponent"] or 0)
     if abs(exponent) > _WIDEST:
         raise MalformedQuantity(f"{raw!r} is out of range: write {of.EXAMPLE}")
-    return _billionths(Fraction(found["number"]) * _SUFFIXES[found["suffix"] or ""] * Fraction(10) ** exponent)
+    return _billionths(
+        Fraction(found["number"]) * _SUFFIXES[found["suffix"] or ""] * Fraction(10) ** exponent
+    )
 
 
 def _is_raw(raw: object) -> TypeGuard[Raw]:

@@ -1,0 +1,92 @@
+"""Checks that several kinds share: names, resources, nodes of a job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from elasticjob.api.resources import MalformedQuantity, Raw, Resources, unit
+from elasticjob.kube.problem import Problem
+
+LONGEST_NAME: Final = 63
+DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+DNS_LABEL_OF_A_SERVICE: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+
+
+def is_label(name: str) -> bool:
+    """Whether a name is a DNS label: what names of pods are made of."""
+    return len(name) <= LONGEST_NAME and DNS_LABEL.fullmatch(name) is not None
+
+
+def name_problems(path: str, name: str) -> Iterator[Problem]:
+    """Find out whether `name` can be the name of another object; a `//` comment in YAML gets a hint."""
+    if "//" in name or "#" in name:
+        yield Problem(
+            path, f"{name!r} is not a name: YAML comments start with ' #', '//' is part of the value"
+        )
+    elif not is_label(name):
+        yield Problem(
+            path, f"{name!r} is not a name: write at most 63 small letters, digits and inner dashes"
+        )
+
+
+def resource_problems(path: str, resource: Mapping[str, Raw]) -> Iterator[Problem]:
+    """Find malformed, negative and absurd quantities."""
+    for name, raw in resource.items():
+        here = f"{path}[{name}]"
+        try:
+            amount = unit(name).parse(raw)
+        except MalformedQuantity as error:
+            yield Problem(here, str(error))
+            continue
+        if amount.value < 0:
+            yield Problem(here, f"{raw} is negative: write 0 or more")
+        elif name == "memory" and 0 < amount.value < 1024:
+            meant = str(raw).rstrip("m")
+            yield Problem(here, f"{raw} is less than 1 KiB of memory: write {meant}Mi, or leave it out")
+
+
+def parsed(resource: Mapping[str, Raw]) -> Resources | None:
+    """Return the amounts, or None where a quantity is malformed (which resource_problems says)."""
+    try:
+        return Resources.parse(resource)
+    except MalformedQuantity:
+        return None
+
+
+@dataclass(frozen=True)
+class Node:
+    """A place in a job, from the name of a node or of one of its pods."""
+
+    role: str
+    index: int
+    relaunch: int = 0
+
+
+def node(job: str, roles: Iterable[str], name: str) -> Node | None:
+    """Return the place that `name` (<job>-<role>-<index>, or with a relaunch number) means, or None."""
+    for role in roles:
+        found = re.fullmatch(
+            rf"{re.escape(job)}-{re.escape(role)}-(0|[1-9]\d{{0,6}})(?:-([1-9]\d{{0,6}}))?", name
+        )
+        if found is not None:
+            return Node(role, int(found[1]), int(found[2] or 0))
+    return None
+
+
+def node_problems(path: str, name: str, job: str, roles: Iterable[str]) -> Iterator[Problem]:
+    """Find out whether `name` is a node of the job, in one of its roles."""
+    if node(job, roles, name) is None:
+        wanted = " or ".join(f"{job}-{role}-<index>" for role in roles)
+        yield Problem(path, f"{name!r} is not a node of job {job}: write {wanted}")
+
+
+def duplicate_problems(path: str, names: Iterable[str]) -> Iterator[Problem]:
+    """Find names that stand in a list twice."""
+    seen: set[str] = set()
+    for index, name in enumerate(names):
+        if name in seen:
+            yield Problem(f"{path}[{index}].name", f"{name!r} is in the list twice: leave one out")
+        seen.add(name)

@@ -1,0 +1,456 @@
+"""What is wrong with an ElasticJob.
+
+What may change while a job exists: sizes, limits, suspend, restart and run policy, optimizer, priority. What its running
+nodes were made from (roles, templates, envs, nodeUnit) may change only while it is suspended, for half a job made from one
+template and half from another is nobody's wish; then all nodes are new. The strategy and managedBy never change.
+
+Which roles a strategy has:
+
+    AllreduceStrategy         worker, and any of your own; ps and chief belong to parameter servers
+    ParameterServerStrategy   ps, and worker or chief; at most one chief and one evaluator
+    CustomStrategy, Local     at least one, all yours
+
+and all but Local may have dlrover-master (or master): the master's own template.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from elasticjob.api.core import POD_TEMPLATE_SPEC
+from elasticjob.api.core.shape import shape_problems
+from elasticjob.api.resources import MalformedQuantity, Resources, pod_requests
+from elasticjob.api.v1alpha1.checks.common import (
+    DNS_LABEL_OF_A_SERVICE,
+    LONGEST_NAME,
+    is_label,
+    parsed,
+    resource_problems,
+)
+from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, MASTER, MASTER_ALIAS, PS, WORKER
+from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, ElasticJob, ReplicaSpec, is_master
+from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.problem import Problem
+
+Check = Callable[[ElasticJob], Iterable[Problem]]
+Change = Callable[[ElasticJob, ElasticJob], Iterable[Problem]]
+
+
+def problems(new: ElasticJob, old: ElasticJob | None = None) -> list[Problem]:
+    """Return what is wrong with a job that is created, or updated from `old`.
+
+    An update that leaves the spec alone is always right, as is one of a job that is being deleted: what an earlier
+    release accepted can still be labelled, finalized and removed.
+    """
+    if old is not None and (new.spec == old.spec or new.metadata.deletion_timestamp is not None):
+        return []
+    if misshapen := list(templates_have_their_shape(new)):
+        return misshapen
+    changed = [problem for change in CHANGES for problem in change(old, new)] if old is not None else []
+    return changed + [problem for check in CHECKS for problem in check(new)]
+
+
+# Names and roles ----------------------------------------------------------------------------------------------------
+
+
+def the_name_leaves_room(job: ElasticJob) -> Iterator[Problem]:
+    """Pods, services and host names are made of the job's name; the longest of them must fit a DNS label."""
+    name = job.metadata.name
+    if not name:  # generateName: the server adds five letters, and checks again under the final name
+        return
+    if DNS_LABEL_OF_A_SERVICE.fullmatch(name) is None:
+        yield Problem(
+            "metadata.name",
+            f"{name!r} cannot name services: write small letters, digits and inner dashes, beginning with a letter",
+        )
+    suffix = max((longest_suffix(role, spec) for role, spec in job.spec.roles.items()), default="", key=len)
+    suffix = max(suffix, "-master-state", key=len)
+    if len(name) + len(suffix) > LONGEST_NAME:
+        yield Problem(
+            "metadata.name",
+            f"{len(name)} characters are too many: {name}{suffix} would have more than {LONGEST_NAME}; "
+            f"write at most {max(LONGEST_NAME - len(suffix), 1)}",
+        )
+
+
+def longest_suffix(role: str, spec: ReplicaSpec) -> str:
+    """Return what the longest pod name of a role adds to the job's name: -<role>-<index>-<relaunch>."""
+    last = max((spec.bounds.most or 1000) - 1, 0)
+    return f"-{role}-{last}-999"
+
+
+def there_is_a_role(job: ElasticJob) -> Iterator[Problem]:
+    """A job without roles has nothing to run; the older form is named where it was meant."""
+    if job.spec.roles:
+        return
+    older = [("parameter_server", PS), (WORKER, WORKER), (EVALUATOR, EVALUATOR)]
+    for field, role in older:
+        if getattr(job.spec, field) is not None:
+            yield Problem(
+                f"spec.{field}",
+                f"the older (EasyDL) form cannot be run yet: write spec.replicaSpecs[{role}] with a template",
+            )
+    yield Problem(
+        "spec.replicaSpecs", "there is no role to run: write one, such as worker, with its template"
+    )
+
+
+def role_names_are_labels(job: ElasticJob) -> Iterator[Problem]:
+    """Role names become part of pod names, where a number at the end would read as an index."""
+    for role in job.spec.replica_specs:
+        path = f"spec.replicaSpecs[{role}]"
+        if not is_label(role):
+            better = re.sub(r"[^a-z0-9-]+", "-", role.lower()).strip("-") or WORKER
+            yield Problem(
+                path, f"{role!r} is not a role name: write small letters, digits and dashes: {better}"
+            )
+        elif re.search(r"(^|-)\d+$", role):
+            yield Problem(
+                path, f"role name {role!r} ends in a number, as pod names do: write {role}th or the like"
+            )
+    if MASTER in job.spec.replica_specs and MASTER_ALIAS in job.spec.replica_specs:
+        yield Problem(
+            f"spec.replicaSpecs[{MASTER_ALIAS}]",
+            f"{MASTER_ALIAS} and {MASTER} are the same role: leave one out",
+        )
+
+
+def the_strategy_has_its_roles(job: ElasticJob) -> Iterator[Problem]:
+    """Each strategy needs certain roles, and cannot use others."""
+    strategy, roles = job.spec.distribution_strategy, job.spec.replica_specs
+    for role, meant in FOREIGN_ROLES.get(strategy, {}).items():
+        if role in roles:
+            yield Problem(f"spec.replicaSpecs[{role}]", f"{strategy} has no role {role}: {meant}")
+    for choices in NEEDED_ROLES.get(strategy, ()):
+        if roles and not any(role in roles for role in choices):
+            yield Problem(f"spec.replicaSpecs[{choices[0]}]", missing_role(strategy, choices, roles))
+
+
+def missing_role(strategy: str, choices: tuple[str, ...], roles: Iterable[str]) -> str:
+    """Return the sentence about a role that is not there, with the word that was probably mistyped."""
+    near = get_close_matches(choices[0], [role for role in roles if not is_master(role)], 1, 0.6)
+    return f"{strategy} needs a role {' or '.join(choices)}" + (
+        f": write {choices[0]} for {near[0]}" if near else ""
+    )
+
+
+_USE_PS: Final = f"set distributionStrategy: {DistributionStrategy.PARAMETER_SERVER}, or rename the role"
+_NO_MASTER: Final = f"leave it out, or set distributionStrategy: {DistributionStrategy.CUSTOM}"
+FOREIGN_ROLES: Final[Mapping[DistributionStrategy, Mapping[str, str]]] = {
+    DistributionStrategy.ALLREDUCE: {PS: _USE_PS, CHIEF: _USE_PS},
+    DistributionStrategy.LOCAL: {MASTER: _NO_MASTER, MASTER_ALIAS: _NO_MASTER},
+}
+NEEDED_ROLES: Final[Mapping[DistributionStrategy, tuple[tuple[str, ...], ...]]] = {
+    DistributionStrategy.ALLREDUCE: ((WORKER,),),
+    DistributionStrategy.PARAMETER_SERVER: ((PS,), (WORKER, CHIEF)),
+}
+
+
+# Sizes --------------------------------------------------------------------------------------------------------------
+
+
+def sizes_are_in_order(job: ElasticJob) -> Iterator[Problem]:
+    """0 ≤ minReplicas ≤ replicas ≤ maxReplicas, as far as they are given."""
+    for role, spec in job.spec.replica_specs.items():
+        path = f"spec.replicaSpecs[{role}]"
+        least, size, most = spec.min_replicas, spec.replicas, spec.max_replicas
+        if least is not None and most is not None and least > most:
+            yield Problem(
+                f"{path}.minReplicas", f"{least} is more than maxReplicas {most}: write at most {most}"
+            )
+        elif size is not None and least is not None and size < least:
+            yield Problem(
+                f"{path}.replicas", f"{size} is less than minReplicas {least}: write {_between(least, most)}"
+            )
+        elif size is not None and most is not None and size > most:
+            yield Problem(
+                f"{path}.replicas", f"{size} is more than maxReplicas {most}: write {_between(least, most)}"
+            )
+
+
+def single_roles_are_single(job: ElasticJob) -> Iterator[Problem]:
+    """There is one master; and with parameter servers at most one chief and one evaluator."""
+    single = [role for role in job.spec.replica_specs if is_master(role)]
+    if job.spec.distribution_strategy is DistributionStrategy.PARAMETER_SERVER:
+        single += [role for role in (CHIEF, EVALUATOR) if role in job.spec.replica_specs]
+    for role in single:
+        spec = job.spec.replica_specs[role]
+        for field, size in (
+            ("replicas", spec.replicas),
+            ("minReplicas", spec.min_replicas),
+            ("maxReplicas", spec.max_replicas),
+        ):
+            if size is not None and size > 1:
+                yield Problem(
+                    f"spec.replicaSpecs[{role}].{field}", f"a job has one {role}: write 1, or leave it out"
+                )
+
+
+def somebody_can_train(job: ElasticJob) -> Iterator[Problem]:
+    """A size of nothing but 0 rests for ever; that is what suspend is for."""
+    for role, spec in job.spec.roles.items():
+        if spec.bounds.most == 0:
+            field = "replicas" if spec.max_replicas is None else "maxReplicas"
+            yield Problem(
+                f"spec.replicaSpecs[{role}].{field}",
+                "0 nodes can never train: write 1 or more, or set suspend",
+            )
+
+
+def a_world_fits_the_unit(job: ElasticJob) -> Iterator[Problem]:
+    """Some multiple of nodeUnit must lie within the worker's sizes, and not above its replicas."""
+    unit, spec = job.spec.node_unit, job.spec.roles.get(WORKER)
+    if spec is None or unit == 1:
+        return
+    least, most = spec.bounds
+    path = f"spec.replicaSpecs[{WORKER}]"
+    if most is not None and least <= most < max(unit, -(-least // unit) * unit):
+        yield Problem(
+            "spec.nodeUnit",
+            f"no multiple of {unit} lies from {least} to {most} workers: write a divisor of {most}, or more workers",
+        )
+    elif spec.replicas is not None and least <= spec.replicas < max(unit, -(-least // unit) * unit):
+        wanted = max(unit, -(-least // unit) * unit)
+        yield Problem(
+            f"{path}.replicas",
+            f"{spec.replicas} workers hold no world of {unit} or its multiples: write {wanted} or more",
+        )
+
+
+def templates_have_their_shape(job: ElasticJob) -> Iterator[Problem]:
+    """All other checks take for granted that templates are made of the right types."""
+    for role, spec in job.spec.replica_specs.items():
+        yield from shape_problems(f"spec.replicaSpecs[{role}].template", spec.template, POD_TEMPLATE_SPEC)
+
+
+# Pods ---------------------------------------------------------------------------------------------------------------
+
+
+def templates_can_run(job: ElasticJob) -> Iterator[Problem]:
+    """A pod needs containers with images; only the master has its own."""
+    for role, spec in job.spec.replica_specs.items():
+        path = f"spec.replicaSpecs[{role}].template.spec"
+        containers: list[Manifest] = spec.pod.get("containers") or []
+        if not containers and not is_master(role):
+            yield Problem(f"{path}.containers", "there is no container: write one, with a name and an image")
+        for field in ("initContainers", "containers"):
+            for index, container in enumerate(spec.pod.get(field) or ()):
+                yield from container_problems(f"{path}.{field}[{index}]", container, is_master(role))
+        yield from repeated_containers(path, spec.pod)
+        yield from mounts_without_volume(path, spec.pod)
+
+
+def container_problems(path: str, container: Manifest, image_is_known: bool) -> Iterator[Problem]:
+    """Find what keeps one container from being made."""
+    image = container.get("image") or ""
+    if not image and not image_is_known:
+        yield Problem(f"{path}.image", "there is no image: write one, such as python:3.11")
+    elif image != image.strip():
+        yield Problem(f"{path}.image", f"{image!r} has blanks around it: write {image.strip()!r}")
+    if not is_label(container.get("name") or ""):
+        yield Problem(
+            f"{path}.name", f"{container.get('name') or ''!r} is not a container name: write main or the like"
+        )
+    resources = container.get("resources") or {}
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    yield from resource_problems(f"{path}.resources.requests", requests)
+    yield from resource_problems(f"{path}.resources.limits", limits)
+    wanted, most = parsed(requests), parsed(limits)
+    for excess in wanted.over(most) if wanted is not None and most is not None else ():
+        yield Problem(
+            f"{path}.resources.requests[{excess.name}]",
+            f"{excess.wanted} is more than the limit {excess.limit}: lower the request or raise the limit",
+        )
+
+
+def repeated_containers(path: str, pod: Manifest) -> Iterator[Problem]:
+    """Find container names that a pod has twice."""
+    seen: set[str] = set()
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(pod.get(field) or ()):
+            name = container.get("name") or ""
+            if name and name in seen:
+                yield Problem(
+                    f"{path}.{field}[{index}].name", f"two containers are called {name}: rename one"
+                )
+            seen.add(name)
+
+
+def mounts_without_volume(path: str, pod: Manifest) -> Iterator[Problem]:
+    """Find mounts of volumes that the pod does not have."""
+    volumes = [volume.get("name") for volume in pod.get("volumes") or ()]
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(pod.get(field) or ()):
+            for place, mount in enumerate(container.get("volumeMounts") or ()):
+                if mount.get("name") not in volumes:
+                    yield Problem(
+                        f"{path}.{field}[{index}].volumeMounts[{place}].name",
+                        f"the pod has no volume {mount.get('name')!r}: add it to {path}.volumes",
+                    )
+
+
+_ENV_NAME: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+
+
+def envs_are_variables(job: ElasticJob) -> Iterator[Problem]:
+    """Names that containers accept, each with one value."""
+    for name, variable in job.spec.envs.items():
+        path = f"spec.envs[{name}]"
+        if _ENV_NAME.fullmatch(name) is None:
+            yield Problem(
+                path, f"{name!r} cannot name a variable: write letters, digits, _ - and ., no digit first"
+            )
+        if variable.name not in ("", name):
+            yield Problem(
+                f"{path}.name", f"{variable.name!r} differs from its key: write {name}, or leave it out"
+            )
+        if variable.value and variable.value_from is not None:
+            yield Problem(f"{path}.valueFrom", "value and valueFrom exclude each other: leave one out")
+
+
+def priorities_are_shares(job: ElasticJob) -> Iterator[Problem]:
+    """high, low, or a share above 0 and up to 1."""
+    for role, spec in job.spec.replica_specs.items():
+        if spec.priority and spec.priority not in ("high", "low") and not _is_share(spec.priority):
+            yield Problem(
+                f"spec.replicaSpecs[{role}].priority",
+                f"{spec.priority!r} is no priority: write high, low, or the share of nodes that is high, such as 0.5",
+            )
+
+
+def _is_share(text: str) -> bool:
+    return re.fullmatch(r"[0-9]*\.?[0-9]+", text) is not None and 0 < float(text) <= 1
+
+
+def the_least_fits_the_limits(job: ElasticJob) -> Iterator[Problem]:
+    """The job at its least size must fit resourceLimits, or it could never run."""
+    yield from resource_problems("spec.resourceLimits", job.spec.resource_limits)
+    limits, needs = parsed(job.spec.resource_limits), least_needs(job)
+    if limits is None or needs is None:
+        return
+    total = sum(needs.values(), Resources({}))
+    for excess in total.over(limits):
+        share = ", ".join(
+            f"{role} {need[excess.name]}" for role, need in needs.items() if need.get(excess.name)
+        )
+        yield Problem(
+            f"spec.resourceLimits[{excess.name}]",
+            f"{excess.limit} is less than the least sizes need, {excess.wanted} ({share}): raise it, lower minReplicas, "
+            "or ask for less per node",
+        )
+
+
+def least_needs(job: ElasticJob) -> dict[str, Resources] | None:
+    """Return what each role needs at its least size; None where a quantity is malformed, which other checks say."""
+    try:
+        return {role: pod_requests(spec.pod) * spec.bounds.least for role, spec in job.spec.roles.items()}
+    except MalformedQuantity:
+        return None
+
+
+# Service and scheduling ---------------------------------------------------------------------------------------------
+
+
+def the_brain_has_an_address(job: ElasticJob) -> Iterator[Problem]:
+    """host:port, without a scheme."""
+    address = job.spec.brain_service
+    if address and re.fullmatch(r"(https?://)?[^\s/:]+(:\d{1,5})?/?", address) is None:
+        yield Problem(
+            "spec.brainService", f"{address!r} is no address: write host:port, such as brain.dlrover:50001"
+        )
+
+
+def gangs_fit_the_sizes(job: ElasticJob) -> Iterator[Problem]:
+    """A gang that waits for more pods than the job ever has waits for ever."""
+    asked = job.spec.run_policy.scheduling.min_available
+    most = [spec.bounds.most for spec in job.spec.roles.values()]
+    if asked is None or None in most:
+        return
+    if asked > (all_pods := sum(size for size in most if size is not None)):
+        yield Problem(
+            "spec.runPolicy.scheduling.minAvailable", f"{asked} is more than all {all_pods} pods: write less"
+        )
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    the_name_leaves_room,
+    there_is_a_role,
+    role_names_are_labels,
+    the_strategy_has_its_roles,
+    sizes_are_in_order,
+    single_roles_are_single,
+    somebody_can_train,
+    a_world_fits_the_unit,
+    templates_can_run,
+    envs_are_variables,
+    priorities_are_shares,
+    the_least_fits_the_limits,
+    the_brain_has_an_address,
+    gangs_fit_the_sizes,
+)
+
+
+# Changes ------------------------------------------------------------------------------------------------------------
+
+
+def identity_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
+    """The strategy and the manager of a job never change."""
+    for field, before, now in (
+        ("distributionStrategy", old.spec.distribution_strategy, new.spec.distribution_strategy),
+        ("managedBy", old.spec.managed_by, new.spec.managed_by),
+    ):
+        if before != now:
+            yield Problem(
+                f"spec.{field}",
+                f"it cannot change from {before!s:.60} to {now!s:.60}: delete the job and create it again",
+            )
+
+
+def what_nodes_are_made_from_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
+    """Roles, templates, envs and nodeUnit change only while no node exists: the job must have been suspended before."""
+    if old.spec.suspend:
+        return
+    advice = "set suspend: true first, change it, and set suspend: false"
+    for role in sorted(old.spec.replica_specs.keys() ^ new.spec.replica_specs.keys()):
+        word = "added" if role in new.spec.replica_specs else "removed"
+        yield Problem(f"spec.replicaSpecs[{role}]", f"a role cannot be {word} while the job runs: {advice}")
+    for role in sorted(old.spec.replica_specs.keys() & new.spec.replica_specs.keys()):
+        before, now = old.spec.replica_specs[role].template, new.spec.replica_specs[role].template
+        if before != now:
+            path = difference(f"spec.replicaSpecs[{role}].template", before, now)
+            yield Problem(path, f"the template cannot change while the job runs: {advice}")
+    if old.spec.envs != new.spec.envs:
+        yield Problem("spec.envs", f"envs cannot change while the job runs: {advice}")
+    if old.spec.node_unit != new.spec.node_unit:
+        yield Problem("spec.nodeUnit", f"it cannot change while the job runs: {advice}")
+
+
+CHANGES: Final[tuple[Change, ...]] = (identity_stays, what_nodes_are_made_from_stays)
+
+
+def difference(path: str, before: Any, now: Any) -> str:
+    """Return the path of the deepest place that holds all differences between two JSON values."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
+        return (
+            difference(f"{path}.{changed[0]}", before.get(changed[0]), now.get(changed[0]))
+            if len(changed) == 1
+            else path
+        )
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        places = [place for place, pair in enumerate(zip(before, now, strict=True)) if pair[0] != pair[1]]
+        return (
+            difference(f"{path}[{places[0]}]", before[places[0]], now[places[0]])
+            if len(places) == 1
+            else path
+        )
+    return path
+
+
+def _between(least: int | None, most: int | None) -> str:
+    if most is None:
+        return f"{least} or more"
+    return f"{least} to {most}" if least is not None else f"at most {most}"

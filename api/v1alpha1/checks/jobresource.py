@@ -1,0 +1,99 @@
+"""What is wrong with a JobResource.
+
+The one that bears its job's name is written by our controllers; others are requests from users and tools, so everything is
+checked here that does not need the job itself: that it exists is asked each time the JobResource is looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from elasticjob.api.v1alpha1.checks.common import (
+    duplicate_problems,
+    is_label,
+    name_problems,
+    resource_problems,
+)
+from elasticjob.api.v1alpha1.common import EVALUATOR, PS, WORKER
+from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.kube.problem import Problem
+
+Check = Callable[[JobResource], Iterable[Problem]]
+
+
+def problems(new: JobResource, old: JobResource | None = None) -> list[Problem]:
+    """Return what is wrong with a JobResource that is created, or updated from `old`.
+
+    An update that leaves the spec alone is always right, as is one of an object that is being deleted.
+    """
+    if old is not None and (new.spec == old.spec or new.metadata.deletion_timestamp is not None):
+        return []
+    changed = [] if old is None else list(the_job_stays(old, new))
+    return changed + [problem for check in CHECKS for problem in check(new)]
+
+
+def the_job_stays(old: JobResource, new: JobResource) -> Iterator[Problem]:
+    """A JobResource is about one job for ever."""
+    before, now = old.spec.selector.name, new.spec.selector.name
+    if before != now:
+        yield Problem(
+            "spec.selector.name", f"it cannot change from {before} to {now}: create another JobResource"
+        )
+
+
+def the_job_has_a_name(resource: JobResource) -> Iterator[Problem]:
+    """The selector holds the name of an ElasticJob."""
+    return name_problems("spec.selector.name", resource.spec.selector.name)
+
+
+def roles_are_labels(resource: JobResource) -> Iterator[Problem]:
+    """Roles are named as in the job."""
+    for role in resource.spec.replica_resource_specs:
+        if not is_label(role):
+            yield Problem(
+                f"spec.replicaResourceSpecs[{role}]", f"{role!r} is not a role: write one of the job's roles"
+            )
+
+
+def quantities_are_amounts(resource: JobResource) -> Iterator[Problem]:
+    """All quantities parse, and none is negative."""
+    for role, spec in resource.spec.replica_resource_specs.items():
+        yield from resource_problems(f"spec.replicaResourceSpecs[{role}].resource", spec.resource)
+    for index, one in enumerate(resource.spec.nodes):
+        yield from resource_problems(f"spec.nodes[{index}].resource", one.resource)
+
+
+def nodes_are_of_the_job(resource: JobResource) -> Iterator[Problem]:
+    """Each exception names a node of this job, once."""
+    job = resource.spec.selector.name
+    for index, one in enumerate(resource.spec.nodes):
+        if re.fullmatch(rf"{re.escape(job)}-[-a-z0-9]+-\d+", one.name) is None:
+            message = f"{one.name!r} is not a node of job {job}: write {job}-<role>-<index>"
+            yield Problem(f"spec.nodes[{index}].name", message)
+    yield from duplicate_problems("spec.nodes", (one.name for one in resource.spec.nodes))
+
+
+def the_older_form_is_rewritten(resource: JobResource) -> Iterator[Problem]:
+    """The EasyDL spellings are known, and not carried out yet: better no than no effect."""
+    for field, attribute, newer in OLDER_FORM:
+        if getattr(resource.spec, attribute):
+            message = f"the older (EasyDL) form cannot be carried out yet: write spec.{newer}"
+            yield Problem(f"spec.{field}", message)
+
+
+OLDER_FORM: Final = (
+    ("parameter_server", "parameter_server", f"replicaResourceSpecs[{PS}]"),
+    (WORKER, "worker", f"replicaResourceSpecs[{WORKER}]"),
+    (EVALUATOR, "evaluator", f"replicaResourceSpecs[{EVALUATOR}]"),
+    ("resource_updation", "resource_updation", "nodes"),
+)
+
+CHECKS: Final[tuple[Check, ...]] = (
+    the_job_has_a_name,
+    roles_are_labels,
+    quantities_are_amounts,
+    nodes_are_of_the_job,
+    the_older_form_is_rewritten,
+)

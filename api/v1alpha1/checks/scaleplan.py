@@ -1,0 +1,201 @@
+"""What is wrong with a ScalePlan, beside the job that it is to change.
+
+A plan is checked against its job once, when it is created; later its spec cannot change, and its job may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from elasticjob.api.resources import MalformedQuantity, Resources, pod_requests
+from elasticjob.api.v1alpha1.checks.common import (
+    duplicate_problems,
+    name_problems,
+    node,
+    node_problems,
+    parsed,
+    resource_problems,
+)
+from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec, is_master
+from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.kube.problem import Problem
+
+Check = Callable[[ScalePlan], Iterable[Problem]]
+CheckWithJob = Callable[[ScalePlan, ElasticJob], Iterable[Problem]]
+
+
+def problems(new: ScalePlan, old: ScalePlan | None = None, *, job: ElasticJob | None) -> list[Problem]:
+    """Return what is wrong with a plan that is created for `job` (None: there is none), or updated from `old`."""
+    if old is not None:
+        return [] if new.spec == old.spec or new.metadata.deletion_timestamp is not None else [UNCHANGEABLE]
+    found = [problem for check in CHECKS for problem in check(new)]
+    if job is None:
+        where = new.metadata.namespace or "this namespace"
+        message = (
+            f"there is no ElasticJob {new.spec.owner_job!r} in {where}: create it first, or correct the name"
+        )
+        return [*found, Problem("spec.ownerJob", message)]
+    return found + [problem for check in CHECKS_WITH_JOB for problem in check(new, job)]
+
+
+UNCHANGEABLE: Final = Problem(
+    "spec", "the spec of a ScalePlan cannot change: create another plan, which supersedes this one"
+)
+
+
+# The plan alone -----------------------------------------------------------------------------------------------------
+
+
+def the_job_has_a_name(plan: ScalePlan) -> Iterator[Problem]:
+    """The owner holds the name of an ElasticJob."""
+    return name_problems("spec.ownerJob", plan.spec.owner_job)
+
+
+def something_changes(plan: ScalePlan) -> Iterator[Problem]:
+    """A plan that changes nothing was meant to say something."""
+    spec = plan.spec
+    if not (
+        spec.replica_resource_specs
+        or spec.create_pods
+        or spec.remove_pods
+        or spec.migrate_pods
+        or spec.ps_hosts
+    ):
+        yield Problem("spec", "the plan changes nothing: write replicaResourceSpecs, migratePods or the like")
+
+
+def quantities_are_amounts(plan: ScalePlan) -> Iterator[Problem]:
+    """All quantities parse, and none is negative."""
+    for role, spec in plan.spec.replica_resource_specs.items():
+        yield from resource_problems(f"spec.replicaResourceSpecs[{role}].resource", spec.resource)
+    for index, pod in enumerate(plan.spec.create_pods):
+        yield from resource_problems(f"spec.createPods[{index}].resource", pod.resource)
+    for index, one in enumerate(plan.spec.migrate_pods):
+        yield from resource_problems(f"spec.migratePods[{index}].resource", one.resource)
+
+
+def no_pod_is_named_twice(plan: ScalePlan) -> Iterator[Problem]:
+    """One thing happens to a pod."""
+    spec = plan.spec
+    yield from duplicate_problems("spec.createPods", (pod.name for pod in spec.create_pods))
+    yield from duplicate_problems("spec.removePods", (pod.name for pod in spec.remove_pods))
+    yield from duplicate_problems("spec.migratePods", (one.name for one in spec.migrate_pods))
+    elsewhere = {pod.name for pod in spec.create_pods} | {one.name for one in spec.migrate_pods}
+    for index, pod in enumerate(spec.remove_pods):
+        if pod.name in elsewhere:
+            yield Problem(
+                f"spec.removePods[{index}]", f"{pod.name} is created or migrated too: write one of them"
+            )
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    the_job_has_a_name,
+    something_changes,
+    quantities_are_amounts,
+    no_pod_is_named_twice,
+)
+
+
+# Beside its job -----------------------------------------------------------------------------------------------------
+
+
+def roles_are_the_jobs(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
+    """A plan changes roles that the job has; the master is not scaled."""
+    for role in plan.spec.replica_resource_specs:
+        if role not in job.spec.roles:
+            known = ", ".join(job.spec.roles)
+            message = (
+                "there is one master, it is not scaled"
+                if is_master(role)
+                else f"job {job.metadata.name} has no such role"
+            )
+            yield Problem(f"spec.replicaResourceSpecs[{role}]", f"{message}: write one of {known}")
+
+
+def sizes_are_allowed(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
+    """A role's new size lies within its sizes in the job."""
+    for role, spec in job.spec.roles.items():
+        wanted = plan.spec.replica_resource_specs.get(role)
+        if wanted is None or wanted.replicas is None:
+            continue
+        least, most = spec.bounds
+        if wanted.replicas < least or (most is not None and wanted.replicas > most):
+            allowed = (
+                f"at least {least}"
+                if most is None
+                else f"{least} to {most}"
+                if least < most
+                else f"exactly {least}"
+            )
+            yield Problem(
+                f"spec.replicaResourceSpecs[{role}].replicas",
+                f"{wanted.replicas} is outside what job {job.metadata.name} allows, {allowed}: change the plan, or the "
+                "job's minReplicas and maxReplicas",
+            )
+
+
+def a_world_fits_the_unit(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
+    """The new number of workers holds at least one unit."""
+    wanted, unit = plan.spec.replica_resource_specs.get(WORKER), job.spec.node_unit
+    if wanted is not None and wanted.replicas is not None and 0 < wanted.replicas < unit:
+        message = f"{wanted.replicas} workers hold no world of nodeUnit {unit}: write {unit} or more"
+        yield Problem(f"spec.replicaResourceSpecs[{WORKER}].replicas", message)
+
+
+def the_limits_hold(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
+    """The job as planned, other roles at their least, fits resourceLimits."""
+    limits = parsed(job.spec.resource_limits)
+    needs = {role: planned_need(plan, role, spec) for role, spec in job.spec.roles.items()}
+    if limits is None or None in needs.values():
+        return
+    total = sum((need for need in needs.values() if need is not None), Resources({}))
+    for excess in total.over(limits):
+        share = ", ".join(
+            f"{role} {need[excess.name]}" for role, need in needs.items() if need and need.get(excess.name)
+        )
+        yield Problem(
+            "spec.replicaResourceSpecs",
+            f"{excess.name} {excess.wanted} ({share}) is more than the job's resourceLimits, {excess.limit}: plan less, "
+            "or raise the limit",
+        )
+
+
+def planned_need(plan: ScalePlan, role: str, spec: ReplicaSpec) -> Resources | None:
+    """Return what a role needs when the plan is carried out; None where a quantity is malformed."""
+    wanted = plan.spec.replica_resource_specs.get(role)
+    size = spec.bounds.least if wanted is None or wanted.replicas is None else wanted.replicas
+    try:
+        each = pod_requests(spec.pod) | Resources.parse(wanted.resource if wanted is not None else {})
+    except MalformedQuantity:
+        return None
+    return each * size
+
+
+def pods_are_the_jobs(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
+    """Every pod that is named belongs to the job, and to the role that stands beside it."""
+    name, roles, spec = job.metadata.name, tuple(job.spec.roles), plan.spec
+    named = (
+        ("createPods", [(pod.name, pod.type) for pod in spec.create_pods]),
+        ("removePods", [(pod.name, pod.type) for pod in spec.remove_pods]),
+        ("migratePods", [(one.name, "") for one in spec.migrate_pods]),
+    )
+    for field, pods in named:
+        for index, (pod, role) in enumerate(pods):
+            path = f"spec.{field}[{index}]"
+            yield from node_problems(f"{path}.name", pod, name, roles)
+            place = node(name, roles, pod)
+            if role and place is not None and place.role != role:
+                yield Problem(
+                    f"{path}.type", f"{pod} is of role {place.role}: write {place.role}, or leave it out"
+                )
+
+
+CHECKS_WITH_JOB: Final[tuple[CheckWithJob, ...]] = (
+    roles_are_the_jobs,
+    sizes_are_allowed,
+    a_world_fits_the_unit,
+    the_limits_hold,
+    pods_are_the_jobs,
+)
