@@ -1,0 +1,86 @@
+"""When a job ends, and why. The rules are tried in this order; the first that speaks is the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from elasticjob.master import rounds
+from elasticjob.master.job import End, Job, Node, Verdict
+
+Rule = Callable[[Job, datetime], Verdict | None]
+
+
+def judge(job: Job, now: datetime) -> Job:
+    """Return the job with its verdict, once a rule has one. A verdict is final."""
+    if job.verdict:
+        return job
+    verdict = next((verdict for rule in RULES if (verdict := rule(job, now))), None)
+    return job.but(verdict=verdict, version=job.version + 1) if verdict else job
+
+
+def succeed_when_all_finished(job: Job, now: datetime) -> Verdict | None:
+    """Every member of the world ended well."""
+    if not job.world or not all(_finished(job, member.node) for member in job.world.members):
+        return None
+    progress = job.training.progress
+    steps = f" after step {progress.step}" if progress else ""
+    many = len(job.world.members)
+    who = "the node" if many == 1 else f"all {many} nodes"
+    return Verdict(
+        end=End.SUCCEEDED,
+        reason="Finished",
+        message=f"{who} of round {job.world.round} finished{steps}",
+        at=now,
+    )
+
+
+def fail_when_no_world_is_possible(job: Job, now: datetime) -> Verdict | None:
+    """Nodes have failed for good, and those that are left cannot form a world."""
+    spent = [node for node in job.nodes.values() if node.failures > job.spec.restart_count]
+    if not spent or _possible(job, spent) >= job.spec.bounds.lo:
+        return None
+    worst = max(spent, key=lambda node: node.failures)
+    return Verdict(
+        end=End.FAILED,
+        reason="NodesFailed",
+        message=f"{worst.name}: {worst.failure}; {_possible(job, spent)} nodes are left, "
+        f"the job needs {job.spec.bounds.lo}",
+        at=now,
+    )
+
+
+def fail_when_too_few_nodes_come(job: Job, now: datetime) -> Verdict | None:
+    """No world could be formed for longer than the join timeout."""
+    limit = job.spec.limits.join_timeout
+    if not job.gathering or now - job.gathering < limit:
+        return None
+    why = rounds.choose(job, now).why + _why_missing(job)
+    message = f"no world for {limit.total_seconds():.0f} s: {why}"
+    return Verdict(end=End.FAILED, reason="TooFewNodes", message=message, at=now)
+
+
+RULES: tuple[Rule, ...] = (
+    succeed_when_all_finished,
+    fail_when_no_world_is_possible,
+    fail_when_too_few_nodes_come,
+)
+
+
+def _finished(job: Job, name: str) -> bool:
+    node = job.nodes.get(name)
+    return bool(node and node.finished)
+
+
+def _possible(job: Job, spent: list[Node]) -> int:
+    """Return how many nodes may still take part: those that are kept alive, else those that live."""
+    if job.spec.replicas is not None:
+        return max(0, job.spec.replicas - len(spent))
+    return sum(node.alive for node in job.nodes.values())
+
+
+def _why_missing(job: Job) -> str:
+    """Return what is known about the nodes that did not come."""
+    absent = [node for node in job.nodes.values() if not node.joined and not node.finished]
+    said = [f"{node.name}: {node.failure or node.phase.lower()}" for node in absent]
+    return f" ({'; '.join(said[:3])})" if said else ""

@@ -1,0 +1,329 @@
+"""The whole state of a master as one frozen value, and what must always be true of it.
+
+`Job` is replaced, never changed: a handler is `(job, request, now) -> Turn(job, reply)`. Everything here
+encodes to JSON, so the durable part of a job is simply its fields (see `store.py`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Generic, Self, TypeVar
+
+import msgspec
+
+from elasticjob.api.rpc.nodes import Progress, Usage
+from elasticjob.api.rpc.rendezvous import Recovery, World
+
+Reply = TypeVar("Reply")
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A frozen value of the master's state."""
+
+    def but(self, **changes: Any) -> Self:
+        """Return a copy with `changes`."""
+        return msgspec.structs.replace(self, **changes)
+
+
+class Bounds(Value, frozen=True):
+    """How many nodes a world may have: a multiple of `unit` between `minimum` and `maximum`."""
+
+    minimum: int = 1
+    maximum: int = 1
+    unit: int = 1
+
+    @property
+    def lo(self) -> int:
+        """The smallest possible world."""
+        return -(-self.minimum // self.unit) * self.unit
+
+    @property
+    def hi(self) -> int:
+        """The largest possible world."""
+        return self.maximum // self.unit * self.unit
+
+    def problem(self) -> str:
+        """Return why no world fits, or an empty string."""
+        if self.unit < 1 or self.minimum < 1:
+            return f"minimum {self.minimum} and unit {self.unit} must be at least 1"
+        if self.lo > self.hi:
+            return (
+                f"no multiple of nodeUnit {self.unit} lies between {self.minimum} and {self.maximum} nodes: "
+                f"the smallest world would have {self.lo}, the largest {self.hi}"
+            )
+        return ""
+
+
+class Limits(Value, frozen=True):
+    """How long the unexpected may last."""
+
+    silence: timedelta = timedelta(seconds=5)  # no Watch: the node is lost
+    takeover: timedelta = timedelta(seconds=15)  # the same, while agents look for a new master
+    last_call: timedelta = timedelta(seconds=30)  # since the last join: do not wait for the others
+    join_timeout: timedelta = timedelta(seconds=900)  # no world for so long: the job fails
+    history: int = 64  # changes of the world that are remembered
+
+
+class Spec(Value, frozen=True):
+    """What the job asks for; a change applies to the next round.
+
+    `replicas` is how many nodes somebody keeps alive by replacing lost ones (`restart_count` times after
+    a failure); None: nobody replaces a node. Only nodes of `role` hold up a round that they have not
+    joined.
+    """
+
+    job: str
+    bounds: Bounds = Bounds()
+    limits: Limits = Limits()
+    replicas: int | None = None
+    restart_count: int = 0
+    role: str = "worker"
+
+
+class Phase(StrEnum):
+    """Where a node is in its life, as its pod tells (or, without pods, its agent)."""
+
+    INITIAL = "Initial"
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    DELETED = "Deleted"
+
+
+class Joined(Value, frozen=True):
+    """A node that waits for the next world: with what, since when, until when it counts unasked."""
+
+    slots: int
+    address: str
+    port: int
+    recovery: Recovery
+    since: datetime
+    until: datetime
+
+
+class Node(Value, frozen=True):
+    """One place of the job, and the life that fills it now.
+
+    `round` is the world whose model state the node holds, 0 if none. `beat` is when its agent was last
+    heard, None without an agent. `left` is the last round that it gave up while alive. `pod` is the pod
+    of this life, by its own words; `phase` and `pods` are what the cluster lists for this place.
+    `failures` counts lives that failed for good, `reported` is the last failure that was counted (round,
+    local rank).
+    """
+
+    name: str
+    role: str = "worker"
+    index: int = 0
+    phase: Phase = Phase.INITIAL
+    pod: str = ""
+    pods: tuple[str, ...] = ()
+    leaving: bool = False
+    incarnation: str = ""
+    retired: tuple[str, ...] = ()
+    beat: datetime | None = None
+    round: int = 0
+    left: int = 0
+    joined: Joined | None = None
+    finished: bool = False
+    failed: bool = False
+    failures: int = 0
+    failure: str = ""
+    reported: tuple[int, int] | None = None
+    usage: Usage | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether this life takes no part any more."""
+        return self.finished or self.failed or self.phase in (Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED)
+
+    @property
+    def alive(self) -> bool:
+        """A live agent connection, or a pod that is Running and not leaving."""
+        return not (self.leaving or self.ended) and (self.beat is not None or self.phase is Phase.RUNNING)
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """The order of nodes that are equally old."""
+        return self.role, self.index, self.name
+
+
+class Ending(Value, frozen=True):
+    """The current world is over: why, whose part is broken, and since when (nobody takes this back)."""
+
+    reason: str
+    since: datetime
+    lost: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    stopped: datetime | None = None  # when the first member stopped stepping, as far as the master can tell
+
+
+class Change(Value, frozen=True):
+    """One change of the world, for people: why, who, and how long training stood still."""
+
+    round: int
+    reason: str
+    formed: datetime
+    nodes: int
+    workers: int
+    lost: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
+    ordered: datetime | None = None  # None in the first round: nothing had to end
+    stopped: datetime | None = None
+    resumed: datetime | None = None
+    step_before: int = 0
+    step_after: int | None = None
+    standstill: float | None = None  # seconds without a step; None until the first one
+    measured: bool = False  # by a worker, from step to step; else by the master, from message to message
+
+
+class Sample(Value, frozen=True):
+    """Progress as it was at one moment of a round."""
+
+    at: datetime
+    step: int
+    samples: int
+
+
+class Training(Value, frozen=True):
+    """How far the job is, and how well it spends its time (seconds)."""
+
+    progress: Progress | None = None
+    round: int = 0
+    at: datetime | None = None  # of the last progress in this round
+    window: tuple[Sample, ...] = ()  # of this round only
+    productive: float = 0.0
+    standstill: float = 0.0
+    changes: tuple[Change, ...] = ()
+
+
+class End(StrEnum):
+    """How a job can end."""
+
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class Verdict(Value, frozen=True):
+    """How the job ended, as a CamelCase reason and a sentence."""
+
+    end: End
+    reason: str
+    message: str
+    at: datetime
+
+
+class Job(Value, frozen=True):
+    """Everything a master knows.
+
+    `round` is the highest round that any node is known to have been in; `world` is the last one this
+    master completed or took over; `version` rises whenever the orders of any node change; `gathering` is
+    since when no world trains; `batch_slots` never shrinks.
+    """
+
+    spec: Spec
+    nodes: dict[str, Node] = msgspec.field(default_factory=dict)
+    round: int = 0
+    version: int = 1
+    world: World | None = None
+    ending: Ending | None = None
+    gathering: datetime | None = None
+    batch_slots: int = 0
+    training: Training = Training()
+    restarts: int = 0  # workers that ended badly
+    verdict: Verdict | None = None
+
+    @property
+    def running(self) -> World | None:
+        """The world that trains now."""
+        return self.world if self.world and not self.ending and not self.verdict else None
+
+    def member(self, name: str) -> bool:
+        """Whether this life of the node has a part in the last world."""
+        node = self.nodes.get(name)
+        return bool(self.world and node and node.round == self.world.round)
+
+    def put(self, node: Node) -> Job:
+        """Return the job with `node` in its place."""
+        return self.but(nodes={**self.nodes, node.name: node})
+
+
+class Turn(msgspec.Struct, Generic[Reply], frozen=True):
+    """The job after a request, and the answer; None: the question waits until the job changes."""
+
+    job: Job
+    reply: Reply | None = None
+
+
+def invariants(job: Job) -> list[str]:
+    """Return what is wrong with `job`: always nothing. Checked after every turn in tests."""
+    return [sentence for check in INVARIANTS if (sentence := check(job))]
+
+
+def _world_fits_the_batch(job: Job) -> str:
+    """Its size is checked where it is formed: the bounds may have changed since."""
+    if not job.world:
+        return ""
+    names = [member.node for member in job.world.members]
+    if not names or len(set(names)) != len(names):
+        return f"world {job.world.round} names its members {names}"
+    if job.world.size > job.world.batch_slots:
+        return f"world {job.world.round} has {job.world.size} workers, batch_slots {job.world.batch_slots}"
+    return ""
+
+
+def _rounds_rise(job: Job) -> str:
+    world = job.world.round if job.world else 0
+    ahead = [node.name for node in job.nodes.values() if node.round > job.round]
+    return (
+        f"world {world} and nodes {ahead} are ahead of round {job.round}"
+        if world > job.round or ahead
+        else ""
+    )
+
+
+def _members_are_what_the_world_says(job: Job) -> str:
+    lives = {member.node: member.incarnation for member in job.world.members} if job.world else {}
+    wrong = [n.name for n in job.nodes.values() if job.member(n.name) and lives.get(n.name) != n.incarnation]
+    return f"{wrong} are not members of the world they claim" if wrong else ""
+
+
+def _running_world_is_whole(job: Job) -> str:
+    if not job.running:
+        return ""
+    gone = [member.node for member in job.running.members if not job.member(member.node)]
+    return f"world {job.running.round} runs without its members {gone}" if gone else ""
+
+
+def _rank_zero_is_the_oldest(job: Job) -> str:
+    ages = [member.since for member in job.world.members] if job.world else []
+    return f"ranks are not in the order of age: {ages}" if ages != sorted(ages) else ""
+
+
+def _only_the_living_wait(job: Job) -> str:
+    wrong = [n.name for n in job.nodes.values() if n.joined and (not n.incarnation or n.leaving or n.ended)]
+    return f"{wrong} wait for a world, but have no life that could enter it" if wrong else ""
+
+
+def _gathering_is_the_opposite_of_training(job: Job) -> str:
+    if job.verdict or (job.gathering is None) == (job.running is not None):
+        return ""
+    return f"gathering since {job.gathering} while world {job.running} runs"
+
+
+def _histories_are_bounded(job: Job) -> str:
+    return "too many changes kept" if len(job.training.changes) > job.spec.limits.history else ""
+
+
+INVARIANTS = (
+    _world_fits_the_batch,
+    _rounds_rise,
+    _members_are_what_the_world_says,
+    _running_world_is_whole,
+    _rank_zero_is_the_oldest,
+    _only_the_living_wait,
+    _gathering_is_the_opposite_of_training,
+    _histories_are_bounded,
+)

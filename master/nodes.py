@@ -1,0 +1,213 @@
+"""The conversation about a node's life, and what becomes true of nodes without a word from them.
+
+A node is lost at once when its line is cut or its pod is gone, after a short silence otherwise. A lost
+node may come back: it is told that its round is over, and joins the next one as a newcomer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import msgspec
+
+from elasticjob.api.rpc.message import Empty
+from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Report, Watch
+from elasticjob.master import lives, progress, rounds
+from elasticjob.master.errors import Stale
+from elasticjob.master.job import Job, Node, Phase, Turn
+
+DOUBT = timedelta(seconds=0.5)  # a line closed between two Watches: how long the next one may take
+
+_ENDS = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED})
+TRANSITIONS: dict[Phase, frozenset[Phase]] = {
+    Phase.INITIAL: frozenset({Phase.PENDING, Phase.RUNNING}) | _ENDS,
+    Phase.PENDING: frozenset({Phase.RUNNING}) | _ENDS,
+    Phase.RUNNING: _ENDS,
+    Phase.SUCCEEDED: frozenset({Phase.DELETED}),
+    Phase.FAILED: frozenset({Phase.DELETED}),
+    Phase.DELETED: frozenset(),
+}
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """What the cluster lists: one pod of a node."""
+
+    name: str
+    node: str
+    role: str
+    index: int
+    phase: Phase
+    leaving: bool = False
+    relaunch: int = 0
+
+
+def watch(job: Job, request: Watch, now: datetime) -> Turn[Orders]:
+    """Hear that the node lives, and answer if its orders are newer than those it has seen."""
+    job = lives.enter(job, request, now)
+    job = lives.claim(job, request.node, request.round, now)
+    node = job.nodes[request.node]
+    job = job.put(node.but(beat=now, pod=request.pod))
+    if request.seen > job.version:  # a predecessor of this master counted further than it saved
+        job = job.but(version=request.seen + 1)
+    return Turn(job, orders(job, request, now) if job.version > request.seen else None)
+
+
+def answer(job: Job, request: Watch, now: datetime) -> Orders | None:
+    """Return the orders if they are newer than those seen. Changes nothing."""
+    lives.known(job, request)
+    return orders(job, request, now) if job.version > request.seen else None
+
+
+def orders(job: Job, request: Watch, now: datetime) -> Orders:
+    """Return what is true for this node now."""
+    node, order = job.nodes[request.node], _Draft(job.version)
+    if job.verdict:
+        return order.stop(node.round, job.verdict.message)
+    if job.member(node.name):
+        if job.ending:
+            return order.regroup(node.round, job.ending.reason, job.ending.lost)
+        return order.train(node.round)
+    if node.round:
+        return order.regroup(
+            node.round, f"a new master took over: it does not know the world of {node.round}"
+        )
+    if request.round:
+        return order.regroup(request.round, f"round {request.round} is over for {node.name}", (node.name,))
+    return order.train(0, rounds.sentence(job, now))
+
+
+def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
+    """Take over usage, and progress if it is of the present round."""
+    node = lives.known(job, request)
+    if request.progress and not (job.world and node.round == request.round == job.world.round):
+        raise Stale(f"round {request.round} is over for {node.name}: the job is in round {job.round}")
+    if request.usage:
+        job = job.put(node.but(usage=request.usage))
+    if request.progress:
+        job = progress.record(job, request.progress, now)
+    return Turn(job, Empty())
+
+
+def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
+    """Remember why a worker ended; if its agent gives up, the node is lost and has failed once more."""
+    node = lives.known(job, request)
+    where = (request.round, request.local_rank)
+    if node.reported != where:
+        job = job.but(restarts=job.restarts + 1)
+    node = node.but(reported=where, failure=_last_words(request))
+    if not request.final or node.failed:
+        return Turn(job.put(node), Empty())
+    job = job.put(node.but(failed=True, failures=node.failures + 1, joined=None))
+    job = rounds.lose(job, node.name, f"{node.name} failed for good: {_last_words(request)}", now)
+    return Turn(rounds.settle(job, now), Empty())
+
+
+def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
+    """All workers of the node ended well; its world ends well when all its members say so."""
+    node = lives.known(job, request)
+    if node.finished:
+        return Turn(job, Empty())
+    if not (job.world and node.round == request.round == job.world.round):
+        raise Stale(f"round {request.round} is over for {node.name}: the job is in round {job.round}")
+    if request.progress:
+        job = progress.record(job, request.progress, now)
+    job = job.put(job.nodes[node.name].but(finished=True, joined=None))
+    return Turn(rounds.settle(job, now), Empty())
+
+
+def hang_up(job: Job, request: Watch, now: datetime) -> Job:
+    """The line of the node was cut while the master held it: the node is lost at once."""
+    node = job.nodes.get(request.node)
+    if node is None or node.incarnation != request.incarnation:
+        return job
+    return _gone(job, node, f"lost the connection to {node.name}", now)
+
+
+def doubt(job: Job, request: Watch, now: datetime) -> Job:
+    """The line was cut between two questions: the next one must come soon."""
+    node = job.nodes.get(request.node)
+    if node is None or node.incarnation != request.incarnation or node.beat is None:
+        return job
+    return job.put(node.but(beat=min(node.beat, now - job.spec.limits.silence + DOUBT)))
+
+
+def tick(job: Job, now: datetime) -> Job:
+    """Give up the silent, forget joins that nobody holds open, and settle what follows."""
+    limits = job.spec.limits
+    for node in job.nodes.values():
+        if node.beat and now - node.beat > limits.silence:
+            job = _gone(job, job.nodes[node.name], f"{node.name} is silent", now)
+        elif node.joined and node.joined.until < now:
+            job = job.put(job.nodes[node.name].but(joined=None))
+    return rounds.settle(job, now)
+
+
+def observe(job: Job, pods: Sequence[Pod], now: datetime) -> Job:
+    """Take over what the cluster lists: all pods of the job's nodes, the master's not among them."""
+    by_node: dict[str, list[Pod]] = {name: [] for name, node in job.nodes.items() if node.pods}
+    for pod in pods:
+        by_node.setdefault(pod.node, []).append(pod)
+    for name, listed in by_node.items():
+        job = _observe_node(job, name, listed, now)
+    return rounds.settle(job, now)
+
+
+def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
+    node = job.nodes.get(name) or Node(name=name, role=listed[0].role, index=listed[0].index)
+    current = max(
+        listed, key=lambda pod: (not pod.leaving, pod.phase not in _ENDS, pod.relaunch), default=None
+    )
+    own = next((pod for pod in listed if pod.name == node.pod), None)
+    vanished = node.pod in node.pods and own is None
+    seen = node.but(pods=tuple(sorted(pod.name for pod in listed)), phase=_phase(node, current))
+    if seen != node:
+        job = job.put(seen)
+    if node.beat and (vanished or (own and own.phase in _ENDS)):
+        return _gone(job, seen, f"pod {node.pod} is gone", now)
+    if own and own.leaving and not seen.leaving:
+        return _leaves(job, seen, now)
+    return job
+
+
+def _phase(node: Node, current: Pod | None) -> Phase:
+    """Return the phase by the table; another pod begins another life."""
+    if current is None:
+        return Phase.DELETED
+    phase = Phase.DELETED if current.leaving and current.phase in _ENDS else current.phase
+    same_life = current.name in node.pods
+    return phase if not same_life or phase in TRANSITIONS[node.phase] else node.phase
+
+
+def _leaves(job: Job, node: Node, now: datetime) -> Job:
+    """The pod is being deleted: its agent is told by SIGTERM, the others at once."""
+    job = job.put(node.but(leaving=True, joined=None))
+    if not job.member(node.name) or node.finished:
+        return job
+    return rounds.end(job, f"pod {node.pod} is being deleted", now, left=(node.name,))
+
+
+def _gone(job: Job, node: Node, why: str, now: datetime) -> Job:
+    job = job.put(node.but(beat=None))
+    return rounds.settle(rounds.lose(job, node.name, why, now), now)
+
+
+def _last_words(request: Failure) -> str:
+    how = f"signal {-request.exit_code}" if request.exit_code < 0 else f"exit code {request.exit_code}"
+    return f"worker {request.local_rank} ended with {how}: {request.message[:2048] or 'it said nothing'}"
+
+
+class _Draft(NamedTuple):
+    """Orders of one version."""
+
+    version: int
+
+    def stop(self, number: int, reason: str) -> Orders:
+        return Orders(version=self.version, order=Order.STOP, round=number, reason=reason)
+
+    def regroup(self, number: int, reason: str, lost: tuple[str, ...] = ()) -> Orders:
+        return Orders(version=self.version, order=Order.REGROUP, round=number, lost=lost, reason=reason)
+
+    def train(self, number: int, reason: str = "") -> Orders:
+        return Orders(version=self.version, order=Order.TRAIN, round=number, reason=reason)

@@ -1,0 +1,197 @@
+"""What people and machines may read without a token: probes, metrics, status as JSON, and a live page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from elasticjob.api.rpc.nodes import Progress
+from elasticjob.master import progress, rounds
+from elasticjob.master.job import Job, Node
+
+
+def render(request: web.BaseRequest, job: Job, now: datetime) -> web.Response:
+    """Return the page at the request's path; 404 with the list of pages."""
+    page = PAGES.get(request.path)
+    if page is None or request.method not in ("GET", "HEAD"):
+        return web.Response(status=404, text=f"no such page; there are {', '.join(PAGES)}\n")
+    return page(job, now)
+
+
+def status(job: Job, now: datetime) -> dict[str, Any]:
+    """Return all that a person may want to know, in plain data."""
+    training, world = job.training, job.world
+    rate = progress.speed(training)
+    return {
+        "job": job.spec.job,
+        "sentence": rounds.sentence(job, now),
+        "round": job.round,
+        "verdict": job.verdict,
+        "bounds": {"min": job.spec.bounds.lo, "max": job.spec.bounds.hi, "unit": job.spec.bounds.unit},
+        "world": world,
+        "nodes": [_node(job, node, now) for node in sorted(job.nodes.values(), key=lambda n: n.place)],
+        "progress": training.progress,
+        "stepsPerSecond": rate and round(rate.steps, 3),
+        "samplesPerSecond": rate and round(rate.samples, 3),
+        "eta": progress.eta(training),
+        "goodput": progress.goodput(training),
+        "standstill": round(training.standstill, 3),
+        "restarts": job.restarts,
+        "rounds": training.changes,
+    }
+
+
+def state(job: Job, node: Node) -> str:
+    """Return in one word what the node does."""
+    rules = (
+        (node.finished, "finished"),
+        (node.failed, "failed"),
+        (node.leaving, "leaving"),
+        (node.joined is not None, "waiting"),
+        (job.member(node.name), "training"),
+        (node.beat is not None, "starting"),
+    )
+    return next((word for true, word in rules if true), node.phase.lower())
+
+
+class JobCollector(Collector):
+    """The metrics of one job, read from its state whenever somebody scrapes."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield one sample per metric, labelled with the job's name."""
+        job = self._job
+        for name, what, value in _values(job):
+            if value is not None:
+                yield _gauge(job, name, what, value)
+        restarts = CounterMetricFamily(
+            "elasticjob_worker_restarts", "Workers that ended badly", labels=["job"]
+        )
+        restarts.add_metric([job.spec.job], job.restarts)
+        yield restarts
+        nodes = GaugeMetricFamily("elasticjob_nodes", "Nodes by what they do", labels=["job", "state"])
+        words = [state(job, node) for node in job.nodes.values()]
+        for word in sorted(set(words)):
+            nodes.add_metric([job.spec.job, word], words.count(word))
+        yield nodes
+
+
+def _values(job: Job) -> list[tuple[str, str, float | None]]:
+    training, world = job.training, job.running
+    latest, rate = training.progress or Progress(step=0), progress.speed(training)
+    return [
+        ("step", "Optimizer steps since the beginning of the job", latest.step),
+        ("samples", "Records consumed by the job", latest.samples),
+        ("epoch", "Epochs of the data", latest.epoch),
+        ("loss", "The last reported loss", latest.loss),
+        ("steps_per_second", "Speed in the present round", rate and rate.steps),
+        ("samples_per_second", "Records per second in the present round", rate and rate.samples),
+        ("world_size", "Workers that train together now", world.size if world else 0),
+        ("world_nodes", "Nodes that train together now", len(world.members) if world else 0),
+        ("round", "The round of the last world", job.round),
+        ("standstill_seconds", "Time without a step because the world changed, in all", training.standstill),
+        ("goodput", "Share of time in which steps were made that count", progress.goodput(training)),
+    ]
+
+
+def _gauge(job: Job, name: str, what: str, value: float) -> Metric:
+    gauge = GaugeMetricFamily(f"elasticjob_{name}", what, labels=["job"])
+    gauge.add_metric([job.spec.job], value)
+    return gauge
+
+
+def _node(job: Job, node: Node, now: datetime) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "role": node.role,
+        "index": node.index,
+        "state": state(job, node),
+        "phase": node.phase,
+        "pod": node.pod,
+        "round": node.round,
+        "heard": node.beat and round((now - node.beat).total_seconds(), 2),
+        "failures": node.failures,
+        "failure": node.failure,
+        "usage": node.usage,
+    }
+
+
+def _metrics(job: Job, now: datetime) -> web.Response:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(JobCollector(job))
+    return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _status(job: Job, now: datetime) -> web.Response:
+    return web.Response(body=msgspec.json.encode(status(job, now)), content_type="application/json")
+
+
+def _alive(job: Job, now: datetime) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+def _live(job: Job, now: datetime) -> web.Response:
+    return web.Response(text=LIVE, content_type="text/html")
+
+
+LIVE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>elasticjob</title>
+<meta name="viewport" content="width=device-width">
+<style>
+  body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
+  body { color: #1c2733; background: #fff }
+  h1 { font-size: 1.3rem; margin: 0 } #sentence { color: #51606f; margin: .2rem 0 1.2rem }
+  dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .6rem; margin: 0 }
+  dl div { background: #f3f6f9; border-radius: .5rem; padding: .5rem .8rem }
+  dt { font-size: .8rem; color: #51606f } dd { margin: 0; font-size: 1.2rem }
+  table { border-collapse: collapse; width: 100%; margin-top: 1.5rem; font-size: .9rem }
+  th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #e2e8ee } th { color: #51606f }
+</style></head><body>
+<h1 id="job">elasticjob</h1><p id="sentence">…</p><dl id="facts"></dl>
+<table><thead><tr><th>Node</th><th>State</th><th>Round</th><th>Pod</th><th>Last failure</th></tr></thead>
+<tbody id="nodes"></tbody></table>
+<table><thead><tr><th>Round</th><th>Why</th><th>Workers</th><th>Step</th><th>Standstill</th></tr></thead>
+<tbody id="rounds"></tbody></table>
+<script>
+const at = id => document.getElementById(id), number = (x, n) => x == null ? "–" : x.toFixed(n)
+const row = cells => { const tr = document.createElement("tr")
+  for (const cell of cells) tr.insertCell().textContent = cell ?? "–"; return tr }
+const fact = ([name, value]) => { const div = document.createElement("div")
+  for (const [tag, text] of [["dt", name], ["dd", value]])
+    div.appendChild(document.createElement(tag)).textContent = text
+  return div }
+async function draw() {
+  const s = await (await fetch("status")).json(), p = s.progress ?? {}
+  at("job").textContent = document.title = s.job
+  at("sentence").textContent = s.sentence
+  at("facts").replaceChildren(...[["Step", p.step ?? "–"], ["Loss", number(p.loss, 4)],
+    ["Steps/s", number(s.stepsPerSecond, 2)], ["Round", s.round],
+    ["Goodput", s.goodput == null ? "–" : number(100 * s.goodput, 1) + " %"],
+    ["Standstill", number(s.standstill, 2) + " s"]].map(fact))
+  at("nodes").replaceChildren(...s.nodes.map(n => row([n.name, n.state, n.round || "–", n.pod, n.failure])))
+  at("rounds").replaceChildren(...[...s.rounds].reverse().map(r => row([r.round, r.reason, r.workers,
+    r.step_before ?? 0, r.standstill == null ? "–" : number(r.standstill, 2) + " s"])))
+}
+const loop = () => draw().catch(error => at("sentence").textContent = "the master does not answer: " + error)
+  .finally(() => setTimeout(loop, 1000))
+loop()
+</script></body></html>
+"""
+
+PAGES: dict[str, Callable[[Job, datetime], web.Response]] = {
+    "/": _live,
+    "/status": _status,
+    "/metrics": _metrics,
+    "/healthz": _alive,
+    "/readyz": _alive,
+}

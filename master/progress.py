@@ -1,0 +1,129 @@
+"""How far the job is, how fast it goes, and how much of its time it trains."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from elasticjob.api.rpc.nodes import Progress
+from elasticjob.master.job import Change, Job, Sample, Training
+
+WINDOW = 30  # samples of one round from which its speed is computed
+
+
+class Speed(NamedTuple):
+    """Steps and records per second."""
+
+    steps: float
+    samples: float
+
+
+def record(job: Job, progress: Progress, now: datetime) -> Job:
+    """Take over what a member of the running or ending world reports; older news changes nothing."""
+    if not job.world:
+        return job
+    training = job.training
+    if training.round != job.world.round:
+        training = _resume(training, job.world.round, progress, now)
+    elif training.progress and progress.step <= training.progress.step:
+        return job.but(training=_measured(training, progress))
+    else:
+        training = _go_on(_measured(training, progress), progress, now)
+    return job.but(training=training)
+
+
+def speed(training: Training) -> Speed | None:
+    """Return the speed in the present round; None before its second report."""
+    if len(training.window) < 2:
+        return None
+    first, last = training.window[0], training.window[-1]
+    seconds = (last.at - first.at).total_seconds()
+    if seconds <= 0:
+        return None
+    return Speed((last.step - first.step) / seconds, (last.samples - first.samples) / seconds)
+
+
+def goodput(training: Training) -> float | None:
+    """Return the share of time, since the first step, in which steps were made that count."""
+    spent = training.productive + training.standstill
+    return max(0.0, training.productive) / spent if spent > 0 else None
+
+
+def eta(training: Training) -> float | None:
+    """Return the seconds until the last step at the present speed; None when unknown."""
+    rate, progress = speed(training), training.progress
+    if not rate or not progress or rate.steps <= 0 or progress.total_steps <= 0:
+        return None
+    return max(0.0, (progress.total_steps - progress.step) / rate.steps)
+
+
+def _go_on(training: Training, progress: Progress, now: datetime) -> Training:
+    """Count the time since the last report as productive: steps were made in it."""
+    elapsed = (now - training.at).total_seconds() if training.at else 0.0
+    sample = Sample(at=now, step=progress.step, samples=progress.samples)
+    return training.but(
+        progress=progress,
+        at=now,
+        window=(*training.window, sample)[-WINDOW:],
+        productive=training.productive + elapsed,
+    )
+
+
+def _resume(training: Training, number: int, progress: Progress, now: datetime) -> Training:
+    """Close the standstill before this round: it ends with the first progress in it."""
+    change = _of_round(training, number)
+    stood = _standstill(change, progress, now)
+    if change:
+        closed = change.but(
+            resumed=now, step_after=progress.step, standstill=stood, measured=progress.standstill is not None
+        )
+        training = training.but(changes=_replaced(training.changes, closed))
+    return training.but(
+        progress=progress,
+        round=number,
+        at=now,
+        window=(Sample(at=now, step=progress.step, samples=progress.samples),),
+        productive=training.productive + _before_the_stop(training, change) - _redone(training, progress),
+        standstill=training.standstill + (stood or 0.0),
+    )
+
+
+def _of_round(training: Training, number: int) -> Change | None:
+    return next((change for change in training.changes if change.round == number), None)
+
+
+def _standstill(change: Change | None, progress: Progress, now: datetime) -> float | None:
+    """Return the seconds without a step before this round; None at the start of a job."""
+    if progress.standstill is not None:
+        return progress.standstill
+    return (now - change.stopped).total_seconds() if change and change.stopped else None
+
+
+def _before_the_stop(training: Training, change: Change | None) -> float:
+    """Return the productive seconds between the last report and the moment when the round before stopped."""
+    if not (training.at and change and change.stopped):
+        return 0.0
+    return max(0.0, (change.stopped - training.at).total_seconds())
+
+
+def _redone(training: Training, progress: Progress) -> float:
+    """Return the seconds whose steps were lost, if training went back to an older state."""
+    rate = speed(training)
+    if not rate or not training.progress or rate.steps <= 0:
+        return 0.0
+    return max(0, training.progress.step - progress.step + 1) / rate.steps
+
+
+def _measured(training: Training, progress: Progress) -> Training:
+    """Prefer what workers measured from step to step; the slowest of them counts."""
+    change = _of_round(training, training.round)
+    stood = progress.standstill
+    if stood is None or not change or (change.measured and stood <= (change.standstill or 0.0)):
+        return training
+    more = stood - (change.standstill or 0.0)
+    closed = change.but(standstill=stood, measured=True)
+    return training.but(changes=_replaced(training.changes, closed), standstill=training.standstill + more)
+
+
+def _replaced(changes: tuple[Change, ...], change: Change) -> tuple[Change, ...]:
+    return tuple(change if old.round == change.round else old for old in changes)

@@ -1,0 +1,106 @@
+"""The conversation by which nodes enter and leave worlds. The rules themselves are in `rounds.py`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from elasticjob.api.rpc.message import Empty
+from elasticjob.api.rpc.rendezvous import Join, Leave, World
+from elasticjob.master import lives, rounds
+from elasticjob.master.errors import Refused, Stale, Stopping
+from elasticjob.master.job import Job, Joined, Node, Turn
+
+
+def join(job: Job, request: Join, now: datetime) -> Turn[World]:
+    """Let the node wait for the next world; the answer of a repeated question is the same world."""
+    _refuse_useless(job)
+    job = lives.enter(job, request, now)
+    job = lives.claim(job, request.node, request.after, now)
+    if world := answer(job, request):
+        return Turn(job, world)
+    node = job.nodes[request.node]
+    if node.leaving or node.ended:
+        raise Refused(f"{node.name} {_why_not(node)}: it enters no world any more")
+    job = job.put(node.but(beat=now, joined=_joined(job, node, request, now)))
+    job = rounds.settle(_end_own_world(job, request, now), now)
+    return Turn(job, answer(job, request))
+
+
+def answer(job: Job, request: Join) -> World | None:
+    """Return the world that answers `request`, None while there is none. Changes nothing."""
+    _refuse_useless(job)
+    node = lives.known(job, request)
+    world = job.world
+    return world if world and world.round > request.after and node.round == world.round else None
+
+
+def withdraw(job: Job, request: Join, now: datetime) -> Job:
+    """The node stopped waiting: it must not be in a world that it would not hear of."""
+    node = job.nodes.get(request.node)
+    if node is None or node.incarnation != request.incarnation or not node.joined:
+        return job
+    return rounds.settle(job.put(node.but(joined=None)), now)
+
+
+def leave(job: Job, request: Leave, now: datetime) -> Turn[Empty]:
+    """End the part of a node in its world, at the next step boundary if that was planned, else at once."""
+    node = lives.known(job, request)
+    job = _leave_planned(job, node, request, now) if request.planned else _drop_out(job, node, request, now)
+    return Turn(rounds.settle(job, now), Empty())
+
+
+def _refuse_useless(job: Job) -> None:
+    if job.verdict:
+        raise Stopping(f"job {job.spec.job} ends: {job.verdict.message}")
+
+
+def _why_not(node: Node) -> str:
+    if node.finished:
+        return "has finished"
+    return "failed for good" if node.failed else "is leaving"
+
+
+def _joined(job: Job, node: Node, request: Join, now: datetime) -> Joined:
+    return Joined(
+        slots=request.slots,
+        address=request.address,
+        port=request.port,
+        recovery=request.recovery,
+        since=node.joined.since if node.joined else now,
+        until=now + timedelta(seconds=request.wait) + job.spec.limits.silence,
+    )
+
+
+def _end_own_world(job: Job, request: Join, now: datetime) -> Job:
+    """A member that joins has stopped stepping: its world ends, if it has not ended already."""
+    name = request.node
+    if not (job.world and job.member(name)):
+        return job
+    broken = request.broken and request.after == job.world.round
+    job = rounds.end(job, f"{name} joins again", now, lost=(name,) if broken else ())
+    if job.ending and not job.ending.stopped:
+        job = job.but(ending=job.ending.but(stopped=now))
+    return job
+
+
+def _leave_planned(job: Job, node: Node, request: Leave, now: datetime) -> Job:
+    """The node stays a member until the boundary, so that its last step counts."""
+    job = job.put(node.but(leaving=True, joined=None))
+    because = f": {request.reason}" if request.reason else ""
+    return (
+        rounds.end(job, f"{node.name} leaves{because}", now, left=(node.name,))
+        if job.member(node.name)
+        else job
+    )
+
+
+def _drop_out(job: Job, node: Node, request: Leave, now: datetime) -> Job:
+    """A worker of the node died. The node lives on, and comes back as a newcomer."""
+    if request.round <= node.left:
+        return job
+    if node.round != request.round:
+        raise Stale(f"round {request.round} is over for {node.name}: it is in round {node.round}")
+    job = job.put(node.but(left=request.round))
+    return rounds.lose(
+        job, node.name, f"{node.name} lost a worker: {request.reason or 'no reason given'}", now
+    )

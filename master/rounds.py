@@ -1,0 +1,196 @@
+"""Rounds: who must be waited for, who is in the next world and in which order, and when it is complete.
+
+1. A world has lo <= k <= hi nodes, k a multiple of the unit. Nothing is formed below lo, nothing exceeds
+hi. 2. While any member of the last world lives, only such members hold up the next one; else every live
+node does. 3. Complete as soon as nobody is missing; last call bounds how long a missing one is waited
+for. 4. Survivors come first, the oldest is rank 0; newcomers follow by place. Nobody who holds the
+model's state is pushed out by a newcomer. 5. A world that ends stays ended. Its number is never used
+again, so it fences every later message. 6. Newcomers are cut in when they are ready, in groups of the
+unit, as far as there is room.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from elasticjob.api.rpc.rendezvous import Member, World
+from elasticjob.master.job import Change, Ending, Job, Joined, Node
+
+
+class Choice(NamedTuple):
+    """The members of the next world in rank order, or none and the reason why not."""
+
+    members: tuple[Node, ...]
+    why: str
+
+
+def lose(job: Job, name: str, why: str, now: datetime) -> Job:
+    """End the part of node `name` in its world, which is broken thereby."""
+    node = job.nodes[name]
+    member = job.member(name)
+    job = job.put(node.but(round=0, joined=None))
+    return end(job, why, now, lost=(name,)) if member and not node.finished else job
+
+
+def end(
+    job: Job, reason: str, now: datetime, *, lost: tuple[str, ...] = (), left: tuple[str, ...] = ()
+) -> Job:
+    """End the world: at once if somebody is `lost`, at its next step boundary otherwise."""
+    old = job.ending or Ending(reason=reason, since=now)
+    news = old.but(lost=_union(old.lost, lost), left=_union(old.left, left))
+    if lost and not old.lost:
+        news = news.but(reason=reason, stopped=old.stopped or now)
+    if not job.world or news == job.ending:
+        return job
+    return job.but(ending=news, gathering=job.gathering or now, version=job.version + 1)
+
+
+def settle(job: Job, now: datetime) -> Job:
+    """Do what the rules ask for now: end the world for newcomers, complete the next one."""
+    if job.verdict:
+        return job
+    job = _cut_in(job, now)
+    if job.running:
+        return job
+    choice = choose(job, now)
+    return _complete(job, choice.members, now) if choice.members else job
+
+
+def choose(job: Job, now: datetime) -> Choice:
+    """Return who forms the next world, or the sentence that says what it waits for."""
+    bounds = job.spec.bounds
+    joined = [node for node in job.nodes.values() if node.joined]
+    size = min(len(joined) // bounds.unit * bounds.unit, bounds.hi)
+    if size < bounds.lo or not joined:
+        return Choice((), f"{len(joined)} of at least {bounds.lo} nodes joined")
+    missing, survivors = _missing(job)
+    over = _last_call(job, joined)
+    if missing and now < over and (survivors or size < bounds.hi):
+        left = (over - now).total_seconds()
+        return Choice((), f"{len(joined)} nodes joined; waiting for {_names(missing)}, {left:.0f} s at most")
+    return Choice(tuple(sorted(joined, key=_Age(job))[:size]), "")
+
+
+def sentence(job: Job, now: datetime) -> str:
+    """Return in one sentence what the world does now."""
+    if job.verdict:
+        return job.verdict.message
+    if world := job.running:
+        return f"round {world.round} trains with {len(world.members)} nodes, {world.size} workers"
+    why = f" ({job.ending.reason})" if job.ending else ""
+    return f"no world{why}: {choose(job, now).why or 'complete'}"
+
+
+def _cut_in(job: Job, now: datetime) -> Job:
+    """End the running world for newcomers who are ready, unless it is full or already finishing."""
+    world, bounds = job.running, job.spec.bounds
+    if not world or bounds.hi <= len(world.members):
+        return job
+    ready = [node for node in job.nodes.values() if node.joined and not job.member(node.name)]
+    room = bounds.hi - len(world.members)
+    entering = min(len(ready), room) // bounds.unit * bounds.unit
+    if not entering or any(job.nodes[member.node].finished for member in world.members):
+        return job
+    names = _names(sorted(ready, key=lambda node: node.place)[:entering])
+    return end(job, f"{names} can enter", now)
+
+
+def _missing(job: Job) -> tuple[list[Node], bool]:
+    """Return who has to join before the world is complete, and whether they are survivors of the last one."""
+    nodes = job.nodes.values()
+    if any(node.round and not (node.leaving or node.ended) for node in nodes):
+        return [n for n in nodes if not n.joined and n.round and not (n.leaving or n.ended)], True
+    return [n for n in nodes if not n.joined and n.alive and n.role == job.spec.role], False
+
+
+def _last_call(job: Job, joined: list[Node]) -> datetime:
+    """Return when waiting for the missing is over; a trickle of joins cannot stretch it for ever."""
+    times = [node.joined.since for node in joined if node.joined]
+    limits = job.spec.limits
+    return min(max(times) + limits.last_call, min(times) + limits.join_timeout)
+
+
+class _Age:
+    """Sort key of nodes: the round in which each entered the lineage, then its place."""
+
+    def __init__(self, job: Job) -> None:
+        self.world = job.world.round if job.world else 0
+        self.since = {member.node: member.since for member in job.world.members} if job.world else {}
+        self.next = job.round + 1
+
+    def __call__(self, node: Node) -> tuple[int, tuple[str, int, str]]:
+        return self.entered(node), node.place
+
+    def entered(self, node: Node) -> int:
+        """Return the round since which the node holds the model's state; the next one for a newcomer."""
+        if not node.round:
+            return self.next
+        return self.since.get(node.name, node.round) if node.round == self.world else node.round
+
+
+def _complete(job: Job, chosen: tuple[Node, ...], now: datetime) -> Job:
+    """Form the world of `chosen`; the others hold no state any more, and wait if they have joined."""
+    number, age = job.round + 1, _Age(job)
+    members = tuple(_member(node, node.joined, age.entered(node)) for node in chosen if node.joined)
+    slots = max(member.slots for member in members)
+    batch = max(job.batch_slots, job.spec.bounds.hi * slots, sum(member.slots for member in members))
+    world = World(round=number, members=members, batch_slots=batch)
+    inside = {node.name for node in chosen}
+    nodes = {name: _placed(node, number, name in inside) for name, node in job.nodes.items()}
+    changes = (*job.training.changes, _change(job, chosen, world, now))[-job.spec.limits.history :]
+    return job.but(
+        nodes=nodes,
+        round=number,
+        world=world,
+        ending=None,
+        gathering=None,
+        batch_slots=batch,
+        version=job.version + 1,
+        training=job.training.but(changes=changes),
+    )
+
+
+def _member(node: Node, joined: Joined, since: int) -> Member:
+    return Member(
+        node=node.name,
+        incarnation=node.incarnation,
+        slots=joined.slots,
+        address=joined.address,
+        port=joined.port,
+        since=since,
+    )
+
+
+def _placed(node: Node, number: int, inside: bool) -> Node:
+    """Return the node as it is after a world was formed with or without it."""
+    if inside:
+        return node.but(round=number, joined=None)
+    return node.but(round=0) if node.round else node
+
+
+def _change(job: Job, chosen: tuple[Node, ...], world: World, now: datetime) -> Change:
+    ending, progress = job.ending, job.training.progress
+    return Change(
+        round=world.round,
+        reason=ending.reason if ending else f"the job starts with {len(chosen)} nodes",
+        formed=now,
+        nodes=len(chosen),
+        workers=world.size,
+        lost=ending.lost if ending else (),
+        left=ending.left if ending else (),
+        joined=tuple(node.name for node in chosen if not node.round),
+        ordered=ending.since if ending else None,
+        stopped=(ending.stopped or ending.since) if ending else None,
+        step_before=progress.step if progress else 0,
+    )
+
+
+def _union(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+    return (*old, *(name for name in new if name not in old))
+
+
+def _names(nodes: list[Node]) -> str:
+    """Return the names for a sentence: the first three, and how many more."""
+    names = sorted(node.name for node in nodes)
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,88 @@
+"""What survives a master: a snapshot of its job, in a file or in a ConfigMap.
+
+A new master continues from it: rounds go on counting, the lineage (who is oldest), budgets, verdict and
+progress are kept. What the snapshot lacks, because it was taken a moment too early, is brought by the
+agents: each Watch names the round in which its node trains.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from elasticjob.master.job import Job, Node, Spec
+
+
+class Store(Protocol):
+    """Where the snapshot lies. `save` returns when it is durable, `load` None if there is none."""
+
+    async def load(self) -> bytes | None: ...
+
+    async def save(self, data: bytes) -> None: ...
+
+
+class Nowhere:
+    """A store for a master whose job ends with it."""
+
+    async def load(self) -> bytes | None:
+        return None
+
+    async def save(self, data: bytes) -> None:
+        pass
+
+
+class File:
+    """A file that always holds one whole snapshot, the old one or the new one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def load(self) -> bytes | None:
+        return await asyncio.to_thread(self._read)
+
+    async def save(self, data: bytes) -> None:
+        await asyncio.to_thread(self._write, data)
+
+    def _read(self) -> bytes | None:
+        return self._path.read_bytes() if self._path.exists() else None
+
+    def _write(self, data: bytes) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._path.with_name(f".{self._path.name}.new")
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def snapshot(job: Job) -> bytes:
+    """Return the durable part of `job` as JSON."""
+    nodes = {name: node.but(usage=None) for name, node in job.nodes.items()}
+    return msgspec.json.encode(job.but(nodes=nodes))
+
+
+def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
+    """Return the job to go on with: `spec` as it is today, lives as they were."""
+    if data is None:
+        return Job(spec=spec, gathering=now)
+    job = msgspec.json.decode(data, type=Job)
+    nodes = {name: _waiting_for_a_word(node, spec, now) for name, node in job.nodes.items()}
+    gathering = None if job.running else now
+    return job.but(spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering)
+
+
+def _waiting_for_a_word(node: Node, spec: Spec, now: datetime) -> Node:
+    """Return the node with time to find this master; what it waited for, it will ask again."""
+    beat = now + spec.limits.takeover - spec.limits.silence
+    return node.but(beat=beat if node.beat else None, joined=None)

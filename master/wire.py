@@ -1,0 +1,76 @@
+"""Bytes in and out: JSON or MessagePack as the headers say, checked against the type of the message."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any
+
+import msgspec
+
+from elasticjob.api.rpc.message import JSON, MSGPACK, PREFIX, PROBLEM, Problem, Request
+from elasticjob.master.dispatch import VERBS
+
+LIMIT = 1024 * 1024  # bytes of a body
+
+_DECODERS = {
+    mime: {path: decoder(request) for path, request in VERBS.items()}
+    for mime, decoder in ((JSON, msgspec.json.Decoder), (MSGPACK, msgspec.msgpack.Decoder))
+}
+_ENCODERS = {JSON: msgspec.json.Encoder().encode, MSGPACK: msgspec.msgpack.Encoder().encode}
+
+
+class Rejected(Exception):
+    """A call that never reached the job."""
+
+    def __init__(self, status: int, code: str, title: str, detail: str) -> None:
+        super().__init__(detail)
+        self.problem = Problem(title=title, status=status, detail=detail, code=code)
+
+
+def verb(path: str) -> str:
+    """Return the conversation and verb that `path` names; Rejected if there is none."""
+    name = path.removeprefix(PREFIX)
+    if name not in VERBS:
+        known = ", ".join(sorted(VERBS))
+        raise Rejected(404, "unknown-verb", "No such verb", f"{name} is not one of {known}")
+    return name
+
+
+def authorize(header: str, token: str) -> None:
+    """Reject a call without the job's token; takes the same time for every wrong one."""
+    expected = f"Bearer {token}"
+    if not hmac.compare_digest(header.encode(), expected.encode()):
+        detail = "send the job's token as `Authorization: Bearer <token>`; it is in the Secret <job>-token"
+        raise Rejected(401, "unauthenticated", "Wrong or missing token", detail)
+
+
+def decode(name: str, mime: str, body: bytes) -> Request[Any]:
+    """Return the request in `body`; Rejected with the path of the field that is wrong."""
+    try:
+        return _DECODERS[mime][name].decode(body)  # type: ignore[no-any-return]
+    except msgspec.MsgspecError as error:
+        raise Rejected(400, "malformed", "Malformed body", f"{name}: {error}") from error
+
+
+def encode(answer: Any, mime: str) -> bytes:
+    """Return `answer` as bytes of that media type."""
+    return _ENCODERS[mime](answer)
+
+
+def media_type(content_type: str, default: str = JSON) -> str:
+    """Return which of the two media types a header names; `default` for anything else."""
+    for mime in (MSGPACK, JSON):
+        if mime in content_type:
+            return mime
+    return default
+
+
+def too_large(size: int | None) -> Rejected:
+    """Return the rejection of a body beyond the limit."""
+    seen = f"{size} bytes" if size else "the body"
+    return Rejected(413, "too-large", "Body too large", f"{seen}: at most {LIMIT} are taken")
+
+
+def problem_body(problem: Problem) -> tuple[bytes, str]:
+    """Return body and content type of an error: always JSON."""
+    return _ENCODERS[JSON](problem), PROBLEM
