@@ -1,0 +1,265 @@
+"""The demo from beginning to end: sets the stage, plays the story, shows it, writes down what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+import elasticjob
+from elasticjob.cli.errors import Exit, Failure
+from elasticjob.cli.laptop import Laptop, laptop
+from elasticjob.cli.output import Output
+from elasticjob.cli.report.page import Setting, page
+from elasticjob.cli.story.acts import STORY
+from elasticjob.cli.story.live import COLOURS, Lines, Scene, screen
+from elasticjob.cli.story.runner import ActFailed, Story, play
+from elasticjob.cli.story.stage import Real
+from elasticjob.cli.story.timeline import Result, tell
+from elasticjob.cli.story.watched import Watched
+from elasticjob.cli.version import versions
+from elasticjob.kube.client import Client
+from elasticjob.kube.errors import KubeError
+from elasticjob.kube.kinds import Key, Manifest
+
+EXAMPLE = Path(elasticjob.__file__).resolve().parents[1] / "examples" / "digits" / "job.yaml"
+REFRESH = 0.1
+"""Seconds between two pictures of the live screen."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user asked for."""
+
+    report: Path
+    keep: bool = False
+    epochs: int | None = None
+    output: Output = Output.TEXT
+    plain: bool = False
+
+
+def run(wishes: Wishes) -> int:
+    """Run the demo; return its exit code."""
+    state = Path(tempfile.mkdtemp(prefix="elasticjob-demo-"))
+    try:
+        code = asyncio.run(until_signalled(perform(wishes, state)))
+    except ActFailed as failure:
+        Console(stderr=True).print(f"the files of the cluster are kept in {state}", highlight=False)
+        raise Failure(str(failure)) from failure
+    except BaseException:
+        shutil.rmtree(state, ignore_errors=True)
+        raise
+    shutil.rmtree(state, ignore_errors=True)
+    return code
+
+
+async def until_signalled(work: Coroutine[Any, Any, int]) -> int:
+    """Run `work`; SIGTERM ends it as Ctrl-C does, with everything cleaned up."""
+    task = asyncio.ensure_future(work)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return Exit.INTERRUPTED
+
+
+async def perform(wishes: Wishes, state: Path) -> int:
+    """Set the stage, play, tell."""
+    console = Console(stderr=wishes.output is Output.JSON)
+    record = state / "steps.jsonl"
+    manifest = job(wishes.epochs, record)
+    console.print("starting a cluster and its operator …", style="dim")
+    async with laptop(state) as here, following(here.client, key_of(manifest), record) as watched:
+        story = Story(STORY)
+        stage = Real(here.client, manifest, lambda: watched.seen)
+        try:
+            async with showing(story, watched, console, plain=wishes.plain or wishes.output is Output.JSON):
+                await play(story, stage, watched, time.time)
+        except ActFailed as failure:
+            await explain(failure, here, watched, console)
+            raise
+        result = tell(story.played, watched.steps, watched.said, accuracy_of(watched))
+        write_report(wishes.report, result, manifest)
+        announce(result, wishes, console)
+        if wishes.keep:
+            await stay(here, console)
+    return Exit.DONE
+
+
+def job(epochs: int | None, record: Path) -> Manifest:
+    """Return the job of the example, which writes its steps to `record`, for so many epochs."""
+    if not EXAMPLE.exists():
+        raise Failure(f"{EXAMPLE} is missing", next_step="run the demo from a checkout of the repository")
+    manifest: Manifest = yaml.safe_load(EXAMPLE.read_text())
+    manifest["spec"].setdefault("envs", {})["ELASTICJOB_STEPS"] = {"value": str(record)}
+    return manifest
+
+
+def key_of(manifest: Manifest) -> Key:
+    """Return where a manifest's object will be."""
+    return Key(manifest["metadata"].get("namespace", "default"), manifest["metadata"]["name"])
+
+
+@asynccontextmanager
+async def following(client: Client, key: Key, record: Path) -> AsyncIterator[Watched]:
+    """Follow a job from now on."""
+    watched = Watched(client, key, record, time.time)
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(watched.run())
+        await watched.synced()
+        try:
+            yield watched
+        finally:
+            task.cancel()
+
+
+@asynccontextmanager
+async def showing(story: Story, watched: Watched, console: Console, *, plain: bool) -> AsyncIterator[None]:
+    """Show the story while it is played: as a screen in a terminal, else (or if `plain`) as lines."""
+    began = time.time()
+
+    def scene() -> Scene:
+        return Scene(story, watched.seen, watched.steps, watched.said, began, time.time())
+
+    with screens(console, scene, plain=plain or not console.is_terminal) as show:
+        task = asyncio.create_task(every_change(watched, show))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            show()
+
+
+async def every_change(watched: Watched, show: Callable[[], None]) -> None:
+    """Call `show` when something changed, at most every REFRESH seconds, and once a second in any case."""
+    while True:
+        show()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await watched.changed()
+        await asyncio.sleep(REFRESH)
+
+
+@contextmanager
+def screens(console: Console, scene: Callable[[], Scene], *, plain: bool) -> Iterator[Callable[[], None]]:
+    """Yield what shows the scene of this moment."""
+    if plain:
+        lines = Lines(lambda line: console.print(line, highlight=False, markup=False, soft_wrap=True))
+        yield lambda: lines.show(scene())
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        yield lambda: live.update(screen(scene()), refresh=True)
+
+
+def write_report(path: Path, result: Result, manifest: Manifest) -> None:
+    """Write the report. Failure if that cannot be."""
+    setting = Setting(manifest["metadata"]["name"], yaml.safe_dump(manifest, sort_keys=False), versions())
+    try:
+        path.write_text(page(result, setting))
+    except OSError as error:
+        raise Failure(
+            f"the report cannot be written: {error}", next_step="name another file with --report"
+        ) from error
+
+
+def announce(result: Result, wishes: Wishes, console: Console) -> None:
+    """Print the timeline and, as the last line, what came out; or all of it as JSON on stdout."""
+    if wishes.output is Output.JSON:
+        print(json.dumps(as_json(result, wishes.report), indent=2))
+        return
+    console.print()
+    console.print(table(result))
+    console.print(f"\nreport: {wishes.report.resolve()}", highlight=False, soft_wrap=True)
+    console.print(result.sentence(), style="bold green", highlight=False, soft_wrap=True)
+
+
+def table(result: Result) -> Table:
+    """Return the timeline: what happened, how long training stood still, what the operator said."""
+    shown = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for name, justify in (("at", "right"), ("what", "left"), ("workers", "left"), ("stood still", "right")):
+        shown.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]  # a literal
+    shown.add_column("what the operator said", style="dim")
+    for line in result.lines:
+        stills = " + ".join(f"{seconds:.2f}" for seconds in line.pauses)
+        shown.add_row(
+            f"{line.at:.1f} s",
+            f"[{COLOURS[line.act.mark]}]{line.act.title}[/]",
+            " → ".join(map(str, line.worlds)),
+            f"{stills} s" if stills else "–",
+            "\n".join(said.sentence for said in line.said),
+        )
+    return shown
+
+
+def as_json(result: Result, report: Path) -> dict[str, Any]:
+    """Return what came out, for programs."""
+    return {
+        "succeeded": True,
+        "accuracy": result.accuracy,
+        "steps": result.step,
+        "seconds": round(result.seconds, 3),
+        "report": str(report.resolve()),
+        "sentence": result.sentence(),
+        "timeline": [
+            {
+                "at": round(line.at, 3),
+                "act": line.act.title,
+                "did": line.did,
+                "workers": list(line.worlds),
+                "stoodStill": [round(seconds, 4) for seconds in line.pauses],
+                "operator": [said.sentence for said in line.said],
+            }
+            for line in result.lines
+        ],
+    }
+
+
+async def explain(failure: ActFailed, here: Laptop, watched: Watched, console: Console) -> None:
+    """Print what helps to understand a failed act: conditions, and the last lines of every log."""
+    console.print(f"\n✗ {failure.act.title}", style="bold red")
+    for condition in failure.seen.conditions:
+        console.print(
+            f"  {condition.type}={condition.status} {condition.reason}: {condition.message}", markup=False
+        )
+    for pod in failure.seen.pods:
+        console.print(f"\nlast lines of pod {pod.name}:", style="bold")
+        console.print(await tail(here.client, pod.name, "default"), markup=False, highlight=False)
+    console.print("\nlast lines of the operator:", style="bold")
+    console.print("\n".join(here.operator_log.read_text().splitlines()[-10:]), markup=False, highlight=False)
+
+
+async def tail(client: Client, pod: str, namespace: str) -> str:
+    """Return the last lines of a pod's log, or why there are none."""
+    try:
+        return b"".join([chunk async for chunk in client.logs(pod, namespace, tail=10)]).decode(
+            errors="replace"
+        )
+    except KubeError as error:
+        return str(error)
+
+
+async def stay(here: Laptop, console: Console) -> None:
+    """Leave the cluster up until Ctrl-C."""
+    console.print(
+        f"\nThe cluster is still up. In another terminal:\n\n  export KUBECONFIG={here.kubeconfig}\n"
+        "  kubectl get elasticjobs,pods\n  kubectl describe elasticjob digits\n\nCtrl-C ends it.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    with suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()

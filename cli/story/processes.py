@@ -1,0 +1,87 @@
+"""The processes of a job on this machine, found by the environment that the kubelet gave them.
+
+A pod is a tree: its main process (a master, or an agent), and below an agent the worker processes, which train. A
+warm process may stand between agent and workers; a worker leads a process group, and nobody below it leads one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import psutil
+
+from elasticjob.api.rpc import environment
+
+
+@dataclass(frozen=True)
+class Process:
+    """One live process."""
+
+    pid: int
+    parent: int
+    group: int
+    environment: Mapping[str, str]
+    command: str
+
+    @property
+    def pod(self) -> str:
+        """The pod that it belongs to; "" if to none."""
+        return self.environment.get(environment.POD_NAME, "")
+
+    @property
+    def job(self) -> str:
+        """The job that it belongs to; "" if to none."""
+        return self.environment.get(environment.JOB, "")
+
+
+def running(belongs: Callable[[Process], bool]) -> tuple[Process, ...]:
+    """Return the live processes of this machine for which `belongs` holds; zombies are dead."""
+    return tuple(filter(belongs, _all()))
+
+
+def of_job(job: str) -> tuple[Process, ...]:
+    """Return all processes of a job."""
+    return running(lambda process: process.job == job)
+
+
+def of_pod(pod: str) -> tuple[Process, ...]:
+    """Return all processes of a pod."""
+    return running(lambda process: process.pod == pod)
+
+
+def main_of(tree: tuple[Process, ...]) -> Process | None:
+    """Return the process of a pod that the others descend from: its master, or its agent."""
+    pids = {process.pid for process in tree}
+    return next((process for process in tree if process.parent not in pids), None)
+
+
+def workers_of(tree: tuple[Process, ...]) -> tuple[Process, ...]:
+    """Return the processes of a pod that train, the deepest first: a warm process without forks comes last."""
+    parents = {process.pid: process.parent for process in tree}
+    leaders = [process for process in tree if process.pid == process.group and process.parent in parents]
+    led = {leader.parent for leader in leaders}
+    workers = (leader for leader in leaders if leader.pid not in led)
+    return tuple(sorted(workers, key=lambda process: -len(list(_ancestors(process.pid, parents)))))
+
+
+def _ancestors(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
+    while (pid := parents.get(pid, 0)) in parents:
+        yield pid
+
+
+def _all() -> Iterator[Process]:
+    for process in psutil.process_iter():
+        try:
+            with process.oneshot():
+                if process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid():
+                    yield Process(
+                        process.pid,
+                        process.ppid(),
+                        os.getpgid(process.pid),
+                        process.environ(),
+                        " ".join(process.cmdline()),
+                    )
+        except (psutil.Error, ProcessLookupError, PermissionError):
+            continue

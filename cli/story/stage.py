@@ -1,0 +1,82 @@
+"""The deeds of the story, done to a real cluster through its API, and to real processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.cli.errors import Failure
+from elasticjob.cli.story.processes import of_pod, workers_of
+from elasticjob.cli.story.seen import Pod, Seen
+from elasticjob.kube.client import Client
+from elasticjob.kube.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects import POD, Object
+
+MANAGER = "elasticjob-demo"
+SCALE = Kind(ELASTICJOB.group, ELASTICJOB.version, "Scale", ELASTICJOB.plural, Object)
+
+
+@dataclass(frozen=True)
+class Real:
+    """A job of a real cluster, as the stage of a story; `look` returns what is seen of it now."""
+
+    client: Client
+    manifest: Manifest
+    look: Callable[[], Seen]
+
+    @property
+    def key(self) -> Key:
+        """Where the job is."""
+        metadata = self.manifest["metadata"]
+        return Key(metadata.get("namespace", "default"), metadata["name"])
+
+    async def apply(self) -> str:
+        """Create the job by server-side apply."""
+        await self.client.apply(ELASTICJOB, self.manifest, manager=MANAGER, namespace=self.key.namespace)
+        workers = self.manifest["spec"]["replicaSpecs"]["worker"]
+        limits = f"{workers.get('minReplicas', '–')} to {workers.get('maxReplicas', '–')}"
+        return f"applied ElasticJob {self.key.name}: {workers.get('replicas')} workers, {limits}"
+
+    async def kill_worker(self) -> str:
+        """SIGKILL a worker process of the newest pod."""
+        pod = newest(self.look().workers)
+        workers = workers_of(of_pod(pod.name))
+        if not workers:
+            raise Failure(f"no worker process of pod {pod.name} is left to kill", next_step="see its logs")
+        os.kill(workers[0].pid, signal.SIGKILL)
+        return f"kill -9 {workers[0].pid}, the worker of pod {pod.name}"
+
+    async def delete_pod(self) -> str:
+        """Delete the newest worker pod."""
+        pod = newest(self.look().workers)
+        await self.client.delete(POD, pod.name, self.key.namespace, uid=pod.uid)
+        return f"kubectl delete pod {pod.name}"
+
+    async def scale(self, workers: int) -> str:
+        """Set the number of workers, as kubectl scale does."""
+        await self._patch(SCALE, {"spec": {"replicas": workers}}, subresource="scale")
+        return f"kubectl scale elasticjob {self.key.name} --replicas {workers}"
+
+    async def suspend(self, suspend: bool) -> str:
+        """Suspend or resume."""
+        await self._patch(ELASTICJOB, {"spec": {"suspend": suspend}})
+        patch = f'{{"spec":{{"suspend":{str(suspend).lower()}}}}}'
+        return f"kubectl patch elasticjob {self.key.name} --type merge -p '{patch}'"
+
+    async def wait(self) -> str:
+        """Leave it alone."""
+        return "nothing is done to it any more"
+
+    async def _patch(self, kind: Kind[Any], patch: Manifest, subresource: str = "") -> None:
+        await self.client.merge_patch(kind, self.key.name, patch, self.key.namespace, subresource=subresource)
+
+
+def newest(pods: tuple[Pod, ...]) -> Pod:
+    """Return the pod with the last name: the highest index. Failure if there is none."""
+    if not pods:
+        raise Failure("the job has no worker pod", next_step="see kubectl describe elasticjob")
+    return max(pods, key=lambda pod: pod.name)

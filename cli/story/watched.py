@@ -1,0 +1,145 @@
+"""Follows one job: its object, pods and events by watches, its steps by the record that the workers write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.cli.story.seen import Condition, Pod, Said, Seen
+from elasticjob.cli.story.steps import Step
+from elasticjob.kube import objects
+from elasticjob.kube.cache import Cache
+from elasticjob.kube.client import Client
+from elasticjob.kube.informer import Informer
+from elasticjob.kube.kinds import Key
+from elasticjob.kube.objects import EVENT, POD
+
+ROLE = "elasticjob.dlrover/replica-type"
+NAME = "elasticjob.dlrover/name"
+ECHO = 5.0
+"""Seconds within which the same sentence is said only once."""
+LOOK_EVERY = 0.05
+"""Seconds between two looks at the record of steps, which nothing announces."""
+
+
+class Watched:
+    """Everything seen of a job so far: `seen` now, all `steps`, all that was `said`."""
+
+    def __init__(self, client: Client, key: Key, record: Path, now: Callable[[], float]) -> None:
+        self.seen = Seen()
+        self.steps: list[Step] = []
+        self.said: list[Said] = []
+        self._client = client
+        self._key = key
+        self._record = Record(record)
+        self._now = now
+        self._jobs = Cache(ELASTICJOB, key.namespace, fields=f"metadata.name={key.name}")
+        self._pods = Cache(POD, key.namespace, labels=f"{NAME}={key.name}")
+        self._events = Cache(EVENT, key.namespace)
+        self._heard: set[tuple[str, int]] = set()
+        self._change = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow the job until cancelled."""
+        self._jobs.on_version(self._look_at_job)
+        self._pods.on_version(self._look_at_pods)
+        self._events.on_version(self._look_at_events)
+        async with asyncio.TaskGroup() as tasks:
+            for cache in (self._jobs, self._pods, self._events):
+                tasks.create_task(Informer(self._client, cache).run())
+            tasks.create_task(self._follow_steps())
+
+    async def changed(self) -> None:
+        """Return at the next change of anything."""
+        await self._change.wait()
+
+    async def synced(self) -> None:
+        """Return once everything there is has been seen."""
+        for cache in (self._jobs, self._pods, self._events):
+            await cache.wait_synced()
+
+    def _tell(self, seen: Seen) -> None:
+        self.seen = seen
+        self._change.set()
+        self._change = asyncio.Event()
+
+    def _look_at_job(self) -> None:
+        job = self._jobs.get(self._key)
+        if job is None:
+            return
+        conditions = conditions_of(job)
+        for condition in conditions:
+            if condition.status and condition not in self.seen.conditions:
+                self._hear(condition.reason, condition.message, warning=condition.type == "Failed")
+        self._tell(replace(self.seen, phase=str(job.status.phase or ""), conditions=conditions))
+
+    def _look_at_pods(self) -> None:
+        pods = sorted(map(pod_of, self._pods.list()), key=lambda pod: pod.name)
+        self._tell(replace(self.seen, pods=tuple(pods)))
+
+    def _look_at_events(self) -> None:
+        for event in self._events.list():
+            about, mark = event.involved_object, (event.metadata.uid, event.count)
+            if (about.kind, about.name) == (ELASTICJOB.name, self._key.name) and mark not in self._heard:
+                self._heard.add(mark)
+                self._hear(event.reason, event.message, warning=event.type == "Warning")
+        self._tell(self.seen)
+
+    def _hear(self, reason: str, sentence: str, *, warning: bool) -> None:
+        """Note what was said, once: a condition and an event often say the same."""
+        now = self._now()
+        if not any(one.sentence == sentence and now - one.at < ECHO for one in self.said):
+            self.said.append(Said(now, reason, sentence, warning))
+
+    async def _follow_steps(self) -> None:
+        while True:
+            if new := list(self._record.new()):
+                self._count(new)
+            await asyncio.sleep(LOOK_EVERY)
+
+    def _count(self, new: list[Step]) -> None:
+        seen = self.seen
+        for step in new:
+            began = step.at if step.round != seen.round else seen.round_began
+            seen = replace(seen, last=step, round_began=began)
+        self.steps += new
+        self._tell(seen)
+
+
+class Record:
+    """The file of steps, read as it grows; a line that is not complete yet is left for later."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at = 0
+
+    def new(self) -> Iterator[Step]:
+        """Yield the steps that were written since the last call."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._at += len(whole)
+        decode = msgspec.json.Decoder(Step).decode
+        yield from map(decode, whole.splitlines())
+
+
+def conditions_of(job: ElasticJob) -> tuple[Condition, ...]:
+    """Return the conditions of a job."""
+    return tuple(
+        Condition(one.type, one.status == "True", one.reason, one.message) for one in job.status.conditions
+    )
+
+
+def pod_of(pod: objects.Pod) -> Pod:
+    """Return what the demo needs to know of a pod."""
+    meta = pod.metadata
+    leaving = meta.deletion_timestamp is not None
+    return Pod(meta.name, meta.uid, meta.labels.get(ROLE, ""), pod.status.phase or "Pending", leaving)
