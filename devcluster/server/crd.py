@@ -1,0 +1,233 @@
+"""CustomResourceDefinitions: what is accepted, and the resources that come from one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from elasticjob.devcluster.server.columns import NAME, Age
+from elasticjob.devcluster.server.errors import Cause
+from elasticjob.devcluster.server.jsonpath import BadPath, compile_path
+from elasticjob.devcluster.server.names import missing, unsupported, wrong
+from elasticjob.devcluster.server.registry import Column, Conversion, Resource, Scale
+from elasticjob.devcluster.server.rules import rule_problems, rules_of
+from elasticjob.devcluster.server.schemas import PRESERVE, Schema, custom_schema
+from elasticjob.devcluster.server.store import Manifest, Type
+from elasticjob.devcluster.server.strategy import Strategy, immutable, put
+from elasticjob.devcluster.server.structural import structural_problems
+
+CRDS = Type("apiextensions.k8s.io", "customresourcedefinitions")
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+_COLUMN_TYPES = ["boolean", "date", "integer", "number", "string"]
+
+
+def _default(crd: Manifest) -> None:
+    spec = crd.setdefault("spec", {})
+    put(spec, conversion={"strategy": "None"})
+    names = spec.get("names") or {}
+    if names.get("kind"):
+        put(names, singular=names["kind"].lower(), listKind=f"{names['kind']}List")
+
+
+def _start(crd: Manifest) -> None:
+    stamp = crd["metadata"]["creationTimestamp"]
+    crd["metadata"]["finalizers"] = [*(crd["metadata"].get("finalizers") or ()), CLEANUP]
+    _accept(
+        crd,
+        [
+            _condition("NamesAccepted", "NoConflicts", "no conflicts found", stamp),
+            _condition("Established", "InitialNamesAccepted", "the initial names have been accepted", stamp),
+        ],
+    )
+
+
+def _condition(type_: str, reason: str, message: str, stamp: str) -> dict[str, str]:
+    return {
+        "type": type_,
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": stamp,
+    }
+
+
+def _accept(crd: Manifest, conditions: list[dict[str, str]]) -> None:
+    stored = [version["name"] for version in crd["spec"]["versions"] if version.get("storage")]
+    crd["status"] = {
+        "acceptedNames": crd["spec"]["names"],
+        "conditions": conditions,
+        "storedVersions": stored,
+    }
+
+
+def _check(crd: Manifest) -> Iterator[Cause]:
+    spec = crd["spec"]
+    names, versions = spec.get("names") or {}, spec.get("versions") or []
+    for field, value in (
+        ("spec.group", spec.get("group")),
+        ("spec.names.plural", names.get("plural")),
+        ("spec.names.kind", names.get("kind")),
+        ("spec.versions", versions),
+    ):
+        if not value:
+            yield missing(field)
+    if spec.get("scope") not in ("Namespaced", "Cluster"):
+        yield unsupported("spec.scope", spec.get("scope", ""), ["Cluster", "Namespaced"])
+    expected = f"{names.get('plural')}.{spec.get('group')}"
+    if crd["metadata"]["name"] != expected:
+        yield wrong("metadata.name", crd["metadata"]["name"], 'must be spec.names.plural+"."+spec.group')
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        yield wrong("spec.versions", "", "must have exactly one version marked as storage version")
+    for index, version in enumerate(versions):
+        yield from _check_version(version, f"spec.versions[{index}]")
+
+
+def _check_version(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    if schema is None:
+        yield missing(f"{path}.schema.openAPIV3Schema", "schemas are required")
+        return
+    where = f"{path}.schema.openAPIV3Schema"
+    found = list(structural_problems(schema, where))
+    yield from found
+    if not found:
+        yield from rule_problems(schema, where)
+    yield from _check_columns(
+        version.get("additionalPrinterColumns") or (), f"{path}.additionalPrinterColumns"
+    )
+    yield from _check_selectable(version.get("selectableFields") or (), schema, f"{path}.selectableFields")
+    scale: Mapping[str, Any] | None = (version.get("subresources") or {}).get("scale")
+    for name in ("specReplicasPath", "statusReplicasPath"):
+        if scale is not None and not scale.get(name):
+            yield missing(f"{path}.subresources.scale.{name}")
+
+
+def _check_columns(columns: Any, path: str) -> Iterator[Cause]:
+    for index, column in enumerate(columns):
+        for name in ("name", "type", "jsonPath"):
+            if not column.get(name):
+                yield missing(f"{path}[{index}].{name}")
+        if column.get("type") and column["type"] not in _COLUMN_TYPES:
+            yield unsupported(f"{path}[{index}].type", column["type"], _COLUMN_TYPES)
+        if not _is_path(column.get("jsonPath") or "."):
+            yield wrong(f"{path}[{index}].jsonPath", column["jsonPath"], "is an invalid path")
+
+
+def _is_path(text: str) -> bool:
+    try:
+        compile_path(text)
+    except BadPath:
+        return False
+    return True
+
+
+def _check_selectable(fields: Any, schema: Schema, path: str) -> Iterator[Cause]:
+    if len(fields) > 8:
+        yield Cause(path, f"Too many: {len(fields)}: must have at most 8 items", "FieldValueTooMany")
+    for index, field in enumerate(fields):
+        text = field.get("jsonPath") or ""
+        where = f"{path}[{index}].jsonPath"
+        if text.startswith(".metadata"):
+            yield wrong(where, text, "must not point to fields in metadata")
+        elif (_schema_at(schema, text) or {}).get("type") not in ("string", "boolean", "integer"):
+            yield wrong(
+                where, text, "is an invalid path: must point to a field of type string, boolean or integer"
+            )
+
+
+def _schema_at(schema: Schema, text: str) -> Schema | None:
+    found: Schema | None = schema
+    for step in text.lstrip(".").split("."):
+        found = ((found or {}).get("properties") or {}).get(step)
+    return found
+
+
+def _check_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
+    yield from _check(new)
+    yield from immutable(old["spec"].get("scope"), new["spec"].get("scope"), "spec.scope")
+    yield from immutable(
+        old["spec"]["names"].get("kind"), new["spec"]["names"].get("kind"), "spec.names.kind"
+    )
+
+
+CRD = Strategy(_default, _start, _check, _check_update, generation=True, needs_version=True)
+
+
+def resources_of(crd: Manifest) -> Iterator[Resource]:
+    """The resources a CustomResourceDefinition stands for, one per served version, the preferred one first."""
+    spec = crd["spec"]
+    storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
+    served = [version for version in spec["versions"] if version.get("served")]
+    for version in sorted(served, key=lambda each: not each.get("storage")):
+        yield _resource(spec, version, storage)
+
+
+def _resource(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str) -> Resource:
+    names, own = spec["names"], version["schema"]["openAPIV3Schema"]
+    schema = custom_schema(own | ({PRESERVE: True} if spec.get("preserveUnknownFields") else {}))
+    subresources = version.get("subresources") or {}
+    scale = subresources.get("scale")
+    selectable = tuple(each["jsonPath"].lstrip(".") for each in version.get("selectableFields") or ())
+    deprecated = f"{spec['group']}/{version['name']} {names['kind']} is deprecated"
+    return Resource(
+        spec["group"],
+        version["name"],
+        names["kind"],
+        names["plural"],
+        schema,
+        namespaced=spec["scope"] == "Namespaced",
+        singular=names["singular"],
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        status="status" in subresources,
+        scale=Scale(
+            scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath", "")
+        )
+        if scale
+        else None,
+        fields=selectable,
+        columns=_columns(version.get("additionalPrinterColumns") or ()),
+        custom=True,
+        conversion=None if version["name"] == storage else _renaming(spec["group"], version["name"], storage),
+        storage_version=storage,
+        rules=rules_of(schema),
+        warning=(version.get("deprecationWarning") or deprecated) if version.get("deprecated") else "",
+    )
+
+
+def _renaming(group: str, served: str, storage: str) -> Conversion:
+    """The `None` conversion: versions differ in name only."""
+    return Conversion(
+        lambda item: item | {"apiVersion": f"{group}/{storage}"},
+        lambda item: item | {"apiVersion": f"{group}/{served}"},
+    )
+
+
+def _columns(columns: Any) -> tuple[Column, ...]:
+    return (NAME, *(_column(each) for each in columns)) if columns else ()
+
+
+def _column(column: Mapping[str, Any]) -> Column:
+    find = compile_path(column["jsonPath"])
+    kind = column["type"]
+
+    def read(item: Manifest) -> Any:
+        found = [value for value in find(item) if value is not None]
+        if not found:
+            return None
+        if kind == "date":
+            return Age(found[0])
+        return found[0] if kind in ("integer", "number") and len(found) == 1 else _text(found)
+
+    return Column(
+        column["name"],
+        read,
+        kind,
+        column.get("format", ""),
+        column.get("description", ""),
+        column.get("priority", 0),
+    )
+
+
+def _text(found: list[Any]) -> str:
+    return ",".join(str(value).lower() if isinstance(value, bool) else str(value) for value in found)

@@ -1,0 +1,33 @@
+"""Defaults of a schema, filled in where a field is absent (or null and not nullable). In place."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from elasticjob.devcluster.server.schemas import Schema, items
+
+
+def fill(value: Any, schema: Schema) -> None:
+    """Apply `default` at every depth; a default object is itself filled."""
+    if isinstance(value, dict):
+        _fill_object(value, schema)
+    elif isinstance(value, list):
+        below = items(schema)
+        for item in value:
+            fill(item, below)
+
+
+def _fill_object(value: dict[str, Any], schema: Schema) -> None:
+    declared: dict[str, Schema] = schema.get("properties") or {}
+    for name, below in declared.items():
+        missing = name not in value or (value[name] is None and not below.get("nullable"))
+        if missing and "default" in below:
+            value[name] = copy.deepcopy(below["default"])
+        if name in value:
+            fill(value[name], below)
+    more = schema.get("additionalProperties")
+    if isinstance(more, dict):
+        for name, item in value.items():
+            if name not in declared:
+                fill(item, more)

@@ -1,0 +1,158 @@
+"""What goes wrong in a request, as the `Status` body that clients print.
+
+StatusError          every refusal: HTTP code + reason + message + details
+    (made by the functions below; nothing subclasses it: clients tell refusals apart by `reason`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One thing that is wrong with one field."""
+
+    field: str
+    message: str
+    reason: str = "FieldValueInvalid"
+
+    def body(self) -> dict[str, str]:
+        return {"reason": self.reason, "message": self.message, "field": self.field}
+
+
+class StatusError(Exception):
+    """A refusal. `body()` is the `Status` object that goes over the wire."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = dict(details or {})
+        self.headers = dict(headers or {})
+
+    def body(self) -> dict[str, Any]:
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        }
+        if self.details:
+            status["details"] = self.details
+        return status
+
+
+def qualified(plural: str, group: str) -> str:
+    return f"{plural}.{group}" if group else plural
+
+
+def _details(group: str, kind: str, name: str = "") -> dict[str, Any]:
+    pairs = {"name": name, "group": group, "kind": kind}
+    return {key: value for key, value in pairs.items() if value}
+
+
+def unknown_path() -> StatusError:
+    return StatusError(404, "NotFound", "the server could not find the requested resource")
+
+
+def not_found(group: str, plural: str, name: str) -> StatusError:
+    message = f'{qualified(plural, group)} "{name}" not found'
+    return StatusError(404, "NotFound", message, _details(group, plural, name))
+
+
+def already_exists(group: str, plural: str, name: str) -> StatusError:
+    message = f'{qualified(plural, group)} "{name}" already exists'
+    return StatusError(409, "AlreadyExists", message, _details(group, plural, name))
+
+
+def conflict(group: str, plural: str, name: str, why: str) -> StatusError:
+    message = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
+    return StatusError(409, "Conflict", message, _details(group, plural, name))
+
+
+STALE = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def apply_conflict(conflicts: Iterable[tuple[str, str]]) -> StatusError:
+    """`conflicts` are (manager, field) pairs, in the order to be told."""
+    pairs = list(conflicts)
+    managers = sorted({manager for manager, _ in pairs})
+    fields = {manager: [field for owner, field in pairs if owner == manager] for manager in managers}
+    noun = "1 conflict" if len(pairs) == 1 else f"{len(pairs)} conflicts"
+    if len(managers) == 1 and len(pairs) == 1:
+        told = f"conflict with {managers[0]}: {pairs[0][1]}"
+    else:
+        told = "\n".join(
+            f"conflicts with {manager}:\n" + "\n".join(f"- {field}" for field in fields[manager])
+            for manager in managers
+        )
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": field}
+        for manager, field in pairs
+    ]
+    return StatusError(409, "Conflict", f"Apply failed with {noun}: {told}", {"causes": causes})
+
+
+def invalid(group: str, kind: str, name: str, causes: Iterable[Cause]) -> StatusError:
+    found = list(causes)
+    told = [f"{cause.field}: {cause.message}" for cause in found]
+    text = told[0] if len(told) == 1 else "[" + ", ".join(told) + "]"
+    details = _details(group, kind, name) | {"causes": [cause.body() for cause in found]}
+    return StatusError(422, "Invalid", f'{qualified(kind, group)} "{name}" is invalid: {text}', details)
+
+
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
+
+
+def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
+    named = f' "{name}"' if name else ""
+    message = f"{qualified(plural, group)}{named} is forbidden: {why}"
+    return StatusError(403, "Forbidden", message, _details(group, plural, name))
+
+
+def unauthorized() -> StatusError:
+    return StatusError(401, "Unauthorized", "Unauthorized")
+
+
+def expired(message: str) -> StatusError:
+    return StatusError(410, "Expired", message)
+
+
+def too_large_version(asked: int, current: int) -> StatusError:
+    message = f"Too large resource version: {asked}, current: {current}"
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    return StatusError(504, "Timeout", f"Timeout: {message}", {"causes": [cause], "retryAfterSeconds": 1})
+
+
+def too_large(size: int, limit: int) -> StatusError:
+    message = f"request is too large: the object has {size} bytes, the limit is {limit}"
+    return StatusError(413, "RequestEntityTooLarge", message)
+
+
+def method_not_allowed() -> StatusError:
+    message = "the server does not allow this method on the requested resource"
+    return StatusError(405, "MethodNotAllowed", message)
+
+
+def unsupported_media(content_type: str, supported: Iterable[str]) -> StatusError:
+    message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(supported)}"
+    return StatusError(415, "UnsupportedMediaType", message, {"kind": content_type} if content_type else None)
+
+
+def internal(message: str) -> StatusError:
+    return StatusError(500, "InternalError", f"Internal error occurred: {message}")

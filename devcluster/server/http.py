@@ -1,0 +1,282 @@
+"""The HTTP surface: a path and a method become a Call, an answer becomes a response."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Any, cast
+
+from aiohttp import web
+
+from elasticjob.api import core
+from elasticjob.devcluster.server import discovery, errors
+from elasticjob.devcluster.server.call import Call, parsed
+from elasticjob.devcluster.server.errors import StatusError
+from elasticjob.devcluster.server.lists import Form, form_of
+from elasticjob.devcluster.server.logs import Logs
+from elasticjob.devcluster.server.objects import Objects, User
+from elasticjob.devcluster.server.openapi import Documents
+from elasticjob.devcluster.server.registry import Registry
+from elasticjob.devcluster.server.reviews import Answer, Authority, answers
+from elasticjob.devcluster.server.store import encode
+from elasticjob.devcluster.server.subresources import Subresources
+from elasticjob.devcluster.server.target import Target, parse
+from elasticjob.devcluster.server.tokens import ANONYMOUS
+from elasticjob.devcluster.server.verbs import Reply, Verbs
+from elasticjob.devcluster.server.watching import Watch, request_of
+
+_JSON = "application/json"
+_PROTOBUF = "protobuf"
+_OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_OPEN = ("/healthz", "/readyz", "/livez", "/version")
+_PLURAL_VERBS = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
+_SINGLE_VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
+Handler = Callable[[Call], Awaitable[Reply]]
+
+
+class Gate(Authority):
+    """Who asks, and may they?"""
+
+    def check(self, user: User, verb: str, target: Target) -> None:
+        """Raise Forbidden when the user may not."""
+        raise NotImplementedError
+
+
+class Http:
+    """`handle` answers every request."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        verbs: Verbs,
+        subresources: Subresources,
+        logs: Logs,
+        gate: Gate,
+        now: Callable[[], datetime],
+        *,
+        bookmark_interval: float,
+        watch_timeout: float,
+    ) -> None:
+        self._objects = objects
+        self._registry: Registry = objects.registry
+        self._gate = gate
+        self._now = now
+        self._bookmark_interval = bookmark_interval
+        self._watch_timeout = watch_timeout
+        self._logs = logs
+        self._documents = Documents(self._registry)
+        self._reviews: Mapping[tuple[str, str], Answer] = answers(gate)
+        self._kinds = {row[:1] + row[2:3]: row for row in discovery.REVIEWS}
+        self._handlers = _table(verbs, subresources)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request; refusals become Status bodies."""
+        try:
+            return await self._answer(request)
+        except StatusError as error:
+            return _response(error.code, encode(error.body()), error.headers)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        user = self._authenticate(request)
+        path = [part for part in request.path.split("/") if part]
+        if path and path[0] in ("api", "apis") and len(path) >= (3 if path[0] == "api" else 4):
+            return await self._resource(request, user, path)
+        if request.method != "GET":
+            raise errors.method_not_allowed()
+        return self._document(request, path)
+
+    def _authenticate(self, request: web.Request) -> User:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if not scheme and request.path.startswith(_OPEN):
+            return ANONYMOUS
+        user = self._gate.user_of(token.strip()) if scheme.lower() == "bearer" else None
+        if user is None:
+            raise errors.unauthorized()
+        return user
+
+    # Documents about the server
+
+    def _document(self, request: web.Request, path: list[str]) -> web.Response:
+        if not path:
+            return _json(
+                {"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]}
+            )
+        if path[0] in ("healthz", "readyz", "livez"):
+            return web.Response(text="ok")
+        body = self._described(request, path)
+        if body is None:
+            raise errors.unknown_path()
+        return body
+
+    def _described(self, request: web.Request, path: list[str]) -> web.Response | None:
+        accept = request.headers.get("Accept", "")
+        if path == ["version"]:
+            return _json(_version())
+        if path == ["openapi", "v2"] and _PROTOBUF in accept:
+            # kubectl asks for it when a kind is unknown to v3; an empty document says that v2 does not know it either
+            return _response(200, b"", {}, _OPENAPI_V2)
+        if path[:2] == ["openapi", "v3"]:
+            return self._openapi(path[2:])
+        if len(path) == 1 and path[0] in ("api", "apis"):
+            core_group = path[0] == "api"
+            if discovery.wants_aggregated(accept):
+                return _response(
+                    200, encode(discovery.aggregated(self._registry, core_group)), {}, discovery.AGGREGATED
+                )
+            return _json(discovery.core_versions() if core_group else discovery.group_list(self._registry))
+        if path[0] == "api":
+            return _json(discovery.resource_list(self._registry, "", path[1]))
+        if path[0] == "apis":
+            found = (
+                discovery.group(self._registry, path[1])
+                if len(path) == 2
+                else discovery.resource_list(self._registry, path[1], path[2])
+            )
+            return _json(found)
+        return None
+
+    def _openapi(self, path: list[str]) -> web.Response | None:
+        if not path:
+            return _json(self._documents.index())
+        raw = self._documents.document("/".join(path))
+        return _response(200, raw) if raw is not None else None
+
+    # Resources
+
+    async def _resource(self, request: web.Request, user: User, path: list[str]) -> web.StreamResponse:
+        if (path[1], path[3] if len(path) == 4 else "") in self._kinds:
+            return await self._review(request, user, path)
+        target = parse(path, self._registry)
+        query = cast(Mapping[str, str], request.query)
+        form = form_of(request.headers.get("Accept", ""), query)
+        verb = (_SINGLE_VERBS if target.name else _PLURAL_VERBS).get(request.method)
+        if verb is None:
+            raise errors.method_not_allowed()
+        watching = request.method == "GET" and query.get("watch") in ("true", "1") and not target.subresource
+        self._gate.check(user, "watch" if watching else verb, target)
+        if watching:
+            return await self._watch(request, target, query, form)
+        if target.subresource == "log":
+            return await self._logs.serve(request, target)
+        handler = self._handlers.get((verb, target.subresource)) or self._handlers.get((verb, _own(target)))
+        if handler is None:
+            raise errors.method_not_allowed()
+        call = Call(
+            request.method,
+            target,
+            query,
+            form,
+            user,
+            request.headers.get("User-Agent", ""),
+            request.content_type if request.headers.get("Content-Type") else "",
+            await request.read(),
+        )
+        reply = await handler(call)
+        return _compressed(request, _response(reply.code, reply.body, _warnings(reply.warnings)))
+
+    async def _review(self, request: web.Request, user: User, path: list[str]) -> web.Response:
+        if request.method != "POST":
+            raise errors.method_not_allowed()
+        group, version, plural, kind = self._kinds[path[1], path[3]]
+        review = parsed(await request.read())
+        status = self._reviews[group, plural](review if isinstance(review, dict) else {}, user)
+        spec = {"spec": review["spec"]} if isinstance(review, dict) and "spec" in review else {}
+        metadata = {"creationTimestamp": None}
+        return _json(
+            {"kind": kind, "apiVersion": f"{group}/{version}", "metadata": metadata}
+            | spec
+            | {"status": status},
+            201,
+        )
+
+    async def _watch(
+        self, request: web.Request, target: Target, query: Mapping[str, str], form: Form
+    ) -> web.StreamResponse:
+        watch = Watch(
+            self._objects.store,
+            request_of(target, query, form, self._watch_timeout),
+            query,
+            self._now,
+            self._bookmark_interval,
+        )
+        response = web.StreamResponse(headers={"Content-Type": _JSON, "Cache-Control": "no-cache, private"})
+        try:
+            await response.prepare(request)
+            async for lines in watch.lines():
+                await response.write(lines)
+            await response.write_eof()
+        finally:
+            watch.close()
+        return response
+
+
+def _own(target: Target) -> str:
+    """Status and resize are halves of the object itself: the plain verbs serve them."""
+    return "" if target.subresource in ("status", "resize", "") else "?"
+
+
+def _table(verbs: Verbs, subresources: Subresources) -> dict[tuple[str, str], Handler]:
+    """(verb, subresource) → handler."""
+    return {
+        ("get", ""): verbs.get,
+        ("list", ""): verbs.collection,
+        ("create", ""): verbs.create,
+        ("update", ""): verbs.update,
+        ("patch", ""): verbs.patch,
+        ("delete", ""): verbs.delete,
+        ("deletecollection", ""): verbs.delete_collection,
+        ("get", "scale"): subresources.get_scale,
+        ("update", "scale"): subresources.put_scale,
+        ("patch", "scale"): subresources.patch_scale,
+        ("create", "binding"): subresources.bind,
+        ("create", "eviction"): subresources.evict,
+        ("create", "token"): subresources.request_token,
+        ("update", "finalize"): subresources.finalize,
+    }
+
+
+def _version() -> dict[str, Any]:
+    text = "v" + core.document()["version"].removeprefix("v")
+    major, minor = text[1:].split(".")[:2]
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": text,
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "",
+        "platform": "linux/amd64",
+    }
+
+
+def _warnings(warnings: list[str]) -> list[tuple[str, str]]:
+    escaped = (each.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") for each in warnings)
+    return [("Warning", f'299 - "{each}"') for each in escaped]
+
+
+def _json(body: Any, code: int = 200) -> web.Response:
+    if body is None:
+        raise errors.unknown_path()
+    return _response(code, encode(body))
+
+
+def _response(code: int, body: bytes, headers: Any = (), content_type: str = _JSON) -> web.Response:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    answer = web.Response(
+        status=code, body=body, headers={"Content-Type": content_type, "Cache-Control": "no-cache, private"}
+    )
+    for name, value in pairs:
+        answer.headers.add(name, value)
+    return answer
+
+
+def _compressed(request: web.Request, response: web.Response) -> web.Response:
+    body = cast(bytes, response.body)
+    if len(body) > 131_072 and "gzip" in request.headers.get("Accept-Encoding", ""):
+        packer = zlib.compressobj(1, wbits=31)
+        response.body = packer.compress(body) + packer.flush()
+        response.headers["Content-Encoding"] = "gzip"
+    return response

@@ -1,0 +1,159 @@
+"""Names, labels and the other rules of `metadata`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from elasticjob.devcluster.server.errors import Cause
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+
+_SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+_LABEL_RULE = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
+    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+_LABEL_1035_RULE = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and "
+    "end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
+_VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+_KEY_RULE = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+ANNOTATIONS_LIMIT = 256 * 1024
+
+
+def wrong(field: str, value: Any, why: str) -> Cause:
+    shown = f'"{value}"' if isinstance(value, str) else _plain(value)
+    return Cause(field, f"Invalid value: {shown}: {why}")
+
+
+def missing(field: str, why: str = "") -> Cause:
+    return Cause(field, f"Required value: {why}" if why else "Required value", "FieldValueRequired")
+
+
+def unsupported(field: str, value: Any, known: list[str]) -> Cause:
+    listed = ", ".join(f'"{each}"' for each in known)
+    return Cause(field, f'Unsupported value: "{value}": supported values: {listed}', "FieldValueNotSupported")
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def subdomain_problem(name: str) -> str:
+    if len(name) > 253:
+        return "must be no more than 253 characters"
+    return "" if _SUBDOMAIN.fullmatch(name) else _SUBDOMAIN_RULE
+
+
+def label_problem(name: str) -> str:
+    if len(name) > 63:
+        return "must be no more than 63 characters"
+    return "" if _LABEL.fullmatch(name) else _LABEL_RULE
+
+
+def service_name_problem(name: str) -> str:
+    if len(name) > 63:
+        return "must be no more than 63 characters"
+    return "" if _LABEL_1035.fullmatch(name) else _LABEL_1035_RULE
+
+
+def path_segment_problem(name: str) -> str:
+    """Rules of names that need only fit into a URL (RBAC)."""
+    if name in (".", ".."):
+        return f"may not be '{name}'"
+    return next((f"may not contain '{bad}'" for bad in "/%" if bad in name), "")
+
+
+_NAME_RULES = {
+    ("", "Namespace"): label_problem,
+    ("", "Service"): service_name_problem,
+    **{
+        ("rbac.authorization.k8s.io", kind): path_segment_problem
+        for kind in ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
+    },
+}
+
+
+def name_problem(group: str, kind: str, name: str) -> str:
+    """Why an object of this kind cannot have this name; "" if it can."""
+    return _NAME_RULES.get((group, kind), subdomain_problem)(name)
+
+
+def metadata_problems(group: str, kind: str, metadata: Mapping[str, Any]) -> Iterator[Cause]:
+    """Everything wrong with a new object's metadata."""
+    name = metadata.get("name") or ""
+    if not name:
+        yield missing("metadata.name", "name or generateName is required")
+    elif problem := name_problem(group, kind, name):
+        yield wrong("metadata.name", name, problem)
+    yield from label_problems(metadata.get("labels"), "metadata.labels")
+    yield from _annotation_problems(metadata.get("annotations") or {})
+    yield from _owner_problems(metadata.get("ownerReferences") or ())
+    for finalizer in metadata.get("finalizers") or ():
+        if problem := key_problem(finalizer):
+            yield wrong("metadata.finalizers", finalizer, problem)
+
+
+def label_problems(labels: Mapping[str, str] | None, field: str) -> Iterator[Cause]:
+    for key, value in (labels or {}).items():
+        if problem := key_problem(key):
+            yield wrong(field, key, problem)
+        if len(value) > 63:
+            yield wrong(field, value, "must be no more than 63 characters")
+        elif value and not _QUALIFIED.fullmatch(value):
+            yield wrong(field, value, _VALUE_RULE)
+
+
+def key_problem(key: str) -> str:
+    """What is wrong with a label or annotation key."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (not prefix or subdomain_problem(prefix)):
+        return f"prefix part {_SUBDOMAIN_RULE}"
+    if not name or len(name) > 63:
+        return "name part must be non-empty" if not name else "name part must be no more than 63 characters"
+    return "" if _QUALIFIED.fullmatch(name) else _KEY_RULE
+
+
+def _annotation_problems(annotations: Mapping[str, str]) -> Iterator[Cause]:
+    for key in annotations:
+        if problem := key_problem(key.lower()):
+            yield wrong("metadata.annotations", key, problem)
+    size = sum(len(key.encode()) + len((value or "").encode()) for key, value in annotations.items())
+    if size > ANNOTATIONS_LIMIT:
+        message = f"Too long: may not be more than {ANNOTATIONS_LIMIT} bytes"
+        yield Cause("metadata.annotations", message, "FieldValueTooLong")
+
+
+def _owner_problems(owners: Any) -> Iterator[Cause]:
+    field = "metadata.ownerReferences"
+    for index, owner in enumerate(owners):
+        for name in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(name):
+                yield wrong(f"{field}[{index}].{name}", "", f"{name} must not be empty")
+    controllers = [owner["name"] for owner in owners if owner.get("controller") and owner.get("name")]
+    if len(controllers) > 1:
+        yield wrong(
+            field,
+            "",
+            'Only one reference can have Controller set to true. Found "true" in references for '
+            + " and ".join(controllers[:2]),
+        )

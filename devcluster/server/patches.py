@@ -1,0 +1,131 @@
+"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386), as functions from object to object."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from elasticjob.devcluster.server.errors import StatusError, bad_request
+
+
+def merge_patch(value: Any, patch: Any) -> Any:
+    """RFC 7386: objects merge, null removes, everything else replaces. The input is not modified."""
+    if not isinstance(patch, dict):
+        return patch
+    answer = dict(value) if isinstance(value, dict) else {}
+    for name, change in patch.items():
+        if change is None:
+            answer.pop(name, None)
+        else:
+            answer[name] = merge_patch(answer.get(name), change)
+    return answer
+
+
+def json_patch(value: Any, operations: Any) -> Any:
+    """Apply RFC 6902 operations in order; a failed `test` or a missing path is 422, nonsense 400."""
+    if not isinstance(operations, list):
+        raise bad_request("a JSON patch is a list of operations")
+    answer = copy.deepcopy(value)
+    for operation in operations:
+        answer = _operate(answer, operation)
+    return answer
+
+
+def _operate(value: Any, operation: Any) -> Any:
+    act = _OPERATIONS.get(operation.get("op")) if isinstance(operation, dict) else None
+    if act is None or not isinstance(operation.get("path"), str):
+        raise bad_request(f"unknown JSON patch operation: {operation!r}")
+    return act(value, operation)
+
+
+def unprocessable(why: str) -> StatusError:
+    return StatusError(
+        422, "Invalid", f"the server rejected our request due to an error in our request: {why}"
+    )
+
+
+def _parts(path: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+
+
+def _child(value: Any, part: str, path: str) -> Any:
+    if isinstance(value, dict) and part in value:
+        return value[part]
+    if isinstance(value, list) and part.isdigit() and int(part) < len(value):
+        return value[int(part)]
+    raise unprocessable(f"JSON patch path {path!r} does not exist")
+
+
+def _lookup(value: Any, path: str) -> Any:
+    for part in _parts(path):
+        value = _child(value, part, path)
+    return value
+
+
+def _parent(value: Any, path: str) -> tuple[Any, str]:
+    *above, last = _parts(path)
+    for part in above:
+        value = _child(value, part, path)
+    return value, last
+
+
+def _add(value: Any, path: str, new: Any) -> Any:
+    if not path:
+        return new
+    parent, last = _parent(value, path)
+    if isinstance(parent, dict):
+        parent[last] = new
+    elif isinstance(parent, list) and (last == "-" or (last.isdigit() and int(last) <= len(parent))):
+        parent.insert(len(parent) if last == "-" else int(last), new)
+    else:
+        raise unprocessable(f"JSON patch cannot add at {path!r}")
+    return value
+
+
+def _remove(value: Any, path: str) -> Any:
+    parent, last = _parent(value, path)
+    _child(parent, last, path)
+    del parent[int(last) if isinstance(parent, list) else last]
+    return value
+
+
+def _replace(value: Any, operation: dict[str, Any]) -> Any:
+    path = operation["path"]
+    if not path:
+        return operation.get("value")
+    parent, last = _parent(value, path)
+    _child(parent, last, path)
+    parent[int(last) if isinstance(parent, list) else last] = operation.get("value")
+    return value
+
+
+def _move(value: Any, operation: dict[str, Any]) -> Any:
+    moved = _lookup(value, operation["from"])
+    return _add(_remove(value, operation["from"]), operation["path"], moved)
+
+
+def _copy(value: Any, operation: dict[str, Any]) -> Any:
+    return _add(value, operation["path"], copy.deepcopy(_lookup(value, operation["from"])))
+
+
+def _test(value: Any, operation: dict[str, Any]) -> Any:
+    path, expected = operation["path"], operation.get("value")
+    if expected is None:
+        *_, last = _parts(path) or [""]
+        parent, _ = _parent(value, path)
+        if isinstance(parent, dict) and parent.get(last) is None:
+            return value
+    if _lookup(value, path) != expected:
+        raise unprocessable(f"testing value {path} failed: test failed")
+    return value
+
+
+_OPERATIONS: dict[Any, Callable[[Any, dict[str, Any]], Any]] = {
+    "add": lambda value, operation: _add(value, operation["path"], operation.get("value")),
+    "remove": lambda value, operation: _remove(value, operation["path"]),
+    "replace": _replace,
+    "move": _move,
+    "copy": _copy,
+    "test": _test,
+}

@@ -1,0 +1,257 @@
+"""Pods: defaults, checks, and the few fields that may change later."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from elasticjob.devcluster.server.errors import Cause
+from elasticjob.devcluster.server.names import label_problem, missing, unsupported, wrong
+from elasticjob.devcluster.server.store import Manifest
+from elasticjob.devcluster.server.strategy import Strategy, put
+
+_RESTART = ["Always", "OnFailure", "Never"]
+_PULL = ["Always", "IfNotPresent", "Never"]
+_MUTABLE = ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "schedulingGates")
+_TOLERATIONS = (
+    {
+        "key": "node.kubernetes.io/not-ready",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 300,
+    },
+    {
+        "key": "node.kubernetes.io/unreachable",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 300,
+    },
+)
+FORBIDDEN_UPDATE = (
+    "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "
+    "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def default_pod(pod: Manifest) -> None:
+    default_pod_spec(pod["spec"])
+    put(pod["spec"], enableServiceLinks=True, preemptionPolicy="PreemptLowerPriority", priority=0)
+    put(pod["spec"], serviceAccountName=pod["spec"].get("serviceAccount") or "default")
+    pod["spec"]["serviceAccount"] = pod["spec"]["serviceAccountName"]
+    if not pod["spec"].get("tolerations"):
+        pod["spec"]["tolerations"] = copy.deepcopy(list(_TOLERATIONS))
+
+
+def default_template(item: Manifest) -> None:
+    """Defaults of a workload that holds a pod template."""
+    template = (item.get("spec") or {}).get("template") or {}
+    if template.get("spec"):
+        default_pod_spec(template["spec"])
+
+
+def default_pod_spec(spec: dict[str, Any]) -> None:
+    put(
+        spec,
+        restartPolicy="Always",
+        terminationGracePeriodSeconds=30,
+        dnsPolicy="ClusterFirst",
+        schedulerName="default-scheduler",
+        securityContext={},
+    )
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        default_container(container)
+    for volume in spec.get("volumes") or ():
+        default_volume(volume)
+
+
+def default_container(container: dict[str, Any]) -> None:
+    image = container.get("image") or ""
+    tag = image.rsplit("/", 1)[-1].partition(":")[2]
+    latest = "@" not in image and tag in ("", "latest")
+    put(
+        container,
+        terminationMessagePath="/dev/termination-log",
+        terminationMessagePolicy="File",
+        imagePullPolicy="Always" if latest else "IfNotPresent",
+        resources={},
+    )
+    for port in container.get("ports") or ():
+        put(port, protocol="TCP")
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if container.get(name):
+            _default_probe(container[name])
+    for variable in container.get("env") or ():
+        reference = (variable.get("valueFrom") or {}).get("fieldRef")
+        if reference is not None:
+            put(reference, apiVersion="v1")
+    resources = container["resources"]
+    if resources.get("limits"):
+        resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+
+
+def _default_probe(probe: dict[str, Any]) -> None:
+    put(probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
+    if probe.get("httpGet"):
+        put(probe["httpGet"], path="/", scheme="HTTP")
+
+
+def default_volume(volume: dict[str, Any]) -> None:
+    sources = [name for name in volume if name != "name"]
+    if not sources:
+        volume["emptyDir"] = {}
+    for name in ("configMap", "secret", "projected", "downwardAPI"):
+        if volume.get(name) is not None:
+            put(volume[name], defaultMode=420)
+    if volume.get("hostPath") is not None:
+        put(volume["hostPath"], type="")
+    for source in (volume.get("projected") or {}).get("sources") or ():
+        if source.get("serviceAccountToken") is not None:
+            put(source["serviceAccountToken"], expirationSeconds=3600)
+
+
+def start_pod(pod: Manifest) -> None:
+    pod["status"] = {"phase": "Pending", "qosClass": qos_class(pod["spec"])}
+
+
+def qos_class(spec: dict[str, Any]) -> str:
+    """Guaranteed, Burstable or BestEffort, by cpu and memory of all containers."""
+    resources = [
+        each.get("resources") or {}
+        for each in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    ]
+    asked = [
+        {name: value for name, value in (each.get(part) or {}).items() if name in ("cpu", "memory")}
+        for each in resources
+        for part in ("requests", "limits")
+    ]
+    if not any(asked):
+        return "BestEffort"
+    pairs = zip(asked[::2], asked[1::2], strict=True)
+    whole = all(requests == limits and set(limits) == {"cpu", "memory"} for requests, limits in pairs)
+    return "Guaranteed" if whole else "Burstable"
+
+
+def check_pod(pod: Manifest) -> Iterator[Cause]:
+    yield from check_pod_spec(pod["spec"], "spec")
+
+
+def check_pod_spec(spec: dict[str, Any], path: str) -> Iterator[Cause]:
+    if not spec.get("containers"):
+        yield missing(f"{path}.containers")
+    if spec.get("restartPolicy") not in _RESTART:
+        yield unsupported(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART)
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+        yield wrong(
+            f"{path}.terminationGracePeriodSeconds",
+            spec["terminationGracePeriodSeconds"],
+            "must be greater than or equal to 0",
+        )
+    volumes = [volume.get("name") for volume in spec.get("volumes") or ()]
+    yield from _unique(volumes, f"{path}.volumes")
+    for part in ("initContainers", "containers"):
+        found = spec.get(part) or ()
+        for index, container in enumerate(found):
+            yield from _check_container(container, volumes, f"{path}.{part}[{index}]")
+        yield from _unique([container.get("name") for container in found], f"{path}.{part}")
+    for name in ("hostname", "subdomain"):
+        if spec.get(name) and (problem := label_problem(spec[name])):
+            yield wrong(f"{path}.{name}", spec[name], problem)
+
+
+def _unique(names: list[Any], path: str) -> Iterator[Cause]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield Cause(f"{path}[{index}].name", f'Duplicate value: "{name}"', "FieldValueDuplicate")
+
+
+def _check_container(container: dict[str, Any], volumes: list[Any], path: str) -> Iterator[Cause]:
+    name = container.get("name")
+    if not name:
+        yield missing(f"{path}.name")
+    elif problem := label_problem(name):
+        yield wrong(f"{path}.name", name, problem)
+    if not container.get("image"):
+        yield missing(f"{path}.image")
+    if container.get("imagePullPolicy") not in _PULL:
+        yield unsupported(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL)
+    for index, variable in enumerate(container.get("env") or ()):
+        if not variable.get("name"):
+            yield missing(f"{path}.env[{index}].name")
+        if variable.get("value") and variable.get("valueFrom"):
+            yield wrong(
+                f"{path}.env[{index}].valueFrom", "", "may not be specified when `value` is not empty"
+            )
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
+        if not mount.get("mountPath"):
+            yield missing(f"{path}.volumeMounts[{index}].mountPath")
+        if mount.get("name") not in volumes:
+            yield Cause(
+                f"{path}.volumeMounts[{index}].name",
+                f'Not found: "{mount.get("name")}"',
+                "FieldValueNotFound",
+            )
+    for index, port in enumerate(container.get("ports") or ()):
+        if not 0 < (port.get("containerPort") or 0) < 65536:
+            yield wrong(
+                f"{path}.ports[{index}].containerPort",
+                port.get("containerPort", 0),
+                "must be between 1 and 65535, inclusive",
+            )
+
+
+def check_pod_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
+    yield from check_pod(new)
+    if _frozen(new["spec"]) != _frozen(old["spec"]):
+        yield Cause("spec", FORBIDDEN_UPDATE, "FieldValueForbidden")
+
+
+def _frozen(spec: dict[str, Any]) -> dict[str, Any]:
+    """The part of a pod spec that may not change."""
+    kept = {name: value for name, value in spec.items() if name not in _MUTABLE}
+    for part in ("containers", "initContainers"):
+        if part in kept:
+            kept[part] = [
+                {name: value for name, value in each.items() if name != "image"} for each in kept[part]
+            ]
+    return kept
+
+
+def resized(new: Manifest, old: Manifest) -> Manifest:
+    """What `pods/resize` may change of a pod: the resources of its containers."""
+    asked = {each["name"]: each for each in new["spec"].get("containers") or ()}
+    answer = copy.deepcopy(old)
+    for container in answer["spec"]["containers"]:
+        update = asked.get(container["name"], {})
+        if "resources" in update:
+            container["resources"] = update["resources"]
+        if "resizePolicy" in update:
+            container["resizePolicy"] = update["resizePolicy"]
+    return answer
+
+
+def grace_period(pod: Manifest, asked: int | None) -> int:
+    """Seconds between the deletion mark and the end of a pod; 0 = at once (unscheduled or ended pods)."""
+    scheduled = bool(pod["spec"].get("nodeName"))
+    ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    if not scheduled or ended:
+        return 0
+    own: int = pod["spec"].get("terminationGracePeriodSeconds", 30)
+    return max(0, own if asked is None else asked)
+
+
+def bind(pod: Manifest, node: str, now: datetime) -> Manifest:
+    """The pod on its node, with the PodScheduled condition."""
+    answer = copy.deepcopy(pod)
+    answer["spec"]["nodeName"] = node
+    status = answer.setdefault("status", {})
+    others = [each for each in status.get("conditions") or () if each["type"] != "PodScheduled"]
+    stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": stamp}
+    status["conditions"] = [*others, condition]
+    return answer
+
+
+POD = Strategy(default_pod, start_pod, check_pod, check_pod_update, generation=True)

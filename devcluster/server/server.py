@@ -1,0 +1,144 @@
+"""The server itself: its parts put together, started and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from types import TracebackType
+
+import aiohttp
+from aiohttp import web
+
+from elasticjob.devcluster.server.access import Access
+from elasticjob.devcluster.server.admission import Webhooks
+from elasticjob.devcluster.server.bootstrap import bootstrap
+from elasticjob.devcluster.server.builtins import builtin_resources
+from elasticjob.devcluster.server.certs import make_identity, server_context
+from elasticjob.devcluster.server.collector import Collector
+from elasticjob.devcluster.server.crd import CRDS, resources_of
+from elasticjob.devcluster.server.http import Http
+from elasticjob.devcluster.server.kinds import builtin_strategies
+from elasticjob.devcluster.server.logs import Logs
+from elasticjob.devcluster.server.objects import Objects
+from elasticjob.devcluster.server.registry import Registry
+from elasticjob.devcluster.server.store import Event, Store, Type
+from elasticjob.devcluster.server.subresources import Subresources
+from elasticjob.devcluster.server.tokens import Tokens
+from elasticjob.devcluster.server.verbs import Verbs
+
+
+def _utc() -> datetime:
+    return datetime.now(UTC)
+
+
+class ApiServer:
+    """A Kubernetes API server on one address, for as long as the `async with` lasts.
+
+    `clock` gives the time that objects are stamped with; `port` 0 takes a free one; `bookmark_interval` and
+    `watch_timeout` are seconds; `history` is how many changes per type a watch may go back; `rbac` makes Roles count
+    (members of system:masters may do everything in any case).
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], datetime] = _utc,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        bookmark_interval: float = 60.0,
+        watch_timeout: float = 1800.0,
+        history: int = 20_000,
+        rbac: bool = False,
+        chance: random.Random | None = None,
+    ) -> None:
+        self._clock = clock
+        self._host = host
+        self._port = port
+        self._bookmark_interval = bookmark_interval
+        self._watch_timeout = watch_timeout
+        self._identity = make_identity(host, clock())
+        self._tokens = Tokens()
+        self._registry = Registry()
+        self._store = Store(history=history)
+        self._access = Access(self._tokens, self._store, enforced=rbac)
+        self._webhooks = Webhooks(self._store)
+        self._objects = Objects(
+            self._store,
+            self._registry,
+            builtin_strategies(self._store),
+            self._webhooks,
+            clock,
+            chance or random.SystemRandom(),
+        )
+        self._collector = Collector(self._objects)
+        self._tasks: list[asyncio.Task[None]] = []
+        for resource in builtin_resources():
+            self._registry.add(resource)
+        self._store.listen(self._follow_definitions)
+
+    @property
+    def url(self) -> str:
+        """`https://host:port`; valid once started."""
+        return f"https://{self._host}:{self._port}"
+
+    @property
+    def ca_pem(self) -> str:
+        """The certificate authority that clients must trust."""
+        return self._identity.ca
+
+    def add_token(self, token: str, user: str, groups: Iterable[str] = ()) -> None:
+        """Accept a bearer token as this user."""
+        self._tokens.add(token, user, groups)
+
+    def compact(self) -> None:
+        """Forget all history, as etcd does now and then: watches from older versions are answered with 410."""
+        self._store.compact()
+
+    async def __aenter__(self) -> ApiServer:
+        bootstrap(self._objects)
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, connect=5))
+        self._webhooks.session = self._session
+        http = Http(
+            self._objects,
+            Verbs(self._objects, self._clock),
+            Subresources(self._objects, self._tokens.issue, self._clock),
+            Logs(self._objects, self._session),
+            self._access,
+            self._clock,
+            bookmark_interval=self._bookmark_interval,
+            watch_timeout=self._watch_timeout,
+        )
+        application = web.Application(client_max_size=8 * 1024 * 1024)
+        application.router.add_route("*", "/{path:.*}", http.handle)
+        self._runner = web.AppRunner(
+            application, access_log=None, shutdown_timeout=0.1, handler_cancellation=True
+        )
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=server_context(self._identity))
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+        self._tasks = [asyncio.create_task(self._collector.run(), name="garbage-collector")]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._runner.cleanup()
+        await self._session.close()
+
+    def _follow_definitions(self, type_: Type, event: Event) -> None:
+        """Serve what a CustomResourceDefinition declares, as soon as it is stored."""
+        if type_ != CRDS:
+            return
+        spec = event.new.body["spec"]
+        self._registry.remove(spec["group"], spec["names"]["plural"])
+        if event.change != "DELETED":
+            for resource in resources_of(event.new.body):
+                self._registry.add(resource)

@@ -1,0 +1,85 @@
+"""Services: defaults, checks, and cluster addresses out of one range."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from ipaddress import IPv4Network
+
+from elasticjob.devcluster.server.errors import Cause, internal
+from elasticjob.devcluster.server.names import missing, unsupported, wrong
+from elasticjob.devcluster.server.store import Manifest
+from elasticjob.devcluster.server.strategy import Strategy, immutable, put
+
+RANGE = IPv4Network("127.96.0.0/16")
+_TYPES = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]
+
+
+def default_service(service: Manifest) -> None:
+    spec = service.setdefault("spec", {})
+    put(spec, type="ClusterIP", sessionAffinity="None", internalTrafficPolicy="Cluster")
+    for port in spec.get("ports") or ():
+        put(port, protocol="TCP", targetPort=port.get("port"))
+
+
+def check_service(service: Manifest) -> Iterator[Cause]:
+    spec = service["spec"]
+    ports = spec.get("ports") or ()
+    if spec["type"] not in _TYPES:
+        yield unsupported("spec.type", spec["type"], _TYPES)
+    if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
+        yield missing("spec.ports")
+    for index, port in enumerate(ports):
+        if not 0 < (port.get("port") or 0) < 65536:
+            yield wrong(
+                f"spec.ports[{index}].port", port.get("port", 0), "must be between 1 and 65535, inclusive"
+            )
+        if len(ports) > 1 and not port.get("name"):
+            yield missing(f"spec.ports[{index}].name")
+    names = [port.get("name") for port in ports if port.get("name")]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield Cause(f"spec.ports[{index}].name", f'Duplicate value: "{name}"', "FieldValueDuplicate")
+
+
+def check_service_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
+    yield from check_service(new)
+    if "ExternalName" not in (new["spec"]["type"], old["spec"]["type"]):
+        yield from immutable(old["spec"].get("clusterIP"), new["spec"].get("clusterIP"), "spec.clusterIPs[0]")
+
+
+def keep_address(new: Manifest, old: Manifest) -> None:
+    """An update that says nothing about the address keeps it."""
+    for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if old["spec"].get(name) and not new["spec"].get(name):
+            new["spec"][name] = old["spec"][name]
+
+
+def allocate(service: Manifest, taken: Iterable[str]) -> None:
+    """Give a new service its address: as asked, or the first free one."""
+    spec = service["spec"]
+    if spec["type"] == "ExternalName":
+        return
+    address = spec.get("clusterIP") or _free(set(taken))
+    spec |= {
+        "clusterIP": address,
+        "clusterIPs": [address],
+        "ipFamilies": ["IPv4"],
+        "ipFamilyPolicy": "SingleStack",
+    }
+
+
+def _free(taken: set[str]) -> str:
+    for address in RANGE.hosts():
+        if str(address) not in taken:
+            return str(address)
+    raise internal(f"no free address is left in {RANGE}")
+
+
+def service_strategy(addresses: Callable[[], Iterable[str]]) -> Strategy:
+    """`addresses` gives the cluster addresses in use."""
+
+    def start(service: Manifest) -> None:
+        service["status"] = {"loadBalancer": {}}
+        allocate(service, addresses())
+
+    return Strategy(default_service, start, check_service, check_service_update)

@@ -1,0 +1,217 @@
+"""All objects, their history and who watches: the only mutable state of the server.
+
+- One counter numbers every change of any type; an object carries the number of its last change.
+- A stored object is never modified: a change stores a new one. So readers need no copies and no locks.
+- Nothing here awaits: a call is atomic for every task of the process.
+- Each type keeps its newest changes; a watch that starts before them is refused with 410.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from elasticjob.devcluster.server.errors import expired, too_large, too_large_version
+
+Manifest = dict[str, Any]
+Change = Literal["ADDED", "MODIFIED", "DELETED"]
+LARGEST = 1_572_864  # bytes of one object, as etcd has it
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Type:
+    """What is stored together: all versions of one resource."""
+
+    group: str
+    plural: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One object as it is: `body` must not be modified, `copy()` may."""
+
+    body: Manifest
+    raw: bytes
+    version: int
+
+    def copy(self) -> Manifest:
+        return decode(self.raw)  # type: ignore[no-any-return]  # a decoded edge
+
+    @property
+    def metadata(self) -> Manifest:
+        return self.body["metadata"]  # type: ignore[no-any-return]  # a decoded edge
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """One change. `old` is None for ADDED. Encoded lines are kept, so that ten watchers cost one encoding."""
+
+    change: Change
+    version: int
+    new: Stored
+    old: Stored | None
+    lines: dict[tuple[str, str], bytes] = field(default_factory=dict)
+
+    def line(self, change: Change, version: str, convert: Callable[[Stored], bytes]) -> bytes:
+        """The JSON line `{"type": change, "object": …}` in one API version."""
+        key = (change, version)
+        if key not in self.lines:
+            self.lines[key] = b'{"type":"%s","object":%s}\n' % (change.encode(), convert(self.new))
+        return self.lines[key]
+
+
+class Subscription:
+    """The changes of one type from one moment on; `close()` when done."""
+
+    def __init__(self, backlog: list[Event], limit: int) -> None:
+        self._events = deque(backlog)
+        self._limit = limit
+        self._wake = asyncio.Event()
+        self.overrun = False
+        if backlog:
+            self._wake.set()
+
+    def push(self, event: Event) -> None:
+        if len(self._events) >= self._limit:
+            self.overrun = True
+        else:
+            self._events.append(event)
+        self._wake.set()
+
+    async def wait(self) -> None:
+        """Return when there is something to take."""
+        await self._wake.wait()
+
+    def take(self) -> list[Event]:
+        """All that came since the last call. A reader that fell too far behind is refused with 410."""
+        if self.overrun:
+            raise expired("too old resource version: the watch fell too far behind")
+        events = list(self._events)
+        self._events.clear()
+        self._wake.clear()
+        return events
+
+
+@dataclass
+class _Shelf:
+    """Everything of one type."""
+
+    items: dict[tuple[str, str], Stored] = field(default_factory=dict)
+    history: deque[Event] = field(default_factory=deque)
+    forgotten: int = 0
+    subscriptions: set[Subscription] = field(default_factory=set)
+
+
+class Store:
+    """Objects by (type, namespace, name); the namespace of cluster-scoped objects is ""."""
+
+    def __init__(self, *, history: int = 20_000, backlog: int = 50_000) -> None:
+        self.version = 1
+        self.compacted = 0
+        self._history = history
+        self._backlog = backlog
+        self._shelves: dict[Type, _Shelf] = {}
+        self._listeners: list[Callable[[Type, Event], None]] = []
+
+    def get(self, type_: Type, namespace: str, name: str) -> Stored | None:
+        shelf = self._shelves.get(type_)
+        return shelf.items.get((namespace, name)) if shelf else None
+
+    def every(self, type_: Type, namespace: str = "") -> list[Stored]:
+        """All objects of a type, or those of one namespace, ordered by namespace and name."""
+        shelf = self._shelves.get(type_)
+        if shelf is None:
+            return []
+        return [item for key, item in sorted(shelf.items.items()) if not namespace or key[0] == namespace]
+
+    def types(self) -> Iterator[Type]:
+        return iter(list(self._shelves))
+
+    def put(self, type_: Type, body: Manifest) -> Stored:
+        """Store a new object or a new state of one; the store owns `body` from here on and numbers it."""
+        shelf = self._shelf(type_)
+        metadata = body["metadata"]
+        key = (metadata.get("namespace", ""), metadata["name"])
+        old = shelf.items.get(key)
+        stored = self._number(body)
+        shelf.items[key] = stored
+        self._publish(type_, shelf, Event("MODIFIED" if old else "ADDED", stored.version, stored, old))
+        return stored
+
+    def remove(self, type_: Type, body: Manifest) -> Stored:
+        """Forget an object; `body` is its last state, which the event carries with a newer version."""
+        shelf = self._shelf(type_)
+        metadata = body["metadata"]
+        stored = self._number(body)
+        old = shelf.items.pop((metadata.get("namespace", ""), metadata["name"]))
+        self._publish(type_, shelf, Event("DELETED", stored.version, stored, old))
+        return stored
+
+    def drop(self, type_: Type) -> None:
+        """Forget a type with all its objects (its CRD is gone); watches of it see the deletions."""
+        for stored in self.every(type_):
+            self.remove(type_, stored.copy())
+
+    def watch(self, type_: Type, since: int | None) -> Subscription:
+        """Changes after `since`, or from now on (None). 410 when they are forgotten, 504 for the future."""
+        shelf = self._shelf(type_)
+        backlog = [] if since is None else self._after(shelf, since)
+        subscription = Subscription(backlog, self._backlog)
+        shelf.subscriptions.add(subscription)
+        return subscription
+
+    def close(self, type_: Type, subscription: Subscription) -> None:
+        self._shelf(type_).subscriptions.discard(subscription)
+
+    def check_version(self, asked: int) -> None:
+        """Refuse a version that this store has not reached: it comes from another life of the server."""
+        if asked > self.version:
+            raise too_large_version(asked, self.version)
+
+    def compact(self) -> None:
+        """Forget all history: every version before now is answered with 410."""
+        self.compacted = self.version
+        for shelf in self._shelves.values():
+            shelf.history.clear()
+            shelf.forgotten = self.version
+
+    def listen(self, listener: Callable[[Type, Event], None]) -> None:
+        """Call `listener` with each change, at once; it must neither await nor write."""
+        self._listeners.append(listener)
+
+    def _shelf(self, type_: Type) -> _Shelf:
+        if type_ not in self._shelves:
+            self._shelves[type_] = _Shelf()
+        return self._shelves[type_]
+
+    def _number(self, body: Manifest) -> Stored:
+        body["metadata"]["resourceVersion"] = str(self.version + 1)
+        raw = encode(body)
+        if len(raw) > LARGEST:
+            raise too_large(len(raw), LARGEST)
+        self.version += 1
+        return Stored(body, raw, self.version)
+
+    def _after(self, shelf: _Shelf, since: int) -> list[Event]:
+        self.check_version(since)
+        if since < shelf.forgotten:
+            raise expired(f"too old resource version: {since} ({shelf.forgotten})")
+        events = list(shelf.history)
+        return events[bisect_right(events, since, key=lambda event: event.version) :]
+
+    def _publish(self, type_: Type, shelf: _Shelf, event: Event) -> None:
+        shelf.history.append(event)
+        if len(shelf.history) > self._history:
+            shelf.forgotten = shelf.history.popleft().version
+        for subscription in shelf.subscriptions:
+            subscription.push(event)
+        for listener in self._listeners:
+            listener(type_, event)

@@ -1,0 +1,47 @@
+"""What a kind does beyond its schema when it is created or changed: the interface and the table of built-in kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from elasticjob.devcluster.server.errors import Cause
+from elasticjob.devcluster.server.store import Manifest
+
+Change = Callable[[Manifest], None]
+Check = Callable[[Manifest], Iterator[Cause]]
+Compare = Callable[[Manifest, Manifest], Iterator[Cause]]
+
+
+def nothing(_: Manifest) -> None:
+    """Leave the object as it is."""
+
+
+def no_problem(*_: Manifest) -> Iterator[Cause]:
+    return iter(())
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """`default` fills absent fields in place, `start` makes a new object's initial state, the checks name problems."""
+
+    default: Change = nothing
+    start: Change = nothing
+    check: Check = no_problem
+    check_update: Compare = no_problem
+    generation: bool = False
+    needs_version: bool = False
+    keeps_status: bool = False
+
+
+def put(item: dict[str, Any], **defaults: Any) -> None:
+    """Set fields that are absent."""
+    for name, value in defaults.items():
+        item.setdefault(name, value)
+
+
+def immutable(old: Any, new: Any, field: str) -> Iterator[Cause]:
+    """One cause if a field that may not change did."""
+    if old != new:
+        yield Cause(field, "Invalid value: field is immutable")

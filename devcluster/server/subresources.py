@@ -1,0 +1,191 @@
+"""Subresources that are no plain half of their object: scale, binding, eviction, token, finalize."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from elasticjob.devcluster.server import errors
+from elasticjob.devcluster.server.call import JSON_PATCH, PATCHES, Call, parsed
+from elasticjob.devcluster.server.jsonpath import compile_path
+from elasticjob.devcluster.server.names import wrong
+from elasticjob.devcluster.server.objects import Answer, Deletion, Objects
+from elasticjob.devcluster.server.patches import json_patch, merge_patch
+from elasticjob.devcluster.server.pods import bind
+from elasticjob.devcluster.server.registry import Resource, Scale
+from elasticjob.devcluster.server.store import Manifest, Stored, encode
+from elasticjob.devcluster.server.verbs import Reply
+
+IssueToken = Callable[[str, str, str], str]
+
+
+class Subresources:
+    """`issue_token(namespace, name, uid)` registers and returns a bearer token of a service account."""
+
+    def __init__(self, objects: Objects, issue_token: IssueToken, now: Callable[[], datetime]) -> None:
+        self._objects = objects
+        self._issue_token = issue_token
+        self._now = now
+
+    # scale
+
+    async def get_scale(self, call: Call) -> Reply:
+        target = call.target
+        stored = self._objects.get(target.resource, target.namespace, target.name)
+        return Reply(200, encode(_scale(target.resource, stored)))
+
+    async def put_scale(self, call: Call) -> Reply:
+        return await self._set_scale(call, lambda _: call.manifest())
+
+    async def patch_scale(self, call: Call) -> Reply:
+        if call.media not in PATCHES:
+            raise errors.unsupported_media(call.media, PATCHES)
+        change = call.manifest() if "yaml" in call.media else parsed(call.body)
+        act = json_patch if call.media == JSON_PATCH else merge_patch
+        return await self._set_scale(call, lambda scale: act(scale, change))
+
+    async def _set_scale(self, call: Call, compute: Callable[[Manifest], Any]) -> Reply:
+        target = call.target
+        resource = target.resource
+        scale = resource.scale or Scale("", "")
+        stored = self._objects.get(resource, target.namespace, target.name)
+        asked = compute(_scale(resource, stored))
+        replicas = ((asked if isinstance(asked, dict) else {}).get("spec") or {}).get("replicas", 0)
+        if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+            cause = wrong("spec.replicas", replicas, "must be greater than or equal to 0")
+            raise errors.invalid("autoscaling", "Scale", target.name, [cause])
+        version = str((asked.get("metadata") or {}).get("resourceVersion") or "")
+        pinned = version if version != str(stored.version) or call.method == "PUT" else ""
+        answer = await self._objects.update(
+            resource,
+            target.namespace,
+            target.name,
+            lambda old: _with(old, scale.replicas, replicas),
+            call.options(),
+            subresource="scale",
+            version=pinned,
+        )
+        return Reply(200, encode(_scale(resource, answer.stored)), answer.warnings)
+
+    # pods
+
+    async def bind(self, call: Call) -> Reply:
+        """POST pods/NAME/binding: put a pod on a node, once."""
+        target, body = call.target, call.manifest()
+        node = ((body if isinstance(body, dict) else {}).get("target") or {}).get("name")
+        if not node:
+            raise errors.invalid("", "Binding", target.name, [wrong("target.name", "", "must name a node")])
+
+        def compute(pod: Manifest) -> Manifest:
+            bound = pod["spec"].get("nodeName")
+            if bound:
+                why = f"pod {target.name} is already assigned to node {bound!r}"
+                raise errors.conflict("", "pods/binding", target.name, why)
+            if pod["metadata"].get("deletionTimestamp"):
+                why = f"pod {target.name} is being deleted, cannot be assigned to a host"
+                raise errors.conflict("", "pods/binding", target.name, why)
+            return bind(pod, node, self._now())
+
+        await self._objects.update(
+            target.resource, target.namespace, target.name, compute, call.options(), subresource="binding"
+        )
+        return Reply(201, encode(_SUCCESS))
+
+    async def evict(self, call: Call) -> Reply:
+        """POST pods/NAME/eviction: a deletion that asks politely (disruption budgets are not kept here)."""
+        target, body = call.target, call.manifest()
+        options = (body if isinstance(body, dict) else {}).get("deleteOptions") or {}
+        deletion = Deletion(options.get("gracePeriodSeconds"), options.get("propagationPolicy") or "")
+        await self._objects.delete(target.resource, target.namespace, target.name, deletion, call.options())
+        return Reply(201, encode(_SUCCESS))
+
+    # service accounts and namespaces
+
+    async def request_token(self, call: Call) -> Reply:
+        """POST serviceaccounts/NAME/token: a TokenRequest answered with a token that this server accepts."""
+        target = call.target
+        account = self._objects.get(target.resource, target.namespace, target.name)
+        body = call.manifest()
+        spec = (body if isinstance(body, dict) else {}).get("spec") or {}
+        lifetime = timedelta(seconds=spec.get("expirationSeconds") or 3600)
+        token = self._issue_token(target.namespace, target.name, account.metadata["uid"])
+        expires = (self._now() + lifetime).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return Reply(
+            201,
+            encode(
+                {
+                    "kind": "TokenRequest",
+                    "apiVersion": "authentication.k8s.io/v1",
+                    "metadata": {
+                        "name": target.name,
+                        "namespace": target.namespace,
+                        "creationTimestamp": self._objects.stamp(),
+                    },
+                    "spec": {
+                        "audiences": spec.get("audiences") or ["https://kubernetes.default.svc"],
+                        "expirationSeconds": int(lifetime.total_seconds()),
+                        "boundObjectRef": spec.get("boundObjectRef"),
+                    },
+                    "status": {"token": token, "expirationTimestamp": expires},
+                }
+            ),
+        )
+
+    async def finalize(self, call: Call) -> Reply:
+        """PUT namespaces/NAME/finalize: set spec.finalizers, which ends a namespace when they are gone."""
+        target, body = call.target, call.manifest()
+        spec = {
+            "finalizers": ((body if isinstance(body, dict) else {}).get("spec") or {}).get("finalizers") or []
+        }
+        answer: Answer = await self._objects.update(
+            target.resource,
+            "",
+            target.name,
+            lambda old: old | {"spec": spec},
+            call.options(),
+            subresource="finalize",
+        )
+        return Reply(200, answer.stored.raw)
+
+
+_SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def _scale(resource: Resource, stored: Stored) -> Manifest:
+    """The Scale of an object, by the paths that its resource declares."""
+    paths, body, metadata = resource.scale or Scale("", ""), stored.body, stored.metadata
+    selector = _first(body, paths.selector) if paths.selector else ""
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status = {"replicas": _first(body, paths.status_replicas) or 0}
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: metadata[name] for name in kept if name in metadata},
+        "spec": {"replicas": _first(body, paths.replicas) or 0},
+        "status": status | ({"selector": _selector_text(selector)} if selector else {}),
+    }
+
+
+def _selector_text(selector: Any) -> str:
+    if isinstance(selector, dict):
+        return ",".join(f"{name}={value}" for name, value in (selector.get("matchLabels") or {}).items())
+    return str(selector)
+
+
+def _first(body: Manifest, path: str) -> Any:
+    return next(iter(compile_path(path)(body)), None)
+
+
+def _with(old: Manifest, path: str, replicas: int) -> Manifest:
+    """The object with a number at a dotted path; parents that are missing are made."""
+    answer = copy.deepcopy(old)
+    *parents, last = [
+        part.strip("'\"") for part in path.lstrip(".").replace("['", ".").replace("']", "").split(".")
+    ]
+    place = answer
+    for part in parents:
+        place = place.setdefault(part, {})
+    place[last] = replicas
+    return answer

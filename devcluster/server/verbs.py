@@ -1,0 +1,239 @@
+"""The verbs on objects and collections: from a Call to the bytes of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from elasticjob.devcluster.server import errors, managed
+from elasticjob.devcluster.server.call import (
+    APPLY,
+    JSON_PATCH,
+    MERGE_PATCH,
+    PATCHES,
+    STRATEGIC_PATCH,
+    Call,
+    parsed,
+    status_success,
+)
+from elasticjob.devcluster.server.lists import page, render_list, render_one, selection, served
+from elasticjob.devcluster.server.names import wrong
+from elasticjob.devcluster.server.objects import Answer, Objects, Options
+from elasticjob.devcluster.server.patches import json_patch, merge_patch
+from elasticjob.devcluster.server.pods import resized
+from elasticjob.devcluster.server.registry import Resource
+from elasticjob.devcluster.server.store import Manifest, encode
+from elasticjob.devcluster.server.strategic import strategic_merge
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Status code, body, and warnings for the client's terminal."""
+
+    code: int
+    body: bytes
+    warnings: list[str] = field(default_factory=list)
+
+
+class Verbs:
+    """get, list, create, update, patch, delete and deletecollection."""
+
+    def __init__(self, objects: Objects, now: Callable[[], datetime]) -> None:
+        self._objects = objects
+        self._now = now
+
+    async def get(self, call: Call) -> Reply:
+        target = call.target
+        stored = self._objects.get(target.resource, target.namespace, target.name)
+        return Reply(200, render_one(target.resource, stored, call.form, self._now()))
+
+    async def collection(self, call: Call) -> Reply:
+        found = page(self._objects.store, call.target, call.query)
+        return Reply(200, render_list(call.target.resource, found, call.form, self._now()))
+
+    async def create(self, call: Call) -> Reply:
+        target = call.target
+        answer = await self._objects.create(
+            target.resource, target.namespace, call.manifest(), call.options()
+        )
+        return self._reply(call, answer)
+
+    async def update(self, call: Call) -> Reply:
+        """PUT of an object or of one of its halves."""
+        target, options = call.target, call.options()
+        warnings: list[str] = []
+        body = self._objects.decode(target.resource, target.namespace, call.manifest(), options, warnings)
+        if body["metadata"].get("name") != target.name:
+            raise errors.bad_request(
+                f"the name of the object ({body['metadata'].get('name', '')}) does not match the "
+                f"name on the URL ({target.name})"
+            )
+        version = str(body["metadata"].get("resourceVersion") or "")
+        self._objects.get(target.resource, target.namespace, target.name)
+        if not version and self._objects.needs_version(target.resource):
+            cause = wrong("metadata.resourceVersion", 0, "must be specified for an update")
+            raise errors.invalid(target.resource.group, target.resource.kind, target.name, [cause])
+        answer = await self._objects.update(
+            target.resource,
+            target.namespace,
+            target.name,
+            lambda old: self._half(call, old, body),
+            options,
+            subresource=target.subresource,
+            version=version,
+        )
+        return self._reply(call, answer, warnings)
+
+    async def patch(self, call: Call) -> Reply:
+        if call.media not in PATCHES:
+            raise errors.unsupported_media(call.media, PATCHES)
+        if call.media == APPLY:
+            return await self._apply(call)
+        target, options = call.target, call.options()
+        change, warnings = parsed(call.body), []  # type: Any, list[str]
+
+        def compute(old: Manifest) -> Manifest:
+            warnings.clear()
+            new = self._patched(call, old, change)
+            new = self._objects.decode(target.resource, target.namespace, new, options, warnings)
+            if new["metadata"].get("name") != target.name:
+                raise errors.bad_request("metadata.name: a patch may not rename an object")
+            return self._half(call, old, new)
+
+        answer = await self._objects.update(
+            target.resource, target.namespace, target.name, compute, options, subresource=target.subresource
+        )
+        return self._reply(call, answer, warnings)
+
+    def _patched(self, call: Call, old: Manifest, change: Any) -> Any:
+        resource = call.target.resource
+        current = resource.conversion.from_storage(old) if resource.conversion else old
+        if call.media == JSON_PATCH:
+            return json_patch(current, change)
+        if not isinstance(change, dict):
+            raise errors.bad_request("a merge patch is a JSON object")
+        if call.media == MERGE_PATCH:
+            return merge_patch(current, change)
+        if resource.custom:
+            raise errors.unsupported_media(
+                STRATEGIC_PATCH, [each for each in PATCHES if each != STRATEGIC_PATCH]
+            )
+        return strategic_merge(current, change, resource.schema)
+
+    def _half(self, call: Call, old: Manifest, new: Manifest) -> Manifest:
+        return resized(new, old) if call.target.subresource == "resize" else new
+
+    async def _apply(self, call: Call) -> Reply:
+        """Server-side apply: create when there is nothing (and no uid was named), else merge by ownership."""
+        target = call.target
+        if not call.query.get("fieldManager"):
+            raise errors.bad_request(
+                'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
+            )
+        options, warnings = call.options(), []  # type: Options, list[str]
+        config = self._configuration(call, options, warnings)
+        if self._objects.store.get(target.resource.type, target.namespace, target.name) is None:
+            return await self._apply_new(call, config, options, warnings)
+        resource = target.resource
+        writer = self._objects.writer(resource, options, target.subresource)
+
+        def compute(old: Manifest) -> Manifest:
+            self._check_uid(resource, old, config)
+            return self._half(
+                call, old, managed.apply(old, config, resource.schema, writer, force=options.force)
+            )
+
+        version = str(config["metadata"].get("resourceVersion") or "")
+        answer = await self._objects.update(
+            resource,
+            target.namespace,
+            target.name,
+            compute,
+            options,
+            subresource=target.subresource,
+            version=version,
+            applied=True,
+        )
+        return self._reply(call, answer, warnings)
+
+    def _configuration(self, call: Call, options: Options, warnings: list[str]) -> Manifest:
+        """The applied configuration, without what an apply may not own."""
+        target = call.target
+        body = call.manifest()
+        if isinstance(body, dict) and not (body.get("apiVersion") and body.get("kind")):
+            raise errors.bad_request("apiVersion and kind must be set in an apply patch")
+        config = self._objects.decode(target.resource, target.namespace, body, options, warnings)
+        metadata = config["metadata"]
+        if metadata.get("managedFields"):
+            raise errors.bad_request("metadata.managedFields must be nil")
+        if metadata.setdefault("name", target.name) != target.name:
+            raise errors.bad_request("metadata.name does not match the name on the URL")
+        half = "status" if target.resource.status and target.subresource != "status" else ""
+        return {name: value for name, value in config.items() if name != half}
+
+    async def _apply_new(self, call: Call, config: Manifest, options: Options, warnings: list[str]) -> Reply:
+        target, metadata = call.target, config["metadata"]
+        resource = target.resource
+        if target.subresource:
+            raise errors.not_found(resource.group, resource.plural, target.name)
+        if metadata.get("uid"):
+            why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
+            raise errors.conflict(resource.group, resource.plural, target.name, why)
+        served_config = resource.conversion.from_storage(config) if resource.conversion else config
+        answer = await self._objects.create(resource, target.namespace, served_config, options, applied=True)
+        answer.warnings[:] = []
+        return self._reply(call, answer, warnings)
+
+    def _check_uid(self, resource: Resource, old: Manifest, config: Manifest) -> None:
+        asked, found = config["metadata"].get("uid"), old["metadata"]["uid"]
+        if asked and asked != found:
+            why = f"uid mismatch: the provided object specified uid {asked}, and the existing object has uid {found}"
+            raise errors.conflict(resource.group, resource.plural, old["metadata"]["name"], why)
+
+    async def delete(self, call: Call) -> Reply:
+        target = call.target
+        options = _with_dry_run(call)
+        answer = await self._objects.delete(
+            target.resource, target.namespace, target.name, call.deletion(), options
+        )
+        if answer.gone and target.resource.kind != "Pod":
+            return Reply(200, encode(status_success(target, target.name, answer.stored.metadata["uid"])))
+        return self._reply(call, answer)
+
+    async def delete_collection(self, call: Call) -> Reply:
+        """Delete everything the selectors match; the answer lists what was there."""
+        target, options, deletion = call.target, _with_dry_run(call), call.deletion()
+        keep = selection(target, call.query)
+        resource = target.resource
+        every = self._objects.store.every(resource.type, target.namespace)
+        chosen = [each for each in every if keep is None or keep(served(resource, each))]
+        for each in chosen:
+            namespace, name = each.metadata.get("namespace", ""), each.metadata["name"]
+            if self._objects.store.get(resource.type, namespace, name) is not None:
+                await self._objects.delete(resource, namespace, name, deletion, options)
+        items = [served(resource, each) for each in chosen]
+        metadata = {"resourceVersion": str(self._objects.store.version)}
+        return Reply(
+            200,
+            encode(
+                {
+                    "kind": resource.list_kind,
+                    "apiVersion": resource.api_version,
+                    "metadata": metadata,
+                    "items": items,
+                }
+            ),
+        )
+
+    def _reply(self, call: Call, answer: Answer, warnings: list[str] | None = None) -> Reply:
+        body = render_one(call.target.resource, answer.stored, call.form, self._now())
+        return Reply(201 if answer.created else 200, body, [*(warnings or ()), *answer.warnings])
+
+
+def _with_dry_run(call: Call) -> Options:
+    options = call.options()
+    return Options(
+        options.user, options.manager, options.dry_run or call.dry_deletion(), options.field_validation
+    )

@@ -1,0 +1,197 @@
+"""Watches: an endless answer of JSON lines.
+
+- With a resourceVersion: every later change. Without one, or with "0": first the objects there are, then changes.
+- `sendInitialEvents`: the same, with a bookmark marked `k8s.io/initial-events-end` after the last object.
+- A selector turns changes into what they mean to it: an object that no longer matches is DELETED.
+- Bookmarks come on request only; the answer ends after `timeoutSeconds`, or with an ERROR event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from elasticjob.devcluster.server.errors import StatusError, bad_request
+from elasticjob.devcluster.server.lists import Form, page, selection, served, served_raw
+from elasticjob.devcluster.server.selectors import Predicate
+from elasticjob.devcluster.server.store import Change, Event, Manifest, Store, Stored, Subscription, encode
+from elasticjob.devcluster.server.table import partial, table
+from elasticjob.devcluster.server.target import Target
+
+INITIAL_END = "k8s.io/initial-events-end"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client asked to watch."""
+
+    target: Target
+    form: Form
+    keep: Predicate | None
+    since: int | None
+    initial: bool
+    bookmarks: bool
+    marked: bool
+    timeout: float
+
+
+def request_of(target: Target, query: Mapping[str, str], form: Form, default_timeout: float) -> Request:
+    """Read the parameters of a watch; 400 where they contradict each other."""
+    version = query.get("resourceVersion", "")
+    if version and not version.isdigit():
+        raise bad_request(f"resourceVersion: Invalid value: {version!r}: must be a number")
+    marked = query.get("sendInitialEvents") in ("true", "1")
+    if marked and query.get("resourceVersionMatch") != "NotOlderThan":
+        raise bad_request("sendInitialEvents: Forbidden: needs resourceVersionMatch=NotOlderThan")
+    bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
+    whole = marked or version in ("", "0")
+    if query.get("sendInitialEvents") in ("false", "0"):
+        whole = False
+    return Request(
+        target,
+        form,
+        selection(target, query),
+        None if whole else int(version or 0) or None,
+        whole,
+        bookmarks,
+        marked and bookmarks,
+        float(query.get("timeoutSeconds") or default_timeout),
+    )
+
+
+class Watch:
+    """One watch: `lines()` are the pieces of its answer."""
+
+    def __init__(
+        self,
+        store: Store,
+        request: Request,
+        query: Mapping[str, str],
+        now: Callable[[], datetime],
+        bookmark_interval: float,
+    ) -> None:
+        self._store = store
+        self._request = request
+        self._now = now
+        self._interval = bookmark_interval
+        self._type = request.target.resource.type
+        self._headers = True
+        if request.marked and query.get("resourceVersion"):
+            store.check_version(int(query["resourceVersion"]))
+        self._first = page(store, request.target, _without_paging(query)).items if request.initial else []
+        self._subscription: Subscription = store.watch(self._type, request.since)
+        self._seen = store.version if request.since is None else request.since
+
+    def close(self) -> None:
+        self._store.close(self._type, self._subscription)
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Pieces of the answer until the time is over. The subscription began with the object, so nothing is lost."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._request.timeout
+        if self._first or self._request.marked:
+            yield self._initial()
+        bookmark = loop.time() + self._interval
+        while True:
+            pause = min(end, bookmark if self._request.bookmarks else end) - loop.time()
+            if pause > 0:
+                await self._arrival(pause)
+            try:
+                lines = b"".join(self._translate(self._subscription.take()))
+                self._seen = self._store.version  # all up to here is taken; what comes while we send is not
+            except StatusError as error:
+                yield self._line("ERROR", error.body())
+                return
+            mark = self._bookmark({})
+            if lines:
+                yield lines
+            if self._request.bookmarks and loop.time() >= bookmark:
+                bookmark = loop.time() + self._interval
+                yield mark
+            if loop.time() >= end:
+                return
+
+    async def _arrival(self, pause: float) -> None:
+        try:
+            async with asyncio.timeout(pause):
+                await self._subscription.wait()
+        except TimeoutError:
+            return
+
+    def _initial(self) -> bytes:
+        lines = [self._encoded("ADDED", stored) for stored in self._first]
+        self._first = []
+        if self._request.marked:
+            lines.append(self._bookmark({"annotations": {INITIAL_END: "true"}}))
+        return b"".join(lines)
+
+    def _bookmark(self, metadata: Manifest) -> bytes:
+        resource = self._request.target.resource
+        mark = metadata | {"resourceVersion": str(self._seen)}
+        body: Manifest = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": mark}
+        if self._request.form.kind == "Table":
+            body = table(resource, [], mark, self._now(), headers=False)
+        return self._line("BOOKMARK", body)
+
+    def _translate(self, events: list[Event]) -> list[bytes]:
+        return [line for event in events if (line := self._translated(event))]
+
+    def _translated(self, event: Event) -> bytes:
+        target = self._request.target
+        metadata = event.new.metadata
+        if target.namespace and metadata.get("namespace") != target.namespace:
+            return b""
+        if target.name and metadata["name"] != target.name:
+            return b""
+        change = self._meaning(event)
+        if change is None:
+            return b""
+        if self._request.form.kind:
+            return self._encoded(change, event.new)
+        resource = target.resource
+        return event.line(change, resource.api_version, lambda stored: served_raw(resource, stored))
+
+    def _meaning(self, event: Event) -> Change | None:
+        """What a change is to a watch with selectors."""
+        keep, resource = self._request.keep, self._request.target.resource
+        if keep is None:
+            return event.change
+        now = event.change != "DELETED" and keep(served(resource, event.new))
+        before = event.old is not None and keep(served(resource, event.old))
+        return _MEANINGS[before, now]
+
+    def _encoded(self, change: str, stored: Stored) -> bytes:
+        resource, form = self._request.target.resource, self._request.form
+        if form.kind == "Table":
+            metadata = {"resourceVersion": str(stored.version)}
+            body = table(
+                resource,
+                [served(resource, stored)],
+                metadata,
+                self._now(),
+                include=form.include,
+                headers=self._headers,
+            )
+            self._headers = False
+            return self._line(change, body)
+        if form.kind == "Partial":
+            return self._line(change, partial(stored.body))
+        return b'{"type":"%s","object":%s}\n' % (change.encode(), served_raw(resource, stored))
+
+    def _line(self, change: str, body: Manifest) -> bytes:
+        return encode({"type": change, "object": body}) + b"\n"
+
+
+_MEANINGS: dict[tuple[bool, bool], Change | None] = {
+    (True, True): "MODIFIED",
+    (False, True): "ADDED",
+    (True, False): "DELETED",
+    (False, False): None,
+}
+
+
+def _without_paging(query: Mapping[str, str]) -> dict[str, str]:
+    left_out = ("limit", "continue", "resourceVersion")
+    return {name: value for name, value in query.items() if name not in left_out}
