@@ -1,0 +1,1 @@
+"""The operator: controllers that make ElasticJobs of a cluster real. Each reads, decides, then writes."""

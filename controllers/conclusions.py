@@ -1,0 +1,24 @@
+"""What is already settled about a job, read from its own status: whether it is over, ours, and how."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.kube.conditions import is_true
+
+COMPLETE: Final = "Complete"
+FAILED: Final = "Failed"
+SUSPENDED: Final = "Suspended"
+OPERATOR: Final = "elasticjob"
+"""What `spec.managedBy` may say beside "" to mean this operator."""
+
+
+def is_over(job: ElasticJob) -> bool:
+    """Whether the job has succeeded or failed; nothing makes it run again."""
+    return any(is_true(job.status.conditions, type_) for type_ in (COMPLETE, FAILED))
+
+
+def is_ours(job: ElasticJob) -> bool:
+    """Whether this operator may touch the job."""
+    return job.spec.managed_by in ("", OPERATOR)

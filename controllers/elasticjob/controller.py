@@ -1,0 +1,94 @@
+"""Bringing one ElasticJob closer to its spec: read, decide, write, status last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJobStatus
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.counters import Counters
+from elasticjob.controllers.elasticjob.decide import SOON, decide
+from elasticjob.controllers.elasticjob.master import Provision
+from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.elasticjob.status import describe
+from elasticjob.controllers.observe import Caches, job_of, job_of_plan
+from elasticjob.controllers.owners import controller_uid
+from elasticjob.controllers.perform import Hand, InTheWay
+from elasticjob.controllers.plan import Note, Plan
+from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.kinds import Key
+from elasticjob.kube.objects import POD
+
+MANAGER: Final = "elasticjob-job"
+HANDS_OFF: Final = frozenset({"ManagedByOther", "Deleting", "Expired"})
+"""Reasons of plans after which not even the status is written."""
+
+
+@dataclass(frozen=True)
+class JobReconciler:
+    """One pass over one job. Time, randomness and the cluster are arguments."""
+
+    caches: Caches
+    hand: Hand
+    provision: Provision
+    counters: Counters
+    now: Callable[[], datetime]
+    new_token: Callable[[], str]
+
+    async def __call__(self, key: Key) -> Result:
+        """Bring one ElasticJob closer to its spec."""
+        seen = self.observe(key)
+        if seen is None:
+            self.counters.forget(key)
+            return Result.done()
+        plan = decide(seen, self.now())
+        try:
+            await self.hand.perform(seen.job, plan)
+        except InTheWay as error:
+            plan = Plan("NameTaken", str(error), again_in=SOON)
+        if plan.reason not in HANDS_OFF:
+            await self._say(seen, plan)
+        return Result.again(plan.again_in)
+
+    def observe(self, key: Key) -> Seen | None:
+        """Return all that a decision rests on, None if the job is gone."""
+        job = self.caches.jobs.get(key)
+        if job is None:
+            return None
+        resource = self.caches.resources.get(key)
+        ours = resource is not None and controller_uid(resource.metadata) == job.metadata.uid
+        return Seen(
+            job=job,
+            resource=resource,
+            masters=self.caches.lives(job.metadata.uid),
+            lives=self.caches.lives(resource.metadata.uid) if resource is not None and ours else (),
+            plans=self.caches.plans_of(key),
+            provision=self.provision,
+            fresh_token=self.new_token(),
+        )
+
+    async def _say(self, seen: Seen, plan: Plan) -> None:
+        """Write the status, and tell of an end once it is written."""
+        status = describe(seen, plan, self.now())
+        old: ElasticJobStatus = seen.job.status.model_copy(update={"training": None})
+        if not await self.hand.write_status(ELASTICJOB, seen.job, status, old):
+            return
+        self.counters.saw(seen.job, status)
+        if plan.outcome is not None:
+            self.hand.tell(seen.job, Note(plan.reason, plan.sentence, warning=not plan.outcome.succeeded))
+
+
+def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
+    """Return the controller: what makes a job be looked at again."""
+    return Controller(
+        "elasticjob",
+        reconcile,
+        for_=ELASTICJOB,
+        owns=(JOBRESOURCE,),
+        watches=((POD, job_of), (SCALEPLAN, job_of_plan)),
+        concurrency=concurrency,
+    )

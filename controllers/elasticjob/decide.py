@@ -1,0 +1,362 @@
+"""What a job needs next: its end, its parts, its master, and what the user changed; RULES is the table of contents."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, LABEL_JOB, LABEL_SCALE_TYPE, PS
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, CleanPodPolicy, RestartPolicy
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers import names
+from elasticjob.controllers.conclusions import is_over, is_ours
+from elasticjob.controllers.elasticjob import memory
+from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict
+from elasticjob.controllers.elasticjob.objects import asked, foundation, job_resource, written
+from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.exits import ExitReason
+from elasticjob.controllers.frameworks import FRAMEWORKS, framework_of, name_of
+from elasticjob.controllers.lives import Life, Node, Standing
+from elasticjob.controllers.owners import controlled_by, controller_uid
+from elasticjob.controllers.plan import (
+    Apply,
+    Create,
+    Delete,
+    Note,
+    Outcome,
+    Plan,
+    Rule,
+    first,
+    soonest,
+)
+from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects import POD
+
+LAST_WORDS: Final = timedelta(seconds=5)
+SOON: Final = timedelta(seconds=1)
+KEPT_MASTERS: Final = 3
+CRITICAL: Final = frozenset({PS, CHIEF})
+"""Roles of which every node is needed."""
+AT_THE_SIDE: Final = frozenset({PS, EVALUATOR})
+"""Roles whose end is not the training's end."""
+
+
+def decide(seen: Seen, now: datetime) -> Plan:
+    """Return the plan of the first rule that applies, and look again when the next deadline of the job is due."""
+    plan = first(RULES, seen, now)
+    return plan if is_over(seen.job) else plan.again_by(_deadline_in(seen, now))
+
+
+def leave_it_to_others(seen: Seen, now: datetime) -> Plan | None:
+    """A job that somebody else manages is not touched, not even its status."""
+    manager = seen.job.spec.managed_by
+    return None if is_ours(seen.job) else Plan("ManagedByOther", f"the job is managed by {manager}")
+
+
+def leave_it_to_the_collector(seen: Seen, now: datetime) -> Plan | None:
+    """A job on its way out takes all that it owns with it."""
+    return Plan("Deleting", "the job is being deleted") if seen.job.metadata.deletion_timestamp else None
+
+
+def delete_when_its_time_is_over(seen: Seen, now: datetime) -> Plan | None:
+    """A finished job is deleted after ttlSecondsAfterFinished."""
+    seconds = seen.job.spec.run_policy.ttl_seconds_after_finished
+    ended = seen.job.status.completion_time
+    if seconds is None or ended is None or not is_over(seen.job) or now < ended + timedelta(seconds=seconds):
+        return None
+    deletion = Delete(ELASTICJOB, seen.job.metadata.name, seen.job.metadata.uid)
+    sentence = f"the job ended {seconds} s ago or more and is deleted (ttlSecondsAfterFinished)"
+    return Plan("Expired", sentence, groups=((deletion,),))
+
+
+def rest_when_over(seen: Seen, now: datetime) -> Plan | None:
+    """A finished job needs no master; finished pods stay as its cleanPodPolicy says."""
+    if not is_over(seen.job):
+        return None
+    ended = seen.job.status.completion_time or now
+    if (left := ended + LAST_WORDS - now) > timedelta(0):
+        return Plan("Finished", "the job is over", again_in=left)
+    clean = seen.job.spec.run_policy.clean_pod_policy
+    going = tuple(life for life in seen.masters if not life.terminating and _is_cleaned(clean, life))
+    ttl = seen.job.spec.run_policy.ttl_seconds_after_finished
+    again = ended + timedelta(seconds=ttl) - now if ttl is not None else None
+    return Plan("Finished", "the job is over", groups=_group(map(_deletion, going)), again_in=again)
+
+
+def end_on_the_verdict(seen: Seen, now: datetime) -> Plan | None:
+    """The master's last words end the job."""
+    ends = (life.ended for life in seen.master.lives if life.ended)
+    said = next((found for end in ends if (found := verdict(end)) is not None), None)
+    return _end(said) if said else None
+
+
+def fail_when_it_cannot_be_trained(seen: Seen, now: datetime) -> Plan | None:
+    """A framework that is not known, or that refuses the spec, cannot train the job."""
+    framework = framework_of(seen.job)
+    if framework is None:
+        known = ", ".join(sorted(FRAMEWORKS))
+        message = f"no framework {name_of(seen.job)!r}: annotate {names.FRAMEWORK} with one of {known}"
+        return _end(Outcome(False, "UnknownFramework", message))
+    problems = "; ".join(str(problem) for problem in framework.check(seen.job.spec))
+    return _end(Outcome(False, "InvalidSpec", problems)) if problems else None
+
+
+def fail_after_the_deadline(seen: Seen, now: datetime) -> Plan | None:
+    """A job may run activeDeadlineSeconds, counted from its start or its last resume."""
+    seconds = seen.job.spec.run_policy.active_deadline_seconds
+    start = seen.job.status.start_time
+    if seconds is None or start is None or seen.job.spec.suspend or now < start + timedelta(seconds=seconds):
+        return None
+    message = f"the job ran longer than activeDeadlineSeconds ({seconds} s)"
+    return _end(Outcome(False, "DeadlineExceeded", message))
+
+
+def fail_when_the_master_is_spent(seen: Seen, now: datetime) -> Plan | None:
+    """A master that crashes again and again cannot hold the job together."""
+    node = seen.master
+    if not seen.job.spec.needs_master or not node.is_spent(policy(seen.job)):
+        return None
+    said = node.latest.ended.sentence if node.latest and node.latest.ended else "it failed"
+    message = f"the master failed {node.restarts} times, the last time with {said}"
+    return _end(Outcome(False, "MasterFailed", message))
+
+
+def fail_when_restarts_are_spent(seen: Seen, now: datetime) -> Plan | None:
+    """The job fails when its backoffLimit is passed, or nodes that are lost for good leave too few of a role."""
+    limit = seen.job.spec.run_policy.backoff_limit
+    total = sum(node.restarts for node in seen.wanted)
+    if limit is not None and total > limit:
+        message = f"nodes failed {total} times, more than backoffLimit {limit}; {_last_failure(seen)}"
+        return _end(Outcome(False, "BackoffLimitExceeded", message))
+    for role in seen.sizes:
+        spent = [node for node in seen.wanted if node.role == role and seen.is_spent(node)]
+        if spent and seen.sizes[role] - len(spent) < _fewest(seen, role):
+            return _end(Outcome(False, *_why_spent(seen, spent[0])))
+    return None
+
+
+def complete_by_the_pods(seen: Seen, now: datetime) -> Plan | None:
+    """A job without a master ends when all nodes that train have ended."""
+    if seen.job.spec.needs_master or seen.job.spec.suspend:
+        return None
+    training = [node for node in seen.wanted if node.role not in AT_THE_SIDE]
+    ended = [node for node in training if _has_succeeded(node) or seen.is_spent(node)]
+    if not training or len(ended) < len(training):
+        return None
+    return _end(Outcome(True, "PodsSucceeded", "all pods that train have succeeded"))
+
+
+def wait_for_the_predecessor(seen: Seen, now: datetime) -> Plan | None:
+    """A namesake's JobResource is collected before this job begins."""
+    if seen.resource is None or controller_uid(seen.resource.metadata) == seen.job.metadata.uid:
+        return None
+    sentence = f"JobResource {seen.job.metadata.name} belongs to another job: waiting until it is gone"
+    return Plan("NameTaken", sentence, again_in=SOON)
+
+
+def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
+    """A suspended job has no pod; its JobResource knows, its services and snapshot stay."""
+    if not seen.job.spec.suspend:
+        return None
+    going = tuple(_deletion(life) for life in seen.masters if life.ended is None and not life.terminating)
+    actions = (*_suspension(seen), *going)
+    return Plan("JobSuspended", "the job is suspended: its pods are freed", groups=_group(actions))
+
+
+def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
+    """Token, rights, services and JobResource come with the first master, so that all start together."""
+    if seen.resource is not None:
+        return None
+    parts = foundation(seen.job, seen.fresh_token)
+    last = [job_resource(seen.job)]
+    if seen.job.spec.needs_master and seen.master.standing(policy(seen.job), now) is Standing.DUE:
+        last.insert(0, master_pod(seen.job, seen.master, seen.provision))
+    sentence = f"made {len(parts) + len(last)} objects for the job"
+    return Plan("JobCreated", sentence, groups=(parts, tuple(last)))
+
+
+def resume(seen: Seen, now: datetime) -> Plan | None:
+    """A job that is no longer suspended gets its nodes back."""
+    actions = _suspension(seen)
+    return Plan("JobResumed", "the job goes on", groups=_group(actions)) if actions else None
+
+
+def make_the_master_again(seen: Seen, now: datetime) -> Plan | None:
+    """A master that is gone is made again, at once after a kill and after a pause if it crashes."""
+    if not seen.job.spec.needs_master:
+        return None
+    match seen.master.standing(policy(seen.job), now):
+        case Standing.DUE:
+            pod = master_pod(seen.job, seen.master, seen.provision)
+            parts = foundation(seen.job, seen.fresh_token)
+            note = _master_note(seen, pod.manifest["metadata"]["name"])
+            return Plan(note.reason, note.sentence, groups=(parts, (pod,)), details=(note,))
+        case Standing.PAUSES:
+            return Plan("MasterPauses", "the master is made again soon", again_in=seen.master.due(now) - now)
+        case _:
+            return None
+
+
+def free_masters_of_lost_machines(seen: Seen, now: datetime) -> Plan | None:
+    """Pods of machines that are gone, and all but the last few dead masters, are deleted."""
+    lost = [life for life in seen.masters if life.lost]
+    dead = [life for life in seen.master.lives if life.ended and not life.lost and not life.terminating]
+    going = [*lost, *dead[:-KEPT_MASTERS]]
+    return Plan("MastersTidied", "old pods of the master are deleted", _group(map(_deletion, going))) if going else None
+
+
+def follow_the_users_sizes(seen: Seen, now: datetime) -> Plan | None:
+    """A size that the user changed becomes a manual ScalePlan, once: its name is the job's generation."""
+    want = asked(seen.job)
+    if seen.resource is None or want == seen.last_asked:
+        return None
+    changed = {role: count for role, count in want.items() if seen.last_asked.get(role) != count}
+    remember = (_remember(seen),)
+    if not changed:
+        return Plan("SizesForgotten", "the user leaves the size to the optimizer", groups=(remember,))
+    told = ", ".join(f"{role} {count}" for role, count in changed.items())
+    name = f"{seen.job.metadata.name}-user-{seen.job.metadata.generation}"
+    plan = _scale_plan(
+        seen, name, {role: {"replicas": n} for role, n in changed.items()}, f"the user asks for {told}", manual=True
+    )
+    return Plan("SizeAsked", f"the user asks for {told}: ScalePlan {name}", groups=((plan,), remember))
+
+
+def grow_after_out_of_memory(seen: Seen, now: datetime) -> Plan | None:
+    """Nodes that were out of memory get more, within the job's limits, once for each pod that was killed."""
+    growth = memory.growth(seen)
+    if growth is None:
+        return None
+    specs = {growth.role: {"resource": {"memory": growth.memory}}}
+    plan = _scale_plan(seen, growth.plan, specs, growth.sentence, manual=False)
+    return Plan("MemoryGrown", growth.sentence, groups=((plan,),))
+
+
+RULES: Final[tuple[Rule[Seen], ...]] = (
+    leave_it_to_others,
+    leave_it_to_the_collector,
+    delete_when_its_time_is_over,
+    rest_when_over,
+    end_on_the_verdict,
+    fail_when_it_cannot_be_trained,
+    fail_after_the_deadline,
+    wait_for_the_predecessor,
+    fail_when_the_master_is_spent,
+    fail_when_restarts_are_spent,
+    complete_by_the_pods,
+    free_everything_when_suspended,
+    make_what_is_missing,
+    resume,
+    make_the_master_again,
+    free_masters_of_lost_machines,
+    follow_the_users_sizes,
+    grow_after_out_of_memory,
+)
+
+
+def _end(outcome: Outcome) -> Plan:
+    return Plan(outcome.reason, outcome.message, outcome=outcome)
+
+
+def _deadline_in(seen: Seen, now: datetime) -> timedelta | None:
+    seconds, start = seen.job.spec.run_policy.active_deadline_seconds, seen.job.status.start_time
+    if seconds is None or seen.job.spec.suspend:
+        return None
+    return (start or now) + timedelta(seconds=seconds) - now
+
+
+def _fewest(seen: Seen, role: str) -> int:
+    """With how few nodes of a role the job goes on: its minimum where it is elastic, else all of them."""
+    spec, size = seen.job.spec.replica_specs[role], seen.sizes[role]
+    return size if role in CRITICAL or not spec.elastic else max(1, min(spec.bounds.least, size))
+
+
+def _why_spent(seen: Seen, node: Node) -> tuple[str, str]:
+    """The reason and the sentence of a job that fails because of `node`."""
+    end = node.latest.ended if node.latest else None
+    if end is None or node.latest is None:
+        return "RestartsSpent", f"{node.role} {node.index} failed"
+    chances = seen.policy(node.role)
+    if chances.restart not in end.consequence.relaunch_under:
+        why = f"restartPolicy {chances.restart} does not restart it"
+    else:
+        why = f"all {chances.budget} restarts are spent"
+    reason = "OutOfMemory" if end.reason is ExitReason.OOM_KILLED else "RestartsSpent"
+    if chances.restart is RestartPolicy.NEVER:
+        reason = "PodFailed"
+    return reason, f"{node.latest.name} failed with {end.sentence}; {why}"
+
+
+def _last_failure(seen: Seen) -> str:
+    failed = [life for node in seen.wanted for life in node.lives if life.ended and life.ended.consequence.counts]
+    failed.sort(key=lambda life: life.ended.at.timestamp() if life.ended and life.ended.at else 0.0)
+    last = failed[-1] if failed else None
+    return f"the last: {last.name}, {last.ended.sentence}" if last and last.ended else "their pods are gone"
+
+
+def _has_succeeded(node: Node) -> bool:
+    end = node.latest.ended if node.latest and not node.latest.terminating else None
+    return end is not None and end.reason is ExitReason.SUCCEEDED
+
+
+def _is_cleaned(clean: CleanPodPolicy, life: Life) -> bool:
+    return clean is CleanPodPolicy.ALL or (clean is CleanPodPolicy.RUNNING and life.ended is None)
+
+
+def _master_note(seen: Seen, name: str) -> Note:
+    life = seen.master.latest
+    if life is None:
+        return Note("MasterCreated", f"made the master {name}")
+    said = life.ended.sentence if life.ended else f"its machine {life.machine} is gone"
+    return Note("MasterRelaunched", f"{name} replaces {life.name}: {said}", warning=True)
+
+
+def _deletion(life: Life) -> Delete:
+    return Delete(POD, life.name, life.uid, grace=0 if life.lost else None)
+
+
+def _group(actions: Any) -> tuple[tuple[Any, ...], ...]:
+    found = tuple(actions)
+    return (found,) if found else ()
+
+
+def _suspension(seen: Seen) -> tuple[Apply, ...]:
+    """Tell the JobResource whether the job is suspended, if it does not know."""
+    if seen.resource is None or seen.resource.spec.suspend == seen.job.spec.suspend:
+        return ()
+    return (_said(seen, asked_for=seen.last_asked),)
+
+
+def _remember(seen: Seen) -> Apply:
+    return _said(seen, asked_for=asked(seen.job))
+
+
+def _said(seen: Seen, *, asked_for: Any) -> Apply:
+    """All that this controller says about a JobResource after it was created; the rest is the plans'."""
+    job = seen.job.metadata
+    metadata = {
+        "name": job.name,
+        "namespace": job.namespace,
+        "uid": seen.resource.metadata.uid if seen.resource else "",
+        "annotations": {names.ASKED: written(asked_for)},
+    }
+    spec = {"selector": {"name": job.name}, "suspend": seen.job.spec.suspend}
+    return Apply(JOBRESOURCE, _manifest(JOBRESOURCE, metadata, spec))
+
+
+def _scale_plan(seen: Seen, name: str, specs: Manifest, reason: str, *, manual: bool) -> Create:
+    job = seen.job.metadata
+    kind = "manual" if manual else "auto"
+    metadata = {
+        "name": name,
+        "namespace": job.namespace,
+        "labels": {LABEL_JOB: job.name, LABEL_SCALE_TYPE: kind},
+        "ownerReferences": [controlled_by(seen.job)],
+    }
+    spec = {"ownerJob": job.name, "replicaResourceSpecs": specs, "manualScaling": manual, "reason": reason}
+    return Create(SCALEPLAN, _manifest(SCALEPLAN, metadata, spec))
+
+
+def _manifest(kind: Any, metadata: Manifest, spec: Manifest) -> Manifest:
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}

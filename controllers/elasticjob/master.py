@@ -1,0 +1,150 @@
+"""The master's pod, and what its end says about the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from elasticjob.api.rpc.environment import MASTER_PORT
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, RestartPolicy
+from elasticjob.controllers import environment, names
+from elasticjob.controllers.exits import Exit, ExitReason
+from elasticjob.controllers.lives import Node, Policy
+from elasticjob.controllers.owners import controlled_by
+from elasticjob.controllers.plan import Create, Outcome
+from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects import POD
+
+COMMAND: Final = ["elasticjob", "master"]
+CONTAINER: Final = "main"
+NOBODY: Final = 65532
+BUDGET: Final = 5
+"""Crashes of the master that are borne; being killed, evicted or stopped does not count."""
+
+SECURE: Final[Mapping[str, Any]] = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+UNPRIVILEGED: Final[Mapping[str, Any]] = {
+    "runAsNonRoot": True,
+    "runAsUser": NOBODY,
+    "runAsGroup": NOBODY,
+    "fsGroup": NOBODY,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+@dataclass(frozen=True)
+class Provision:
+    """What every master gets unless its job says otherwise."""
+
+    image: str
+    pull_policy: str = ""
+    requests: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Words(msgspec.Struct):
+    verdict: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+def policy(job: ElasticJob) -> Policy:
+    """Return how often the master is made again."""
+    said = job.spec.master
+    budget = max(BUDGET, said.restart_count) if said else BUDGET
+    return Policy(RestartPolicy.ALWAYS, budget)
+
+
+def verdict(end: Exit) -> Outcome | None:
+    """Return what a master that ended says about its job; None if it was stopped, killed or crashed."""
+    try:
+        words = msgspec.json.decode(end.words or "{}", type=_Words)
+    except msgspec.DecodeError:  # a crash leaves any text there
+        words = _Words()
+    match words.verdict:
+        case "Succeeded":
+            return Outcome(True, words.reason or "TrainingSucceeded", words.message or "the training succeeded")
+        case "Failed":
+            return Outcome(False, words.reason or "TrainingFailed", words.message or "the training failed")
+        case "" if end.reason is ExitReason.SUCCEEDED:
+            return Outcome(True, "MasterSucceeded", "the master ended with exit code 0")
+        case _:
+            return None
+
+
+def master_pod(job: ElasticJob, node: Node, provision: Provision) -> Create:
+    """Return the next life of a job's master."""
+    name = names.pod(job.metadata.name, names.MASTER, 0, node.next_relaunch)
+    metadata = {
+        "name": name,
+        "namespace": job.metadata.namespace,
+        "labels": names.pod_labels(job.metadata.name, names.MASTER, 0, node.next_relaunch),
+        "annotations": {names.RESTARTS: str(node.restarts)},
+        "ownerReferences": [controlled_by(job)],
+    }
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _spec(job, name, provision)}
+    return Create(POD, manifest)
+
+
+def _spec(job: ElasticJob, name: str, provision: Provision) -> Manifest:
+    given = job.spec.master.pod if job.spec.master else {}
+    containers = given.get("containers") or [{}]
+    spec = {
+        "securityContext": dict(UNPRIVILEGED),
+        **given,
+        "containers": [_container(job, containers[0], provision), *containers[1:]],
+        "volumes": [
+            *(given.get("volumes") or []),
+            environment.token_volume(job),
+            {"name": "tmp", "emptyDir": {}},
+        ],
+        "restartPolicy": "Never",
+        "serviceAccountName": names.master(job.metadata.name),
+        "automountServiceAccountToken": True,
+        "hostname": name,
+        "subdomain": job.metadata.name,
+    }
+    priority = job.spec.run_policy.scheduling.priority_class_name
+    return {"priorityClassName": priority, **spec} if priority else spec
+
+
+def _container(job: ElasticJob, given: Manifest, provision: Provision) -> Manifest:
+    """Return the master's container; a template that names a command of its own keeps it."""
+    identity = environment.identity(job, names.MASTER, 0)
+    known = [*identity, environment.termination_log(given)]
+    mounts = [
+        *(given.get("volumeMounts") or []),
+        environment.token_mount(),
+        {"name": "tmp", "mountPath": "/tmp"},
+    ]
+    implied: Manifest = {
+        "name": CONTAINER,
+        "image": provision.image,
+        "command": COMMAND,
+        "securityContext": dict(SECURE),
+        "readinessProbe": _probe("/readyz", every=1, failures=3),
+        "livenessProbe": _probe("/healthz", every=10, failures=6),
+    }
+    if provision.pull_policy:
+        implied["imagePullPolicy"] = provision.pull_policy
+    if provision.requests:
+        implied["resources"] = {"requests": dict(provision.requests)}
+    changed = {
+        "env": environment.complete(known, environment.job_variables(job), given.get("env") or []),
+        "ports": [{"name": "http", "containerPort": MASTER_PORT, "protocol": "TCP"}],
+        "volumeMounts": mounts,
+    }
+    return {**implied, **given, **changed}
+
+
+def _probe(path: str, *, every: int, failures: int) -> Manifest:
+    return {
+        "httpGet": {"path": path, "port": MASTER_PORT},
+        "periodSeconds": every,
+        "failureThreshold": failures,
+    }

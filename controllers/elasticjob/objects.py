@@ -1,0 +1,133 @@
+"""The manifests of what a job is made of, beside its nodes: token, rights of the master, services, JobResource."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+
+from elasticjob.api.rpc.environment import MASTER_PORT
+from elasticjob.api.v1alpha1.common import GROUP, LABEL_JOB, LABEL_ROLE
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers import names
+from elasticjob.controllers.owners import controlled_by
+from elasticjob.controllers.plan import Create
+from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects import (
+    NETWORK_POLICY,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+)
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+def foundation(job: ElasticJob, token: str) -> tuple[Create, ...]:
+    """Return what must be there before the first pod; `token` is used if the job has none yet."""
+    found = [_make(job, SERVICE, job.metadata.name, _pods_service(job))]
+    if job.spec.network_policy:
+        found.append(_make(job, NETWORK_POLICY, job.metadata.name, _network_policy(job)))
+    if job.spec.needs_master:
+        master = names.master(job.metadata.name)
+        found += [
+            _make(job, SECRET, names.token(job.metadata.name), _token(token)),
+            _make(job, SERVICE_ACCOUNT, master, {"automountServiceAccountToken": True}),
+            _make(job, ROLE, master, {"rules": rights(job.metadata.name)}),
+            _make(job, ROLE_BINDING, master, _binding(job)),
+            _make(job, SERVICE, master, _master_service(job)),
+        ]
+    return tuple(found)
+
+
+def job_resource(job: ElasticJob) -> Create:
+    """Return the JobResource with the sizes that the user asks for; roles without one wait for a plan."""
+    sizes = {role: {"replicas": count} for role, count in asked(job).items()}
+    spec = {
+        "selector": {"name": job.metadata.name},
+        "suspend": job.spec.suspend,
+        "replicaResourceSpecs": sizes,
+    }
+    made = _make(job, JOBRESOURCE, job.metadata.name, {"spec": spec})
+    made.manifest["metadata"]["annotations"] = {names.ASKED: written(asked(job))}
+    return made
+
+
+def asked(job: ElasticJob) -> dict[str, int]:
+    """Return the sizes that the user asks for, by role."""
+    return {role: spec.replicas for role, spec in sorted(job.spec.roles.items()) if spec.replicas is not None}
+
+
+def written(sizes: Mapping[str, int]) -> str:
+    """Return sizes as they are kept in an annotation."""
+    return json.dumps(dict(sizes), sort_keys=True)
+
+
+def rights(job: str) -> list[Manifest]:
+    """Return what the master of a job may do: see and mark pods, say how training goes, plan, keep its snapshot."""
+    state = names.master_state(job)
+    return [
+        _allow(GROUP, ELASTICJOB.plural, "get", "list", "watch", only=job),
+        _allow(GROUP, f"{ELASTICJOB.plural}/status", "get", "patch", only=job),
+        _allow(GROUP, JOBRESOURCE.plural, "get", "list", "watch", only=job),
+        _allow(GROUP, SCALEPLAN.plural, "create", "get", "list", "watch"),
+        _allow("", "pods", "get", "list", "watch", "patch"),
+        _allow("", "configmaps", "create"),
+        _allow("", "configmaps", "get", "patch", "update", only=state),
+        _allow("", "events", "create", "patch"),
+    ]
+
+
+def _allow(group: str, resource: str, *verbs: str, only: str = "") -> Manifest:
+    rule: Manifest = {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
+    return {**rule, "resourceNames": [only]} if only else rule
+
+
+def _make(job: ElasticJob, kind: Kind[Any], name: str, body: Manifest) -> Create:
+    metadata = {
+        "name": name,
+        "namespace": job.metadata.namespace,
+        "labels": names.job_labels(job.metadata.name, "job"),
+        "ownerReferences": [controlled_by(job)],
+    }
+    return Create(kind, {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **body})
+
+
+def _token(token: str) -> Manifest:
+    return {"type": "Opaque", "immutable": True, "data": {"token": b64encode(token.encode()).decode()}}
+
+
+def _binding(job: ElasticJob) -> Manifest:
+    name = names.master(job.metadata.name)
+    return {
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": job.metadata.namespace}],
+    }
+
+
+def _pods_service(job: ElasticJob) -> Manifest:
+    """The headless Service that gives each pod its DNS name, ready or not: pods meet before they are ready."""
+    selector = {LABEL_JOB: job.metadata.name}
+    return {"spec": {"clusterIP": "None", "selector": selector, "publishNotReadyAddresses": True}}
+
+
+def _master_service(job: ElasticJob) -> Manifest:
+    """The master's address, the same for every relaunch of it."""
+    return {
+        "spec": {
+            "selector": {LABEL_JOB: job.metadata.name, LABEL_ROLE: names.MASTER},
+            "ports": [{"name": "http", "port": MASTER_PORT, "targetPort": MASTER_PORT, "protocol": "TCP"}],
+            "publishNotReadyAddresses": True,
+        }
+    }
+
+
+def _network_policy(job: ElasticJob) -> Manifest:
+    """Only the job's pods reach the job's pods."""
+    pods = {"podSelector": {"matchLabels": {LABEL_JOB: job.metadata.name}}}
+    return {"spec": {**pods, "policyTypes": ["Ingress"], "ingress": [{"from": [pods]}]}}

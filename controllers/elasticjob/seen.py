@@ -1,0 +1,68 @@
+"""All that a decision about an ElasticJob rests on, read once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.controllers import names
+from elasticjob.controllers.elasticjob.master import Provision
+from elasticjob.controllers.lives import Life, Node, Policy, nodes
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A job and what was made for it. `fresh_token` is random, for a job that has none yet."""
+
+    job: ElasticJob
+    resource: JobResource | None = None
+    masters: tuple[Life, ...] = ()
+    lives: tuple[Life, ...] = ()
+    plans: tuple[ScalePlan, ...] = ()
+    provision: Provision = field(default_factory=lambda: Provision(image=""))
+    fresh_token: str = ""
+
+    @cached_property
+    def master(self) -> Node:
+        """The master, by all its lives."""
+        return Node(names.MASTER, 0, lives=tuple(sorted(self.masters, key=lambda life: life.relaunch)))
+
+    @cached_property
+    def nodes(self) -> Mapping[tuple[str, int], Node]:
+        """The nodes that have a pod, or once failed."""
+        return nodes(self.lives, self.resource.status.restarts if self.resource else {})
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """How many nodes each role should have now: the JobResource says, before there is one the user."""
+        if self.resource is None:
+            return {r: s.replicas for r, s in self.job.spec.roles.items() if s.replicas is not None}
+        specs = self.resource.spec.replica_resource_specs
+        roles = self.job.spec.roles
+        return {r: s.replicas for r, s in specs.items() if r in roles and s.replicas is not None}
+
+    @cached_property
+    def wanted(self) -> tuple[Node, ...]:
+        """The nodes that there should be, as far as they have lived."""
+        places = ((role, index) for role, count in self.sizes.items() for index in range(count))
+        return tuple(self.nodes.get(place, Node(*place)) for place in places)
+
+    @cached_property
+    def last_asked(self) -> Mapping[str, int]:
+        """The sizes that the user had asked for when they were last carried out."""
+        kept = self.resource.metadata.annotations.get(names.ASKED, "{}") if self.resource else "{}"
+        return {str(role): int(count) for role, count in json.loads(kept).items()}
+
+    def policy(self, role: str) -> Policy:
+        """How often nodes of a role are made again."""
+        spec = self.job.spec.replica_specs.get(role)
+        return Policy(spec.restart_policy, spec.restart_count) if spec else Policy()
+
+    def is_spent(self, node: Node) -> bool:
+        """Whether a node failed for good."""
+        return node.is_spent(self.policy(node.role))

@@ -1,0 +1,279 @@
+"""The status of an ElasticJob: what is true of it, in numbers, conditions and sentences; `training` is the master's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Final
+
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, WORKER
+from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus, Phase, ReplicaStatus
+from elasticjob.api.v1alpha1.scaleplan import PlanPhase
+from elasticjob.controllers import names
+from elasticjob.controllers.conclusions import COMPLETE, FAILED, SUSPENDED, is_over
+from elasticjob.controllers.elasticjob.master import policy
+from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.exits import ExitReason
+from elasticjob.controllers.lives import Life, Node, Standing
+from elasticjob.controllers.plan import Outcome, Plan
+from elasticjob.kube.conditions import find, is_true, set_condition
+from elasticjob.kube.objects import Condition
+
+TOLD: Final = 3
+"""Nodes that are named one by one in a sentence."""
+
+
+@dataclass(frozen=True)
+class Saying:
+    """One condition: whether it is true, why, and whether it is worth saying where it was never true."""
+
+    type: str
+    true: bool
+    reason: str
+    message: str = ""
+    always: bool = False
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What the status is derived from."""
+
+    seen: Seen
+    plan: Plan
+    now: datetime
+
+    @cached_property
+    def outcome(self) -> Outcome | None:
+        """How the job ended: as decided now, or as its conditions say since."""
+        if is_over(self.seen.job):
+            return _recorded(self.seen)
+        return self.plan.outcome
+
+    @cached_property
+    def active(self) -> int:
+        """Nodes that run."""
+        return sum(bool(node.latest and node.latest.running) for node in self.seen.wanted)
+
+    @cached_property
+    def restarting(self) -> tuple[str, ...]:
+        """What is being replaced, a sentence each; a node that was scaled up or never ran is not."""
+        nodes = (*self.seen.wanted, self.seen.master) if self.seen.job.spec.needs_master else self.seen.wanted
+        return tuple(filter(None, (self._replacement(node) for node in nodes)))
+
+    @cached_property
+    def scaling(self) -> tuple[str, ...]:
+        """The plans that are being carried out."""
+        open_ = (None, PlanPhase.PENDING, PlanPhase.SCALING)
+        going = (plan for plan in self.seen.plans if plan.status.phase in open_)
+        return tuple(f"{plan.metadata.name}: {plan.spec.reason}".rstrip(": ") for plan in going)
+
+    @cached_property
+    def obstacles(self) -> tuple[str, ...]:
+        """Why nodes do not run, a sentence each, the master's first."""
+        master = self.seen.master.latest
+        held = [f"{master.name} is pending: {master.waiting}"] if master and master.waiting else []
+        return tuple(held + [said for node in self.seen.wanted if (said := self._obstacle(node))])
+
+    @cached_property
+    def freed(self) -> bool:
+        """Whether no pod of the job runs, or will."""
+        return not any(life.ended is None for life in (*self.seen.lives, *self.seen.masters))
+
+    def _replacement(self, node: Node) -> str:
+        chances = policy(self.seen.job) if node is self.seen.master else self.seen.policy(node.role)
+        life = node.latest
+        standing = node.standing(chances, self.now)
+        if life is None or standing in (Standing.DONE, Standing.SPENT):
+            return ""
+        if standing is Standing.LEAVES:
+            return f"{life.name} is on its way out"
+        if life.ended:
+            return f"{life.name} failed: {life.ended.sentence}"
+        if life.lost:
+            return f"{life.name} was lost with {life.machine}"
+        before = node.lives[-2] if len(node.lives) > 1 else None
+        if life.running or before is None or before.ended is None:
+            return ""
+        return f"{life.name} replaces {before.name}: {before.ended.sentence}"
+
+    def _obstacle(self, node: Node) -> str:
+        life = node.latest
+        if life is None or life.running:
+            return ""
+        if life.waiting:
+            return f"{life.name} is pending: {life.waiting}"
+        if self.seen.is_spent(node) and life.ended:
+            return f"{life.name} failed and is not replaced: {life.ended.sentence}"
+        return ""
+
+
+def describe(seen: Seen, plan: Plan, now: datetime) -> ElasticJobStatus:
+    """Return the status that follows from what was seen and decided; the same every time nothing changed."""
+    picture = Picture(seen, plan, now)
+    old = seen.job.status
+    over = picture.outcome is not None
+    worker = seen.sizes.get(WORKER, 0)
+    running = sum(bool(n.latest and n.latest.running) for n in seen.wanted if n.role == WORKER)
+    name = seen.job.metadata.name
+    return ElasticJobStatus(
+        phase=phase(picture),
+        conditions=conditions(picture),
+        observed_generation=seen.job.metadata.generation,
+        replicas=sum(life.alive and not life.terminating for life in seen.lives if life.role == WORKER),
+        selector=f"{LABEL_JOB}={name},{LABEL_ROLE}={WORKER}",
+        workers=f"{running}/{worker}",
+        replica_statuses={role: _role(picture, role) for role in seen.job.spec.roles},
+        restarts=_restarts(picture),
+        start_time=_start(picture),
+        completion_time=(old.completion_time or now) if over else None,
+        last_scale_plan=_last_plan(seen),
+    )
+
+
+def phase(picture: Picture) -> Phase:
+    """Return where the job is in its life, the first that applies."""
+    return next(found for applies, found in _PHASES if applies(picture))
+
+
+def conditions(picture: Picture) -> list[Condition]:
+    """Return the conditions of the status; those that were never true are left out."""
+    found = picture.seen.job.status.conditions
+    for saying in (sentence(picture) for sentence in _SAYINGS):
+        if not (saying.true or saying.always or find(found, saying.type)):
+            continue
+        new = Condition(
+            type=saying.type,
+            status="True" if saying.true else "False",
+            reason=saying.reason,
+            message=saying.message,
+            observed_generation=picture.seen.job.metadata.generation,
+        )
+        found = set_condition(found, new, picture.now)
+    return found
+
+
+_PHASES: Final[tuple[tuple[Callable[[Picture], bool], Phase], ...]] = (
+    (lambda p: p.outcome is not None and p.outcome.succeeded, Phase.SUCCEEDED),
+    (lambda p: p.outcome is not None, Phase.FAILED),
+    (lambda p: p.seen.job.spec.suspend, Phase.SUSPENDED),
+    (lambda p: p.seen.resource is None, Phase.CREATED),
+    (lambda p: bool(p.restarting), Phase.RESTARTING),
+    (lambda p: p.active == 0, Phase.PENDING),
+    (lambda p: bool(p.scaling), Phase.SCALING),
+    (lambda p: True, Phase.RUNNING),
+)
+
+
+def _created(picture: Picture) -> Saying:
+    if picture.plan.reason == "NameTaken":
+        return Saying("Created", False, "NameTaken", picture.plan.sentence, always=True)
+    return Saying("Created", True, "JobCreated", "the job is accepted", always=True)
+
+
+def _running(picture: Picture) -> Saying:
+    count = f"{picture.active} of {len(picture.seen.wanted)} nodes run"
+    message = "; ".join((count, *_few(picture.obstacles)))
+    if picture.outcome is not None:
+        return Saying("Running", False, "JobFinished", "the job is over", always=True)
+    if picture.seen.job.spec.suspend:
+        return Saying("Running", False, "JobSuspended", "the job is suspended", always=True)
+    if picture.active:
+        return Saying("Running", True, "NodesRunning", message, always=True)
+    return Saying("Running", False, "Pending", message, always=True)
+
+
+def _scaling(picture: Picture) -> Saying:
+    if picture.outcome is None and picture.scaling:
+        return Saying("Scaling", True, "PlanInProgress", "; ".join(_few(picture.scaling)))
+    return Saying("Scaling", False, "AsPlanned", "no plan is being carried out")
+
+
+def _restarting(picture: Picture) -> Saying:
+    if picture.outcome is None and picture.restarting and not picture.seen.job.spec.suspend:
+        return Saying("Restarting", True, "NodesReplaced", "; ".join(_few(picture.restarting)))
+    return Saying("Restarting", False, "NothingToReplace", "no node is being replaced")
+
+
+def _suspended(picture: Picture) -> Saying:
+    if not picture.seen.job.spec.suspend:
+        return Saying(SUSPENDED, False, "JobResumed", "the job is not suspended")
+    if picture.freed:
+        return Saying(SUSPENDED, True, "JobSuspended", "the job is suspended and has no pods")
+    return Saying(SUSPENDED, False, "Suspending", "pods of the job are on their way out", always=True)
+
+
+def _complete(picture: Picture) -> Saying:
+    return _ended(picture, COMPLETE, succeeded=True)
+
+
+def _succeeded(picture: Picture) -> Saying:
+    return _ended(picture, "Succeeded", succeeded=True)
+
+
+def _failed(picture: Picture) -> Saying:
+    return _ended(picture, FAILED, succeeded=False)
+
+
+def _ended(picture: Picture, type_: str, *, succeeded: bool) -> Saying:
+    outcome = picture.outcome
+    if outcome is not None and outcome.succeeded is succeeded:
+        return Saying(type_, True, outcome.reason, outcome.message)
+    return Saying(type_, False, "NotYet")
+
+
+_SAYINGS: Final = (
+    _created, _running, _scaling, _restarting, _suspended, _complete, _succeeded, _failed
+)  # fmt: skip
+
+
+def _recorded(seen: Seen) -> Outcome:
+    succeeded = is_true(seen.job.status.conditions, COMPLETE)
+    said = find(seen.job.status.conditions, COMPLETE if succeeded else FAILED)
+    return Outcome(succeeded, said.reason if said else "", said.message if said else "")
+
+
+def _role(picture: Picture, role: str) -> ReplicaStatus:
+    nodes = [node for node in picture.seen.wanted if node.role == role]
+    latest = [node.latest for node in nodes if node.latest]
+    return ReplicaStatus(
+        desired=picture.seen.sizes.get(role, 0),
+        pending=sum(life.alive and not life.running and not life.terminating for life in latest),
+        active=sum(life.running for life in latest),
+        succeeded=sum(_succeeded_life(life) for life in latest),
+        failed=sum(picture.seen.is_spent(node) for node in nodes),
+    )
+
+
+def _succeeded_life(life: Life) -> bool:
+    return life.ended is not None and life.ended.reason is ExitReason.SUCCEEDED and not life.terminating
+
+
+def _restarts(picture: Picture) -> int:
+    """Replacements after failures and kills; it never falls, though pods are deleted and nodes scaled away."""
+    nodes = picture.seen.nodes.values()
+    seen = sum(max(node.restarts, node.latest.relaunch if node.latest else 0) for node in nodes)
+    return max(picture.seen.job.status.restarts or 0, seen)
+
+
+def _start(picture: Picture) -> datetime | None:
+    """When the job began, or began again after a suspension: what activeDeadlineSeconds counts from."""
+    if picture.outcome is not None:
+        return picture.seen.job.status.start_time
+    if picture.seen.job.spec.suspend or picture.plan.reason == "NameTaken":
+        return None
+    return picture.seen.job.status.start_time or picture.now
+
+
+def _last_plan(seen: Seen) -> str | None:
+    if seen.resource is None:
+        return seen.job.status.last_scale_plan
+    name = seen.resource.metadata.annotations.get(names.FOLDED, "").partition("/")[0]
+    return name or seen.job.status.last_scale_plan
+
+
+def _few(sentences: tuple[str, ...]) -> Iterator[str]:
+    yield from sentences[:TOLD]
+    if len(sentences) > TOLD:
+        yield f"and {len(sentences) - TOLD} more"

@@ -1,0 +1,86 @@
+"""The environment of a job's pods: who they are, where the master is, and the job's token."""
+
+from __future__ import annotations
+
+from posixpath import dirname
+from typing import Final
+
+from elasticjob.api.rpc import environment as env
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.controllers import names
+from elasticjob.kube.kinds import Manifest
+
+TOKEN_VOLUME: Final = "elasticjob-token"
+TERMINATION_LOG: Final = "/dev/termination-log"
+
+
+def identity(
+    job: ElasticJob, role: str, index: int, *, master: str = "", nodes: int | None = None
+) -> list[Manifest]:
+    """Return the variables that every pod of a job has; `master` is host:port, "" where there is none."""
+    values = {
+        env.JOB: job.metadata.name,
+        "ELASTIC_JOB_NAME": job.metadata.name,
+        env.NAMESPACE: job.metadata.namespace,
+        env.JOB_UID: job.metadata.uid,
+        "JOB_UID": job.metadata.uid,
+        env.NODE: names.node(job.metadata.name, role, index),
+        env.ROLE: role,
+        "NODE_TYPE": role,
+        env.INDEX: str(index),
+        "NODE_RANK": str(index),
+        "NODE_ID": str(index),
+    }
+    if nodes is not None:
+        values["NODE_NUM"] = str(nodes)
+    if master:
+        values |= {env.MASTER: master, "DLROVER_MASTER_ADDR": master}
+    if job.spec.needs_master:
+        values[env.TOKEN_FILE] = env.TOKEN_PATH
+    plain: list[Manifest] = [{"name": name, "value": value} for name, value in values.items()]
+    return [*plain, _field(env.POD_NAME, "metadata.name"), _field(env.POD_IP, "status.podIP")]
+
+
+def termination_log(container: Manifest) -> Manifest:
+    """Return the variable that says where a container's last words go."""
+    path = container.get("terminationMessagePath") or TERMINATION_LOG
+    return {"name": env.TERMINATION_LOG, "value": path}
+
+
+def complete(identity: list[Manifest], *layers: list[Manifest]) -> list[Manifest]:
+    """Return `identity` and the variables of the layers, a later layer winning, none of them over identity.
+
+    The order is kept, since a variable may refer to those before it as $(NAME).
+    """
+    found: dict[str, Manifest] = {}
+    for variable in (variable for layer in layers for variable in layer):
+        found.pop(variable["name"], None)
+        found[variable["name"]] = variable
+    ours = {variable["name"] for variable in identity}
+    return [*identity, *(variable for name, variable in found.items() if name not in ours)]
+
+
+def job_variables(job: ElasticJob) -> list[Manifest]:
+    """Return what the user says about all containers of the job (`spec.envs`)."""
+    return [
+        {"name": name}
+        | variable.model_dump(by_alias=True, include={"value", "value_from"}, exclude_none=True)
+        for name, variable in job.spec.envs.items()
+    ]
+
+
+def token_volume(job: ElasticJob) -> Manifest:
+    """Return the volume with the job's token, readable by its pods alone."""
+    return {
+        "name": TOKEN_VOLUME,
+        "secret": {"secretName": names.token(job.metadata.name), "defaultMode": 0o444},
+    }
+
+
+def token_mount() -> Manifest:
+    """Return where the token is mounted."""
+    return {"name": TOKEN_VOLUME, "mountPath": dirname(env.TOKEN_PATH), "readOnly": True}
+
+
+def _field(name: str, path: str) -> Manifest:
+    return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}

@@ -1,0 +1,208 @@
+"""How a pod ended, and what follows from it: one table from exit reason to consequence.
+
+`classify` trusts in this order: what the cluster did to the pod, what the kubelet says about the container,
+the exit code. 75 is the agent's "run me again"; 201, 202 and 14 are a broken GPU.
+A pod that succeeded never gets a successor, so restartPolicy Always means OnFailure.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+
+import msgspec
+
+from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
+from elasticjob.kube.objects import Container, ContainerTerminated, Pod
+
+RUN_AGAIN = 75
+OOM_CODE = 247
+HARDWARE_CODES = frozenset({14, 201, 202})
+KILLED_CODES = frozenset({137, 143})
+TAKEN_AWAY = frozenset(
+    {
+        "Evicted",
+        "Preempting",
+        "Shutdown",
+        "Terminated",
+        "NodeLost",
+        "NodeShutdown",
+        "UnexpectedAdmissionError",
+    }
+)
+
+
+class ExitReason(StrEnum):
+    """Why a pod is over."""
+
+    SUCCEEDED = "Succeeded"
+    TAKEN_AWAY = "TakenAway"  # evicted, preempted, its node shut down
+    OOM_KILLED = "OOMKilled"
+    KILLED = "Killed"  # SIGKILL or SIGTERM from outside
+    RUN_AGAIN = "RunAgain"  # the agent asks for it
+    HARDWARE_ERROR = "HardwareError"
+    FATAL_ERROR = "FatalError"  # exit codes 1–127: the program gave up
+    CRASHED = "Crashed"  # exit codes from 128: a signal, or a retryable error
+
+
+ON_ANY_FAILURE = frozenset({RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE})
+ON_RETRYABLE = ON_ANY_FAILURE | {RestartPolicy.EXIT_CODE}
+EVEN_NEVER = frozenset(RestartPolicy)  # the program did not end by itself, so running it again is no restart
+
+
+@dataclass(frozen=True)
+class Consequence:
+    """Under which restart policies a successor follows, whether it uses the budget and avoids the machine."""
+
+    relaunch_under: frozenset[RestartPolicy]
+    counts: bool
+    elsewhere: bool = False
+
+
+CONSEQUENCES: Mapping[ExitReason, Consequence] = MappingProxyType(
+    {
+        ExitReason.SUCCEEDED: Consequence(frozenset(), counts=False),
+        ExitReason.TAKEN_AWAY: Consequence(EVEN_NEVER, counts=False),
+        ExitReason.OOM_KILLED: Consequence(ON_RETRYABLE, counts=True),
+        ExitReason.KILLED: Consequence(ON_RETRYABLE, counts=False),
+        ExitReason.RUN_AGAIN: Consequence(ON_RETRYABLE, counts=False),
+        ExitReason.HARDWARE_ERROR: Consequence(ON_RETRYABLE, counts=True, elsewhere=True),
+        ExitReason.FATAL_ERROR: Consequence(ON_ANY_FAILURE, counts=True),
+        ExitReason.CRASHED: Consequence(ON_RETRYABLE, counts=True),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Exit:
+    """The end of one pod. `words` is what its program wrote to the termination log, whole."""
+
+    reason: ExitReason
+    code: int | None = None
+    words: str = ""
+    memory: str = ""  # the limit under which it ran, as written
+    at: datetime | None = None
+    started: datetime | None = None
+
+    @property
+    def consequence(self) -> Consequence:
+        """What follows from this end."""
+        return CONSEQUENCES[self.reason]
+
+    @property
+    def sentence(self) -> str:
+        """What happened, for people: `exit code 1: ValueError: x`."""
+        last = last_error(self.words)
+        return f"{self._fact()}: {last}" if last else self._fact()
+
+    def _fact(self) -> str:
+        match self.reason:
+            case ExitReason.SUCCEEDED:
+                return "succeeded"
+            case ExitReason.TAKEN_AWAY:
+                return "taken away by the cluster"
+            case ExitReason.OOM_KILLED:
+                return f"OOMKilled at {self.memory}" if self.memory else "OOMKilled"
+            case _:
+                return _code_in_words(self.code)
+
+
+def ending(pod: Pod) -> Exit | None:
+    """Return how `pod` ended, None while it lives: its training container ends it, whatever runs beside."""
+    terminated = _terminated(pod)
+    if pod.status.phase not in ("Succeeded", "Failed") and terminated is None:
+        return None
+    reason = classify(pod, terminated)
+    main = main_container(pod)
+    limits = main.resources.limits if main else {}
+    if terminated is None:
+        words = "" if reason is ExitReason.SUCCEEDED else (pod.status.message or pod.status.reason)
+        return Exit(reason, words=words, memory=str(limits.get("memory", "")), at=_last_change(pod))
+    words = pod.status.message if reason is ExitReason.TAKEN_AWAY else terminated.message
+    return Exit(
+        reason,
+        code=terminated.exit_code,
+        words=words,
+        memory=str(limits.get("memory", "")),
+        at=terminated.finished_at or _last_change(pod),
+        started=terminated.started_at,
+    )
+
+
+def main_container(pod: Pod) -> Container | None:
+    """Return the container that trains: the one named `main`, else the first."""
+    named = (container for container in pod.spec.containers if container.name == "main")
+    return next(named, pod.spec.containers[0] if pod.spec.containers else None)
+
+
+def classify(pod: Pod, terminated: ContainerTerminated | None) -> ExitReason:
+    """Return why a pod that is over ended; `terminated` is its training container's end, if it ever ran."""
+    if pod.status.phase == "Succeeded":
+        return ExitReason.SUCCEEDED
+    if pod.status.phase == "Failed" and (pod.status.reason in TAKEN_AWAY or _disrupted(pod)):
+        return ExitReason.TAKEN_AWAY
+    if terminated is None:
+        return ExitReason.FATAL_ERROR
+    if terminated.reason == "OOMKilled" or _decoded(terminated.message).get("reason") == "OOMKilled":
+        return ExitReason.OOM_KILLED
+    return of_code(terminated.exit_code)
+
+
+def of_code(code: int) -> ExitReason:
+    """Return the reason that an exit code alone stands for."""
+    if code == 0:
+        return ExitReason.SUCCEEDED
+    if code == OOM_CODE:
+        return ExitReason.OOM_KILLED
+    if code in KILLED_CODES:
+        return ExitReason.KILLED
+    if code == RUN_AGAIN:
+        return ExitReason.RUN_AGAIN
+    if code in HARDWARE_CODES:
+        return ExitReason.HARDWARE_ERROR
+    return ExitReason.FATAL_ERROR if code < 128 else ExitReason.CRASHED
+
+
+def last_error(words: str) -> str:
+    """Return the error in a termination message: `message` of our programs' JSON, else a text's last line."""
+    said = _decoded(words).get("message")
+    if isinstance(said, str):
+        return said.strip()[:512]
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    return lines[-1][:512] if lines and not words.lstrip().startswith("{") else ""
+
+
+def _decoded(words: str) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(words, type=dict[str, object])
+    except msgspec.DecodeError:  # any program may write any text there
+        return {}
+
+
+def _terminated(pod: Pod) -> ContainerTerminated | None:
+    main = main_container(pod)
+    ends = (s.state.terminated for s in pod.status.container_statuses if main and s.name == main.name)
+    return next(ends, None)
+
+
+def _disrupted(pod: Pod) -> bool:
+    return any(c.type == "DisruptionTarget" and c.status == "True" for c in pod.status.conditions)
+
+
+def _last_change(pod: Pod) -> datetime | None:
+    moments = (c.last_transition_time for c in pod.status.conditions if c.last_transition_time)
+    return max(moments, default=None)
+
+
+def _code_in_words(code: int | None) -> str:
+    if code is None:
+        return "failed before it ran"
+    if code == RUN_AGAIN:
+        return "asked to be run again (exit code 75)"
+    if code > 128 and code - 128 in set(signal.Signals):
+        return f"killed by {signal.Signals(code - 128).name} (exit code {code})"
+    return f"exit code {code}"

@@ -1,0 +1,31 @@
+"""PyTorch: defaults for torchrun's flags, so that plain `torchrun train.py` finds the job's rendezvous."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from elasticjob.api.v1alpha1.common import PS
+from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, ElasticJob, ElasticJobSpec
+from elasticjob.kube.problem import Problem
+
+
+def environment(job: ElasticJob, role: str, index: int) -> Mapping[str, str]:
+    """Return torchrun's flags as it reads them from the environment: PET_ and the flag's name."""
+    replicas = job.spec.replica_specs.get(role)
+    if not job.spec.needs_master or replicas is None:
+        return {}
+    least, most = replicas.bounds
+    return {
+        "PET_NNODES": f"{max(least, 1)}:{max(most or least, 1)}",
+        "PET_RDZV_BACKEND": "elasticjob",
+        "PET_RDZV_ENDPOINT": "$(ELASTICJOB_MASTER)",
+        "PET_RDZV_ID": job.metadata.name,
+    }
+
+
+def check(spec: ElasticJobSpec) -> Sequence[Problem]:
+    """Return what is missing for a job to train."""
+    if spec.distribution_strategy is DistributionStrategy.PARAMETER_SERVER and PS not in spec.roles:
+        message = "ParameterServerStrategy needs the role ps: add it, or use AllreduceStrategy"
+        return (Problem("spec.distributionStrategy", message),)
+    return ()

@@ -1,0 +1,1 @@
+"""JobResource → pods: which nodes there are, and what becomes of each."""

@@ -1,0 +1,75 @@
+"""Bringing the pods of one job to what its JobResource says: read, decide, write, status last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.controllers.jobresource.decide import Seen, decide
+from elasticjob.controllers.jobresource.status import describe
+from elasticjob.controllers.observe import MACHINE, Caches, job_of, same_name
+from elasticjob.controllers.owners import controller_uid
+from elasticjob.controllers.perform import Hand
+from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.kinds import Key
+from elasticjob.kube.objects import NODE, POD, SERVICE, Node
+
+MANAGER: Final = "elasticjob-nodes"
+HANDS_OFF: Final = frozenset({"ManagedByOther", "Deleting"})
+
+
+@dataclass(frozen=True)
+class NodesReconciler:
+    """One pass over the nodes of one job. Time and the cluster are arguments."""
+
+    caches: Caches
+    hand: Hand
+    now: Callable[[], datetime]
+
+    async def __call__(self, key: Key) -> Result:
+        """Bring the pods of one JobResource closer to its spec."""
+        seen = self.observe(key)
+        if seen is None:
+            return Result.done()
+        plan = decide(seen, self.now())
+        await self.hand.perform(seen.resource, plan)
+        if plan.reason not in HANDS_OFF:
+            status = describe(seen, plan, self.now())
+            await self.hand.write_status(JOBRESOURCE, seen.resource, status, seen.resource.status)
+        return Result.again(plan.again_in)
+
+    def observe(self, key: Key) -> Seen | None:
+        """Return all that a decision rests on, None if the JobResource is gone."""
+        resource = self.caches.resources.get(key)
+        if resource is None:
+            return None
+        job = self.caches.jobs.get(key)
+        if job is not None and job.metadata.uid != controller_uid(resource.metadata):
+            job = None
+        return Seen(
+            resource=resource,
+            job=job,
+            lives=self.caches.lives(resource.metadata.uid),
+            master=self.caches.master_address(job) if job else "",
+        )
+
+
+def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
+    """Return the controller: what makes the nodes of a job be looked at again."""
+
+    def jobs_on(machine: Node) -> Iterable[Key]:
+        pods = reconcile.caches.pods.by_index(MACHINE, machine.metadata.name)
+        return [key for pod in pods for key in job_of(pod)]
+
+    return Controller(
+        "jobresource",
+        reconcile,
+        for_=JOBRESOURCE,
+        owns=(POD,),
+        watches=((ELASTICJOB, same_name), (SERVICE, job_of), (NODE, jobs_on)),
+        concurrency=concurrency,
+    )

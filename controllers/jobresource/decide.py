@@ -1,0 +1,301 @@
+"""Which pods to create, delete and resize so that the nodes of a job are as its JobResource says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Final
+
+from elasticjob.api.resources import Resources
+from elasticjob.api.v1alpha1.common import PS
+from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob, OptimizeMode
+from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.controllers import names
+from elasticjob.controllers.conclusions import is_ours, is_over
+from elasticjob.controllers.exits import ExitReason
+from elasticjob.controllers.jobresource.pods import Birth, pod_manifest, resources_of
+from elasticjob.controllers.lives import Life, Node, Policy, Standing, nodes
+from elasticjob.controllers.plan import Action, Create, Delete, Note, Plan, Resize, Rule, first, soonest
+from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects import POD
+
+LAST_WORDS: Final = timedelta(seconds=5)
+"""How long pods may go on after the job's end, to end by themselves and keep their logs."""
+MEMORY_GRACE: Final = timedelta(seconds=3)
+"""How long a node that was out of memory waits for a plan that gives it more."""
+KEPT_LIVES: Final = 3
+"""Ended pods that are kept of each node, for their logs."""
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that a decision about a JobResource rests on."""
+
+    resource: JobResource
+    job: ElasticJob | None
+    lives: tuple[Life, ...] = ()
+    master: str = ""  # its address, "" while unknown
+
+    @cached_property
+    def nodes(self) -> Mapping[Place, Node]:
+        """The nodes that have a pod, or once failed."""
+        return nodes(self.lives, self.resource.status.restarts)
+
+    @cached_property
+    def desired(self) -> Mapping[str, int]:
+        """How many nodes each role should have; roles that wait for a plan are left out."""
+        known = self.job.spec.roles if self.job else {}
+        sizes = self.resource.spec.replica_resource_specs
+        return {r: spec.replicas for r, spec in sizes.items() if r in known and spec.replicas is not None}
+
+    @cached_property
+    def wanted(self) -> Mapping[Place, Node]:
+        """The nodes that there should be, as far as they have lived."""
+        places = ((role, index) for role, count in self.desired.items() for index in range(count))
+        return {place: self.nodes.get(place, Node(*place)) for place in places}
+
+    @cached_property
+    def exceptions(self) -> Mapping[str, Mapping[str, str]]:
+        """What single nodes get, by the node's name."""
+        return {
+            node.name: {name: str(amount) for name, amount in node.resource.items()}
+            for node in self.resource.spec.nodes
+        }
+
+    def policy(self, role: str) -> Policy:
+        """How often nodes of a role are made again."""
+        spec = self.job.spec.replica_specs.get(role) if self.job else None
+        return Policy(spec.restart_policy, spec.restart_count) if spec else Policy()
+
+    def resource_of(self, role: str, index: int) -> dict[str, str]:
+        """What a node should get beside its template: the role's, with the node's own exceptions."""
+        spec = self.resource.spec.replica_resource_specs.get(role)
+        common = {name: str(amount) for name, amount in (spec.resource if spec else {}).items()}
+        own = self.exceptions.get(names.node(self.resource.metadata.name, role, index), {})
+        return {**common, **own}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happens to one node: writes, and the note that tells of them; or only a time to look again."""
+
+    actions: tuple[Action, ...] = ()
+    note: Note | None = None
+    again_in: timedelta | None = None
+
+
+def decide(seen: Seen, now: datetime) -> Plan:
+    """Return the plan of the first rule that applies."""
+    return first(RULES, seen, now)
+
+
+def leave_it_to_the_collector(seen: Seen, now: datetime) -> Plan | None:
+    """An object on its way out takes its pods with it."""
+    gone = seen.resource.metadata.deletion_timestamp or (seen.job and seen.job.metadata.deletion_timestamp)
+    return Plan("Deleting", "the job is being deleted, and its pods with it") if gone else None
+
+
+def wait_for_its_job(seen: Seen, now: datetime) -> Plan | None:
+    """Without the job there is no template to make pods from."""
+    if seen.job is not None:
+        return None
+    return Plan("JobNotFound", f"there is no ElasticJob {seen.resource.metadata.name} that owns this object")
+
+
+def leave_it_to_others(seen: Seen, now: datetime) -> Plan | None:
+    """Jobs that somebody else manages are not touched."""
+    if seen.job is None or is_ours(seen.job):
+        return None
+    return Plan("ManagedByOther", f"the job is managed by {seen.job.spec.managed_by}")
+
+
+def clean_up_after_the_end(seen: Seen, now: datetime) -> Plan | None:
+    """A job that is over keeps the pods that its cleanPodPolicy says."""
+    if seen.job is None or not is_over(seen.job):
+        return None
+    ended = seen.job.status.completion_time or now
+    if (left := ended + LAST_WORDS - now) > timedelta(0):
+        return Plan("Finished", "the job is over", again_in=left)
+    going = tuple(life for life in seen.lives if not life.terminating and _to_clean(seen.job, life))
+    sentence = f"the job is over and cleanPodPolicy is {seen.job.spec.run_policy.clean_pod_policy}"
+    return Plan("Finished", sentence, groups=(tuple(_deletion(life) for life in going),))
+
+
+def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
+    """A suspended job has no pod that runs, or will."""
+    if not seen.resource.spec.suspend:
+        return None
+    going = tuple(life for life in seen.lives if life.ended is None and not life.terminating)
+    return Plan("Suspended", "the job is suspended", groups=(tuple(_deletion(life) for life in going),))
+
+
+def wait_for_the_masters_address(seen: Seen, now: datetime) -> Plan | None:
+    """Nodes are born knowing where their master is."""
+    if seen.job is None or not seen.job.spec.needs_master or seen.master:
+        return None
+    return Plan("WaitingForMaster", "the master's Service has no address yet")
+
+
+def converge(seen: Seen, now: datetime) -> Plan | None:
+    """Each node is brought one step closer to what it should be, all of them at once."""
+    steps = tuple(_steps(seen, now))
+    actions = tuple(action for step in steps for action in step.actions)
+    notes = tuple(step.note for step in steps if step.note)
+    again = soonest(step.again_in for step in steps)
+    return Plan("Converging", groups=(actions,) if actions else (), details=_gathered(notes), again_in=again)
+
+
+RULES: Final[tuple[Rule[Seen], ...]] = (
+    leave_it_to_the_collector,
+    wait_for_its_job,
+    leave_it_to_others,
+    clean_up_after_the_end,
+    free_the_nodes_while_suspended,
+    wait_for_the_masters_address,
+    converge,
+)
+
+
+def _steps(seen: Seen, now: datetime) -> Iterator[Step]:
+    for place, node in seen.nodes.items():
+        yield from _housekeeping(node)
+        if place not in seen.wanted:
+            yield from _let_go(seen, node)
+    for node in seen.wanted.values():
+        match node.standing(seen.policy(node.role), now):
+            case Standing.DUE:
+                yield _begin(seen, node, now)
+            case Standing.PAUSES:
+                yield Step(again_in=node.due(now) - now)
+            case Standing.RUNS:
+                yield from _fit(seen, node, now)
+            case Standing.LEAVES | Standing.DONE | Standing.SPENT:
+                pass
+
+
+def _begin(seen: Seen, node: Node, now: datetime) -> Step:
+    """Make the next life of a node, unless more memory for it is on the way."""
+    assert seen.job is not None  # converge comes after wait_for_its_job
+    resource = seen.resource_of(node.role, node.index)
+    if (left := _memory_wait(seen, node, resource, now)) > timedelta(0):
+        return Step(again_in=left)
+    avoid = node.machines_to_avoid
+    birth = Birth(node.role, node.index, node.next_relaunch, node.restarts, resource, avoid)
+    manifest = pod_manifest(seen.job, seen.resource, birth, master=seen.master, nodes=seen.desired[node.role])
+    return Step((Create(POD, manifest),), _birth_note(seen, node, manifest["metadata"]["name"]))
+
+
+def _birth_note(seen: Seen, node: Node, name: str) -> Note:
+    end = node.latest.ended if node.latest else None
+    if node.latest is None or end is None:
+        return Note("NodesCreated", name)
+    spent = f"; restart {node.restarts} of {seen.policy(node.role).budget}" if end.consequence.counts else ""
+    sentence = f"{name} replaces {node.latest.name}: {end.sentence}{spent}"
+    return Note("NodeRelaunched", sentence, warning=end.consequence.counts)
+
+
+def _memory_wait(seen: Seen, node: Node, resource: Mapping[str, str], now: datetime) -> timedelta:
+    """How long a node that was out of memory waits for a plan; not if it has more now, or none comes."""
+    end = node.latest.ended if node.latest else None
+    if seen.job is None or end is None or end.reason is not ExitReason.OOM_KILLED or not end.memory:
+        return timedelta(0)
+    if seen.job.spec.optimize_mode is OptimizeMode.MANUAL or end.at is None:
+        return timedelta(0)
+    now_given = resource.get("memory", end.memory)
+    grown = Resources.parse({"memory": now_given}).over(Resources.parse({"memory": end.memory}))
+    return timedelta(0) if grown else end.at + MEMORY_GRACE - now
+
+
+def _fit(seen: Seen, node: Node, now: datetime) -> Iterator[Step]:
+    """Give a running node the resource it should have: in place, and by replacement where that is refused."""
+    life = node.latest
+    if life is None or life.terminating or not life.alive:
+        return
+    differs = _differs(life.resource, seen.resource_of(node.role, node.index))
+    if life.resize == "Infeasible" or (differs and life.resize == "refused"):
+        if _may_leave(seen, life) and _others_run(seen, node, now):
+            sentence = f"{life.name} cannot be resized in place: a replacement gets {_told(differs)}"
+            yield Step((_deletion(life),), Note("NodeReplaced", sentence))
+    elif differs:
+        container = _container(seen, node.role)
+        resources = resources_of(container, seen.resource_of(node.role, node.index))
+        resize = Resize(life.name, life.uid, str(container.get("name", "")), resources)
+        yield Step((resize,), Note("NodeResized", f"{life.name} gets {_told(differs)} in place"))
+
+
+def _housekeeping(node: Node) -> Iterator[Step]:
+    """One life at a time, no pods of machines that are gone, a short history."""
+    alive = [life for life in node.lives if life.alive and not life.terminating]
+    for life in alive[:-1]:
+        yield Step(
+            (_deletion(life),), Note("NodeDoubled", f"{life.name} gives way to {alive[-1].name}", True)
+        )
+    for life in node.lives:
+        if life.lost:
+            sentence = f"{life.name} was on {life.machine}, which is no longer in the cluster"
+            yield Step((Delete(POD, life.name, life.uid, grace=0),), Note("MachineGone", sentence, True))
+    ended = [life for life in node.lives if life.ended and not life.terminating and not life.lost]
+    for life in ended[:-KEPT_LIVES]:
+        yield Step((_deletion(life),))
+
+
+def _let_go(seen: Seen, node: Node) -> Iterator[Step]:
+    """A surplus node leaves with its grace period, once nothing depends on it."""
+    for life in node.lives:
+        if life.alive and not life.terminating and _may_leave(seen, life):
+            yield Step((_deletion(life),), Note("NodesRemoved", life.name))
+
+
+def _may_leave(seen: Seen, life: Life) -> bool:
+    """Whether the training can do without a pod: state of a parameter server must have moved first."""
+    holds_state = life.role == PS and seen.job is not None and seen.job.spec.needs_master
+    return life.released or not holds_state
+
+
+def _others_run(seen: Seen, node: Node, now: datetime) -> bool:
+    """Whether all other nodes of the role run, so that replacing this one leaves at most one out."""
+    others = (other for other in seen.wanted.values() if other.role == node.role and other != node)
+    return all(other.latest is not None and (other.latest.running or other.latest.ended) for other in others)
+
+
+def _to_clean(job: ElasticJob, life: Life) -> bool:
+    match job.spec.run_policy.clean_pod_policy:
+        case CleanPodPolicy.ALL:
+            return True
+        case CleanPodPolicy.RUNNING:
+            return life.ended is None
+        case CleanPodPolicy.NONE:
+            return False
+
+
+def _differs(given: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """The resources of which a pod has another amount than it should."""
+    have, want = Resources.parse(given), Resources.parse(wanted)
+    return {name: wanted[name] for name in want if name not in have or have[name] != want[name]}
+
+
+def _told(resource: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {amount}" for name, amount in sorted(resource.items()))
+
+
+def _container(seen: Seen, role: str) -> Manifest:
+    spec = seen.job.spec.replica_specs.get(role) if seen.job else None
+    return (spec.main_container if spec is not None else None) or {}
+
+
+def _deletion(life: Life) -> Delete:
+    return Delete(POD, life.name, life.uid, grace=0 if life.lost else None)
+
+
+def _gathered(notes: tuple[Note, ...]) -> tuple[Note, ...]:
+    """Notes of the same reason about single nodes, as one: `created a, b, c`."""
+    plural = {"NodesCreated": "created", "NodesRemoved": "removed"}
+    found = [note for note in notes if note.reason not in plural]
+    for reason, verb in plural.items():
+        if named := [note.sentence for note in notes if note.reason == reason]:
+            found.append(Note(reason, f"{verb} {', '.join(named)}"))
+    return tuple(found)

@@ -1,0 +1,122 @@
+"""The pod of a node: the user's template, with a name, a place in the job, an environment and resources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
+from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.controllers import environment, names
+from elasticjob.controllers.frameworks import framework_of
+from elasticjob.controllers.owners import controlled_by
+from elasticjob.kube.kinds import Manifest
+
+Resource = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Birth:
+    """A life that is about to begin: which node, which relaunch, and what is known of those before it."""
+
+    role: str
+    index: int
+    relaunch: int = 0
+    restarts: int = 0
+    resource: Resource = field(default_factory=dict)
+    avoid: tuple[str, ...] = ()
+
+
+def pod_manifest(job: ElasticJob, owner: JobResource, birth: Birth, *, master: str, nodes: int) -> Manifest:
+    """Return the pod of `birth`; `master` is its address, "" where the job has none."""
+    replicas = job.spec.replica_specs[birth.role]
+    template: Manifest = replicas.template.get("metadata") or {}
+    name = names.pod(job.metadata.name, birth.role, birth.index, birth.relaunch)
+    labels = names.pod_labels(job.metadata.name, birth.role, birth.index, birth.relaunch)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": job.metadata.namespace,
+            "labels": (template.get("labels") or {}) | labels,
+            "annotations": (template.get("annotations") or {}) | {names.RESTARTS: str(birth.restarts)},
+            "ownerReferences": [controlled_by(owner)],
+        },
+        "spec": _spec(job, replicas, birth, name=name, master=master, nodes=nodes),
+    }
+
+
+def resources_of(container: Manifest, resource: Resource) -> Manifest:
+    """Return a container's resources with `resource` as request and limit.
+
+    Processor time gets a limit only where the template had one: limits throttle, requests are for placing.
+    """
+    given: Manifest = container.get("resources") or {}
+    requests, limits = given.get("requests") or {}, given.get("limits") or {}
+    capped = {name: amount for name, amount in resource.items() if name != "cpu" or "cpu" in limits}
+    merged = {"requests": {**requests, **resource}, "limits": {**limits, **capped}}
+    return {**given, **{key: value for key, value in merged.items() if value}}
+
+
+def _spec(
+    job: ElasticJob, replicas: ReplicaSpec, birth: Birth, *, name: str, master: str, nodes: int
+) -> Manifest:
+    given = replicas.pod
+    main = replicas.main_container or {}
+    identity = environment.identity(job, birth.role, birth.index, master=master, nodes=nodes)
+    extra = [*environment.job_variables(job), *_framework_variables(job, birth)]
+
+    def furnished(container: Manifest) -> Manifest:
+        known = [*identity, environment.termination_log(container)]
+        found = {**container, "env": environment.complete(known, extra, container.get("env") or [])}
+        if job.spec.needs_master:
+            found["volumeMounts"] = [*(container.get("volumeMounts") or []), environment.token_mount()]
+        if container is main and birth.resource:
+            found["resources"] = resources_of(container, birth.resource)
+        return found
+
+    changed: dict[str, Any] = {
+        "containers": [furnished(container) for container in given.get("containers") or []],
+        "restartPolicy": "Never",
+        "hostname": name,
+        "subdomain": job.metadata.name,
+    }
+    if given.get("initContainers"):
+        changed["initContainers"] = [furnished(container) for container in given["initContainers"]]
+    if job.spec.needs_master:
+        changed["volumes"] = [*(given.get("volumes") or []), environment.token_volume(job)]
+    if birth.avoid:
+        changed["affinity"] = _away_from(given.get("affinity") or {}, birth.avoid)
+    return {**_implied(job), **given, **changed}
+
+
+def _implied(job: ElasticJob) -> Manifest:
+    """What a template that is silent means: no credentials for the API server, the job's priority."""
+    priority = job.spec.run_policy.scheduling.priority_class_name
+    return {"automountServiceAccountToken": False} | ({"priorityClassName": priority} if priority else {})
+
+
+def _framework_variables(job: ElasticJob, birth: Birth) -> list[Manifest]:
+    framework = framework_of(job)
+    values = framework.environment(job, birth.role, birth.index) if framework else {}
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _away_from(affinity: Manifest, machines: tuple[str, ...]) -> Manifest:
+    """Return `affinity` with every alternative of its required node terms closed for `machines`."""
+    shut = [{"key": "metadata.name", "operator": "NotIn", "values": [machine]} for machine in machines]
+    node: Manifest = affinity.get("nodeAffinity") or {}
+    required: Manifest = node.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    terms = [
+        {**term, "matchFields": [*(term.get("matchFields") or []), *shut]}
+        for term in required.get("nodeSelectorTerms") or [{}]
+    ]
+    return {
+        **affinity,
+        "nodeAffinity": {
+            **node,
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms},
+        },
+    }

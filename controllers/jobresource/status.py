@@ -1,0 +1,100 @@
+"""The status of a JobResource: how many nodes there are of those wanted, and what keeps the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
+from elasticjob.controllers.jobresource.decide import Seen
+from elasticjob.controllers.lives import Node, Standing
+from elasticjob.controllers.plan import Plan
+from elasticjob.kube.conditions import set_condition
+from elasticjob.kube.objects import Condition
+
+READY: Final = "Ready"
+TOLD: Final = 3
+"""Nodes that are named one by one in a sentence."""
+
+BLOCKED: Final = frozenset(
+    {"JobNotFound", "ManagedByOther", "Suspended", "WaitingForMaster", "Deleting", "Finished"}
+)
+"""Reasons of plans for which the nodes are not as the spec says, on purpose."""
+
+
+def describe(seen: Seen, plan: Plan, now: datetime) -> JobResourceStatus:
+    """Return the status that follows from what was seen and decided; the same every time nothing changed."""
+    generation = seen.resource.metadata.generation
+    ready, reason, message = _ready(seen, plan, now)
+    condition = Condition(
+        type=READY,
+        status="True" if ready else "False",
+        reason=reason,
+        message=message,
+        observed_generation=generation,
+    )
+    return JobResourceStatus(
+        replica_statuses={role: _role(seen, role) for role in seen.desired},
+        restarts=_restarts(seen),
+        conditions=set_condition(seen.resource.status.conditions, condition, now),
+        observed_generation=generation,
+    )
+
+
+def _role(seen: Seen, role: str) -> RoleStatus:
+    lives = [life for (found, _), node in seen.nodes.items() if found == role for life in node.lives]
+    return RoleStatus(
+        desired=seen.desired[role],
+        current=sum(life.alive and not life.terminating for life in lives),
+        ready=sum(life.ready and not life.terminating for life in lives),
+    )
+
+
+def _restarts(seen: Seen) -> dict[str, dict[str, int]]:
+    """Restarts of the nodes that there should be; one that was scaled away begins afresh."""
+    found: dict[str, dict[str, int]] = {}
+    for node in seen.wanted.values():
+        if node.restarts:
+            found.setdefault(node.role, {})[str(node.index)] = node.restarts
+    return found
+
+
+def _ready(seen: Seen, plan: Plan, now: datetime) -> tuple[bool, str, str]:
+    if plan.reason in BLOCKED:
+        return False, plan.reason, plan.sentence
+    obstacles = list(_obstacles(seen, now))
+    if not obstacles:
+        return True, "AsSpecified", "all nodes are ready"
+    reason = obstacles[0][0]
+    told = [sentence for _, sentence in obstacles[:TOLD]]
+    more = f"; and {len(obstacles) - TOLD} more" if len(obstacles) > TOLD else ""
+    return False, reason, "; ".join(told) + more
+
+
+def _obstacles(seen: Seen, now: datetime) -> Iterator[tuple[str, str]]:
+    """What is not as it should be, the most serious kind first."""
+    found = [obstacle for node in seen.wanted.values() if (obstacle := _obstacle(seen, node, now))]
+    surplus = (node for place, node in seen.nodes.items() if place not in seen.wanted)
+    found += [("Leaving", f"{life.name} leaves") for node in surplus for life in node.lives if life.alive]
+    order = ("RestartsSpent", "Restarting", "Pending", "Leaving", "Starting")
+    yield from sorted(found, key=lambda obstacle: order.index(obstacle[0]))
+
+
+def _obstacle(seen: Seen, node: Node, now: datetime) -> tuple[str, str] | None:
+    life = node.latest
+    match node.standing(seen.policy(node.role), now):
+        case Standing.DONE:
+            return None
+        case Standing.RUNS if life and life.ready:
+            return None
+        case Standing.RUNS if life and life.waiting:
+            return "Pending", f"{life.name} is pending: {life.waiting}"
+        case Standing.SPENT if life and life.ended:
+            return "RestartsSpent", f"{life.name} failed and is not replaced: {life.ended.sentence}"
+        case Standing.PAUSES | Standing.DUE if life and life.ended:
+            return "Restarting", f"{life.name} failed and will be replaced: {life.ended.sentence}"
+        case Standing.LEAVES if life:
+            return "Leaving", f"{life.name} is on its way out and will be replaced"
+        case _:
+            return "Starting", f"{life.name if life else f'{node.role} {node.index}'} is starting"

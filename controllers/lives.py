@@ -1,0 +1,259 @@
+"""Lives of a node: its pods, oldest first, and what should happen to it next.
+
+A *node* is a place in the job (`<job>-<role>-<index>`), a *life* is one pod that held it. The rules:
+
+    a pod that runs, or will, keeps its place              → RUNS
+    a pod on its way out holds it until it is gone         → LEAVES    (but not where its machine is gone)
+    the last life succeeded                                → DONE
+    the last life failed, and policy or budget say no more → SPENT
+    the last life failed, and its pause is not over        → PAUSES    (until `due`)
+    anything else                                          → DUE       (make the next life now)
+
+Restarts that used the budget are written on each pod (how many preceded it) and in the owner's status, and
+the larger counts: neither a deleted pod nor a status that is late lowers the number, and no pass counts twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import cached_property
+from itertools import groupby
+
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_RELAUNCH, LABEL_ROLE
+from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
+from elasticjob.controllers import names
+from elasticjob.controllers.exits import Exit, ExitReason, ending, main_container
+from elasticjob.kube.objects import ContainerStatus, Pod
+
+LONG_LIFE = timedelta(minutes=1)
+FIRST_PAUSE = timedelta(seconds=2)
+LONGEST_PAUSE = timedelta(seconds=60)
+LONGEST_PAUSE_AFTER_KILL = timedelta(seconds=5)
+
+
+@dataclass(frozen=True)
+class Life:
+    """One pod of a node, as far as decisions need it."""
+
+    name: str
+    uid: str
+    role: str
+    index: int
+    relaunch: int = 0
+    restarts_before: int = 0
+    created: datetime | None = None
+    ended: Exit | None = None
+    running: bool = False
+    ready: bool = False
+    terminating: bool = False
+    lost: bool = False  # its machine is no longer in the cluster
+    machine: str = ""
+    waiting: str = ""  # why it does not run yet, in a sentence
+    resource: Mapping[str, str] = field(default_factory=dict)  # requests of its training container
+    resize: str = ""  # "" | "Deferred" | "Infeasible" | "refused"
+    released: bool = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether its program runs or may still run."""
+        return self.ended is None and not self.lost
+
+    @property
+    def restarts(self) -> int:
+        """Restarts of its node that used the budget up to this life, its own end included."""
+        counts = self.ended is not None and not self.terminating and self.ended.consequence.counts
+        return self.restarts_before + counts
+
+
+class Standing(StrEnum):
+    """What should happen to a node next; see the rules above."""
+
+    RUNS = "runs"
+    LEAVES = "leaves"
+    DONE = "done"
+    SPENT = "spent"
+    PAUSES = "pauses"
+    DUE = "due"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How often a role's nodes are made again."""
+
+    restart: RestartPolicy = RestartPolicy.ON_FAILURE
+    budget: int = 3
+
+
+@dataclass(frozen=True)
+class Node:
+    """All visible lives of one place, oldest first, and the restarts that the owner's status remembers."""
+
+    role: str
+    index: int
+    lives: tuple[Life, ...] = ()
+    remembered: int = 0
+
+    @cached_property
+    def latest(self) -> Life | None:
+        """The life that holds the place, or held it last."""
+        return self.lives[-1] if self.lives else None
+
+    @property
+    def restarts(self) -> int:
+        """Restarts that used the budget, the end of the latest life included."""
+        return max(self.remembered, self.latest.restarts if self.latest else 0)
+
+    @property
+    def next_relaunch(self) -> int:
+        """The number of the next life."""
+        return self.latest.relaunch + 1 if self.latest else 0
+
+    @property
+    def machines_to_avoid(self) -> tuple[str, ...]:
+        """Machines on which a life of this node met broken hardware."""
+        ended = (life for life in self.lives if life.ended and life.machine)
+        return tuple(
+            sorted({life.machine for life in ended if life.ended and life.ended.consequence.elsewhere})
+        )
+
+    def standing(self, policy: Policy, now: datetime) -> Standing:
+        """Return what should happen to this node now."""
+        alive = [life for life in self.lives if life.alive]
+        if any(not life.terminating for life in alive):
+            return Standing.RUNS
+        if alive or (self.latest and self.latest.terminating and not self.latest.lost):
+            return Standing.LEAVES
+        if self.latest is None or self.latest.ended is None:
+            return Standing.DUE
+        if self.latest.ended.reason is ExitReason.SUCCEEDED:
+            return Standing.DONE
+        if self.is_spent(policy):
+            return Standing.SPENT
+        return Standing.PAUSES if self.due(now) > now else Standing.DUE
+
+    def is_spent(self, policy: Policy) -> bool:
+        """Whether the latest life ended in a way after which policy or budget allow no other."""
+        life = self.latest
+        if life is None or life.ended is None or life.terminating:
+            return False
+        if life.ended.reason is ExitReason.SUCCEEDED:
+            return False
+        consequence = life.ended.consequence
+        if policy.restart not in consequence.relaunch_under:
+            return True
+        return consequence.counts and self.restarts > policy.budget
+
+    def due(self, now: datetime) -> datetime:
+        """Return when the next life may begin."""
+        end = self.latest.ended if self.latest else None
+        if end is None or end.at is None:
+            return now
+        return end.at + pause(end, self.restarts, self.next_relaunch)
+
+
+def pause(end: Exit, restarts: int, relaunch: int) -> timedelta:
+    """Return how long to wait before the next life: not at all the first time, then twice as long each time.
+
+    After a kill the longest pause is short, and there is none after a long life: the program is innocent.
+    """
+    lived = end.at - end.started if end.at and end.started else timedelta(0)
+    if lived >= LONG_LIFE and not end.consequence.counts:
+        return timedelta(0)
+    counts = end.consequence.counts
+    times, longest = (restarts, LONGEST_PAUSE) if counts else (relaunch, LONGEST_PAUSE_AFTER_KILL)
+    if times <= 1:
+        return timedelta(0)
+    return min(timedelta(seconds=FIRST_PAUSE.total_seconds() * 2 ** min(times - 2, 10)), longest)
+
+
+def nodes(lives: Iterable[Life], remembered: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, int], Node]:
+    """Return the nodes that have a pod or a remembered restart, by role and index."""
+    ordered = sorted(lives, key=lambda life: (life.role, life.index, life.relaunch))
+    found = {
+        (role, index): Node(role, index, lives=tuple(group))
+        for (role, index), group in groupby(ordered, key=lambda life: (life.role, life.index))
+    }
+    for role, counts in remembered.items():
+        for index, count in counts.items():
+            node = found.get((role, int(index)), Node(role, int(index)))
+            found[role, int(index)] = replace(node, remembered=count)
+    return found
+
+
+def life_of(pod: Pod, machines: Collection[str] | None) -> Life | None:
+    """Return the life that `pod` is, or None if its labels do not say whose. `machines` None = not known."""
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
+    role, index = labels.get(LABEL_ROLE, ""), labels.get(LABEL_INDEX, "")
+    if not role or not index.isdecimal():
+        return None
+    end = ending(pod)
+    status = _main_status(pod)
+    machine = pod.spec.node_name
+    return Life(
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        role=role,
+        index=int(index),
+        relaunch=_number(labels.get(LABEL_RELAUNCH)),
+        restarts_before=_number(annotations.get(names.RESTARTS)),
+        created=pod.metadata.creation_timestamp,
+        ended=end,
+        running=end is None and bool(status and status.state.running),
+        ready=end is None and any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions),
+        terminating=pod.metadata.deletion_timestamp is not None,
+        lost=bool(machine) and machines is not None and machine not in machines,
+        machine=machine,
+        waiting="" if end else waiting(pod),
+        resource=_resource(pod),
+        resize=_resize(pod),
+        released=annotations.get(names.RELEASED) == "true",
+    )
+
+
+def waiting(pod: Pod) -> str:
+    """Return why `pod` does not run yet, in a sentence, or "" if it does or nothing is known."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return f"{condition.reason}: {condition.message}" if condition.message else condition.reason
+    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        held = status.state.waiting
+        if held and held.reason not in ("", "ContainerCreating", "PodInitializing"):
+            return _held(held.reason, held.message, status.image or _image(pod, status.name))
+    return ""
+
+
+def _held(reason: str, message: str, image: str) -> str:
+    if "Image" in reason:
+        return f"{reason}: {image}" if image in message else f"{reason}: {image}: {message}".rstrip(": ")
+    return f"{reason}: {message}" if message else reason
+
+
+def _image(pod: Pod, container: str) -> str:
+    every = (*pod.spec.init_containers, *pod.spec.containers)
+    return next((c.image for c in every if c.name == container), "")
+
+
+def _main_status(pod: Pod) -> ContainerStatus | None:
+    main = main_container(pod)
+    return next((s for s in pod.status.container_statuses if main and s.name == main.name), None)
+
+
+def _resource(pod: Pod) -> dict[str, str]:
+    main = main_container(pod)
+    if main is None:
+        return {}
+    return {name: str(amount) for name, amount in (main.resources.requests | main.resources.limits).items()}
+
+
+def _resize(pod: Pod) -> str:
+    if pod.metadata.annotations.get(names.RESIZE) == "refused":
+        return "refused"
+    pending = (c for c in pod.status.conditions if c.type == "PodResizePending" and c.status == "True")
+    return next((c.reason for c in pending), pod.status.resize)
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() else 0

@@ -1,0 +1,81 @@
+"""The operator as a process: caches, controllers, webhooks and counters, run until told to stop."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from typing import Final
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.counters import Counters
+from elasticjob.controllers.elasticjob import controller as jobs
+from elasticjob.controllers.elasticjob.master import Provision
+from elasticjob.controllers.jobresource import controller as nodes
+from elasticjob.controllers.observe import MACHINE, Caches
+from elasticjob.controllers.perform import Hand
+from elasticjob.controllers.scaleplan import controller as plans
+from elasticjob.controllers.settings import Settings
+from elasticjob.kube import config
+from elasticjob.kube.client import Client
+from elasticjob.kube.objects import NODE, POD, SERVICE, Pod
+from elasticjob.kube.operator import Operator
+
+NAME: Final = "elasticjob-operator"
+TOKEN_BYTES: Final = 32
+
+
+async def run(settings: Settings) -> None:
+    """Run the operator until SIGTERM, SIGINT or cancellation."""
+    found = await config.load(settings.kubeconfig, settings.context)
+    async with Client(found, user_agent=NAME) as client:
+        await compose(client, settings).run()
+
+
+def compose(client: Client, settings: Settings) -> Operator:
+    """Return the whole operator, not started."""
+    operator = Operator(client, settings.namespace, name=NAME, probes=settings.probes)
+    caches = _caches(operator)
+    counters = Counters(operator.metrics.registry)
+    now = operator.clock.now
+
+    def hand(manager: str) -> Hand:
+        return Hand(client, operator.recorder, manager)
+
+    reconcile_job = jobs.JobReconciler(
+        caches, hand(jobs.MANAGER), _provision(settings), counters, now, new_token
+    )
+    reconcile_nodes = nodes.NodesReconciler(caches, hand(nodes.MANAGER), now)
+    reconcile_plans = plans.PlansReconciler(caches, hand(plans.MANAGER), now)
+    operator.add(jobs.controller(reconcile_job, settings.concurrency))
+    operator.add(nodes.controller(reconcile_nodes, settings.concurrency))
+    operator.add(plans.controller(reconcile_plans, settings.concurrency))
+    return operator
+
+
+def new_token() -> str:
+    """Return a bearer token that cannot be guessed."""
+    return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def _caches(operator: Operator) -> Caches:
+    caches = Caches(
+        jobs=operator.cache(ELASTICJOB),
+        resources=operator.cache(JOBRESOURCE),
+        plans=operator.cache(SCALEPLAN),
+        pods=operator.cache(POD),
+        services=operator.cache(SERVICE),
+        machines=operator.cache(NODE),
+    )
+    caches.pods.add_index(MACHINE, _machine)
+    return caches
+
+
+def _machine(pod: Pod) -> Iterable[str]:
+    return (pod.spec.node_name,) if pod.spec.node_name else ()
+
+
+def _provision(settings: Settings) -> Provision:
+    requests = {"cpu": settings.master_cpu, "memory": settings.master_memory}
+    return Provision(settings.trainer_image, settings.trainer_pull_policy, requests)

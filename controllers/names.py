@@ -1,0 +1,67 @@
+"""Names, labels and annotations of all that is made for a job: the one place where they are spelled."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_RANK, LABEL_RELAUNCH, LABEL_ROLE
+
+RESTARTS: Final = "elasticjob.dlrover/restarts"
+"""On pods: how many restarts of its node used the budget before it."""
+RELEASED: Final = "elasticjob.dlrover/released"
+"""On pods, by the master: the training no longer uses it."""
+RESIZE: Final = "elasticjob.dlrover/resize"
+"""On pods: `refused` where the server would not resize it in place, so that it is replaced."""
+ASKED: Final = "elasticjob.dlrover/asked"
+"""On JobResources: the replicas that the user last asked for, as JSON role → count."""
+FOLDED: Final = "elasticjob.dlrover/folded-plan"
+"""On JobResources: `<name>/<uid>` of the ScalePlan that was folded in last."""
+FRAMEWORK: Final = "elasticjob.dlrover/framework"
+"""On ElasticJobs: a name of controllers/frameworks."""
+
+MASTER: Final = "master"
+
+
+def job_labels(job: str, component: str) -> dict[str, str]:
+    """Return the labels of every object of a job; never Argo's tracking label."""
+    return {
+        "app.kubernetes.io/name": "elasticjob",
+        "app.kubernetes.io/component": component,
+        "app.kubernetes.io/managed-by": "elasticjob",
+        LABEL_JOB: job,
+    }
+
+
+def pod_labels(job: str, role: str, index: int, relaunch: int) -> dict[str, str]:
+    """Return the labels of one pod of a job."""
+    return job_labels(job, role) | {
+        LABEL_ROLE: role,
+        LABEL_INDEX: str(index),
+        LABEL_RANK: str(index),
+        LABEL_RELAUNCH: str(relaunch),
+    }
+
+
+def node(job: str, role: str, index: int) -> str:
+    """Return the name of a place in the job, inherited by every relaunch."""
+    return f"{job}-{role}-{index}"
+
+
+def pod(job: str, role: str, index: int, relaunch: int) -> str:
+    """Return the name of a pod: the node's, and the number of the relaunch unless it is the first life."""
+    return f"{node(job, role, index)}-{relaunch}" if relaunch else node(job, role, index)
+
+
+def token(job: str) -> str:
+    """Return the name of the Secret that holds the job's bearer token."""
+    return f"{job}-token"
+
+
+def master(job: str) -> str:
+    """Return the name of the master's Service, ServiceAccount, Role and RoleBinding."""
+    return f"{job}-master"
+
+
+def master_state(job: str) -> str:
+    """Return the name of the ConfigMap with the master's snapshot."""
+    return f"{job}-master-state"

@@ -1,0 +1,76 @@
+"""Reading what the operator knows: caches shared by its controllers, and the pods of an owner as lives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elasticjob.api.rpc.environment import MASTER_PORT
+from elasticjob.api.v1alpha1.common import LABEL_JOB
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.controllers import names
+from elasticjob.controllers.lives import Life, life_of
+from elasticjob.controllers.owners import controller_uid
+from elasticjob.kube.cache import Cache
+from elasticjob.kube.kinds import Key
+from elasticjob.kube.objects import Node, Pod, Service
+
+MACHINE = "machine"
+"""The index of pods by the machine that they are on."""
+
+
+@dataclass(frozen=True)
+class Caches:
+    """What the operator follows. Secrets and rights are written, never read."""
+
+    jobs: Cache[ElasticJob]
+    resources: Cache[JobResource]
+    plans: Cache[ScalePlan]
+    pods: Cache[Pod]
+    services: Cache[Service]
+    machines: Cache[Node]
+
+    def lives(self, uid: str) -> tuple[Life, ...]:
+        """Return the pods of the controller with this uid, by name."""
+        machines = {node.metadata.name for node in self.machines.list()} if self.machines.synced else None
+        found = (
+            life_of(pod, machines) for pod in self.pods.owned_by(uid) if controller_uid(pod.metadata) == uid
+        )
+        return tuple(sorted((life for life in found if life is not None), key=lambda life: life.name))
+
+    def plans_of(self, job: Key) -> tuple[ScalePlan, ...]:
+        """Return the ScalePlans of a job, the oldest first."""
+        found = [plan for plan in self.plans.list(job.namespace) if plan.spec.owner_job == job.name]
+        return tuple(sorted(found, key=age))
+
+    def master_address(self, job: ElasticJob) -> str:
+        """Return host:port of the job's master, an IP; "" until its Service has one."""
+        key = Key(job.metadata.namespace, names.master(job.metadata.name))
+        service = self.services.get(key)
+        if service is None or controller_uid(service.metadata) != job.metadata.uid:
+            return ""
+        address = service.spec.cluster_ip
+        return f"{address}:{MASTER_PORT}" if address not in ("", "None") else ""
+
+
+def age(plan: ScalePlan) -> tuple[float, str]:
+    """Sort key of plans: the oldest first, by name within a second."""
+    created = plan.metadata.creation_timestamp
+    return (created.timestamp() if created else 0.0, plan.metadata.name)
+
+
+def job_of(labelled: Pod | Service) -> list[Key]:
+    """Return the job whose label an object bears, as a key."""
+    job = labelled.metadata.labels.get(LABEL_JOB, "")
+    return [Key(labelled.metadata.namespace, job)] if job else []
+
+
+def job_of_plan(plan: ScalePlan) -> list[Key]:
+    """Return the job that a plan is about, as a key."""
+    return [Key(plan.metadata.namespace, plan.spec.owner_job)]
+
+
+def same_name(thing: ElasticJob | JobResource) -> list[Key]:
+    """Return the key of an object's namesakes: a job and its JobResource bear one name."""
+    return [thing.key]

@@ -1,0 +1,30 @@
+"""Who owns what: references that let the garbage collector remove all that was made for an object."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.kube.crd import CustomResource
+from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects import ObjectMeta
+from elasticjob.kube.owner import owner_reference
+
+_KINDS: Final[tuple[Kind[Any], ...]] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN)
+
+
+def controlled_by(owner: CustomResource) -> Manifest:
+    """Return the reference that makes `owner` the controller of an object."""
+    return owner_reference(owner, kind_of(owner))
+
+
+def kind_of(thing: CustomResource) -> Kind[Any]:
+    """Return the kind of one of our objects."""
+    return next(kind for kind in _KINDS if isinstance(thing, kind.model))
+
+
+def controller_uid(metadata: ObjectMeta) -> str:
+    """Return the uid of the object's controller, "" where it has none."""
+    return next((owner.uid for owner in metadata.owner_references if owner.controller), "")

@@ -1,0 +1,140 @@
+"""All writes of the operator: the actions of a plan, events, and the status last."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterable
+from typing import Any, Final
+
+from elasticjob.controllers import names
+from elasticjob.controllers.owners import controller_uid, kind_of
+from elasticjob.controllers.plan import Action, Apply, Create, Delete, Note, Plan, Resize
+from elasticjob.kube.client import Client
+from elasticjob.kube.crd import CustomResource, Part
+from elasticjob.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
+from elasticjob.kube.events import Recorder, reference
+from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects import POD, EventType
+
+AT_ONCE: Final = 32
+"""Writes of one pass that are under way at the same time."""
+
+log = logging.getLogger(__name__)
+
+
+class InTheWay(Exception):
+    """An object of a wanted name belongs to another owner, such as a job whose objects are still being
+    collected: look again later."""
+
+
+class Hand:
+    """Writes for one controller, under its own field manager."""
+
+    def __init__(self, client: Client, recorder: Recorder, manager: str) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._manager = manager
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def perform(self, owner: CustomResource, plan: Plan) -> None:
+        """Do what `plan` says for `owner`: groups in order, their members at once, then tell people.
+
+        Raises the first error of a group after all its members were tried: InTheWay, ApiError, Unreachable.
+        """
+        for group in plan.groups:
+            await _together(self._do(owner, action) for action in group)
+        for note in plan.notes:
+            self.tell(owner, note)
+
+    def tell(self, owner: CustomResource, note: Note) -> None:
+        """Record an event about `owner`, and log it."""
+        type_: EventType = "Warning" if note.warning else "Normal"
+        self._recorder.event(reference(kind_of(owner), owner), type_, note.reason, note.sentence)
+        log.info(note.sentence, extra={"object": str(owner.key), "reason": note.reason})
+
+    async def write_status(self, kind: Kind[Any], owner: CustomResource, status: Part, old: Part) -> bool:
+        """Apply the status of `owner` unless it is as before; returns whether it was written.
+
+        An object that is gone needs no status.
+        """
+        said = status.manifest()
+        if said == old.manifest():
+            return False
+        identity = {
+            "name": owner.metadata.name,
+            "namespace": owner.metadata.namespace,
+            "uid": owner.metadata.uid,
+        }
+        manifest = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": identity, "status": said}
+        return await self._apply(kind, manifest, "status")
+
+    async def _do(self, owner: CustomResource, action: Action) -> None:
+        async with self._slots:
+            match action:
+                case Create(kind, manifest):
+                    await self._create(kind, manifest)
+                case Apply(kind, manifest, part):
+                    await self._apply(kind, manifest, part)
+                case Delete(kind, name, uid, grace):
+                    await self._delete(kind, name, owner.metadata.namespace, uid, grace)
+                case Resize():
+                    await self._resize(owner.metadata.namespace, action)
+
+    async def _apply(self, kind: Kind[Any], manifest: Manifest, subresource: str) -> bool:
+        """Apply what we say about an object; False where it is gone: a status then has no reader."""
+        try:
+            await self._client.apply(kind, manifest, manager=self._manager, subresource=subresource)
+        except NotFound:
+            if not subresource:
+                raise
+            return False
+        return True
+
+    async def _create(self, kind: Kind[Any], manifest: Manifest) -> None:
+        """Create the object, or find that its owner has it already."""
+        try:
+            await self._client.create(kind, manifest)
+        except AlreadyExists:
+            metadata = manifest["metadata"]
+            found = await self._client.find(kind, metadata["name"], metadata["namespace"])
+            ours = {owner["uid"] for owner in metadata.get("ownerReferences", []) if owner.get("controller")}
+            if found is None or controller_uid(found.metadata) not in ours:
+                raise InTheWay(
+                    f"{kind.name} {metadata['name']} exists and does not belong to this object: "
+                    "it is made when that one is gone"
+                ) from None
+
+    async def _delete(self, kind: Kind[Any], name: str, namespace: str, uid: str, grace: int | None) -> None:
+        try:
+            await self._client.delete(kind, name, namespace, uid=uid, grace=grace)
+        except Conflict:  # a namesake of another uid: ours is gone
+            return
+
+    async def _resize(self, namespace: str, action: Resize) -> None:
+        containers = [{"name": action.container, "resources": action.resources}]
+        patch: Manifest = {"metadata": {"uid": action.uid}, "spec": {"containers": containers}}
+        try:
+            await self._client.merge_patch(
+                POD, action.pod, patch, namespace, subresource="resize", strategic=True
+            )
+        except (Conflict, NotFound):  # not this pod any more, or a server without the subresource
+            await self._mark_refused(namespace, action)
+        except (Invalid, Forbidden) as error:
+            log.info("a resize in place is refused", extra={"object": action.pod, "error": str(error)})
+            await self._mark_refused(namespace, action)
+
+    async def _mark_refused(self, namespace: str, action: Resize) -> None:
+        patch = {"metadata": {"uid": action.uid, "annotations": {names.RESIZE: "refused"}}}
+        try:
+            await self._client.merge_patch(POD, action.pod, patch, namespace)
+        except (Conflict, NotFound):
+            return
+
+
+async def _together(writes: Iterable[Awaitable[None]]) -> None:
+    """Await all writes, then raise the first error, ApiErrors before others since they say more."""
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    errors = [result for result in results if isinstance(result, BaseException)]
+    if errors:
+        raise min(errors, key=lambda error: not isinstance(error, ApiError))

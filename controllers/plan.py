@@ -1,0 +1,118 @@
+"""What one reconcile pass decided: the writes, when to look again, and why, in a word and a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from elasticjob.kube.kinds import Kind, Manifest
+
+Seen = TypeVar("Seen")
+
+
+@dataclass(frozen=True)
+class Create:
+    """Make an object that is not there; one of the same owner that is there already is left as it is."""
+
+    kind: Kind[Any]
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Server-side apply, as this controller, of all that it says about an object, or about its `status`."""
+
+    kind: Kind[Any]
+    manifest: Manifest
+    subresource: str = ""
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete the object of this uid, if it is still there. `grace` 0 does not wait for its machine."""
+
+    kind: Kind[Any]
+    name: str
+    uid: str
+    grace: int | None = None
+
+
+@dataclass(frozen=True)
+class Resize:
+    """Change the resources of a running container; where the server refuses, mark the pod for replacement."""
+
+    pod: str
+    uid: str
+    container: str
+    resources: Manifest
+
+
+Action = Create | Apply | Delete | Resize
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended."""
+
+    succeeded: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Note:
+    """One thing that is done, and why: an event and a log line."""
+
+    reason: str
+    sentence: str
+    warning: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Groups of writes, one after another, the members of a group at once; `reason` and `sentence` say why.
+
+    They are told to people when the plan writes something, unless it is quiet or has details that say more.
+    """
+
+    reason: str = "AsSpecified"
+    sentence: str = ""
+    groups: tuple[tuple[Action, ...], ...] = ()
+    again_in: timedelta | None = None
+    outcome: Outcome | None = None
+    details: tuple[Note, ...] = ()
+    quiet: bool = False
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """All writes, in order."""
+        return tuple(action for group in self.groups for action in group)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What to tell people about this plan; nothing where it changes nothing."""
+        if self.quiet or not self.actions:
+            return ()
+        return self.details or ((Note(self.reason, self.sentence),) if self.sentence else ())
+
+    def again_by(self, delay: timedelta | None) -> Plan:
+        """Return this plan, looking again after `delay` at the latest; None changes nothing."""
+        return replace(self, again_in=soonest((self.again_in, delay)))
+
+
+AS_SPECIFIED = Plan()
+
+Rule = Callable[[Seen, datetime], Plan | None]
+
+
+def first(rules: Iterable[Rule[Seen]], seen: Seen, now: datetime) -> Plan:
+    """Return the plan of the first rule that applies."""
+    return next((plan for rule in rules if (plan := rule(seen, now)) is not None), AS_SPECIFIED)
+
+
+def soonest(delays: Iterable[timedelta | None]) -> timedelta | None:
+    """Return the shortest delay, at least zero; None where there is none."""
+    known = [delay for delay in delays if delay is not None]
+    return max(min(known), timedelta(0)) if known else None

@@ -1,0 +1,59 @@
+"""Carrying out the ScalePlans of one job: read, decide, write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.observe import Caches, job_of_plan, same_name
+from elasticjob.controllers.owners import controller_uid
+from elasticjob.controllers.perform import Hand
+from elasticjob.controllers.scaleplan.decide import Seen, decide
+from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.kinds import Key
+
+MANAGER: Final = "elasticjob-plans"
+
+
+@dataclass(frozen=True)
+class PlansReconciler:
+    """One pass over the plans of one job; the key is the job's. Time and the cluster are arguments."""
+
+    caches: Caches
+    hand: Hand
+    now: Callable[[], datetime]
+
+    async def __call__(self, key: Key) -> Result:
+        """Bring the plans of one job one step further."""
+        seen = self.observe(key)
+        if seen is None:
+            return Result.done()
+        plan = decide(seen, self.now())
+        await self.hand.perform(seen.job or seen.plans[0], plan)
+        return Result.again(plan.again_in)
+
+    def observe(self, key: Key) -> Seen | None:
+        """Return all that a decision rests on, None if the job has no plans."""
+        plans = self.caches.plans_of(key)
+        if not plans:
+            return None
+        job, resource = self.caches.jobs.get(key), self.caches.resources.get(key)
+        if job is not None and resource is not None and controller_uid(resource.metadata) != job.metadata.uid:
+            resource = None
+        return Seen(job, resource, plans)
+
+
+def controller(reconcile: PlansReconciler, concurrency: int) -> Controller:
+    """Return the controller: what makes the plans of a job be looked at again."""
+    return Controller(
+        "scaleplan",
+        reconcile,
+        for_=JOBRESOURCE,
+        watches=((SCALEPLAN, job_of_plan), (ELASTICJOB, same_name)),
+        concurrency=concurrency,
+    )

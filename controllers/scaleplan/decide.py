@@ -1,0 +1,272 @@
+"""Which plan of a job is carried out, which gives way, and how each ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Final
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan, ScalePlanStatus
+from elasticjob.controllers import names
+from elasticjob.controllers.conclusions import is_ours, is_over
+from elasticjob.controllers.owners import controlled_by
+from elasticjob.controllers.plan import Apply, Delete, Note, Plan, Rule, first
+from elasticjob.controllers.scaleplan.fold import Folded, Impossible, fold, touches
+from elasticjob.kube.conditions import find, is_true, set_condition
+from elasticjob.kube.objects import Condition
+
+PATIENCE: Final = timedelta(minutes=10)
+"""How long a plan may take until its nodes are ready."""
+KEPT: Final = 10
+"""Finished plans that are kept of each job."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A job's plans, the oldest first, and what they change."""
+
+    job: ElasticJob | None
+    resource: JobResource | None
+    plans: tuple[ScalePlan, ...]
+
+    @cached_property
+    def open(self) -> tuple[ScalePlan, ...]:
+        """The plans that are not finished."""
+        return tuple(plan for plan in self.plans if not _finished(plan))
+
+    @cached_property
+    def going(self) -> tuple[ScalePlan, ...]:
+        """The plans that are being carried out."""
+        return tuple(plan for plan in self.open if plan.status.phase is PlanPhase.SCALING)
+
+
+def decide(seen: Seen, now: datetime) -> Plan:
+    """Return the plan of the first rule that applies."""
+    return first(RULES, seen, now)
+
+
+def leave_it_to_others(seen: Seen, now: datetime) -> Plan | None:
+    """Plans of a job that somebody else manages, or that is being deleted, are left alone."""
+    if seen.job is None or (is_ours(seen.job) and not seen.job.metadata.deletion_timestamp):
+        return None
+    return Plan("ManagedByOther", "the job is not ours, or on its way out")
+
+
+def fail_plans_without_a_job(seen: Seen, now: datetime) -> Plan | None:
+    """There is nothing to change."""
+    if seen.job is not None:
+        return None
+    return _end_all(seen.open, PlanPhase.FAILED, "JobNotFound", "there is no ElasticJob of this name", now)
+
+
+def close_plans_of_a_finished_job(seen: Seen, now: datetime) -> Plan | None:
+    """A job that is over changes no more."""
+    if seen.job is None or not is_over(seen.job):
+        return None
+    return _end_all(seen.open, PlanPhase.SUPERSEDED, "JobFinished", "the job is over", now)
+
+
+def adopt_plans(seen: Seen, now: datetime) -> Plan | None:
+    """A plan that a person or Brain wrote goes with its job."""
+    orphans = [plan for plan in seen.plans if not plan.metadata.owner_references]
+    if seen.job is None or not orphans:
+        return None
+    reference = controlled_by(seen.job)
+    applies = [_apply(plan, metadata={"ownerReferences": [reference]}) for plan in orphans]
+    return Plan("PlansAdopted", "plans belong to their job", groups=(tuple(applies),), quiet=True)
+
+
+def close_plans_that_give_way(seen: Seen, now: datetime) -> Plan | None:
+    """A newer plan that changes the same supersedes an older one, an automatic one never a manual one."""
+    ended = [
+        _end(
+            old, PlanPhase.SUPERSEDED, "Superseded", f"{new.metadata.name} is newer and changes the same", now
+        )
+        for old, new in _pairs(seen.open)
+        if new.manual or not old.manual
+    ]
+    return (
+        Plan("PlansSuperseded", "newer plans change the same", groups=(tuple(ended),), quiet=True)
+        if ended
+        else None
+    )
+
+
+def carry_out_the_next(seen: Seen, now: datetime) -> Plan | None:
+    """The oldest plan that waits for no other is folded into the JobResource."""
+    if seen.job is None or seen.resource is None:
+        return None
+    held = {new.metadata.name for old, new in _pairs(seen.open) if old.manual and not new.manual}
+    waiting = (plan for plan in seen.open if plan not in seen.going and plan.metadata.name not in held)
+    plan = next(waiting, None)
+    if plan is None:
+        return None
+    try:
+        folded = fold(seen.job, seen.resource, plan)
+    except Impossible as error:
+        sentence = f"{plan.metadata.name} cannot be carried out: {error}"
+        note = Note("ScalePlanFailed", sentence, warning=True)
+        end = _end(plan, PlanPhase.FAILED, "Impossible", str(error), now)
+        return Plan(note.reason, sentence, groups=((end,),), details=(note,))
+    return _carry_out(seen.resource, plan, folded, now)
+
+
+def finish_plans(seen: Seen, now: datetime) -> Plan | None:
+    """A plan has succeeded when the nodes it changed are ready, and failed when that takes too long."""
+    ends = tuple(end for plan in seen.going if (end := _finish(seen, plan, now)) is not None)
+    if ends:
+        return Plan("PlansFinished", "plans are finished", groups=(ends,), quiet=True)
+    return None
+
+
+def forget_the_oldest(seen: Seen, now: datetime) -> Plan | None:
+    """Only the last finished plans are kept."""
+    finished = [plan for plan in seen.plans if _finished(plan) and not plan.metadata.deletion_timestamp]
+    old = tuple(Delete(SCALEPLAN, plan.metadata.name, plan.metadata.uid) for plan in finished[:-KEPT])
+    return Plan("PlansForgotten", "old plans are deleted", groups=(old,), quiet=True) if old else None
+
+
+def wait_for_the_nodes(seen: Seen, now: datetime) -> Plan | None:
+    """While plans are being carried out, look again when the patience with the oldest of them ends."""
+    starts = [plan.status.start_time or now for plan in seen.going]
+    if not starts:
+        return None
+    return Plan("Scaling", "nodes are not as planned yet", again_in=min(starts) + PATIENCE - now)
+
+
+RULES: Final[tuple[Rule[Seen], ...]] = (
+    leave_it_to_others,
+    fail_plans_without_a_job,
+    adopt_plans,
+    close_plans_of_a_finished_job,
+    close_plans_that_give_way,
+    carry_out_the_next,
+    finish_plans,
+    forget_the_oldest,
+    wait_for_the_nodes,
+)
+
+
+def _pairs(plans: Iterable[ScalePlan]) -> Iterator[tuple[ScalePlan, ScalePlan]]:
+    """Each plan with the next newer one that changes the same."""
+    ordered = tuple(plans)
+    for number, old in enumerate(ordered):
+        for new in ordered[number + 1 :]:
+            if touches(old) & touches(new):
+                yield old, new
+
+
+def _carry_out(resource: JobResource, plan: ScalePlan, folded: Folded, now: datetime) -> Plan:
+    """Change the JobResource, then say so; a pass that died in between only says so."""
+    mark = f"{plan.metadata.name}/{plan.metadata.uid}"
+    why = f" ({plan.metadata.name}: {plan.spec.reason})" if plan.spec.reason else f" ({plan.metadata.name})"
+    if resource.metadata.annotations.get(names.FOLDED) == mark:
+        return Plan("ScalePlanStarted", "", groups=((_start(plan, ("carried out",), now),),), quiet=True)
+    if not folded.changes:
+        end = _end(plan, PlanPhase.SUCCEEDED, "NothingToChange", "the job is as planned already", now)
+        return Plan("NothingToChange", "the job is as planned already" + why, groups=((end,),), quiet=True)
+    metadata = {
+        "name": resource.metadata.name,
+        "namespace": resource.metadata.namespace,
+        "uid": resource.metadata.uid,
+        "annotations": {names.FOLDED: mark},
+    }
+    spec = {"selector": {"name": resource.spec.selector.name}, **folded.manifest()}
+    manifest = {
+        "apiVersion": JOBRESOURCE.api_version,
+        "kind": JOBRESOURCE.name,
+        "metadata": metadata,
+        "spec": spec,
+    }
+    sentence = "; ".join(folded.changes) + why
+    start = _start(plan, folded.changes, now)
+    return Plan("ScalePlanStarted", sentence, groups=((Apply(JOBRESOURCE, manifest),), (start,)))
+
+
+def _finish(seen: Seen, plan: ScalePlan, now: datetime) -> Apply | None:
+    resource = seen.resource
+    if resource is None:
+        return None
+    if resource.spec.suspend:
+        return _end(plan, PlanPhase.SUCCEEDED, "JobSuspended", "it takes effect when the job is resumed", now)
+    if _is_reached(resource, plan):
+        return _end(plan, PlanPhase.SUCCEEDED, "NodesReady", "all nodes are as planned", now)
+    if now < (plan.status.start_time or now) + PATIENCE:
+        return None
+    ready = find(resource.status.conditions, "Ready")
+    why = f": {ready.message}" if ready else ""
+    minutes = PATIENCE // timedelta(minutes=1)
+    return _end(plan, PlanPhase.FAILED, "Timeout", f"nodes were not ready after {minutes} minutes{why}", now)
+
+
+def _is_reached(resource: JobResource, plan: ScalePlan) -> bool:
+    """Whether the pods are as the JobResource says, at least those of the roles that the plan changed."""
+    if resource.status.observed_generation != resource.metadata.generation:
+        return False
+    if is_true(resource.status.conditions, "Ready"):
+        return True
+    roles = {touched.removesuffix(" replicas") for touched in touches(plan) if touched.endswith(" replicas")}
+    found = [resource.status.replica_statuses.get(role) for role in roles]
+    counted = all(status is not None and status.desired == status.current == status.ready for status in found)
+    return bool(roles) and len(roles) == len(touches(plan)) and counted
+
+
+def _finished(plan: ScalePlan) -> bool:
+    return plan.status.phase is not None and plan.status.phase.finished
+
+
+def _end_all(plans: Iterable[ScalePlan], phase: PlanPhase, reason: str, message: str, now: datetime) -> Plan:
+    ends = tuple(_end(plan, phase, reason, message, now) for plan in plans)
+    return Plan(reason, message, groups=(ends,) if ends else (), quiet=True)
+
+
+def _start(plan: ScalePlan, changes: tuple[str, ...], now: datetime) -> Apply:
+    return _status(plan, PlanPhase.SCALING, "Scaling", "; ".join(changes), now, changes=changes)
+
+
+def _end(plan: ScalePlan, phase: PlanPhase, reason: str, message: str, now: datetime) -> Apply:
+    return _status(plan, phase, reason, message, now, changes=tuple(plan.status.changes))
+
+
+_CONDITION: Final = {
+    PlanPhase.SCALING: ("Complete", "False"),
+    PlanPhase.SUCCEEDED: ("Complete", "True"),
+    PlanPhase.FAILED: ("Failed", "True"),
+    PlanPhase.SUPERSEDED: ("Superseded", "True"),
+}
+
+
+def _status(
+    plan: ScalePlan, phase: PlanPhase, reason: str, message: str, now: datetime, *, changes: tuple[str, ...]
+) -> Apply:
+    type_, value = _CONDITION[phase]
+    generation = plan.metadata.generation
+    condition = Condition(
+        type=type_, status=value, reason=reason, message=message, observed_generation=generation
+    )
+    status = ScalePlanStatus(
+        phase=phase,
+        conditions=set_condition(plan.status.conditions, condition, now),
+        observed_generation=generation,
+        start_time=plan.status.start_time or (now if phase is PlanPhase.SCALING else None),
+        finish_time=now if phase.finished else None,
+        changes=list(changes),
+    )
+    return _apply(plan, status=status.manifest())
+
+
+def _apply(plan: ScalePlan, *, metadata: dict[str, object] | None = None, status: object = None) -> Apply:
+    identity = {
+        "name": plan.metadata.name,
+        "namespace": plan.metadata.namespace,
+        "uid": plan.metadata.uid,
+        **(metadata or {}),
+    }
+    manifest = {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name, "metadata": identity}
+    if status is None:
+        return Apply(SCALEPLAN, manifest)
+    return Apply(SCALEPLAN, {**manifest, "status": status}, "status")

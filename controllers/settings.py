@@ -1,0 +1,58 @@
+"""Settings of the operator: ELASTICJOB_OPERATOR_* in the environment, or flags of `elasticjob operator`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """What differs between installations; the defaults suit an operator in its own pod."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="ELASTICJOB_OPERATOR_", frozen=True, use_attribute_docstrings=True
+    )
+
+    kubeconfig: Path | None = None
+    """The cluster to work on; without it, KUBECONFIG, ~/.kube/config, or the pod's own service account."""
+
+    context: str | None = None
+    """The context of the kubeconfig, if not its current one."""
+
+    namespace: str = ""
+    """The only namespace to work in; empty means the whole cluster."""
+
+    trainer_image: str = "elasticjob/trainer:latest"
+    """The image of masters whose job names none."""
+
+    trainer_pull_policy: str = ""
+    """The imagePullPolicy of such masters; empty leaves it to the cluster."""
+
+    master_cpu: str = "100m"
+    """Processor time that such masters ask for."""
+
+    master_memory: str = "128Mi"
+    """Memory that such masters ask for."""
+
+    concurrency: int = Field(default=8, ge=1)
+    """Objects of each kind that are worked on at the same time."""
+
+    probes: str = "127.0.0.1:8081"
+    """Where /healthz, /readyz and /metrics are served, as host:port; 0.0.0.0:8081 in a pod."""
+
+    webhooks: bool = True
+    """Whether to serve admission webhooks."""
+
+    webhook_host: str = "127.0.0.1"
+    """The address that admission webhooks listen on; 0.0.0.0 in a pod."""
+
+    webhook_port: int = 9443
+    """The port that admission webhooks listen on; 0 for any."""
+
+    webhook_service: str = ""
+    """namespace/name of the Service through which the API server reaches the webhooks; empty means by URL."""
+
+    install: bool = False
+    """Whether to apply the CRDs and webhook configurations first, for an operator that is a plain process."""
