@@ -58,6 +58,10 @@ class Cache(Generic[T]):
         item = self._store.get(Key(*key))
         return None if item is None else item.meta
 
+    def item(self, key: Key | tuple[str, str]) -> Item | None:
+        """The object as bytes and metadata."""
+        return self._store.get(Key(*key))
+
     def list(self, namespace: str = "", labels: Mapping[str, str] | None = None) -> builtins.list[T]:
         """The objects of a namespace ("" = all) that bear all of `labels`; undecodable ones are left out."""
         items = self._store.indexed(NAMESPACE, namespace) if namespace else self._store

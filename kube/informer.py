@@ -8,7 +8,7 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from elasticjob.kube.backoff import WATCH, Backoff, Failures
 from elasticjob.kube.cache import Cache
@@ -89,6 +89,10 @@ class Informer(Generic[T]):
             state = turn.state
             if turn.then is Then.BACK_OFF:
                 await self._pause()
+
+    async def wait_started(self) -> None:
+        """Return once the cache is in step with the server."""
+        await self.cache.wait_synced()
 
     async def _ask(self, state: State) -> Turn:
         """Perform one request and take over its answer, until a turn asks for another request."""
@@ -213,8 +217,3 @@ class Informer(Generic[T]):
     async def _pause(self) -> None:
         self._failures, seconds = self._failures.another(self._clock.monotonic(), self._chance.random)
         await self._clock.sleep(seconds)
-
-
-def age(informer: Informer[Any], now: float) -> float:
-    """Seconds since the server was last heard."""
-    return now - informer.last_heard

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-RESULTS = ("error", "requeue_after", "success")
+RESULTS = ("error", "requeue", "requeue_after", "success")
 
 
 class Metrics:
@@ -129,3 +129,34 @@ class Metrics:
             counter.labels(name=name, controller=name)
         self.max_concurrent.labels(controller=name).set(workers)
         self.active_workers.labels(controller=name).set(0)
+
+
+class QueueMeter:
+    """What a queue tells of itself."""
+
+    def __init__(self, metrics: Metrics, name: str) -> None:
+        labels = {"name": name, "controller": name}
+        self._labels = labels
+        self._depth = metrics.queue_depth
+        self._adds = metrics.queue_adds.labels(**labels)
+        self._retries = metrics.queue_retries.labels(**labels)
+        self._waited = metrics.queue_seconds.labels(**labels)
+        self._worked = metrics.work_seconds.labels(**labels)
+
+    def added(self, priority: int) -> None:
+        self._adds.inc()
+        self._depth.labels(**self._labels, priority=str(priority)).inc()
+
+    def moved(self, old: int, new: int) -> None:
+        self._depth.labels(**self._labels, priority=str(old)).dec()
+        self._depth.labels(**self._labels, priority=str(new)).inc()
+
+    def taken(self, priority: int, waited: float) -> None:
+        self._depth.labels(**self._labels, priority=str(priority)).dec()
+        self._waited.observe(waited)
+
+    def done(self, seconds: float) -> None:
+        self._worked.observe(seconds)
+
+    def retried(self) -> None:
+        self._retries.inc()

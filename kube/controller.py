@@ -1,0 +1,356 @@
+"""Running a reconcile function for each key that may need it, one run per key at a time.
+
+    def keys_of(node: Node) -> list[Key]: ...
+    Controller("elasticjob", reconcile, for_=ELASTICJOB, owns=(JOB_RESOURCE, POD), watches=((NODE, keys_of),))
+
+Guarantees
+- The last change of an object is always followed by a run that starts after the cache has taken it.
+- A run starts only when the caches have seen what the previous run of the key wrote (or after GATE seconds).
+- A run that raises is repeated after a pause that doubles, 5 ms to 1000 s. `Terminal` is not repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol, Self
+
+from elasticjob.kube import running
+from elasticjob.kube.cache import Cache
+from elasticjob.kube.clock import Clock, deadline
+from elasticjob.kube.errors import (
+    AlreadyExists,
+    Conflict,
+    KubeError,
+    NotFound,
+    PayloadTooLarge,
+    Terminal,
+    Undecodable,
+)
+from elasticjob.kube.kinds import Key, Kind
+from elasticjob.kube.metrics import Metrics, QueueMeter
+from elasticjob.kube.predicates import Predicate, any_change
+from elasticjob.kube.queue import LOW, Queue, Taken
+from elasticjob.kube.store import Change
+from elasticjob.kube.wire import Item
+
+GATE = 5.0
+"""Seconds that a key's next run waits at most for the cache to see its last run's writes."""
+
+SOONEST = 0.01
+"""Seconds before a run is repeated at its own wish, at least."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended: nothing more to do until something changes, or look again after a while."""
+
+    again_in: timedelta | None = None
+
+    @classmethod
+    def done(cls) -> Self:
+        return cls()
+
+    @classmethod
+    def again(cls, delay: timedelta | None) -> Self:
+        """Run again after `delay`; None means done.
+
+        Every run that wants one must say so: a change that comes first consumes the pause.
+        """
+        return cls(delay)
+
+
+class Reconcile(Protocol):
+    """Bring the object of that name closer to its spec; it may not exist any more."""
+
+    async def __call__(self, key: Key) -> Result: ...
+
+
+MapToKeys = Callable[[Any], Iterable[Key]]
+"""Which keys an object of a watched kind concerns; asked for the object before and after a change."""
+
+Warn = Callable[[Kind[Any], Item, str, str], None]
+"""Tells the users of an object (kind, item) a reason and a sentence: a Kubernetes Event of type Warning."""
+
+
+@dataclass(frozen=True)
+class Controller:
+    """What to run, and what makes it run. `owns` follows controller references to the primary kind."""
+
+    name: str
+    reconcile: Reconcile
+    for_: Kind[Any]
+    owns: Sequence[Kind[Any]] = ()
+    watches: Sequence[tuple[Kind[Any], MapToKeys]] = ()
+    concurrency: int = 4
+    when: Predicate = any_change
+    timeout: timedelta | None = None
+
+    @property
+    def kinds(self) -> list[Kind[Any]]:
+        """All kinds that it needs a cache of."""
+        return [self.for_, *self.owns, *(kind for kind, _ in self.watches)]
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A write that a cache should show before the key runs again."""
+
+    cache: Cache[Any]
+    lists: int
+    version: int
+
+    @property
+    def met(self) -> bool:
+        """Whether the cache has seen the write; a relist since then settles it, whatever its version."""
+        return self.cache.version >= self.version or self.cache.lists != self.lists
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What a key waits for, until when."""
+
+    expectations: tuple[Expectation, ...]
+    until: float
+
+    @property
+    def is_open(self) -> bool:
+        return all(expectation.met for expectation in self.expectations)
+
+
+class Runner:
+    """A controller at work on the caches of its kinds: `run()` until cancelled or drained."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        caches: Mapping[str, Cache[Any]],
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        warn: Warn | None = None,
+        gate: float = GATE,
+    ) -> None:
+        """`caches` by `Kind.resource`."""
+        self.controller = controller
+        self._caches = caches
+        self._primary = caches[controller.for_.resource]
+        self._clock = clock
+        self._metrics = metrics
+        self._warn = warn
+        self._patience = gate
+        self._queue: Queue[Key] = Queue(clock, meter=QueueMeter(metrics, controller.name))
+        self._gates: dict[Key, Gate] = {}
+        self._parked: dict[Key, int] = {}
+        self._labels = {"controller": controller.name}
+        self._subscribe()
+        self._expose()
+
+    async def run(self) -> None:
+        """Work on keys with as many workers as allowed; returns after `drain` when the last run has ended."""
+        async with asyncio.TaskGroup() as workers:
+            for number in range(self.controller.concurrency):
+                workers.create_task(self._work(), name=f"{self.controller.name}-{number}")
+
+    def drain(self) -> None:
+        """Start no more runs."""
+        self._queue.close()
+
+    def enqueue(self, key: Key, *, priority: int = 0) -> None:
+        """Have a key run, for a reason that is not a change in a cache."""
+        self._queue.add(key, priority=priority)
+
+    # what makes it run
+
+    def _subscribe(self) -> None:
+        controller = self.controller
+        self._primary.subscribe(self._on_primary)
+        for kind in controller.owns:
+            self._caches[kind.resource].subscribe(self._on_owned)
+        for kind, keys in controller.watches:
+            self._caches[kind.resource].subscribe(self._on_watched(self._caches[kind.resource], keys))
+        for cache in {id(cache): cache for cache in self._used_caches()}.values():
+            cache.on_version(self._release)
+
+    def _used_caches(self) -> list[Cache[Any]]:
+        return [self._caches[kind.resource] for kind in self.controller.kinds]
+
+    def _on_primary(self, change: Change) -> None:
+        if self.controller.when(change):
+            self._add({item.key for item in (change.old, change.new) if item}, change)
+
+    def _on_owned(self, change: Change) -> None:
+        self._add({key for item in (change.old, change.new) if item for key in self._owners(item)}, change)
+
+    def _owners(self, item: Item) -> list[Key]:
+        kind = self.controller.for_
+        namespace = item.meta.namespace if kind.namespaced else ""
+        return [
+            Key(namespace, owner.name)
+            for owner in item.meta.owner_references or ()
+            if owner.kind == kind.name and owner.api_version.rpartition("/")[0] == kind.group
+        ]
+
+    def _on_watched(self, cache: Cache[Any], keys: MapToKeys) -> Callable[[Change], None]:
+        def listener(change: Change) -> None:
+            self._add(
+                {key for item in (change.old, change.new) if item for key in _mapped(cache, item, keys)},
+                change,
+            )
+
+        return listener
+
+    def _add(self, keys: Iterable[Key], change: Change) -> None:
+        for key in keys:
+            self._queue.add(key, priority=LOW if change.initial else 0)
+
+    # running
+
+    async def _work(self) -> None:
+        while taken := await self._queue.get():
+            try:
+                if self._may_run(taken):
+                    await self._run(taken)
+            finally:
+                self._queue.done(taken.key)
+
+    async def _run(self, taken: Taken[Key]) -> None:
+        run = running.Pass(self.controller.name, taken.key, secrets.token_hex(4))
+        began = self._clock.monotonic()
+        self._metrics.active_workers.labels(**self._labels).inc()
+        try:
+            outcome = await self._outcome(run)
+        finally:
+            self._metrics.active_workers.labels(**self._labels).dec()
+            self._metrics.reconcile_seconds.labels(**self._labels).observe(self._clock.monotonic() - began)
+            self._expect(run)
+        self._settle(taken, run, outcome)
+
+    async def _outcome(self, run: running.Pass) -> Result | Exception:
+        limit = self.controller.timeout
+        try:
+            with running.entered(run):
+                async with deadline(self._clock, limit.total_seconds() if limit else None):
+                    return await self.controller.reconcile(run.key)
+        except Exception as error:  # the loop that logs and backs off
+            return error
+
+    def _settle(self, taken: Taken[Key], run: running.Pass, outcome: Result | Exception) -> None:
+        """The one place that turns an outcome into queue, metrics and log."""
+        key, priority, queue = taken.key, taken.priority, self._queue
+        match outcome:
+            case Result(again_in=None):
+                queue.forget(key)
+                self._count("success")
+            case Result(again_in=timedelta() as delay):
+                queue.forget(key)
+                queue.add(key, priority=priority, after=max(SOONEST, delay.total_seconds()))
+                self._count("requeue_after")
+            case NotFound() if self._is_gone(key, outcome):
+                queue.forget(key)
+                self._count("success")
+            case Conflict() if not isinstance(outcome, AlreadyExists):
+                queue.add_after_failure(key, priority=priority)
+                log.info("reconcile lost a race", extra=self._about(run, outcome))
+                self._count("requeue")
+            case Terminal() | PayloadTooLarge() | Undecodable():
+                queue.forget(key)
+                self._count("error")
+                self._metrics.terminal_errors.labels(**self._labels).inc()
+                self._give_up(run, outcome)
+            case Exception():
+                pause = queue.add_after_failure(key, priority=priority)
+                self._count("error")
+                self._complain(run, outcome, pause)
+
+    def _is_gone(self, key: Key, error: NotFound) -> bool:
+        """Whether what was not found is the object itself, deleted while it was queued or worked on."""
+        if self._primary.meta(key) is None:
+            return True
+        kind = self.controller.for_
+        return error.details.get("name") == key.name and error.details.get("kind") in (kind.plural, kind.name)
+
+    def _give_up(self, run: running.Pass, error: Exception) -> None:
+        log.error("reconcile gave up", extra=self._about(run, error))
+        item = self._primary.item(run.key)
+        if item and self._warn:
+            self._warn(self.controller.for_, item, type(error).__name__, str(error))
+
+    def _complain(self, run: running.Pass, error: Exception, pause: float) -> None:
+        if isinstance(error, TimeoutError) and self.controller.timeout:
+            self._metrics.timeouts.labels(**self._labels).inc()
+        unexpected = not isinstance(error, KubeError | TimeoutError)
+        if unexpected:
+            self._metrics.panics.labels(**self._labels).inc()
+        extra = self._about(run, error) | {"again_in_seconds": round(pause, 3)}
+        log.error("reconcile failed", extra=extra, exc_info=error if unexpected else None)
+
+    def _about(self, run: running.Pass, error: Exception) -> dict[str, object]:
+        return {
+            "controller": run.controller,
+            "key": str(run.key),
+            "reconcile_id": run.id,
+            "error": str(error) or type(error).__name__,
+        }
+
+    def _count(self, result: str) -> None:
+        self._metrics.reconciles.labels(**self._labels, result=result).inc()
+        if result == "error":
+            self._metrics.reconcile_errors.labels(**self._labels).inc()
+
+    # reading its own writes
+
+    def _expect(self, run: running.Pass) -> None:
+        """Remember what the run wrote and the caches have not shown yet."""
+        expectations = [
+            Expectation(cache, cache.lists, written.version)
+            for written in run.writes
+            if (cache := self._caches.get(written.kind.resource))
+            and cache.covers(written.key.namespace, written.labels)
+        ]
+        unmet = tuple(expectation for expectation in expectations if not expectation.met)
+        if unmet:
+            self._gates[run.key] = Gate(unmet, self._clock.monotonic() + self._patience)
+
+    def _may_run(self, taken: Taken[Key]) -> bool:
+        """Whether the key's gate is open; if not, the key is parked and others go on."""
+        gate = self._gates.get(taken.key)
+        if gate is None:
+            return True
+        left = gate.until - self._clock.monotonic()
+        if not gate.is_open and left > 0:
+            self._parked[taken.key] = taken.priority
+            self._queue.add(taken.key, priority=taken.priority, after=left)
+            return False
+        if not gate.is_open:
+            self._metrics.gate_timeouts.labels(**self._labels).inc()
+        del self._gates[taken.key]
+        self._parked.pop(taken.key, None)
+        return True
+
+    def _release(self) -> None:
+        """A cache has advanced: let keys run whose gate has opened."""
+        opened = [key for key in self._parked if self._gates[key].is_open]
+        for key in opened:
+            self._queue.add(key, priority=self._parked.pop(key))
+
+    def _expose(self) -> None:
+        name, metrics = self.controller.name, self._metrics
+        metrics.start_controller(name, self.controller.concurrency)
+        labels = {"name": name, "controller": name}
+        metrics.unfinished.labels(**labels).set_function(lambda: sum(self._queue.unfinished()))
+        metrics.longest.labels(**labels).set_function(lambda: max(self._queue.unfinished(), default=0.0))
+
+
+def _mapped(cache: Cache[Any], item: Item, keys: MapToKeys) -> Iterable[Key]:
+    try:
+        return tuple(keys(cache.view(item)))
+    except Undecodable as error:
+        log.warning("an object cannot be mapped to keys", extra={"error": str(error)})
+        return ()

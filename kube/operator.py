@@ -1,0 +1,225 @@
+"""A process that runs controllers: one client, one cache per kind, everything started and stopped in order.
+
+    async with Client(config) as client:
+        operator = Operator(client, probes="127.0.0.1:8081")
+        jobs = operator.cache(ELASTICJOB)
+        operator.add(Controller("elasticjob", reconcile, for_=ELASTICJOB, owns=(POD,)))
+        await operator.run()
+
+Start: http (probes, metrics, events) → webhooks → caches, until they are in step → others → controllers.
+Stop: others → controllers → caches → webhooks → http.
+Webhooks come before caches, because a list may need our own conversion webhook; a controller's last writes
+still pass our webhooks, and can still be told as Events.
+Controllers form the last group on purpose: with leader election, that group starts when the lease is won.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Any, TypeVar, cast
+
+from prometheus_client import CollectorRegistry
+
+from elasticjob.kube.cache import Cache
+from elasticjob.kube.client import Client
+from elasticjob.kube.clock import Clock
+from elasticjob.kube.controller import Controller, Runner
+from elasticjob.kube.events import Recorder, reference_to
+from elasticjob.kube.informer import Informer
+from elasticjob.kube.kinds import Kind
+from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.probes import Check, LoopWatch, Probes
+from elasticjob.kube.rungroup import RunGroup, Runnable
+from elasticjob.kube.wire import Item
+
+T = TypeVar("T")
+
+GRACE = 30.0
+"""Seconds that runs in flight have to finish when the process is asked to stop."""
+
+log = logging.getLogger(__name__)
+
+
+class Group(IntEnum):
+    """The stages, in the order of their start."""
+
+    HTTP = 0
+    WEBHOOKS = 1
+    CACHES = 2
+    OTHERS = 3
+    CONTROLLERS = 4
+
+
+STOP_ORDER = (Group.OTHERS, Group.CONTROLLERS, Group.CACHES, Group.WEBHOOKS, Group.HTTP)
+
+
+class Operator:
+    """See the module. Everything is added before `run`; nothing happens until then."""
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str = "",
+        *,
+        name: str = "operator",
+        probes: str | None = "127.0.0.1:8081",
+        metrics: Metrics | CollectorRegistry | None = None,
+        clock: Clock | None = None,
+        grace: float = GRACE,
+        signals: bool = True,
+    ) -> None:
+        """`namespace` limits all caches ("": the whole cluster).
+
+        `probes` is host:port, None for no server. Without `signals`, SIGTERM and SIGINT are left to others: for
+        an operator that is a guest in a larger process.
+        """
+        self.client = client
+        self.namespace = namespace
+        self.clock: Clock = clock or client.clock
+        self.metrics = metrics if isinstance(metrics, Metrics) else Metrics(metrics)
+        self.recorder = Recorder(client, name, clock=self.clock, metrics=self.metrics)
+        self._name = name
+        self._grace = grace
+        self._follows = (signal.SIGTERM, signal.SIGINT) if signals else ()
+        self._stopping = asyncio.Event()
+        self._error: BaseException | None = None
+        self._started = asyncio.Event()
+        self._groups = {group: RunGroup(group.name.lower(), self._fail) for group in Group}
+        self._caches: dict[str, Cache[Any]] = {}
+        self._live: dict[str, Check] = {}
+        self._ready: dict[str, Check] = {
+            "started": lambda: None if self._started.is_set() else "not all parts have started"
+        }
+        self._probes = Probes(probes, self.metrics.registry, self._live, self._ready) if probes else None
+        self._groups[Group.HTTP].members += [self.recorder, LoopWatch(self.clock, self.metrics)]
+        self._groups[Group.HTTP].members += [self._probes] if self._probes else []
+
+    @property
+    def url(self) -> str:
+        """Where probes and metrics are served, once started; "" without them."""
+        return self._probes.url if self._probes else ""
+
+    def cache(self, kind: Kind[T], *, labels: str = "", fields: str = "") -> Cache[T]:
+        """The one cache of a kind, made at the first call.
+
+        Raises ValueError when a later call wants other selectors or another model.
+        """
+        found = self._caches.get(kind.resource)
+        if found is None:
+            found = self._new_cache(kind, labels, fields)
+        elif (labels or fields) and (labels, fields) != (found.labels, found.fields):
+            raise ValueError(
+                f"{kind.name} is cached already, with the selectors {found.labels!r} {found.fields!r}"
+            )
+        elif kind.model is not found.kind.model:
+            raise ValueError(f"{kind.name} is cached already, as {found.kind.model.__name__}")
+        return cast(Cache[T], found)
+
+    def add(self, part: Controller | Runnable, group: Group | None = None) -> None:
+        """Have a controller, a webhook server or anything with `async def run(self)` run with the rest.
+
+        The group is the part's own `group` attribute unless given, else `OTHERS`.
+        """
+        if isinstance(part, Controller):
+            part = self._runner(part)
+            group = Group.CONTROLLERS
+        chosen = group if group is not None else getattr(part, "group", Group.OTHERS)
+        self._groups[Group(chosen)].members.append(part)
+        if callable(check := getattr(part, "ready", None)):
+            self.ready_when(type(part).__name__, check)
+
+    def ready_when(self, name: str, check: Check) -> None:
+        """Let /readyz fail, with the sentence that `check` returns, while it returns one."""
+        self._ready[name] = check
+
+    def live_when(self, name: str, check: Check) -> None:
+        """The same for /healthz."""
+        self._live[name] = check
+
+    def stop(self) -> None:
+        """Have `run` stop everything in order and return."""
+        self._stopping.set()
+
+    async def wait_started(self) -> None:
+        """Return once all groups are started and all caches are in step."""
+        await self._started.wait()
+
+    async def run(self) -> None:
+        """Run until cancelled, stopped, or told to by SIGTERM or SIGINT.
+
+        Raises the first error of a part, after the others have been stopped in order.
+        """
+        with self._signals():
+            starting = asyncio.create_task(self._start(), name=f"{self._name}: start")
+            try:
+                await self._stopping.wait()
+            finally:
+                starting.cancel()
+                await asyncio.wait({starting})
+                self._started.clear()
+                await self._stop()
+        if self._error:
+            raise self._error
+
+    async def _start(self) -> None:
+        for group in Group:
+            if self._stopping.is_set():
+                return
+            await self._groups[group].start()
+        self._started.set()
+        log.info("started", extra={"operator": self._name, "kinds": sorted(self._caches)})
+
+    async def _stop(self) -> None:
+        log.info("stopping", extra={"operator": self._name})
+        for group in STOP_ORDER:
+            await self._groups[group].stop(self.clock, self._grace)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._error is None:
+            self._error = error
+            log.error("a part has failed", extra={"operator": self._name}, exc_info=error)
+        self._stopping.set()
+
+    def _new_cache(self, kind: Kind[T], labels: str, fields: str) -> Cache[T]:
+        namespace = self.namespace if kind.namespaced else ""
+        cache = self._caches[kind.resource] = Cache(kind, namespace, labels, fields)
+        informer = Informer(self.client, cache, clock=self.clock, metrics=self.metrics)
+        age = self.metrics.cache_age.labels(kind=kind.name)
+        age.set_function(lambda: self.clock.monotonic() - informer.last_heard)
+        self._groups[Group.CACHES].members.append(informer)
+        return cache
+
+    def _runner(self, controller: Controller) -> Runner:
+        for kind in controller.kinds:
+            self.cache(kind)
+        return Runner(
+            controller,
+            self._caches,
+            clock=self.clock,
+            metrics=self.metrics,
+            warn=self._warn,
+        )
+
+    def _warn(self, kind: Kind[Any], item: Item, reason: str, note: str) -> None:
+        self.recorder.event(reference_to(kind, item.meta), "Warning", reason, note)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        chosen = []
+        for number in self._follows:
+            try:
+                loop.add_signal_handler(number, self.stop)
+            except (ValueError, RuntimeError):  # not the main thread, where alone signals can be handled
+                continue
+            chosen.append(number)
+        try:
+            yield
+        finally:
+            for number in chosen:
+                loop.remove_signal_handler(number)

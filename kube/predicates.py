@@ -1,0 +1,55 @@
+"""Which changes are worth a run. All are pure and remember nothing; coming and going always passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from elasticjob.kube.store import Change
+from elasticjob.kube.wire import Meta
+
+Predicate = Callable[[Change], bool]
+
+
+def any_change(change: Change) -> bool:
+    return True
+
+
+def generation_changed(change: Change) -> bool:
+    """The spec changed, or deletion began; not status, labels or annotations."""
+    return _differs(change, lambda meta: (meta.generation, meta.deletion_timestamp))
+
+
+def labels_changed(change: Change) -> bool:
+    return _differs(change, lambda meta: meta.labels)
+
+
+def annotations_changed(change: Change) -> bool:
+    return _differs(change, lambda meta: meta.annotations)
+
+
+def has_labels(wanted: Mapping[str, str]) -> Predicate:
+    """The object bears all of `wanted`, or did before."""
+
+    def matches(change: Change) -> bool:
+        metas = [item.meta for item in (change.old, change.new) if item]
+        return any(wanted.items() <= (meta.labels or {}).items() for meta in metas)
+
+    return matches
+
+
+def any_of(*predicates: Predicate) -> Predicate:
+    return lambda change: any(predicate(change) for predicate in predicates)
+
+
+def all_of(*predicates: Predicate) -> Predicate:
+    return lambda change: all(predicate(change) for predicate in predicates)
+
+
+def not_(predicate: Predicate) -> Predicate:
+    return lambda change: not predicate(change)
+
+
+def _differs(change: Change, part: Callable[[Meta], object]) -> bool:
+    if change.old is None or change.new is None:
+        return True
+    return part(change.old.meta) != part(change.new.meta)

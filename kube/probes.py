@@ -1,0 +1,88 @@
+"""/healthz, /readyz and /metrics over HTTP, and the watchdog of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from elasticjob.kube.clock import Clock
+from elasticjob.kube.metrics import Metrics
+
+Check = Callable[[], str | None]
+"""None: fine; else a sentence that says what is missing."""
+
+BEAT = 0.5
+"""Seconds between two looks at the loop's lag."""
+
+
+class LoopWatch:
+    """Measures how late the event loop wakes us."""
+
+    def __init__(self, clock: Clock, metrics: Metrics) -> None:
+        self._clock = clock
+        self._metrics = metrics
+
+    async def run(self) -> None:
+        while True:
+            due = self._clock.monotonic() + BEAT
+            await self._clock.sleep(BEAT)
+            self._metrics.loop_lag.observe(max(0.0, self._clock.monotonic() - due))
+
+
+class Probes:
+    """An HTTP server for the kubelet and for Prometheus. `address` is host:port; port 0 takes a free one."""
+
+    def __init__(
+        self,
+        address: str,
+        registry: CollectorRegistry,
+        live: Mapping[str, Check],
+        ready: Mapping[str, Check],
+    ) -> None:
+        self._host, _, port = address.rpartition(":")
+        self._port = int(port)
+        self._registry = registry
+        self._live = live
+        self._ready = ready
+        self._started = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        """Where it listens, once it is started."""
+        return f"http://{self._host or '127.0.0.1'}:{self._port}"
+
+    async def wait_started(self) -> None:
+        await self._started.wait()
+
+    async def run(self) -> None:
+        app = web.Application()
+        app.router.add_get("/healthz", lambda _: self._answer(self._live))
+        app.router.add_get("/readyz", lambda _: self._answer(self._ready))
+        app.router.add_get("/metrics", self._metrics)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, self._host or None, self._port)
+            await site.start()
+            self._port = runner.addresses[0][1]
+            self._started.set()
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()
+
+    async def _answer(self, checks: Mapping[str, Check]) -> web.Response:
+        """One line for each named check; 503 unless all are fine."""
+        problems = {name: check() for name, check in checks.items()}
+        lines = [f"[-] {name}: {problem}" if problem else f"[+] {name}" for name, problem in problems.items()]
+        status = 503 if any(problems.values()) else 200
+        return web.Response(
+            text="\n".join([*lines, "not ready" if status == 503 else "ok", ""]), status=status
+        )
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        body = generate_latest(self._registry)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -1,0 +1,219 @@
+"""Admission webhooks: what may be written, decided by pure functions, asked by the API server.
+
+    def defaults(review: Review[Thing]) -> Sequence[JsonPatchOperation]: ...
+    def check(review: Review[Thing]) -> Sequence[Problem]: ...
+    THING_WEBHOOK = Webhook(THING, mutate=defaults, validate=check)
+
+admission.py serves them. A handler that raises denies the request with a sentence: nothing is let through
+unchecked, nothing crashes.
+"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.problem import Problem
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+JsonPatchOperation = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Review(Generic[T]):
+    """One write that somebody wants. `new` is None for DELETE, `old` for CREATE.
+
+    `raw` is the new object as it was sent (the old one for DELETE), for what the model does not know.
+    """
+
+    operation: str
+    kind: Kind[T]
+    old: T | None
+    new: T | None
+    raw: Manifest
+    user: str = ""
+    namespace: str = ""
+    name: str = ""
+    dry_run: bool = False
+
+
+class Reader(Protocol):
+    """What a validating handler may ask of the cluster; a Client is one."""
+
+    async def find(self, kind: Kind[R], name: str, namespace: str | None = None) -> R | None: ...
+
+
+Mutate = Callable[[Review[T]], Sequence[JsonPatchOperation]]
+Validate = (
+    Callable[[Review[T]], Sequence[Problem]] | Callable[[Review[T], Reader], Awaitable[Sequence[Problem]]]
+)
+
+
+@dataclass(frozen=True)
+class Webhook(Generic[T]):
+    """How writes to one kind are changed and checked."""
+
+    kind: Kind[T]
+    mutate: Mutate[T] | None = None
+    validate: Validate[T] | None = None
+    operations: tuple[str, ...] = ("CREATE", "UPDATE")
+
+
+class UserInfo(msgspec.Struct):
+    username: str = ""
+
+
+class Request(msgspec.Struct, rename="camel"):
+    """The request of an AdmissionReview, objects left as bytes."""
+
+    uid: str
+    operation: str
+    name: str = ""
+    namespace: str = ""
+    dry_run: bool | None = None
+    user_info: UserInfo = msgspec.field(default_factory=UserInfo)
+    object: msgspec.Raw = msgspec.Raw(b"null")
+    old_object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class AdmissionReview(msgspec.Struct):
+    request: Request
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether the write may happen, with which changes, and why not."""
+
+    allowed: bool
+    patch: Sequence[JsonPatchOperation] = ()
+    problems: Sequence[Problem] = ()
+    code: int = 200
+
+    def manifest(self, uid: str) -> Manifest:
+        """The AdmissionReview to send back."""
+        response: Manifest = {"uid": uid, "allowed": self.allowed}
+        if self.patch:
+            encoded = base64.b64encode(msgspec.json.encode(list(self.patch))).decode()
+            response |= {"patchType": "JSONPatch", "patch": encoded}
+        if not self.allowed:
+            response["status"] = self._status()
+        return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+
+    def _status(self) -> Manifest:
+        causes = [
+            {"reason": "FieldValueInvalid", "field": problem.path, "message": problem.message}
+            for problem in self.problems
+        ]
+        return {
+            "status": "Failure",
+            "code": self.code,
+            "reason": "Invalid" if self.code == 422 else "InternalError",
+            "message": "; ".join(
+                str(problem) if problem.path else problem.message for problem in self.problems
+            ),
+            "details": {"causes": causes},
+        }
+
+
+ALLOWED = Answer(True)
+
+
+async def mutated(webhook: Webhook[Any], request: Request) -> Answer:
+    """The answer of the mutating handler.
+
+    What does not fit the model passes: the schema or the validating handler names what is wrong.
+    """
+    if webhook.mutate is None:
+        return ALLOWED
+    try:
+        review = review_of(webhook.kind, request)
+    except ValueError:
+        return ALLOWED
+    try:
+        return Answer(True, patch=webhook.mutate(review))
+    except Exception as error:
+        return _broken(webhook, request, error)
+
+
+async def validated(webhook: Webhook[Any], request: Request, reader: Reader) -> Answer:
+    """The answer of the validating handler."""
+    try:
+        review = review_of(webhook.kind, request)
+    except ValueError as error:
+        return Answer(False, problems=misfits(error), code=422)
+    if webhook.validate is None:
+        return ALLOWED
+    try:
+        problems = await _problems(webhook.validate, review, reader)
+    except Exception as error:
+        return _broken(webhook, request, error)
+    return Answer(False, problems=problems, code=422) if problems else ALLOWED
+
+
+def review_of(kind: Kind[T], request: Request) -> Review[T]:
+    """The request, decoded. Raises ValueError when the new object does not fit the model.
+
+    An old object that does not fit (it was admitted by an older version) is given as None.
+    """
+    new, old = bytes(request.object), bytes(request.old_object)
+    return Review(
+        operation=request.operation,
+        kind=kind,
+        old=_old(kind, old),
+        new=None if new == b"null" else kind.decode(new),
+        raw=msgspec.json.decode(new if new != b"null" else old) or {},
+        user=request.user_info.username,
+        namespace=request.namespace,
+        name=request.name,
+        dry_run=bool(request.dry_run),
+    )
+
+
+def misfits(error: ValueError) -> list[Problem]:
+    """What Pydantic (a list of errors) or msgspec (a sentence) says is wrong with an object."""
+    errors: Callable[[], Sequence[Manifest]] | None = getattr(error, "errors", None)
+    if errors is None:
+        return [Problem("", str(error))]
+    return [Problem(field_path(found["loc"]), str(found["msg"])) for found in errors()]
+
+
+def field_path(location: Sequence[str | int]) -> str:
+    """`("spec", "envs", 0, "name")` as `spec.envs[0].name`."""
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path
+
+
+async def _problems(validate: Validate[Any], review: Review[Any], reader: Reader) -> Sequence[Problem]:
+    if inspect.iscoroutinefunction(validate):
+        found: Sequence[Problem] = await validate(review, reader)
+        return found
+    return validate(review)  # type: ignore[call-arg,return-value]  # the pure form
+
+
+def _old(kind: Kind[T], raw: bytes) -> T | None:
+    if raw == b"null":
+        return None
+    try:
+        return kind.decode(raw)
+    except ValueError:
+        return None
+
+
+def _broken(webhook: Webhook[Any], request: Request, error: Exception) -> Answer:
+    what = f"{webhook.kind.name} {request.namespace}/{request.name}"
+    log.error("an admission handler failed", extra={"object": what, "error": str(error)}, exc_info=error)
+    sentence = f"checking {what} failed inside of the webhook ({type(error).__name__}: {error}): see its log"
+    return Answer(False, problems=[Problem("", sentence)], code=500)
