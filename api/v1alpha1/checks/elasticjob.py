@@ -86,16 +86,15 @@ def there_is_a_role(job: ElasticJob) -> Iterator[Problem]:
     """A job without roles has nothing to run; the older form is named where it was meant."""
     if job.spec.roles:
         return
-    older = [("parameter_server", PS), (WORKER, WORKER), (EVALUATOR, EVALUATOR)]
+    older = [(field, role) for field, role in OLDER_FORM if getattr(job.spec, field) is not None]
     for field, role in older:
-        if getattr(job.spec, field) is not None:
-            yield Problem(
-                f"spec.{field}",
-                f"the older (EasyDL) form cannot be run yet: write spec.replicaSpecs[{role}] with a template",
-            )
-    yield Problem(
-        "spec.replicaSpecs", "there is no role to run: write one, such as worker, with its template"
-    )
+        message = f"the older (EasyDL) form cannot be run yet: write spec.replicaSpecs[{role}] with a template"
+        yield Problem(f"spec.{field}", message)
+    if not older:
+        yield Problem("spec.replicaSpecs", "there is no role to run: write one, such as worker, with its template")
+
+
+OLDER_FORM: Final = (("parameter_server", PS), (WORKER, WORKER), (EVALUATOR, EVALUATOR))
 
 
 def role_names_are_labels(job: ElasticJob) -> Iterator[Problem]:
@@ -125,7 +124,7 @@ def the_strategy_has_its_roles(job: ElasticJob) -> Iterator[Problem]:
         if role in roles:
             yield Problem(f"spec.replicaSpecs[{role}]", f"{strategy} has no role {role}: {meant}")
     for choices in NEEDED_ROLES.get(strategy, ()):
-        if roles and not any(role in roles for role in choices):
+        if job.spec.roles and not any(role in roles for role in choices):
             yield Problem(f"spec.replicaSpecs[{choices[0]}]", missing_role(strategy, choices, roles))
 
 
@@ -399,14 +398,12 @@ CHECKS: Final[tuple[Check, ...]] = (
 def identity_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
     """The strategy and the manager of a job never change."""
     for field, before, now in (
-        ("distributionStrategy", old.spec.distribution_strategy, new.spec.distribution_strategy),
+        ("distributionStrategy", str(old.spec.distribution_strategy), str(new.spec.distribution_strategy)),
         ("managedBy", old.spec.managed_by, new.spec.managed_by),
     ):
         if before != now:
-            yield Problem(
-                f"spec.{field}",
-                f"it cannot change from {before!s:.60} to {now!s:.60}: delete the job and create it again",
-            )
+            message = f"it cannot change from {before!r} to {now!r}: delete the job and create it again"
+            yield Problem(f"spec.{field}", message)
 
 
 def what_nodes_are_made_from_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:

@@ -1,0 +1,82 @@
+"""What is refused of a JobResource."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from elasticjob.api.v1alpha1.checks.jobresource import problems
+from tests.api.manifests import job_resource
+
+R = "spec/replicaResourceSpecs/worker"
+
+REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
+    ("comment in the name", {"spec/selector/name": "digits  // Job Name"}, "spec.selector.name", "YAML comments start"),
+    ("capitals", {"spec/selector/name": "Digits"}, "spec.selector.name", "is not a name"),
+    (
+        "role in capitals",
+        {"spec/replicaResourceSpecs": {"PS": {"replicas": 1}}},
+        "spec.replicaResourceSpecs[PS]",
+        "is not a role",
+    ),
+    (
+        "malformed quantity",
+        {f"{R}/resource": {"memory": "8GiB"}},
+        "spec.replicaResourceSpecs[worker].resource[memory]",
+        "write 8Gi or 512Mi",
+    ),
+    (
+        "node of another job",
+        {"spec/nodes": [{"name": "letters-worker-0"}]},
+        "spec.nodes[0].name",
+        "write digits-<role>-<index>",
+    ),
+    (
+        "negative cores",
+        {"spec/nodes": [{"name": "digits-worker-0", "resource": {"cpu": -1}}]},
+        "spec.nodes[0].resource[cpu]",
+        "-1 is negative",
+    ),
+    (
+        "a node twice",
+        {"spec/nodes": [{"name": "digits-worker-0"}, {"name": "digits-worker-0"}]},
+        "spec.nodes[1].name",
+        "in the list twice",
+    ),
+    (
+        "EasyDL role",
+        {"spec/parameter_server": {"replicas": 1}},
+        "spec.parameter_server",
+        "write spec.replicaResourceSpecs[ps]",
+    ),
+    (
+        "EasyDL nodes",
+        {"spec/resource_updation": [{"name": "digits-ps-0", "resource": {"cpu": 8}}]},
+        "spec.resource_updation",
+        "write spec.nodes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "path", "words"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_refused_with_path_and_advice(changes: dict[str, Any], path: str, words: str) -> None:
+    found = problems(job_resource(**changes))
+    assert [problem.path for problem in found] == [path]
+    assert words in found[0].message
+
+
+def test_accepted() -> None:
+    node = {"name": "digits-worker-0-2", "resource": {"cpu": "8", "nvidia.com/gpu": 1}}
+    assert problems(job_resource(**{f"{R}/resource": {"cpu": 4, "memory": "8Gi"}, "spec/nodes": [node]})) == []
+
+
+def test_the_job_of_a_resource_stays() -> None:
+    assert [str(problem) for problem in problems(job_resource(**{"spec/selector/name": "letters"}), job_resource())] == [
+        "spec.selector.name: it cannot change from digits to letters: create another JobResource"
+    ]
+
+
+def test_labels_of_what_was_always_wrong_may_change() -> None:
+    wrong = {"spec/selector/name": "Digits"}
+    assert problems(job_resource(**wrong, **{"metadata/labels": {"a": "b"}}), job_resource(**wrong)) == []

@@ -1,0 +1,120 @@
+"""What is refused of a ScalePlan, alone and beside its job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from elasticjob.api.v1alpha1.checks.scaleplan import problems
+from tests.api.manifests import ABSENT, ROLE, job, plan
+
+R = "spec/replicaResourceSpecs"
+C = "spec/replicaSpecs/worker/template/spec/containers/0"
+
+REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
+    ("more than max", {f"{R}/worker/replicas": 5}, {}, f"{R}[worker].replicas", "5 is outside what job digits allows, 1 to 4"),
+    ("less than min", {f"{R}/worker/replicas": 0}, {}, f"{R}[worker].replicas", "0 is outside"),
+    (
+        "a fixed role",
+        {f"{R}/side": {"replicas": 3}},
+        {"spec/replicaSpecs/side": ROLE},
+        f"{R}[side].replicas",
+        "allows, exactly 2",
+    ),
+    ("unknown role", {f"{R}/ps": {"replicas": 1}}, {}, f"{R}[ps]", "no such role: write one of worker"),
+    ("the master", {f"{R}/master": {"replicas": 1}}, {"spec/replicaSpecs/master": {}}, f"{R}[master]", "one master"),
+    ("less than a unit", {f"{R}/worker/replicas": 1}, {"spec/nodeUnit": 2}, f"{R}[worker].replicas", "write 2 or more"),
+    (
+        "more than the job may use",
+        {f"{R}/worker/resource": {"memory": "8Gi"}},
+        {"spec/resourceLimits": {"memory": "16Gi"}},
+        R,
+        "memory 24Gi (worker 24Gi) is more than the job's resourceLimits, 16Gi",
+    ),
+    (
+        "more than the job may use, by its template",
+        {},
+        {"spec/resourceLimits": {"cpu": 5}, f"{C}/resources": {"requests": {"cpu": 2}}},
+        R,
+        "cpu 6 (worker 6)",
+    ),
+    ("nothing", {R: ABSENT}, {}, "spec", "the plan changes nothing"),
+    ("malformed", {f"{R}/worker/resource": {"cpu": "x"}}, {}, f"{R}[worker].resource[cpu]", "'x' is not a quantity"),
+    ("pod of another job", {"spec/removePods": ["letters-worker-0"]}, {}, "spec/removePods[0].name", "digits-worker-<index>"),
+    ("no index", {"spec/createPods": [{"name": "digits-worker"}]}, {}, "spec/createPods[0].name", "is not a node"),
+    (
+        "pod of another role",
+        {"spec/createPods": [{"name": "digits-worker-3", "type": "ps"}]},
+        {},
+        "spec/createPods[0].type",
+        "write worker",
+    ),
+    (
+        "both ways",
+        {"spec/removePods": ["digits-worker-1"], "spec/migratePods": [{"name": "digits-worker-1"}]},
+        {},
+        "spec/removePods[0]",
+        "created or migrated too",
+    ),
+    (
+        "twice",
+        {"spec/removePods": ["digits-worker-1", {"name": "digits-worker-1"}]},
+        {},
+        "spec/removePods[1].name",
+        "twice",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "of_job", "path", "words"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_refused_with_path_and_advice(
+    changes: dict[str, Any], of_job: dict[str, Any], path: str, words: str
+) -> None:
+    found = problems(plan(**changes), job=job(**of_job))
+    assert [problem.path for problem in found] == [path.replace("/", ".")]
+    assert words in found[0].message
+
+
+def test_accepted() -> None:
+    changes = {
+        f"{R}/worker": {"replicas": 4, "resource": {"cpu": "0.5", "memory": "256Mi"}},
+        "spec/createPods": [{"name": "digits-worker-3", "type": "worker", "id": 3, "rankIndex": 3}],
+        "spec/removePods": ["digits-worker-1", {"name": "digits-worker-2-4"}],
+        "spec/migratePods": [{"name": "digits-worker-0", "resource": {"cpu": 4, "memory": "1024Mi"}}],
+        "spec/psHosts": ["10.0.0.1:2222"],
+        "spec/manualScaling": True,
+    }
+    assert problems(plan(**changes), job=job()) == []
+
+
+def test_a_job_that_does_not_exist() -> None:
+    [problem] = problems(plan(), job=None)
+    assert str(problem) == (
+        "spec.ownerJob: there is no ElasticJob 'digits' in lab: create it first, or correct the name"
+    )
+
+
+def test_the_spec_is_immutable() -> None:
+    [problem] = problems(plan(**{f"{R}/worker/replicas": 2}), plan(), job=job())
+    assert problem.path == "spec"
+    assert "create another plan" in problem.message
+
+
+def test_labels_may_change_when_the_job_is_gone() -> None:
+    assert problems(plan(**{"metadata/labels": {"a": "b"}}), plan(), job=None) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "manual"),
+    [
+        ({}, False),
+        ({"spec/manualScaling": True}, True),
+        ({"metadata/labels": {"elasticjob.dlrover/scale-type": "manual"}}, True),
+        ({"metadata/labels": {"elasticjob.dlrover/scale-type": "auto"}}, False),
+    ],
+)
+def test_manual(changes: dict[str, Any], manual: bool) -> None:
+    assert plan(**changes).manual is manual

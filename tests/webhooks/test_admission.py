@@ -1,0 +1,166 @@
+"""Admission as the API server sees it: an AdmissionReview's request in, an answer out."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import msgspec
+import pytest
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.review import Answer, Request, Webhook, mutated, validated
+from elasticjob.webhooks import WEBHOOKS, elasticjob, jobresource, scaleplan
+from tests.api.manifests import ABSENT, changed, declared, job
+
+
+class Jobs:
+    """The jobs of a cluster, by namespace and name."""
+
+    def __init__(self, *jobs: ElasticJob) -> None:
+        self.jobs = {(one.metadata.namespace, one.metadata.name): one for one in jobs}
+
+    async def find(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Any:
+        return self.jobs.get((namespace or "", name))
+
+
+def request(new: Manifest | None, old: Manifest | None = None) -> Request:
+    return Request(
+        uid="u",
+        operation="UPDATE" if old else "CREATE",
+        namespace="lab",
+        name="digits",
+        object=msgspec.Raw(msgspec.json.encode(new)),
+        old_object=msgspec.Raw(msgspec.json.encode(old)),
+    )
+
+
+async def answer(webhook: Webhook[Any], changes: dict[str, Any], old: dict[str, Any] | None = None) -> Answer:
+    base = declared(webhook.kind)
+    before = changed(base, old) if old is not None else None
+    return await validated(webhook, request(changed(base, changes), before), Jobs(job()))
+
+
+def applied(manifest: Manifest, patch: Answer) -> Manifest:
+    """What the API server makes of a patch that only adds."""
+    operations = msgspec.json.decode(base64.b64decode(patch.manifest("u")["response"]["patch"])) if patch.patch else []
+    for operation in operations:
+        assert operation["op"] == "add"
+        path = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
+        node = manifest
+        for part in path[:-1]:
+            node = node[part]
+        node[path[-1]] = operation["value"]
+    return manifest
+
+
+@pytest.mark.parametrize("webhook", WEBHOOKS, ids=lambda webhook: webhook.kind.name)
+async def test_what_is_right_is_let_through(webhook: Webhook[Any]) -> None:
+    assert await answer(webhook, {}) == Answer(True)
+
+
+REFUSED: list[tuple[Webhook[Any], dict[str, Any], dict[str, Any] | None, str]] = [
+    (
+        elasticjob.WEBHOOK,
+        {"spec/replicaSpecs/worker/minReplicas": 5},
+        None,
+        "spec.replicaSpecs[worker].minReplicas: 5 is more than maxReplicas 4: write at most 4",
+    ),
+    (
+        elasticjob.WEBHOOK,
+        {"spec/managedBy": "me"},
+        {},
+        "spec.managedBy: it cannot change from '' to 'me': delete the job and create it again",
+    ),
+    (
+        jobresource.WEBHOOK,
+        {"spec/selector/name": "Digits"},
+        None,
+        "spec.selector.name: 'Digits' is not a name: write at most 63 small letters, digits and inner dashes",
+    ),
+    (
+        scaleplan.WEBHOOK,
+        {"spec/ownerJob": "letters"},
+        None,
+        "spec.ownerJob: there is no ElasticJob 'letters' in lab: create it first, or correct the name",
+    ),
+    (
+        scaleplan.WEBHOOK,
+        {"spec/replicaResourceSpecs/worker/replicas": 9},
+        None,
+        "spec.replicaResourceSpecs[worker].replicas: 9 is outside what job digits allows, 1 to 4: change the plan, "
+        "or the job's minReplicas and maxReplicas",
+    ),
+    (
+        scaleplan.WEBHOOK,
+        {"spec/replicaResourceSpecs/worker/replicas": 2},
+        {},
+        "spec: the spec of a ScalePlan cannot change: create another plan, which supersedes this one",
+    ),
+]
+
+
+@pytest.mark.parametrize(("webhook", "changes", "old", "message"), REFUSED)
+async def test_what_is_wrong_is_refused_with_path_and_advice(
+    webhook: Webhook[Any], changes: dict[str, Any], old: dict[str, Any] | None, message: str
+) -> None:
+    response = (await answer(webhook, changes, old)).manifest("u")["response"]
+    assert response["allowed"] is False
+    assert response["status"]["code"] == 422
+    assert response["status"]["message"] == message
+    assert response["status"]["details"]["causes"][0]["field"] == message.partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spec/replicaSpecs": "many"},
+        {"spec": None},
+        {"spec/replicaSpecs/worker/template/spec/containers": {"main": 1}},
+        {"spec/replicaSpecs/worker/template": ABSENT},
+        {"spec/resourceLimits": {"cpu": True}},
+        {"metadata": {}},
+    ],
+)
+async def test_what_no_schema_would_let_pass_is_refused_and_never_crashes(changes: dict[str, Any]) -> None:
+    found = await answer(elasticjob.WEBHOOK, changes)
+    assert found.code in (200, 422)
+
+
+async def test_a_plan_for_a_job_that_has_gone_can_still_be_labelled() -> None:
+    base = declared(scaleplan.WEBHOOK.kind)
+    new = changed(base, {"metadata/labels": {"a": "b"}})
+    assert await validated(scaleplan.WEBHOOK, request(new, base), Jobs()) == Answer(True)
+
+
+@pytest.mark.parametrize(
+    ("webhook", "changes", "labels"),
+    [
+        (elasticjob.WEBHOOK, {}, None),
+        (jobresource.WEBHOOK, {}, {"elasticjob.dlrover/name": "digits"}),
+        (
+            scaleplan.WEBHOOK,
+            {"spec/manualScaling": True},
+            {"elasticjob.dlrover/name": "digits", "elasticjob.dlrover/scale-type": "manual"},
+        ),
+        (
+            scaleplan.WEBHOOK,
+            {"metadata/labels": {"elasticjob.dlrover/scale-type": "manual", "a": "b"}},
+            {"elasticjob.dlrover/name": "digits", "elasticjob.dlrover/scale-type": "manual", "a": "b"},
+        ),
+        (jobresource.WEBHOOK, {"spec/selector/name": "no name"}, None),
+    ],
+)
+async def test_mutation_adds_labels_and_nothing_else(
+    webhook: Webhook[Any], changes: dict[str, Any], labels: dict[str, str] | None
+) -> None:
+    manifest = changed(declared(webhook.kind), changes)
+    wanted = changed(manifest, {"metadata/labels": labels} if labels else {})
+    assert applied(changed(manifest, {}), await mutated(webhook, request(manifest))) == wanted
+
+
+@pytest.mark.parametrize("webhook", WEBHOOKS, ids=lambda webhook: webhook.kind.name)
+async def test_mutation_is_done_once(webhook: Webhook[Any]) -> None:
+    once = applied(changed(declared(webhook.kind), {}), await mutated(webhook, request(declared(webhook.kind))))
+    assert (await mutated(webhook, request(once))).patch in ((), [])

@@ -1,0 +1,18 @@
+"""Admission of ElasticJobs: checked, never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from elasticjob.api.v1alpha1.checks.elasticjob import problems
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.kube.problem import Problem
+from elasticjob.kube.review import Review, Webhook
+
+
+def validate(review: Review[ElasticJob]) -> Sequence[Problem]:
+    """Return what is wrong with a job that is created or updated."""
+    return problems(review.new, review.old) if review.new is not None else ()
+
+
+WEBHOOK = Webhook(ELASTICJOB, validate=validate)

@@ -1,0 +1,28 @@
+"""Admission of JobResources: labelled with their job, and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from elasticjob.api.v1alpha1.checks.common import is_label
+from elasticjob.api.v1alpha1.checks.jobresource import problems
+from elasticjob.api.v1alpha1.common import LABEL_JOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
+from elasticjob.kube.problem import Problem
+from elasticjob.kube.review import JsonPatchOperation, Review, Webhook
+from elasticjob.webhooks.labels import missing_labels
+
+
+def mutate(review: Review[JobResource]) -> Sequence[JsonPatchOperation]:
+    """Name the job in a label."""
+    if review.new is None or not is_label(review.new.spec.selector.name):
+        return ()
+    return missing_labels(review, {LABEL_JOB: review.new.spec.selector.name})
+
+
+def validate(review: Review[JobResource]) -> Sequence[Problem]:
+    """Return what is wrong with a JobResource that is created or updated."""
+    return problems(review.new, review.old) if review.new is not None else ()
+
+
+WEBHOOK = Webhook(JOBRESOURCE, mutate=mutate, validate=validate)

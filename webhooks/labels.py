@@ -1,0 +1,24 @@
+"""Labels that admission adds where they are absent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from elasticjob.kube.review import JsonPatchOperation, Review
+
+
+def missing_labels(review: Review[Any], wanted: Mapping[str, str]) -> list[JsonPatchOperation]:
+    """Return the patch that adds the labels that the new object lacks; those it has stay."""
+    present = (review.raw.get("metadata") or {}).get("labels")
+    if not present:
+        return [{"op": "add", "path": "/metadata/labels", "value": dict(wanted)}] if wanted else []
+    return [
+        {"op": "add", "path": f"/metadata/labels/{_escaped(name)}", "value": value}
+        for name, value in wanted.items()
+        if name not in present
+    ]
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")

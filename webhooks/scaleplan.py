@@ -1,0 +1,38 @@
+"""Admission of ScalePlans: labelled with their job and who asked for them, and checked beside the job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from elasticjob.api.v1alpha1.checks.common import is_label
+from elasticjob.api.v1alpha1.checks.scaleplan import problems
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
+from elasticjob.kube.problem import Problem
+from elasticjob.kube.review import JsonPatchOperation, Reader, Review, Webhook
+from elasticjob.webhooks.labels import missing_labels
+
+
+def mutate(review: Review[ScalePlan]) -> Sequence[JsonPatchOperation]:
+    """Name the job in a label, and whether a person asked."""
+    plan = review.new
+    if plan is None or not is_label(plan.spec.owner_job):
+        return ()
+    scale_type = "manual" if plan.manual else "auto"
+    return missing_labels(review, {LABEL_JOB: plan.spec.owner_job, LABEL_SCALE_TYPE: scale_type})
+
+
+async def validate(review: Review[ScalePlan], reader: Reader) -> Sequence[Problem]:
+    """Return what is wrong with a plan; a new one is checked beside its job as it is now."""
+    plan = review.new
+    if plan is None:
+        return ()
+    if review.operation != "CREATE":
+        return problems(plan, review.old or plan, job=None)
+    namespace = plan.metadata.namespace or review.namespace
+    job = await reader.find(ELASTICJOB, plan.spec.owner_job, namespace)
+    return problems(plan, job=job)
+
+
+WEBHOOK = Webhook(SCALEPLAN, mutate=mutate, validate=validate)
