@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import io
 import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -43,6 +44,7 @@ ATTEMPTS = 5
 TOTAL_TIMEOUT = 60.0
 CONNECT_TIMEOUT = 10.0
 LONGEST_RETRY_AFTER = 30.0
+LARGE = 1 << 19
 
 JSON = "application/json"
 APPLY = "application/apply-patch+yaml"
@@ -420,7 +422,7 @@ class Client:
                 call.method,
                 self.config.server.rstrip("/") + quote(call.path),
                 params=dict(call.params),
-                data=call.body,
+                data=_body(call),
                 headers=headers,
                 proxy=self.config.proxy,
                 server_hostname=self.config.tls_server_name,
@@ -486,6 +488,13 @@ def _pause(error: KubeError, call: Call, attempt: int) -> float | None:
     if after is not None:
         return min(after, LONGEST_RETRY_AFTER)
     return REQUEST.delay(attempt, random.random())
+
+
+def _body(call: Call) -> bytes | io.BytesIO | None:
+    """Large bodies as a file, which aiohttp sends in pieces, letting others run."""
+    if call.body is None or len(call.body) < LARGE:
+        return call.body
+    return io.BytesIO(call.body)
 
 
 async def _failure(response: aiohttp.ClientResponse, call: Call) -> KubeError:

@@ -60,8 +60,8 @@ class Probes:
 
     async def run(self) -> None:
         app = web.Application()
-        app.router.add_get("/healthz", lambda _: self._answer(self._live))
-        app.router.add_get("/readyz", lambda _: self._answer(self._ready))
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
@@ -74,15 +74,20 @@ class Probes:
         finally:
             await runner.cleanup()
 
-    async def _answer(self, checks: Mapping[str, Check]) -> web.Response:
-        """One line for each named check; 503 unless all are fine."""
-        problems = {name: check() for name, check in checks.items()}
-        lines = [f"[-] {name}: {problem}" if problem else f"[+] {name}" for name, problem in problems.items()]
-        status = 503 if any(problems.values()) else 200
-        return web.Response(
-            text="\n".join([*lines, "not ready" if status == 503 else "ok", ""]), status=status
-        )
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return _answer(self._live)
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        return _answer(self._ready)
 
     async def _metrics(self, _: web.Request) -> web.Response:
         body = generate_latest(self._registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _answer(checks: Mapping[str, Check]) -> web.Response:
+    """One line for each named check; 503 unless all are fine."""
+    problems = {name: check() for name, check in checks.items()}
+    lines = [f"[-] {name}: {problem}" if problem else f"[+] {name}" for name, problem in problems.items()]
+    status = 503 if any(problems.values()) else 200
+    return web.Response(text="\n".join([*lines, "not ready" if status == 503 else "ok", ""]), status=status)
