@@ -27,9 +27,10 @@ def demo(
 ) -> int:
     """Run a job on this machine: apply, train, kill, scale, suspend, resume, succeed.
 
-    Starts a Kubernetes in this process with the operator beside it, applies examples/digits/job.yaml and trains
-    a real network on real images, while a worker is killed, a pod deleted, the job scaled, suspended and resumed.
-    Prints how long training stood still each time, and writes a report with the plots. Ctrl-C leaves nothing.
+    Starts a Kubernetes in this process with the operator beside it, applies examples/digits/job.yaml and
+    trains a real network on real images, while a worker is killed, a pod deleted, the job scaled, suspended
+    and resumed. Prints how long training stood still each time, and writes a report with the plots. Ctrl-C
+    leaves nothing behind.
 
     Example: [bold]elasticjob demo --report run.html[/]
     """

@@ -27,6 +27,7 @@ from elasticjob.cli.report.page import Setting, page
 from elasticjob.cli.story.acts import STORY
 from elasticjob.cli.story.live import COLOURS, Lines, Scene, screen
 from elasticjob.cli.story.runner import ActFailed, Story, play
+from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.stage import Real
 from elasticjob.cli.story.timeline import Result, tell
 from elasticjob.cli.story.watched import Watched
@@ -80,7 +81,7 @@ async def perform(wishes: Wishes, state: Path) -> int:
     """Set the stage, play, tell."""
     console = Console(stderr=wishes.output is Output.JSON)
     record = state / "steps.jsonl"
-    manifest = job(wishes.epochs, record)
+    manifest = example(wishes.epochs, record)
     console.print("starting a cluster and its operator …", style="dim")
     async with laptop(state) as here, following(here.client, key_of(manifest), record) as watched:
         story = Story(STORY)
@@ -99,7 +100,7 @@ async def perform(wishes: Wishes, state: Path) -> int:
     return Exit.DONE
 
 
-def job(epochs: int | None, record: Path) -> Manifest:
+def example(epochs: int | None, record: Path) -> Manifest:
     """Return the job of the example, which writes its steps to `record`, for so many epochs."""
     if not EXAMPLE.exists():
         raise Failure(f"{EXAMPLE} is missing", next_step="run the demo from a checkout of the repository")
@@ -114,9 +115,11 @@ def key_of(manifest: Manifest) -> Key:
 
 
 @asynccontextmanager
-async def following(client: Client, key: Key, record: Path) -> AsyncIterator[Watched]:
-    """Follow a job from now on."""
-    watched = Watched(client, key, record, time.time)
+async def following(
+    client: Client, key: Key, record: Path, look: Callable[[Seen], object] = bool
+) -> AsyncIterator[Watched]:
+    """Follow a job from now on; `look` sees every moment of it."""
+    watched = Watched(client, key, record, time.time, look)
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(watched.run())
         await watched.synced()

@@ -1,7 +1,7 @@
 """The processes of a job on this machine, found by the environment that the kubelet gave them.
 
-A pod is a tree: its main process (a master, or an agent), and below an agent the worker processes, which train. A
-warm process may stand between agent and workers; a worker leads a process group, and nobody below it leads one.
+A pod is a tree: its main process (a master, or an agent), and below an agent the workers, which train. A warm
+process may stand between them. A worker leads a process group, and nobody below it leads one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main_of(tree: tuple[Process, ...]) -> Process | None:
 
 
 def workers_of(tree: tuple[Process, ...]) -> tuple[Process, ...]:
-    """Return the processes of a pod that train, the deepest first: a warm process without forks comes last."""
+    """Return the processes of a pod that train, the deepest first: a warm process without forks is last."""
     parents = {process.pid: process.parent for process in tree}
     leaders = [process for process in tree if process.pid == process.group and process.parent in parents]
     led = {leader.parent for leader in leaders}

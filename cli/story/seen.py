@@ -17,6 +17,12 @@ class Pod:
     role: str
     phase: str
     leaving: bool = False
+    index: int = 0
+
+    @property
+    def place(self) -> str:
+        """What it is for: role and index, which its replacement inherits."""
+        return f"{self.role}-{self.index}"
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from elasticjob.kube.objects import EVENT, POD
 
 ROLE = "elasticjob.dlrover/replica-type"
 NAME = "elasticjob.dlrover/name"
+INDEX = "elasticjob.dlrover/replica-index"
 ECHO = 5.0
 """Seconds within which the same sentence is said only once."""
 LOOK_EVERY = 0.05
@@ -28,9 +29,16 @@ LOOK_EVERY = 0.05
 
 
 class Watched:
-    """Everything seen of a job so far: `seen` now, all `steps`, all that was `said`."""
+    """All that is known of a job: `seen` now, all `steps`, all that was `said`; `look` sees each moment."""
 
-    def __init__(self, client: Client, key: Key, record: Path, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        key: Key,
+        record: Path,
+        now: Callable[[], float],
+        look: Callable[[Seen], object] = bool,
+    ) -> None:
         self.seen = Seen()
         self.steps: list[Step] = []
         self.said: list[Said] = []
@@ -38,6 +46,7 @@ class Watched:
         self._key = key
         self._record = Record(record)
         self._now = now
+        self._look = look
         self._jobs = Cache(ELASTICJOB, key.namespace, fields=f"metadata.name={key.name}")
         self._pods = Cache(POD, key.namespace, labels=f"{NAME}={key.name}")
         self._events = Cache(EVENT, key.namespace)
@@ -65,6 +74,7 @@ class Watched:
 
     def _tell(self, seen: Seen) -> None:
         self.seen = seen
+        self._look(seen)
         self._change.set()
         self._change = asyncio.Event()
 
@@ -142,4 +152,5 @@ def pod_of(pod: objects.Pod) -> Pod:
     """Return what the demo needs to know of a pod."""
     meta = pod.metadata
     leaving = meta.deletion_timestamp is not None
-    return Pod(meta.name, meta.uid, meta.labels.get(ROLE, ""), pod.status.phase or "Pending", leaving)
+    role, index = meta.labels.get(ROLE, ""), int(meta.labels.get(INDEX, "0"))
+    return Pod(meta.name, meta.uid, role, pod.status.phase or "Pending", leaving, index)
