@@ -10,7 +10,7 @@ A *node* is a place in the job (`<job>-<role>-<index>`), a *life* is one pod tha
     anything else                                          → DUE       (make the next life now)
 
 Restarts that used the budget are written on each pod (how many preceded it) and in the owner's status, and
-the larger counts: neither a deleted pod nor a status that is late lowers the number, and no pass counts twice.
+the larger counts: neither a deleted pod nor a late status lowers the number, and no pass counts twice.
 """
 
 from __future__ import annotations

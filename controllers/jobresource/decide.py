@@ -172,7 +172,7 @@ def _steps(seen: Seen, now: datetime) -> Iterator[Step]:
             case Standing.PAUSES:
                 yield Step(again_in=node.due(now) - now)
             case Standing.RUNS:
-                yield from _fit(seen, node, now)
+                yield from _fit(seen, node)
             case Standing.LEAVES | Standing.DONE | Standing.SPENT:
                 pass
 
@@ -210,14 +210,14 @@ def _memory_wait(seen: Seen, node: Node, resource: Mapping[str, str], now: datet
     return timedelta(0) if grown else end.at + MEMORY_GRACE - now
 
 
-def _fit(seen: Seen, node: Node, now: datetime) -> Iterator[Step]:
+def _fit(seen: Seen, node: Node) -> Iterator[Step]:
     """Give a running node the resource it should have: in place, and by replacement where that is refused."""
     life = node.latest
     if life is None or life.terminating or not life.alive:
         return
-    differs = _differs(life.resource, seen.resource_of(node.role, node.index))
-    if life.resize == "Infeasible" or (differs and life.resize == "refused"):
-        if _may_leave(seen, life) and _others_run(seen, node, now):
+    differs = _differing(seen, node)
+    if _must_be_replaced(seen, node):
+        if _may_leave(seen, life) and _its_turn(seen, node):
             sentence = f"{life.name} cannot be resized in place: a replacement gets {_told(differs)}"
             yield Step((_deletion(life),), Note("NodeReplaced", sentence))
     elif differs:
@@ -225,6 +225,13 @@ def _fit(seen: Seen, node: Node, now: datetime) -> Iterator[Step]:
         resources = resources_of(container, seen.resource_of(node.role, node.index))
         resize = Resize(life.name, life.uid, str(container.get("name", "")), resources)
         yield Step((resize,), Note("NodeResized", f"{life.name} gets {_told(differs)} in place"))
+
+
+def _must_be_replaced(seen: Seen, node: Node) -> bool:
+    life = node.latest
+    if life is None or not life.alive:
+        return False
+    return life.resize == "Infeasible" or (life.resize == "refused" and bool(_differing(seen, node)))
 
 
 def _housekeeping(node: Node) -> Iterator[Step]:
@@ -256,10 +263,16 @@ def _may_leave(seen: Seen, life: Life) -> bool:
     return life.released or not holds_state
 
 
-def _others_run(seen: Seen, node: Node, now: datetime) -> bool:
-    """Whether all other nodes of the role run, so that replacing this one leaves at most one out."""
-    others = (other for other in seen.wanted.values() if other.role == node.role and other != node)
-    return all(other.latest is not None and (other.latest.running or other.latest.ended) for other in others)
+def _its_turn(seen: Seen, node: Node) -> bool:
+    """Whether all other nodes of the role run, and none before this one is to be replaced: one at a time."""
+    others = [other for other in seen.wanted.values() if other.role == node.role and other != node]
+    present = all(_is_present(other) for other in others)
+    return present and not any(_must_be_replaced(seen, other) for other in others if other.index < node.index)
+
+
+def _is_present(node: Node) -> bool:
+    life = node.latest
+    return life is not None and not life.terminating and (life.running or life.ended is not None)
 
 
 def _to_clean(job: ElasticJob, life: Life) -> bool:
@@ -272,9 +285,10 @@ def _to_clean(job: ElasticJob, life: Life) -> bool:
             return False
 
 
-def _differs(given: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """The resources of which a pod has another amount than it should."""
-    have, want = Resources.parse(given), Resources.parse(wanted)
+def _differing(seen: Seen, node: Node) -> dict[str, str]:
+    """The resources of which a node's pod has another amount than it should."""
+    wanted = seen.resource_of(node.role, node.index)
+    have, want = Resources.parse(node.latest.resource if node.latest else {}), Resources.parse(wanted)
     return {name: wanted[name] for name in want if name not in have or have[name] != want[name]}
 
 

@@ -64,8 +64,8 @@ def touches(plan: ScalePlan) -> frozenset[str]:
 def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan) -> Folded:
     """Return what `resource` says once `plan` is carried out. Raises Impossible.
 
-    Sizes are clamped to the role's bounds, rounded down to a multiple of nodeUnit (workers), and lowered until
-    the job fits its resourceLimits; what the plan does not name stays as it is.
+    Sizes are clamped to the role's bounds, rounded down to a multiple of nodeUnit (workers), and lowered
+    until the job fits its resourceLimits; what the plan does not name stays as it is.
     """
     old = {
         role: Size(spec.replicas, _text(spec.resource))

@@ -1,0 +1,60 @@
+"""`elasticjob operator`: the controllers and admission webhooks, as a process on any machine or in a pod."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def operator(
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="The cluster; else KUBECONFIG, ~/.kube/config, or the pod's account.")
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(help="The context, if not the kubeconfig's current one.")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Work in this namespace only.")
+    ] = None,
+    trainer_image: Annotated[
+        str | None, typer.Option(help="The image of masters whose job names none.")
+    ] = None,
+    probes: Annotated[
+        str | None, typer.Option(help="host:port of /healthz, /readyz and /metrics; port 0 for any.")
+    ] = None,
+    webhooks: Annotated[bool | None, typer.Option(help="Serve admission webhooks.")] = None,
+    webhook_host: Annotated[str | None, typer.Option(help="The address that webhooks listen on.")] = None,
+    webhook_port: Annotated[int | None, typer.Option(help="The port that webhooks listen on.")] = None,
+    install: Annotated[
+        bool | None,
+        typer.Option("--install/--no-install", help="Apply CRDs and webhook configurations first."),
+    ] = None,
+    log_format: Annotated[str, typer.Option(help="console or json.")] = "console",
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+) -> None:
+    """Make ElasticJobs of a cluster real: masters, services, pods, scaling, conditions.
+
+    Every flag can also be set in the environment, as ELASTICJOB_OPERATOR_NAMESPACE and so on; flags win.
+
+    Example, on a laptop: [bold]elasticjob operator --kubeconfig dev.kubeconfig --install[/]
+    """
+    from elasticjob.controllers.logs import configure
+    from elasticjob.controllers.main import run
+    from elasticjob.controllers.settings import Settings
+
+    given: dict[str, Any] = {
+        "kubeconfig": kubeconfig,
+        "context": context,
+        "namespace": namespace,
+        "trainer_image": trainer_image,
+        "probes": probes,
+        "webhooks": webhooks,
+        "webhook_host": webhook_host,
+        "webhook_port": webhook_port,
+        "install": install,
+    }
+    configure(json=log_format == "json", verbose=verbose)
+    asyncio.run(run(Settings(**{name: value for name, value in given.items() if value is not None})))

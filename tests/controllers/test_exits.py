@@ -1,0 +1,112 @@
+"""How pods end, from their status, and what follows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from elasticjob.controllers.exits import CONSEQUENCES, Exit, ExitReason, ending, last_error, of_code
+from elasticjob.kube.objects import POD
+
+CODES = [
+    (0, ExitReason.SUCCEEDED),
+    (1, ExitReason.FATAL_ERROR),
+    (14, ExitReason.HARDWARE_ERROR),
+    (75, ExitReason.RUN_AGAIN),
+    (127, ExitReason.FATAL_ERROR),
+    (134, ExitReason.CRASHED),
+    (137, ExitReason.KILLED),
+    (139, ExitReason.CRASHED),
+    (143, ExitReason.KILLED),
+    (201, ExitReason.HARDWARE_ERROR),
+    (247, ExitReason.OOM_KILLED),
+]
+
+
+@pytest.mark.parametrize(("code", "reason"), CODES)
+def test_an_exit_code_has_one_meaning(code: int, reason: ExitReason) -> None:
+    assert of_code(code) is reason
+
+
+def pod(phase: str, terminated: dict[str, Any] | None = None, **status: Any) -> Any:
+    statuses = [{"name": "main", "state": {"terminated": terminated} if terminated else {"running": {}}}]
+    return POD.convert(
+        {
+            "metadata": {"name": "digits-worker-0"},
+            "spec": {
+                "containers": [
+                    {"name": "proxy"},
+                    {"name": "main", "resources": {"limits": {"memory": "4Gi"}}},
+                ]
+            },
+            "status": {"phase": phase, "containerStatuses": statuses, **status},
+        }
+    )
+
+
+ENDINGS: list[tuple[str, Any, str]] = [
+    ("OOM by the kubelet", pod("Failed", {"exitCode": 137, "reason": "OOMKilled"}), "OOMKilled at 4Gi"),
+    (
+        "OOM by the agent's words",
+        pod("Failed", {"exitCode": 137, "reason": "Error", "message": '{"reason": "OOMKilled"}'}),
+        "OOMKilled at 4Gi",
+    ),
+    (
+        "an error with the agent's words",
+        pod(
+            "Failed",
+            {"exitCode": 1, "message": '{"reason": "WorkerFailed", "message": "ValueError: no data"}'},
+        ),
+        "exit code 1: ValueError: no data",
+    ),
+    (
+        "an error with any words: the last line",
+        pod("Failed", {"exitCode": 3, "message": "Traceback\n  File x\nKeyError: 'a'\n\n"}),
+        "exit code 3: KeyError: 'a'",
+    ),
+    ("a kill", pod("Failed", {"exitCode": 137, "reason": "Error"}), "killed by SIGKILL (exit code 137)"),
+    ("run me again", pod("Failed", {"exitCode": 75}), "asked to be run again (exit code 75)"),
+    (
+        "an eviction, whatever the code",
+        pod("Failed", {"exitCode": 1}, reason="Evicted", message="The node was low on memory."),
+        "taken away by the cluster: The node was low on memory.",
+    ),
+    (
+        "a preemption",
+        pod("Failed", {"exitCode": 143}, conditions=[{"type": "DisruptionTarget", "status": "True"}]),
+        "taken away by the cluster",
+    ),
+    (
+        "an end before it ran",
+        pod("Failed", reason="OutOfcpu", message="Pod was rejected"),
+        "failed before it ran: Pod was rejected",
+    ),
+    ("success", pod("Succeeded", {"exitCode": 0}), "succeeded"),
+    ("the training container ends the pod", pod("Running", {"exitCode": 2}), "exit code 2"),
+]
+
+
+@pytest.mark.parametrize(("case", "given", "sentence"), ENDINGS, ids=[case for case, _, _ in ENDINGS])
+def test_an_end_is_told_in_a_sentence(case: str, given: Any, sentence: str) -> None:
+    end = ending(given)
+    assert end is not None
+    assert end.sentence == sentence
+
+
+def test_a_pod_that_runs_has_not_ended() -> None:
+    assert ending(pod("Running")) is None
+
+
+def test_every_reason_has_a_consequence() -> None:
+    assert set(CONSEQUENCES) == set(ExitReason)
+
+
+def test_kills_and_evictions_are_free() -> None:
+    free = {reason for reason, consequence in CONSEQUENCES.items() if not consequence.counts}
+    assert free == {ExitReason.SUCCEEDED, ExitReason.TAKEN_AWAY, ExitReason.KILLED, ExitReason.RUN_AGAIN}
+
+
+def test_words_that_are_no_error_are_not_told() -> None:
+    assert last_error('{"verdict": "Stopped"}') == ""
+    assert Exit(ExitReason.KILLED, 143, words="").sentence == "killed by SIGTERM (exit code 143)"

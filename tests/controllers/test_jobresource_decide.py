@@ -1,0 +1,245 @@
+"""Seen → plan of a JobResource, a row for every rule and every step of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.controllers.jobresource import decide as rules
+from elasticjob.controllers.jobresource.decide import Seen, decide
+from elasticjob.controllers.lives import Life
+from elasticjob.controllers.plan import Action, Create, Delete, Resize
+from tests.controllers.build import NOW, at, ended, job, life, oom, over, pending, resource, role
+
+ADDRESS = "10.0.0.1:50001"
+
+
+def seen(
+    *lives: Life, job_: ElasticJob | None = None, resource_: JobResource | None = None, master: str = ADDRESS
+) -> Seen:
+    return Seen(resource_ or resource(), job_ or job(), lives, master)
+
+
+def written(action: Action) -> str:
+    """An action in a word: +pod, -pod, -pod! (at once), ~pod (resized)."""
+    match action:
+        case Create(_, manifest):
+            return f"+{manifest['metadata']['name']}"
+        case Delete(_, name, _, grace):
+            return f"-{name}" + ("!" if grace == 0 else "")
+        case Resize(pod, _, _, resources):
+            return f"~{pod} {resources['limits']['memory']}"
+        case _:
+            raise AssertionError(action)
+
+
+def actions(given: Seen) -> set[str]:
+    return {written(action) for action in decide(given, NOW).actions}
+
+
+CONVERGE: list[tuple[str, Seen, set[str]]] = [
+    ("all nodes are born at once", seen(), {"+digits-worker-0", "+digits-worker-1"}),
+    ("as specified", seen(life(0), life(1)), set()),
+    ("pending is waited for", seen(life(0), pending(1)), set()),
+    ("scale down: the highest leave", seen(life(0), life(1), life(2)), {"-digits-worker-2"}),
+    ("scale down: one that leaves is left alone", seen(life(0), life(1), life(2, terminating=True)), set()),
+    ("scale down: a finished surplus stays", seen(life(0), life(1), ended(2, code=0)), set()),
+    ("scale up waits for the leaving one of its place", seen(life(0), life(1, terminating=True)), set()),
+    ("succeeded is done", seen(ended(0, code=0), life(1)), set()),
+    ("a failure is replaced under the next name", seen(ended(0), life(1)), {"+digits-worker-0-1"}),
+    ("a kill too", seen(ended(0, 7, code=137), life(1)), {"+digits-worker-0-8"}),
+    ("a spent budget is not", seen(ended(0, 3, restarts_before=3), life(1)), set()),
+    ("a deleted pod is replaced once it is gone", seen(life(1)), {"+digits-worker-0"}),
+    (
+        "pods of a machine that is gone go at once, their nodes are made again",
+        seen(life(0, lost=True, terminating=True), life(1)),
+        {"-digits-worker-0!", "+digits-worker-0-1"},
+    ),
+    ("two lives of one place: the newer stays", seen(life(0), life(0, 1), life(1)), {"-digits-worker-0"}),
+    (
+        "old ends are forgotten",
+        seen(*(ended(0, n, code=137) for n in range(5)), life(0, 5), life(1)),
+        {"-digits-worker-0", "-digits-worker-0-1"},
+    ),
+    (
+        "another resource is tried in place",
+        seen(life(0), life(1), resource_=resource(resources={"worker": {"memory": "1Gi"}})),
+        {"~digits-worker-0 1Gi", "~digits-worker-1 1Gi"},
+    ),
+    (
+        "one node's own resource",
+        seen(life(0), life(1), resource_=resource(nodes={"digits-worker-1": {"memory": "2Gi"}})),
+        {"~digits-worker-1 2Gi"},
+    ),
+    (
+        "the same amount spelled differently is the same",
+        seen(life(0), life(1), resource_=resource(resources={"worker": {"memory": "524288Ki"}})),
+        set(),
+    ),
+    (
+        "a refused resize is a replacement, one at a time",
+        seen(
+            life(0, resize="refused"),
+            life(1, resize="refused"),
+            resource_=resource(resources={"worker": {"memory": "1Gi"}}),
+        ),
+        {"-digits-worker-0"},
+    ),
+    (
+        "a replacement waits until the others run",
+        seen(
+            life(0, resize="refused"),
+            pending(1, resource={"memory": "1Gi"}),
+            resource_=resource(resources={"worker": {"memory": "1Gi"}}),
+        ),
+        set(),
+    ),
+    (
+        "an infeasible resize is a replacement",
+        seen(
+            life(0, resize="Infeasible", resource={"memory": "1Gi"}),
+            life(1, resource={"memory": "1Gi"}),
+            resource_=resource(resources={"worker": {"memory": "1Gi"}}),
+        ),
+        {"-digits-worker-0"},
+    ),
+    (
+        "out of memory, and there is more now",
+        seen(
+            oom(0, at=NOW),
+            life(1, resource={"memory": "1Gi"}),
+            resource_=resource(resources={"worker": {"memory": "1Gi"}}),
+        ),
+        {"+digits-worker-0-1"},
+    ),
+    ("out of memory a while ago, and no more came", seen(oom(0), life(1)), {"+digits-worker-0-1"}),
+    (
+        "a parameter server with state is not taken away",
+        seen(
+            life(0, role="ps"),
+            life(1, role="ps"),
+            job_=job({"ps": role(1)}),
+            resource_=resource({"ps": 1}),
+        ),
+        set(),
+    ),
+    (
+        "a released one is",
+        seen(
+            life(0, role="ps"),
+            life(1, role="ps", released=True),
+            job_=job({"ps": role(1)}),
+            resource_=resource({"ps": 1}),
+        ),
+        {"-digits-ps-1"},
+    ),
+    ("a role that waits for a plan has no pods", seen(resource_=resource({})), set()),
+    ("a role that the job does not have is ignored", seen(resource_=resource({"elf": 3})), set()),
+]
+
+
+@pytest.mark.parametrize(("case", "given", "expected"), CONVERGE, ids=[case[0] for case in CONVERGE])
+def test_converge(case: str, given: Seen, expected: set[str]) -> None:
+    assert actions(given) == expected
+
+
+RULES: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
+    (rules.leave_it_to_the_collector, seen(resource_=resource(deleted=True)), "Deleting", set()),
+    (
+        rules.leave_it_to_the_collector,
+        seen(job_=job(metadata={"deletionTimestamp": at(NOW)})),
+        "Deleting",
+        set(),
+    ),
+    (rules.wait_for_its_job, Seen(resource(), None, (life(0),)), "JobNotFound", set()),
+    (
+        rules.leave_it_to_others,
+        seen(job_=job(managedBy="kueue.x-k8s.io/multikueue")),
+        "ManagedByOther",
+        set(),
+    ),
+    (
+        rules.clean_up_after_the_end,
+        seen(life(0), ended(1, code=0), job_=job(status=over())),
+        "Finished",
+        {"-digits-worker-0"},
+    ),
+    (
+        rules.clean_up_after_the_end,
+        seen(life(0), ended(1, code=0), job_=job(status=over("Failed"), runPolicy={"cleanPodPolicy": "All"})),
+        "Finished",
+        {"-digits-worker-0", "-digits-worker-1"},
+    ),
+    (
+        rules.clean_up_after_the_end,
+        seen(life(0), job_=job(status=over(), runPolicy={"cleanPodPolicy": "None"})),
+        "Finished",
+        set(),
+    ),
+    (rules.clean_up_after_the_end, seen(life(0), job_=job(status=over(ended=NOW))), "Finished", set()),
+    (
+        rules.free_the_nodes_while_suspended,
+        seen(life(0), pending(1), ended(2, code=0), resource_=resource(suspend=True)),
+        "Suspended",
+        {"-digits-worker-0", "-digits-worker-1"},
+    ),
+    (rules.wait_for_the_masters_address, seen(master=""), "WaitingForMaster", set()),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "reason", "expected"), RULES, ids=[f"{r[0].__name__}-{n}" for n, r in enumerate(RULES)]
+)
+def test_rule(rule: Callable[..., Any], given: Seen, reason: str, expected: set[str]) -> None:
+    assert rule(given, NOW) is not None
+    plan = decide(given, NOW)
+    assert plan == rule(given, NOW)
+    assert (plan.reason, {written(action) for action in plan.actions}) == (reason, expected)
+
+
+def test_every_rule_has_a_row() -> None:
+    assert {rule for rule, *_ in RULES} | {rules.converge} == set(rules.RULES)
+
+
+def test_a_pause_is_waited_for() -> None:
+    given = seen(ended(0, 1, restarts_before=1, at=NOW), life(1))
+    assert decide(given, NOW).again_in == timedelta(seconds=2)
+    assert actions(given) == set()
+
+
+def test_out_of_memory_waits_a_little_for_more() -> None:
+    given = seen(oom(0, at=NOW), life(1))
+    assert decide(given, NOW).again_in == rules.MEMORY_GRACE
+    assert not decide(given, NOW).actions
+    manual = seen(oom(0, at=NOW), life(1), job_=job(optimizeMode="manual"))
+    assert actions(manual) == {"+digits-worker-0-1"}
+
+
+def test_without_a_master_nobody_waits_for_its_address() -> None:
+    given = seen(job_=job(distributionStrategy="Local"), master="")
+    assert actions(given) == {"+digits-worker-0", "+digits-worker-1"}
+
+
+def test_notes_say_what_happens_and_why() -> None:
+    given = seen(ended(0, words="ValueError: no data"), life(2), life(3))
+    said = {(note.reason, note.sentence) for note in decide(given, NOW).notes}
+    assert said == {
+        (
+            "NodeRelaunched",
+            "digits-worker-0-1 replaces digits-worker-0: exit code 1: ValueError: no data; restart 1 of 3",
+        ),
+        ("NodesCreated", "created digits-worker-1"),
+        ("NodesRemoved", "removed digits-worker-2, digits-worker-3"),
+    }
+
+
+def test_a_restart_is_written_on_the_pod_that_follows_it() -> None:
+    (action,) = decide(seen(ended(0, 1, restarts_before=1), life(1)), NOW).actions
+    assert isinstance(action, Create)
+    assert action.manifest["metadata"]["annotations"]["elasticjob.dlrover/restarts"] == "2"
+    assert action.manifest["metadata"]["labels"]["elasticjob.dlrover/relaunch-count"] == "2"

@@ -1,0 +1,110 @@
+"""What should happen to a node next, from its lives."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
+from elasticjob.controllers.lives import Life, Node, Policy, Standing, nodes, pause
+from tests.controllers.build import NOW, ended, life, oom, pending
+
+DUE, PAUSES, SPENT = Standing.DUE, Standing.PAUSES, Standing.SPENT
+ON_FAILURE, NEVER = RestartPolicy.ON_FAILURE, RestartPolicy.NEVER
+ALWAYS, EXIT_CODE = RestartPolicy.ALWAYS, RestartPolicy.EXIT_CODE
+
+STANDINGS: list[tuple[str, tuple[Life, ...], RestartPolicy, Standing]] = [
+    ("never lived", (), ON_FAILURE, DUE),
+    ("runs", (life(),), ON_FAILURE, Standing.RUNS),
+    ("pends", (pending(),), ON_FAILURE, Standing.RUNS),
+    ("deleted and still there", (life(terminating=True),), ON_FAILURE, Standing.LEAVES),
+    ("deleted, ended well on the way out", (ended(code=0, terminating=True),), ON_FAILURE, Standing.LEAVES),
+    ("deleted on a machine that is gone", (life(terminating=True, lost=True),), ON_FAILURE, DUE),
+    ("its machine is gone", (life(lost=True),), ON_FAILURE, DUE),
+    (
+        "an old life leaves while the new one runs",
+        (life(terminating=True), life(relaunch=1)),
+        ON_FAILURE,
+        Standing.RUNS,
+    ),
+    ("succeeded", (ended(code=0),), ON_FAILURE, Standing.DONE),
+    ("succeeded, and Always means OnFailure", (ended(code=0),), ALWAYS, Standing.DONE),
+    ("failed once", (ended(code=1),), ON_FAILURE, DUE),
+    ("failed just now, the second time", (ended(relaunch=1, restarts_before=1, at=NOW),), ON_FAILURE, PAUSES),
+    ("the budget is spent", (ended(relaunch=3, restarts_before=3),), ON_FAILURE, SPENT),
+    ("killed after the budget was spent", (ended(relaunch=3, restarts_before=3, code=137),), ON_FAILURE, DUE),
+    ("Never: an error", (ended(code=1),), NEVER, SPENT),
+    ("Never: a kill", (ended(code=137),), NEVER, SPENT),
+    ("Never: its machine is gone", (life(lost=True),), NEVER, DUE),
+    ("ExitCode: below 128", (ended(code=1),), EXIT_CODE, SPENT),
+    ("ExitCode: a crash", (ended(code=139),), EXIT_CODE, DUE),
+    ("ExitCode: out of memory", (oom(),), EXIT_CODE, DUE),
+    ("ExitCode: run me again", (ended(code=75),), EXIT_CODE, DUE),
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "lives", "restart", "standing"), STANDINGS, ids=[case[0] for case in STANDINGS]
+)
+def test_standing(case: str, lives: tuple[Life, ...], restart: RestartPolicy, standing: Standing) -> None:
+    assert Node("worker", 0, lives).standing(Policy(restart, 3), NOW) is standing
+
+
+def test_restarts_are_the_larger_of_pods_and_status() -> None:
+    assert Node("worker", 0, (ended(restarts_before=1),)).restarts == 2
+    assert Node("worker", 0, (ended(restarts_before=1),), remembered=5).restarts == 5
+    assert Node("worker", 0, (), remembered=2).restarts == 2
+    assert Node("worker", 0, (ended(code=137, restarts_before=1),)).restarts == 1
+    assert Node("worker", 0, (ended(terminating=True),)).restarts == 0
+
+
+def test_the_next_life_follows_the_highest_number() -> None:
+    assert Node("worker", 0).next_relaunch == 0
+    assert Node("worker", 0, (ended(), ended(relaunch=4))).next_relaunch == 5
+
+
+def test_broken_hardware_is_avoided() -> None:
+    lives = (
+        ended(code=201, machine="m1"),
+        ended(relaunch=1, code=1, machine="m2"),
+        ended(relaunch=2, code=202, machine="m3"),
+    )
+    assert Node("worker", 0, lives).machines_to_avoid == ("m1", "m3")
+
+
+@pytest.mark.parametrize(
+    ("code", "restarts", "relaunch", "lived", "seconds"),
+    [
+        (1, 1, 1, 5, 0),
+        (1, 2, 2, 5, 2),
+        (1, 3, 3, 5, 4),
+        (1, 5, 5, 5, 16),
+        (1, 99, 99, 5, 60),
+        (1, 3, 3, 3600, 4),
+        (137, 0, 1, 1, 0),
+        (137, 0, 9, 1, 5),
+        (137, 0, 9, 61, 0),
+    ],
+)
+def test_pauses_double_and_are_short_after_kills(
+    code: int, restarts: int, relaunch: int, lived: int, seconds: int
+) -> None:
+    end = ended(code=code, lived=timedelta(seconds=lived)).ended
+    assert end is not None
+    assert pause(end, restarts, relaunch) == timedelta(seconds=seconds)
+
+
+def test_a_pause_counts_from_the_end() -> None:
+    node = Node("worker", 0, (ended(relaunch=2, restarts_before=2, at=NOW - timedelta(seconds=3)),))
+    assert node.due(NOW) == NOW + timedelta(seconds=1)
+
+
+def test_nodes_are_found_by_pod_and_by_memory() -> None:
+    found = nodes((life(1), ended(0), life(0, 1)), {"worker": {"1": 2, "7": 1}})
+    assert {place: (len(node.lives), node.remembered) for place, node in found.items()} == {
+        ("worker", 0): (2, 0),
+        ("worker", 1): (1, 2),
+        ("worker", 7): (0, 1),
+    }
+    assert found["worker", 0].latest == life(0, 1)
