@@ -30,7 +30,16 @@ from elasticjob.kube import running
 from elasticjob.kube.backoff import REQUEST
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.config import Config
-from elasticjob.kube.errors import ApiError, Gone, KubeError, NotFound, Unauthorized, Unreachable, error_of
+from elasticjob.kube.errors import (
+    ApiError,
+    Gone,
+    KubeError,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+    error_of,
+    is_too_large_resource_version,
+)
 from elasticjob.kube.kinds import Key, Kind, Manifest
 from elasticjob.kube.metrics import Metrics
 
@@ -477,6 +486,8 @@ def _note(kind: Kind[Any], body: bytes) -> None:
 def _pause(error: KubeError, call: Call, attempt: int) -> float | None:
     """Seconds until the next attempt; None when the error is the caller's."""
     match error:
+        case ApiError() if is_too_large_resource_version(error):
+            return None
         case ApiError(status=429, retry_after=after):
             pass
         case ApiError(status=500 | 502 | 503 | 504, retry_after=after) if call.repeatable:

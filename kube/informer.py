@@ -20,6 +20,8 @@ from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.store import Change
 from elasticjob.kube.watch import (
     Advanced,
+    Confirmed,
+    Doubting,
     Empty,
     Ended,
     Event,
@@ -114,6 +116,8 @@ class Informer(Generic[T]):
                     yield await self._page("")
                 case Paging(token):
                     yield await self._page(token)
+                case Doubting(version):
+                    yield await self._confirm(version)
                 case Watching() | Empty() | Streaming():
                     async with aclosing(self._watch(state)) as given_by_watch:
                         async for given in given_by_watch:
@@ -133,6 +137,13 @@ class Informer(Generic[T]):
             else:
                 items.append(item)
         return Listing(tuple(items), page.version, page.token)
+
+    async def _confirm(self, version: str) -> Confirmed:
+        path = self.kind.path(self.cache.namespace)
+        await self._client.raw(
+            "GET", path, limit="1", resourceVersion=version, resourceVersionMatch="NotOlderThan"
+        )
+        return Confirmed()
 
     async def _watch(self, state: State) -> AsyncGenerator[Given]:
         lines, began, heard = Lines(), self._clock.monotonic(), False

@@ -6,6 +6,7 @@
   refuses that, for the first page of a list.
 - Watching knows a resourceVersion and survives every end of its stream with it. Only a server that no longer
   has that version (410), or does not have it yet (restored storage), sends it back to Empty.
+- A watch that falls silent is doubted: the server is asked whether it knows the version, before it is resumed.
 - A list that fails in the middle asks for the same page again; one whose token expired starts over.
 - Nothing reaches the store before the initial set is complete, so a broken list deletes nothing.
 """
@@ -52,7 +53,17 @@ class Watching:
     version: str
 
 
-State = Empty | Streaming | Paging | Watching
+@dataclass(frozen=True)
+class Doubting:
+    """The watch at `version` fell silent: is it known to the server at all?
+
+    A server whose storage was restored lets a watch at a version from its future wait, without a word.
+    """
+
+    version: str
+
+
+State = Empty | Streaming | Paging | Watching | Doubting
 
 
 @dataclass(frozen=True)
@@ -74,7 +85,12 @@ class Silent:
     """Given: nothing came for so long that the connection counts as dead."""
 
 
-Given = Listing | Changed | Bookmark | Failed | Ended | Silent
+@dataclass(frozen=True)
+class Confirmed:
+    """Given: the server has reached the version in doubt."""
+
+
+Given = Listing | Changed | Bookmark | Failed | Ended | Silent | Confirmed
 
 
 @dataclass(frozen=True)
@@ -151,6 +167,8 @@ def step(state: State, given: Given) -> Turn:
             return _page(state, given)
         case Watching():
             return _watch(state, given)
+        case Doubting():
+            return _doubt(state, given)
 
 
 def _begin(state: Empty, given: Given) -> Turn:
@@ -164,7 +182,7 @@ def _begin(state: Empty, given: Given) -> Turn:
             return Turn(Empty(streaming=False), then=Then.ASK_AGAIN)
         case Failed():
             return Turn(state, then=Then.BACK_OFF)
-        case Ended() | Silent():
+        case Ended() | Silent() | Confirmed():
             return Turn(Empty(streaming=False), then=Then.BACK_OFF)
 
 
@@ -181,7 +199,7 @@ def _stream(given: Given) -> Turn:
         case Failed():
             return Turn(Empty(), then=Then.BACK_OFF)
         case (
-            Listing() | Ended() | Silent()
+            Listing() | Ended() | Silent() | Confirmed()
         ):  # a server that does not know sendInitialEvents never says where they end
             return Turn(Empty(streaming=False), then=Then.BACK_OFF)
 
@@ -215,8 +233,20 @@ def _watch(state: Watching, given: Given) -> Turn:
             return Turn(Empty(), then=Then.BACK_OFF)
         case Failed():
             return Turn(state, then=Then.BACK_OFF)
-        case Ended() | Silent() | Listing():
+        case Silent():
+            return Turn(Doubting(state.version), then=Then.ASK_AGAIN)
+        case Ended() | Listing() | Confirmed():
             return Turn(state, then=Then.ASK_AGAIN)
+
+
+def _doubt(state: Doubting, given: Given) -> Turn:
+    match given:
+        case Failed(error) if _has_lost_the_version(error):
+            return Turn(Empty(), then=Then.BACK_OFF)
+        case Failed():
+            return Turn(state, then=Then.BACK_OFF)
+        case _:
+            return Turn(Watching(state.version), then=Then.ASK_AGAIN)
 
 
 def _refuses_streaming(error: KubeError) -> bool:
