@@ -1,0 +1,86 @@
+"""The generated CRDs: small enough, documented, up to date, with a template as detailed as asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
+from elasticjob.kube.crd import Declaration
+from elasticjob.kube.embedded import Detail, embedded_schema
+from elasticjob.kube.kinds import Manifest
+from hack.generate import DECLARATIONS, crd_path, crd_text, main, renew
+
+KEEP = "x-kubernetes-preserve-unknown-fields"
+
+
+def schema_of(declaration: Declaration) -> Manifest:
+    manifest = yaml.safe_load(crd_path(declaration).read_text())
+    found: Manifest = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return found
+
+
+@pytest.mark.parametrize("declaration", DECLARATIONS, ids=lambda one: one.kind.name)
+def test_what_is_generated_is_up_to_date_and_fits_a_client_side_apply(declaration: Declaration) -> None:
+    text = crd_path(declaration).read_text()
+    assert text == crd_text(declaration)
+    assert len(text) < 200_000
+
+
+@pytest.mark.parametrize("detail", Detail)
+def test_every_detail_fits(detail: Detail) -> None:
+    assert max(len(crd_text(declaration, detail)) for declaration in DECLARATIONS) < 200_000
+
+
+def undocumented(node: Manifest, path: str) -> Iterator[str]:
+    for name, child in node.get("properties", {}).items():
+        if path or name != "metadata":
+            if "description" not in child:
+                yield f"{path}.{name}"
+            if name != "template":
+                yield from undocumented(child, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(node.get(key), dict):
+            yield from undocumented(node[key], f"{path}[]")
+
+
+@pytest.mark.parametrize("declaration", DECLARATIONS, ids=lambda one: one.kind.name)
+def test_every_field_of_ours_is_explained(declaration: Declaration) -> None:
+    assert list(undocumented(schema_of(declaration), "")) == []
+
+
+def test_short_names_and_the_scale_subresource() -> None:
+    names = {one.kind.name: one.short_names for one in DECLARATIONS}
+    assert names == {"ElasticJob": ("ej",), "JobResource": ("jr",), "ScalePlan": ("sp",)}
+    manifest = yaml.safe_load(crd_path(DECLARATIONS[0]).read_text())
+    assert manifest["spec"]["versions"][0]["subresources"]["scale"] == {
+        "specReplicasPath": ".spec.replicaSpecs.worker.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
+
+
+def test_a_typed_template_keeps_what_is_newer_and_a_full_one_does_not() -> None:
+    typed = embedded_schema(POD_TEMPLATE_SPEC, definitions(), Detail.TYPED)
+    full = embedded_schema(POD_TEMPLATE_SPEC, definitions(), Detail.FULL)
+    assert typed["properties"]["spec"][KEEP] is True
+    assert KEEP not in full["properties"]["spec"]
+    assert embedded_schema(POD_TEMPLATE_SPEC, definitions(), Detail.OPAQUE) == {"type": "object", KEEP: True}
+
+
+def test_keys_that_a_pod_may_leave_out_have_the_servers_defaults() -> None:
+    pod = embedded_schema(POD_TEMPLATE_SPEC, definitions())["properties"]["spec"]["properties"]
+    assert pod["containers"]["items"]["properties"]["ports"]["items"]["properties"]["protocol"]["default"] == "TCP"
+    assert pod["imagePullSecrets"]["items"]["properties"]["name"]["default"] == ""
+
+
+def test_a_stale_file_is_shown_and_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--check"]) == 0
+    stale = Path(__file__).parents[2] / "config" / "crd" / "scaleplans.yaml"
+    before = stale.read_text()
+    assert renew(stale, before + "more\n", checking=True) is True
+    assert "+more" in capsys.readouterr().out
+    assert stale.read_text() == before
