@@ -1,15 +1,288 @@
+"""Admission webhooks: which ones a request concerns, and asking them over TLS.
+
+Mutating webhooks are asked one after the other, by the name of their configuration; validating ones all at once. A
+webhook that cannot be reached refuses or passes by its failurePolicy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
+
+import aiohttp
+import msgspec
+
+from elasticjob.devcluster.server import cel
+from elasticjob.devcluster.server.errors import StatusError, bad_request, internal
+from elasticjob.devcluster.server.objects import NAMESPACES, Attributes
+from elasticjob.devcluster.server.patches import json_patch
+from elasticjob.devcluster.server.registry import Resource
+from elasticjob.devcluster.server.reviews import user_info
+from elasticjob.devcluster.server.selectors import label_selector, matches_labels
+from elasticjob.devcluster.server.store import Manifest, Store, Type, encode
+
+_GROUP = "admissionregistration.k8s.io"
+_MUTATING = Type(_GROUP, "mutatingwebhookconfigurations")
+_VALIDATING = Type(_GROUP, "validatingwebhookconfigurations")
+_SERVICES = Type("", "services")
+
+
+class WebhookFailed(Exception):
+    """The webhook gave no usable answer; failurePolicy decides what that means."""
+
+
+@dataclass(frozen=True)
+class Hook:
+    """One webhook of one configuration, as it is in the store."""
+
+    spec: Manifest
+
+    @property
+    def name(self) -> str:
+        return str(self.spec["name"])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A webhook's answer that let the request pass."""
+
+    patch: list[Manifest]
+    warnings: list[str]
 
 
 class Webhooks:
-    def __init__(self, store: Any) -> None:
-        self.session: Any = None
+    """The `Admission` of objects. `session` is set while the server runs."""
 
-    def concerns(self, attributes: Any) -> bool:
-        return False
+    def __init__(self, store: Store, new_uid: Callable[[], str]) -> None:
+        self._store = store
+        self._new_uid = new_uid
+        self.session: aiohttp.ClientSession | None = None
 
-    async def mutate(self, attributes: Any, new: Any) -> Any:
+    def concerns(self, attributes: Attributes) -> bool:
+        """Whether any webhook might have to be asked: a quick look at rules only."""
+        return attributes.resource.group != _GROUP and any(
+            _ruled(hook, attributes) for type_ in (_MUTATING, _VALIDATING) for hook in self._hooks(type_)
+        )
+
+    async def mutate(self, attributes: Attributes, new: Manifest) -> Manifest:
+        """The object after all mutating webhooks; refusals are raised."""
+        for hook in self._hooks(_MUTATING):
+            if self._matches(hook, attributes, new):
+                verdict = await self._ask(hook, attributes, new)
+                if verdict.patch:
+                    new = _patched(hook, attributes.resource, new, verdict.patch)
         return new
 
-    async def validate(self, attributes: Any, new: Any) -> list[str]:
+    async def validate(self, attributes: Attributes, new: Manifest | None) -> list[str]:
+        """Warnings of all validating webhooks; the first refusal is raised."""
+        chosen = [hook for hook in self._hooks(_VALIDATING) if self._matches(hook, attributes, new)]
+        verdicts = await asyncio.gather(*(self._ask(hook, attributes, new) for hook in chosen))
+        return [warning for verdict in verdicts for warning in verdict.warnings]
+
+    def _hooks(self, type_: Type) -> Iterator[Hook]:
+        for configuration in self._store.every(type_):
+            for spec in configuration.body.get("webhooks") or ():
+                yield Hook(spec)
+
+    def _matches(self, hook: Hook, attributes: Attributes, new: Manifest | None) -> bool:
+        return (
+            _ruled(hook, attributes)
+            and self._namespace_matches(hook, attributes, new)
+            and _object_matches(hook, attributes, new)
+            and _conditions_hold(hook, attributes, new)
+        )
+
+    def _namespace_matches(self, hook: Hook, attributes: Attributes, new: Manifest | None) -> bool:
+        requirements = label_selector(hook.spec.get("namespaceSelector"))
+        if not requirements:
+            return True
+        if attributes.resource.type == NAMESPACES:
+            return matches_labels(
+                requirements, ((new or attributes.old or {}).get("metadata") or {}).get("labels")
+            )
+        if not attributes.resource.namespaced:
+            return True
+        found = self._store.get(NAMESPACES, "", attributes.namespace)
+        return matches_labels(requirements, found.metadata.get("labels") if found else {})
+
+    async def _ask(self, hook: Hook, attributes: Attributes, new: Manifest | None) -> Verdict:
+        if attributes.options.dry_run and hook.spec.get("sideEffects") not in ("None", "NoneOnDryRun"):
+            raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
+        uid = self._new_uid()
+        try:
+            response = await self._post(hook, _review(attributes, new, uid))
+            return _verdict(hook, response, uid)
+        except WebhookFailed as error:
+            if hook.spec.get("failurePolicy") == "Ignore":
+                return Verdict([], [])
+            raise internal(f'failed calling webhook "{hook.name}": {error}') from error
+
+    async def _post(self, hook: Hook, review: Manifest) -> Any:
+        """POST a review; everything that is no JSON answer with 200 is WebhookFailed."""
+        assert self.session is not None, "the server is not running"
+        url, host = self._address(hook)
+        limit = hook.spec.get("timeoutSeconds") or 10
+        try:
+            async with (
+                asyncio.timeout(limit),
+                self.session.post(
+                    f"{url}?timeout={limit}s",
+                    data=encode(review),
+                    headers={"Content-Type": "application/json"},
+                    ssl=_context(hook),
+                    server_hostname=host,
+                ) as answer,
+            ):
+                raw = await answer.read()
+                if answer.status != 200:
+                    text = raw[:200].decode(errors="replace")
+                    raise WebhookFailed(
+                        f"failed to call webhook: the server answered {answer.status}: {text}"
+                    )
+                return msgspec.json.decode(raw)
+        except TimeoutError as error:
+            raise WebhookFailed(f'failed to call webhook: Post "{url}": context deadline exceeded') from error
+        except aiohttp.ClientError as error:
+            raise WebhookFailed(f'failed to call webhook: Post "{url}": {error}') from error
+        except msgspec.DecodeError as error:
+            raise WebhookFailed(f"failed to call webhook: the answer is not JSON: {error}") from error
+
+    def _address(self, hook: Hook) -> tuple[str, str | None]:
+        """Where to connect, and the name its certificate must carry."""
+        client = hook.spec.get("clientConfig") or {}
+        if client.get("url"):
+            return str(client["url"]), None
+        service = client["service"]
+        found = self._store.get(_SERVICES, service["namespace"], service["name"])
+        if found is None:
+            raise WebhookFailed(f'failed to call webhook: service "{service["name"]}" not found')
+        address = f"{found.body['spec'].get('clusterIP')}:{service.get('port', 443)}"
+        path = str(service.get("path") or "/")
+        return f"https://{address}{path}", f"{service['name']}.{service['namespace']}.svc"
+
+
+def _ruled(hook: Hook, attributes: Attributes) -> bool:
+    equivalent = hook.spec.get("matchPolicy") == "Equivalent"
+    return any(_rule_matches(rule, attributes, equivalent) for rule in hook.spec.get("rules") or ())
+
+
+def _rule_matches(rule: Mapping[str, Any], attributes: Attributes, equivalent: bool) -> bool:
+    resource = attributes.resource
+    scope = rule.get("scope") or "*"
+    versions = rule.get("apiVersions") or ()
+    return (
+        _among(attributes.operation, rule.get("operations") or ())
+        and _among(resource.group, rule.get("apiGroups") or ())
+        and (equivalent or _among(resource.version, versions))
+        and any(_names(each, resource.plural, attributes.subresource) for each in rule.get("resources") or ())
+        and (scope == "*" or (scope == "Namespaced") == resource.namespaced)
+    )
+
+
+def _among(value: str, allowed: Any) -> bool:
+    return "*" in allowed or value in allowed
+
+
+def _names(pattern: str, plural: str, subresource: str) -> bool:
+    resource, _, below = pattern.partition("/")
+    return resource in ("*", plural) and (below == subresource or (below == "*" and pattern != "*"))
+
+
+def _object_matches(hook: Hook, attributes: Attributes, new: Manifest | None) -> bool:
+    requirements = label_selector(hook.spec.get("objectSelector"))
+    found = [each for each in (new, attributes.old) if each is not None]
+    return not requirements or any(
+        matches_labels(requirements, each["metadata"].get("labels")) for each in found
+    )
+
+
+def _conditions_hold(hook: Hook, attributes: Attributes, new: Manifest | None) -> bool:
+    conditions = hook.spec.get("matchConditions") or ()
+    if not conditions:
+        return True
+    request = _review(attributes, new, "")["request"]
+    values = {"object": request["object"], "oldObject": request["oldObject"], "request": request}
+    return all(cel.compiled(each["expression"]).evaluate(values) is True for each in conditions)
+
+
+def _review(attributes: Attributes, new: Manifest | None, uid: str) -> Manifest:
+    resource, options = attributes.resource, attributes.options
+    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    where = {"group": resource.group, "version": resource.version, "resource": resource.plural}
+    below = {"subResource": attributes.subresource, "requestSubResource": attributes.subresource}
+    request = {
+        "uid": uid,
+        "kind": kind,
+        "resource": where,
+        "requestKind": kind,
+        "requestResource": where,
+        **(below if attributes.subresource else {}),
+        "name": attributes.name,
+        **({"namespace": attributes.namespace} if resource.namespaced else {}),
+        "operation": attributes.operation,
+        "userInfo": user_info(options.user),
+        "object": _served(resource, new),
+        "oldObject": _served(resource, attributes.old),
+        "dryRun": options.dry_run,
+        "options": None,
+    }
+    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+
+
+def _served(resource: Resource, item: Manifest | None) -> Manifest | None:
+    return resource.conversion.from_storage(item) if resource.conversion and item else item
+
+
+def _verdict(hook: Hook, review: Any, uid: str) -> Verdict:
+    response = review.get("response") if isinstance(review, dict) else None
+    if not isinstance(response, dict) or response.get("uid") != uid:
+        raise WebhookFailed("the answer is no AdmissionReview with the uid of the request")
+    if not response.get("allowed"):
+        raise _refusal(hook, response.get("status") or {})
+    return Verdict(_operations(response), list(response.get("warnings") or ()))
+
+
+def _refusal(hook: Hook, status: Manifest) -> StatusError:
+    why = status.get("message") or status.get("reason") or "without explanation"
+    between = ": " if status.get("message") or status.get("reason") else " "
+    message = f'admission webhook "{hook.name}" denied the request{between}{why}'
+    return StatusError(
+        max(400, status.get("code") or 0), status.get("reason") or "", message, status.get("details")
+    )
+
+
+def _operations(response: Manifest) -> list[Manifest]:
+    if not response.get("patch"):
         return []
+    if response.get("patchType") != "JSONPatch":
+        raise WebhookFailed(f"unsupported patchType {response.get('patchType')!r}: only JSONPatch is known")
+    try:
+        operations = msgspec.json.decode(base64.b64decode(response["patch"], validate=True))
+    except (binascii.Error, msgspec.DecodeError) as error:
+        raise WebhookFailed(f"the patch is not base64 of JSON: {error}") from error
+    return operations if isinstance(operations, list) else []
+
+
+def _patched(hook: Hook, resource: Resource, new: Manifest, operations: list[Manifest]) -> Manifest:
+    try:
+        changed = json_patch(_served(resource, new), operations)
+    except StatusError as error:
+        raise internal(
+            f'admission webhook "{hook.name}" sent a patch that cannot be applied: {error.message}'
+        ) from error
+    answer: Manifest = resource.conversion.to_storage(changed) if resource.conversion else changed
+    return answer
+
+
+def _context(hook: Hook) -> ssl.SSLContext:
+    """Trust in exactly the CA bundle of the webhook (the system's roots without one)."""
+    bundle = (hook.spec.get("clientConfig") or {}).get("caBundle")
+    try:
+        return ssl.create_default_context(cadata=base64.b64decode(bundle).decode() if bundle else None)
+    except (binascii.Error, ssl.SSLError, UnicodeDecodeError) as error:
+        raise WebhookFailed(f"unable to load root certificates: caBundle is no PEM: {error}") from error

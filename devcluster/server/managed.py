@@ -104,13 +104,13 @@ def created(manifest: Manifest, schema: Schema, writer: Writer) -> list[dict[str
 
 
 def updated(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> list[dict[str, Any]]:
-    """managedFields after a write that was no apply. `new` may carry a shortened list: entries removed by hand go."""
+    """managedFields after a write that was no apply. A list that `new` brings along is believed."""
     before, after = leaves(old, schema), leaves(new, schema)
     changed = {path for path, value in after.items() if before.get(path, _ABSENT) != value}
     removed = before.keys() - after.keys()
     if not changed and not removed:
-        return list(old["metadata"].get("managedFields") or ())
-    return entries(_taken_over(owners(old), changed, removed, writer))
+        return list(new["metadata"].get("managedFields") or ())
+    return entries(_taken_over(owners(new), changed, removed, writer))
 
 
 def _taken_over(found: list[Owner], changed: set[Path], removed: set[Path], writer: Writer) -> list[Owner]:

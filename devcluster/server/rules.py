@@ -1,13 +1,192 @@
+"""`x-kubernetes-validations` of a schema: checked when a CRD is stored, evaluated when its objects are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from elasticjob.devcluster.server.cel import CelError, CelSyntaxError, Program, compiled
+from elasticjob.devcluster.server.errors import Cause
+from elasticjob.devcluster.server.names import wrong
+from elasticjob.devcluster.server.schemas import Schema, item_key, join
 
-def rule_problems(schema: Any, path: str) -> Any:
-    return iter(())
+RULES = "x-kubernetes-validations"
+_REASONS = {"FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"}
+_ABSENT = object()
 
 
-def rules_of(schema: Any) -> tuple[Any, ...]:
-    return ()
+@dataclass(frozen=True)
+class Step:
+    """One level down from a value: a property, every value of a map, every element of a list."""
+
+    kind: str
+    name: str
+    schema: Schema
 
 
-def broken_rules(rules: Any, new: Any, old: Any) -> list[Any]:
-    return []
+@dataclass(frozen=True)
+class Rule:
+    """One rule, and the way from the root to the values it is about."""
+
+    steps: tuple[Step, ...]
+    program: Program
+    spec: Mapping[str, Any]
+    message: Program | None
+
+    @property
+    def is_transition(self) -> bool:
+        return "oldSelf" in self.program.names
+
+
+def rule_problems(schema: Schema, path: str) -> Iterator[Cause]:
+    """Rules of a CRD that cannot be compiled."""
+    for where, node in _nodes(schema, path):
+        for index, spec in enumerate(node.get(RULES) or ()):
+            yield from _spec_problems(spec, f"{where}.{RULES}[{index}]")
+
+
+def _nodes(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
+    yield path, schema
+    for name, child in (schema.get("properties") or {}).items():
+        yield from _nodes(child, f"{path}.properties[{name}]")
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from _nodes(schema[key], f"{path}.{key}")
+
+
+def _spec_problems(spec: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    for name in ("rule", "messageExpression"):
+        text = spec.get(name)
+        if not text:
+            if name == "rule":
+                yield wrong(f"{path}.rule", "", "rule is not specified")
+            continue
+        try:
+            program = compiled(text)
+        except (CelSyntaxError, re.error) as error:
+            yield wrong(f"{path}.{name}", text, f"compilation failed: {error}")
+            continue
+        unknown = sorted(program.names - {"self", "oldSelf"})
+        if unknown:
+            yield wrong(
+                f"{path}.{name}", text, f"compilation failed: undeclared reference to {', '.join(unknown)}"
+            )
+    if spec.get("reason") and spec["reason"] not in _REASONS:
+        yield wrong(f"{path}.reason", spec["reason"], f"supported reasons: {', '.join(sorted(_REASONS))}")
+
+
+def rules_of(schema: Schema) -> tuple[Rule, ...]:
+    """All rules of a root schema."""
+    return tuple(_collected(schema, (), set()))
+
+
+def _collected(schema: Schema, steps: tuple[Step, ...], seen: set[int]) -> Iterator[Rule]:
+    if id(schema) in seen:  # the schema of `metadata` may be recursive; nothing below repeats a rule
+        return
+    for spec in schema.get(RULES) or ():
+        message = compiled(spec["messageExpression"]) if spec.get("messageExpression") else None
+        yield Rule(steps, compiled(spec["rule"]), spec, message)
+    inside = seen | {id(schema)}
+    for name, child in (schema.get("properties") or {}).items():
+        yield from _collected(child, (*steps, Step("property", name, schema)), inside)
+    if isinstance(schema.get("additionalProperties"), dict):
+        yield from _collected(schema["additionalProperties"], (*steps, Step("map", "", schema)), inside)
+    if isinstance(schema.get("items"), dict):
+        yield from _collected(schema["items"], (*steps, Step("list", "", schema)), inside)
+
+
+def broken_rules(rules: Iterable[Rule], new: Any, old: Any) -> list[Cause]:
+    """What the rules have against an object; transition rules count only where there is an old value."""
+    before = _ABSENT if old is None else old
+    return [
+        cause
+        for rule in rules
+        for path, value, former in _places(rule.steps, new, before, "")
+        if (cause := _checked(rule, path, value, former))
+    ]
+
+
+def _places(steps: tuple[Step, ...], value: Any, old: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    if not steps:
+        yield path, value, old
+        return
+    for inner, child, former in _STEPS[steps[0].kind](steps[0], value, old, path):
+        yield from _places(steps[1:], child, former, inner)
+
+
+def _property(step: Step, value: Any, old: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(value, dict) and value.get(step.name) is not None:
+        yield join(step.schema, path, step.name), value[step.name], _former(old, step.name)
+
+
+def _values(step: Step, value: Any, old: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    declared = step.schema.get("properties") or {}
+    for name, child in (value if isinstance(value, dict) else {}).items():
+        if name not in declared:
+            yield join(step.schema, path, name), child, _former(old, name)
+
+
+def _elements(step: Step, value: Any, old: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Elements are the same as before by key only: other lists have no transitions."""
+    keyed = step.schema.get("x-kubernetes-list-type") == "map"
+    former = [(item_key(step.schema, item), item) for item in old] if keyed and isinstance(old, list) else []
+    for index, child in enumerate(value if isinstance(value, list) else ()):
+        key = item_key(step.schema, child) if keyed else None
+        yield f"{path}[{index}]", child, next((item for other, item in former if other == key), _ABSENT)
+
+
+def _former(old: Any, name: str) -> Any:
+    return old.get(name, _ABSENT) if isinstance(old, dict) else _ABSENT
+
+
+_STEPS: dict[str, Callable[[Step, Any, Any, str], Iterator[tuple[str, Any, Any]]]] = {
+    "property": _property,
+    "map": _values,
+    "list": _elements,
+}
+
+
+def _checked(rule: Rule, path: str, value: Any, former: Any) -> Cause | None:
+    if rule.is_transition and former is _ABSENT and not rule.spec.get("optionalOldSelf"):
+        return None
+    values = {"self": value} | ({} if former is _ABSENT else {"oldSelf": former})
+    try:
+        if rule.program.evaluate(values) is True:
+            return None
+        why = _message(rule, values)
+    except CelError as error:
+        why = f"rule evaluation error: {error}: {rule.program.text}"
+    where = path + (rule.spec.get("fieldPath") or "")
+    shown = (
+        value if isinstance(value, str | int | float | bool) else {dict: "object", list: "array"}[type(value)]
+    )
+    reason = rule.spec.get("reason") or "FieldValueInvalid"
+    return Cause(
+        where.lstrip("."),
+        f"{_PREFIX[reason]}: {_shown(shown)}: {why}"
+        if reason == "FieldValueInvalid"
+        else f"{_PREFIX[reason]}: {why}",
+        reason,
+    )
+
+
+_PREFIX = {
+    "FieldValueInvalid": "Invalid value",
+    "FieldValueForbidden": "Forbidden",
+    "FieldValueRequired": "Required value",
+    "FieldValueDuplicate": "Duplicate value",
+}
+
+
+def _shown(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value).lower()
+
+
+def _message(rule: Rule, values: Mapping[str, Any]) -> str:
+    if rule.message is not None:
+        text = rule.message.evaluate(values)
+        if isinstance(text, str) and text.strip():
+            return text
+    return str(rule.spec.get("message") or f"failed rule: {rule.program.text}")

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from types import TracebackType
+from uuid import UUID
 
 import aiohttp
 from aiohttp import web
@@ -17,6 +18,7 @@ from elasticjob.devcluster.server.admission import Webhooks
 from elasticjob.devcluster.server.bootstrap import bootstrap
 from elasticjob.devcluster.server.builtins import builtin_resources
 from elasticjob.devcluster.server.certs import make_identity, server_context
+from elasticjob.devcluster.server.cleanup import Cleanup
 from elasticjob.devcluster.server.collector import Collector
 from elasticjob.devcluster.server.crd import CRDS, resources_of
 from elasticjob.devcluster.server.http import Http
@@ -64,16 +66,18 @@ class ApiServer:
         self._registry = Registry()
         self._store = Store(history=history)
         self._access = Access(self._tokens, self._store, enforced=rbac)
-        self._webhooks = Webhooks(self._store)
+        self._chance = chance or random.SystemRandom()
+        self._webhooks = Webhooks(self._store, self._new_uid)
         self._objects = Objects(
             self._store,
             self._registry,
             builtin_strategies(self._store),
             self._webhooks,
             clock,
-            chance or random.SystemRandom(),
+            self._chance,
         )
         self._collector = Collector(self._objects)
+        self._cleanup = Cleanup(self._objects)
         self._tasks: list[asyncio.Task[None]] = []
         for resource in builtin_resources():
             self._registry.add(resource)
@@ -120,7 +124,10 @@ class ApiServer:
         site = web.TCPSite(self._runner, self._host, self._port, ssl_context=server_context(self._identity))
         await site.start()
         self._port = self._runner.addresses[0][1]
-        self._tasks = [asyncio.create_task(self._collector.run(), name="garbage-collector")]
+        self._tasks = [
+            asyncio.create_task(self._collector.run(), name="garbage-collector"),
+            asyncio.create_task(self._cleanup.run(), name="cleanup"),
+        ]
         return self
 
     async def __aexit__(
@@ -132,6 +139,9 @@ class ApiServer:
                 await task
         await self._runner.cleanup()
         await self._session.close()
+
+    def _new_uid(self) -> str:
+        return str(UUID(int=self._chance.getrandbits(128), version=4))
 
     def _follow_definitions(self, type_: Type, event: Event) -> None:
         """Serve what a CustomResourceDefinition declares, as soon as it is stored."""
