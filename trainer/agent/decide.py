@@ -1,0 +1,480 @@
+"""What the agent does next: ordered rules over what is true; the first that applies is the step.
+
+The loop performs a step's actions, takes its group for the truth, and asks again until no rule applies. RULES
+reads as the table of contents.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from elasticjob.api.rpc.nodes import Failure, Finish, Order
+from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery
+from elasticjob.trainer.agent.group import Ending, Failed, Group, Life, Worker
+from elasticjob.trainer.channel import Abort, Enter, FromAgent, Interrupt, Stop
+
+EXCUSE = 1.0  # seconds in which the master may say that a failure was only the echo of another node's
+ECHOES = 3  # failures per restart in the budget, those that echo another node's included
+PATIENCE = 5.0  # seconds that a worker of a world that is over has to end by itself
+
+
+@dataclass(frozen=True)
+class Spawn:
+    """Start a worker: without a world (elastic), or as `rank` of `round` at the store on `address`:`port`."""
+
+    slot: int
+    enter: Enter | None = None
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Send a signal to a worker's process group."""
+
+    slot: int
+    number: signal.Signals
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Send a message to a worker."""
+
+    slot: int
+    message: FromAgent
+
+
+@dataclass(frozen=True)
+class Report:
+    """Tell the master; nobody waits for the answer."""
+
+    request: Failure | Finish | Leave
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Ask the master for the next world, in place of what was asked before; None: take the question back."""
+
+    join: Join | None
+
+
+@dataclass(frozen=True)
+class Exit:
+    """End the agent."""
+
+    code: int
+    reason: str
+    message: str
+    local_rank: int = -1
+
+
+Action = Spawn | Signal | Tell | Report | Ask | Exit
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to do and what is true then; `why` is the log line (empty: nothing worth one)."""
+
+    group: Group
+    actions: tuple[Action, ...]
+    why: str = ""
+
+
+Rule = Callable[[Group, float], Step | None]
+
+
+def decide(group: Group, now: float) -> Step | None:
+    """Return the step of the first rule that applies, None if there is nothing to do."""
+    return next((step for rule in RULES if (step := rule(group, now))), None)
+
+
+def again_at(group: Group) -> float | None:
+    """Return when a rule may apply without any event."""
+    times = [worker.kill_at for worker in group.workers.values() if worker.kill_at is not None]
+    if group.ending and group.ending.gentle and group.workers:
+        times.append(group.ending.kill_at)
+    times += [failed.at + EXCUSE for failed in group.failures if not failed.reported]
+    return min(times, default=None)
+
+
+def exit_when_nothing_is_left(group: Group, now: float) -> Step | None:
+    """The agent ends after its workers."""
+    end = group.ending
+    if end is None or group.workers:
+        return None
+    return Step(group, (Exit(end.code, end.reason, end.message, end.local_rank),))
+
+
+def kill_after_grace(group: Group, now: float) -> Step | None:
+    """A worker that was asked to end and did not is killed."""
+    over = group.ending is not None and group.ending.gentle and group.ending.kill_at <= now
+    late = [w for w in group.workers.values() if (w.kill_at <= now if w.kill_at is not None else over)]
+    if not late:
+        return None
+    done = with_all(group, (replace(worker, kill_at=float("inf")) for worker in late))
+    actions = tuple(Signal(worker.slot, signal.SIGKILL) for worker in late)
+    return Step(done, actions, f"killing {places(late)}: told to end, still there")
+
+
+def stop_when_ordered(group: Group, now: float) -> Step | None:
+    """The job ends: so do we."""
+    if group.ending or group.orders is None or group.orders.order is not Order.STOP:
+        return None
+    ending = Ending(0, "Stopped", group.orders.reason or "the job ended", kill_at=now + group.terms.grace)
+    return Step(replace(group, ending=ending), (), f"stopping: {ending.message}")
+
+
+def finish_when_all_workers_ended(group: Group, now: float) -> Step | None:
+    """Every worker ended with code 0."""
+    if group.ending or len(group.ended) < group.terms.workers:
+        return None
+    finish = Finish(
+        node=group.terms.node,
+        incarnation=group.terms.incarnation,
+        round=group.round,
+        progress=group.progress,
+    )
+    ending = Ending(0, "Completed", "all workers ended with code 0")
+    return Step(replace(group, ending=ending), (Ask(None), Report(finish)), ending.message)
+
+
+def leave_when_asked(group: Group, now: float) -> Step | None:
+    """SIGTERM: tell the others, finish the step, go."""
+    if group.ending or not group.asked_to_leave:
+        return None
+    leave = Leave(
+        node=group.terms.node,
+        incarnation=group.terms.incarnation,
+        round=group.round,
+        planned=True,
+        reason=group.asked_to_leave,
+    )
+    ending = Ending(0, "Left", group.asked_to_leave, gentle=True, kill_at=now + group.terms.grace)
+    return Step(replace(group, ending=ending), (Ask(None), Report(leave)), f"leaving: {ending.message}")
+
+
+def report_failures(group: Group, now: float) -> Step | None:
+    """A worker ended badly: say so, and give up if starting it again is hopeless."""
+    failed = next((each for each in group.failures if not each.reported), None)
+    if failed is None or group.ending:
+        return None
+    hopeless = why_hopeless(group)
+    if hopeless and may_be_an_echo(group, failed) and now < failed.at + EXCUSE:
+        return None
+    report = Failure(
+        node=group.terms.node,
+        incarnation=group.terms.incarnation,
+        round=failed.round,
+        local_rank=failed.slot,
+        exit_code=failed.code,
+        message=failed.message[-2048:],
+        final=bool(hopeless),
+    )
+    done = replace(
+        group,
+        failures=tuple(replace(each, reported=True) if each is failed else each for each in group.failures),
+    )
+    sentence = f"worker {failed.slot} {how_it_ended(failed)}"
+    if hopeless:
+        ending = Ending(
+            code=failed.code if failed.code > 0 else 128 - failed.code,
+            reason="WorkerFailed",
+            message=f"{sentence}; {hopeless}",
+            local_rank=failed.slot,
+            kill_at=now + PATIENCE,
+        )
+        done, sentence = replace(done, ending=ending), f"giving up: {ending.message}"
+    return Step(done, (Report(report),), sentence)
+
+
+def end_workers_when_ending(group: Group, now: float) -> Step | None:
+    """On the way out: a gentle end lets elastic workers finish their step, anything else is terminated."""
+    end = group.ending
+    if end is None:
+        return None
+    kill_at = end.kill_at or now + PATIENCE
+    actions: list[Action] = []
+    changed: list[Worker] = []
+    for worker in (w for w in group.workers.values() if w.kill_at is None):
+        if not (end.gentle and worker.elastic) or worker.life is Life.STARTING:
+            actions.append(Signal(worker.slot, signal.SIGTERM))
+            changed.append(replace(worker, kill_at=kill_at))
+        elif worker.life is Life.WAITING:
+            actions.append(Tell(worker.slot, Stop(reason=end.message)))
+            changed.append(replace(worker, kill_at=kill_at))
+        elif worker.interrupted < worker.round:
+            actions.append(Tell(worker.slot, Interrupt(round=worker.round)))
+            changed.append(replace(worker, interrupted=worker.round))
+    return Step(with_all(group, changed), tuple(actions)) if actions else None
+
+
+def abort_what_is_broken(group: Group, now: float) -> Step | None:
+    """Members are gone: workers that wait for them in a collective are told to give up."""
+    if not (group.lost or group.given_up == group.round):
+        return None
+    stuck = [w for w in group.training if w.elastic and w.aborted < w.round]
+    if not stuck:
+        return None
+    tell = tuple(Tell(w.slot, Abort(round=w.round, lost=group.lost)) for w in stuck)
+    done = with_all(group, (replace(w, aborted=w.round) for w in stuck))
+    return Step(done, tell, f"round {group.round} lost {', '.join(group.lost) or 'a worker here'}")
+
+
+def give_up_a_broken_round(group: Group, now: float) -> Step | None:
+    """A worker of this world died here: leave it, unless another one here holds the job's state."""
+    gone = set(group.seats) - set(group.workers) - group.ended
+    if group.ending or not group.world or group.given_up >= group.round or not gone or not_started(group):
+        return None
+    done = replace(group, given_up=group.round)
+    if any(worker.elastic and worker.round for worker in group.workers.values()):
+        return Step(done, ())
+    return Step(
+        done, (leave_broken(group, group.round, "a worker ended"),), f"round {group.round} is broken here"
+    )
+
+
+def leave_a_world_never_entered(group: Group, now: float) -> Step | None:
+    """The master counts us into a world that we took our question for back: say that we are not there."""
+    orders = group.orders
+    if group.ending or orders is None or orders.order is not Order.TRAIN or group.asking is not None:
+        return None
+    if orders.round <= max(group.round, group.given_up):
+        return None
+    return Step(
+        replace(group, given_up=orders.round),
+        (leave_broken(group, orders.round, "the worker that was to enter it ended"),),
+        f"round {orders.round} was formed without a worker here",
+    )
+
+
+def end_at_the_boundary(group: Group, now: float) -> Step | None:
+    """The world ends as planned, or a worker here waits to be cut in: agree on a step boundary."""
+    newcomer = any(w.round == 0 for w in group.waiting) and not group.starting
+    if group.ending or not (group.regroup or newcomer):
+        return None
+    busy = [w for w in group.training if w.elastic and w.interrupted < w.round]
+    if not busy:
+        return None
+    tell = tuple(Tell(w.slot, Interrupt(round=w.round)) for w in busy)
+    why = group.orders.reason if group.regroup and group.orders else "a worker here is ready"
+    return Step(
+        with_all(group, (replace(w, interrupted=w.round) for w in busy)),
+        tell,
+        f"round {group.round} ends at the next step: {why}",
+    )
+
+
+def terminate_what_cannot_regroup(group: Group, now: float) -> Step | None:
+    """Workers that are not elastic end with their world."""
+    if not (group.regroup or group.given_up == group.round):
+        return None
+    rest = [w for w in group.training if not w.elastic and w.kill_at is None]
+    if not rest:
+        return None
+    done = with_all(group, (replace(w, kill_at=now + PATIENCE) for w in rest))
+    why = group.orders.reason if group.regroup and group.orders else "a worker here ended"
+    return Step(
+        done,
+        tuple(Signal(w.slot, signal.SIGTERM) for w in rest),
+        f"restarting {places(rest)}: {why or 'the world changes'}",
+    )
+
+
+def enter_the_world(group: Group, now: float) -> Step | None:
+    """A world is complete: send its workers in."""
+    if group.ending or not group.world or group.lost or group.given_up >= group.round:
+        return None
+    entering = [
+        w
+        for slot in group.seats
+        if (w := group.workers.get(slot)) and w.life is Life.WAITING and w.round < group.round
+    ]
+    if not entering:
+        return None
+    done = with_all(
+        group, (replace(w, life=Life.TRAINING, round=group.round, broken=False) for w in entering)
+    )
+    return Step(done, tuple(Tell(w.slot, entry(group, w.slot)) for w in entering), describe_world(group))
+
+
+def start_workers_in_the_world(group: Group, now: float) -> Step | None:
+    """A world is complete: start scripts that have to know it from the beginning."""
+    if not not_started(group) or group.ending or group.lost or group.given_up >= group.round:
+        return None
+    actions = tuple(Spawn(slot, entry(group, slot)) for slot in group.seats)
+    workers = {
+        slot: Worker(slot=slot, born=now, life=Life.TRAINING, round=group.round) for slot in group.seats
+    }
+    return Step(replace(group, workers=workers, spawned=group.round), actions, describe_world(group))
+
+
+def start_missing_workers(group: Group, now: float) -> Step | None:
+    """Elastic workers are started before they have a world."""
+    if (
+        group.ending
+        or group.recovery is not Recovery.IN_PROCESS
+        or any(not f.reported for f in group.failures)
+    ):
+        return None
+    vacant = [s for s in range(group.terms.workers) if s not in group.workers and s not in group.ended]
+    if not vacant:
+        return None
+    done = with_all(group, (Worker(slot=slot, born=now) for slot in vacant))
+    return Step(done, tuple(Spawn(slot) for slot in vacant))
+
+
+def ask_for_a_world(group: Group, now: float) -> Step | None:
+    """Join with the workers that are ready; take the question back when they are not any more."""
+    wanted, seats = wish(group)
+    if wanted == group.asking:
+        return None
+    return Step(replace(group, asking=wanted, asking_seats=seats), (Ask(wanted),))
+
+
+RULES: tuple[Rule, ...] = (
+    exit_when_nothing_is_left,
+    kill_after_grace,
+    stop_when_ordered,
+    finish_when_all_workers_ended,
+    leave_when_asked,
+    report_failures,
+    abort_what_is_broken,
+    end_workers_when_ending,
+    give_up_a_broken_round,
+    leave_a_world_never_entered,
+    end_at_the_boundary,
+    terminate_what_cannot_regroup,
+    enter_the_world,
+    start_workers_in_the_world,
+    start_missing_workers,
+    ask_for_a_world,
+)
+
+
+def wish(group: Group) -> tuple[Join | None, tuple[int, ...]]:
+    """Return the question that this node has for the master now, and the slots it asks for in rank order."""
+    if group.ending or not_started(group) or enterable(group):
+        return None, ()
+    if group.recovery is Recovery.RESTART:
+        idle = group.warm and not group.workers and all(failed.reported for failed in group.failures)
+        free = tuple(slot for slot in range(group.terms.workers) if slot not in group.ended)
+        return (question(group, free, 0, broken=False), free) if idle and free else (None, ())
+    waiting = group.waiting
+    holders = [worker for worker in waiting if worker.round]
+    if not waiting or group.training or (group.starting and not holders):
+        return None, ()
+    seats = tuple(worker.slot for worker in waiting)
+    broken = any(worker.broken and worker.round == group.round for worker in holders)
+    return question(group, seats, waiting[0].port, broken=broken), seats
+
+
+def question(group: Group, seats: tuple[int, ...], port: int, *, broken: bool) -> Join:
+    """Return the Join for `seats`; port 0 stands for one that the loop reserves."""
+    return Join(
+        node=group.terms.node,
+        role=group.terms.role,
+        index=group.terms.index,
+        incarnation=group.terms.incarnation,
+        slots=len(seats),
+        address=group.terms.address,
+        port=port,
+        recovery=group.recovery,
+        after=max(group.round, group.given_up),
+        broken=broken,
+    )
+
+
+def not_started(group: Group) -> bool:
+    """Whether the current world waits for its scripts to be started."""
+    return group.recovery is Recovery.RESTART and group.spawned < group.round and not dead_on_arrival(group)
+
+
+def dead_on_arrival(group: Group) -> bool:
+    """Whether the current world was broken before this node entered it."""
+    return bool(group.lost) or group.given_up >= group.round
+
+
+def enterable(group: Group) -> bool:
+    """Whether workers that wait are about to enter the current world."""
+    return not dead_on_arrival(group) and any(
+        worker.round < group.round for worker in group.waiting if worker.slot in group.seats
+    )
+
+
+def entry(group: Group, slot: int) -> Enter:
+    """Return the place of `slot` in the current world."""
+    if group.world is None:
+        raise ValueError("no world to enter")
+    first = group.world.members[0]
+    return Enter(
+        round=group.round,
+        rank=group.world.first_rank(group.terms.node) + group.seats.index(slot),
+        size=group.world.size,
+        address=first.address,
+        port=first.port,
+        batch_slots=group.world.batch_slots,
+    )
+
+
+def why_hopeless(group: Group) -> str:
+    """Return why starting workers again would not help, empty if it may."""
+    last = group.failures[-2:]
+    if len(last) == 2 and all(failed.fruitless for failed in last):
+        return "it failed twice without any progress, so it is not started again"
+    charged = sum(not failed.echo for failed in group.failures)
+    if charged > group.terms.max_restarts:
+        return f"that was failure {charged}, and --max-restarts is {group.terms.max_restarts}"
+    if len(group.failures) > ECHOES * (group.terms.max_restarts + 1):
+        return f"it failed {len(group.failures)} times beside failures of other nodes"
+    return ""
+
+
+def may_be_an_echo(group: Group, failed: Failed) -> bool:
+    """Whether a script failed perhaps only because a peer on another node was lost."""
+    alone = group.world is None or len(group.world.members) == 1
+    return failed.code > 0 and not (alone or failed.fruitless) and group.recovery is Recovery.RESTART
+
+
+def how_it_ended(failed: Failed) -> str:
+    """Return the end of a worker in words."""
+    if failed.code < 0:
+        return f"was killed by {signal_name(-failed.code)}"
+    return f"failed with exit code {failed.code}" + (f": {failed.message}" if failed.message else "")
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def leave_broken(group: Group, round_: int, reason: str) -> Report:
+    """Return the word that this node's part of a round is lost."""
+    return Report(
+        Leave(
+            node=group.terms.node,
+            incarnation=group.terms.incarnation,
+            round=round_,
+            planned=False,
+            reason=reason,
+        )
+    )
+
+
+def describe_world(group: Group) -> str:
+    """Return the current world in a sentence."""
+    world = group.world
+    members = ", ".join(member.node for member in world.members) if world else ""
+    return f"round {group.round}: {world.size if world else 0} worker(s) on {members}"
+
+
+def with_all(group: Group, workers: Iterable[Worker]) -> Group:
+    """Return the group with these workers in their slots."""
+    return replace(group, workers={**group.workers, **{worker.slot: worker for worker in workers}})
+
+
+def places(workers: Iterable[Worker]) -> str:
+    """Name workers by their slots."""
+    return "worker " + ", ".join(str(worker.slot) for worker in workers)

@@ -1,0 +1,53 @@
+"""The environment of a worker: torch elastic's own names, so that any torchrun script runs unchanged.
+
+Of elastic workers the world is not yet known when they start; `Elastic` sets RANK and its kind on entering
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from elasticjob.trainer.agent.decide import Spawn
+from elasticjob.trainer.agent.group import Group
+from elasticjob.trainer.agent.settings import Settings
+from elasticjob.trainer.channel import ADDRESS
+
+
+def worker_environment(
+    base: Mapping[str, str], settings: Settings, group: Group, spawn: Spawn, error_file: Path
+) -> dict[str, str]:
+    """Return the whole environment of the worker in `spawn.slot`; what the user set stays."""
+    count = settings.workers
+    own = {
+        "LOCAL_RANK": str(spawn.slot),
+        "LOCAL_WORLD_SIZE": str(len(group.seats) if spawn.enter else count),
+        "ROLE_NAME": settings.name,
+        "TORCHELASTIC_RESTART_COUNT": str(len(group.failures)),
+        "TORCHELASTIC_MAX_RESTARTS": str(settings.max_restarts),
+        "TORCHELASTIC_RUN_ID": settings.place.job,
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCHELASTIC_ERROR_FILE": str(error_file),
+        ADDRESS: settings.place.address,
+    }
+    defaults = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", **({"OMP_NUM_THREADS": "1"} if count > 1 else {})}
+    return {**defaults, **base, **own, **(world(group, spawn) if spawn.enter else {})}
+
+
+def world(group: Group, spawn: Spawn) -> dict[str, str]:
+    """Return the variables that tell a worker its place in the world."""
+    place = spawn.enter
+    if place is None or group.world is None:
+        return {}
+    nodes = [member.node for member in group.world.members]
+    return {
+        "RANK": str(place.rank),
+        "WORLD_SIZE": str(place.size),
+        "ROLE_RANK": str(place.rank),
+        "ROLE_WORLD_SIZE": str(place.size),
+        "GROUP_RANK": str(nodes.index(group.terms.node)),
+        "GROUP_WORLD_SIZE": str(len(nodes)),
+        "MASTER_ADDR": place.address,
+        "MASTER_PORT": str(place.port),
+    }

@@ -1,0 +1,282 @@
+"""What is true of the workers of one node, as one frozen value, and how each event changes it.
+
+Life of a worker: STARTING -> WAITING (for a world) -> TRAINING -> WAITING -> … until it ends. A worker that
+is not elastic is started into a world and is TRAINING all its life. Ended well: its slot is in `ended`. Ended
+badly: the slot is vacant, and `failures` tells. The round number fences everything that is said about a
+world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import assert_never
+
+from elasticjob.api.rpc.nodes import Order, Orders, Progress
+from elasticjob.api.rpc.rendezvous import Join, Recovery, World
+from elasticjob.trainer.channel import Advance, Boundary, Broken, FromWorker, Hello, Ready
+
+QUICK = 10.0  # seconds: a script that ends badly sooner, by itself, got nothing done
+
+
+class Life(StrEnum):
+    """Where a worker is."""
+
+    STARTING = "starting"
+    WAITING = "waiting"
+    TRAINING = "training"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What stays the same for the life of the agent."""
+
+    node: str
+    role: str
+    index: int
+    incarnation: str
+    address: str
+    workers: int
+    max_restarts: int
+    grace: float
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One process; `round` is the last world it was in, 0 if none yet: such a worker has no state to lose."""
+
+    slot: int
+    born: float
+    life: Life = Life.STARTING
+    elastic: bool = False
+    round: int = 0
+    port: int = 0
+    broken: bool = False
+    progressed: bool = False
+    interrupted: int = 0  # the round it was asked to end at a boundary
+    aborted: int = 0  # the round whose collectives it was told to give up
+    kill_at: float | None = None  # asked to end; killed then
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A worker that ended badly; `code` is negative if a signal did it."""
+
+    slot: int
+    code: int
+    round: int
+    at: float
+    message: str
+    fruitless: bool
+    echo: bool = False  # only because a peer on another node was lost
+    reported: bool = False
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The agent is on its way out. `gentle`: workers may finish their step."""
+
+    code: int
+    reason: str
+    message: str
+    gentle: bool = False
+    local_rank: int = -1
+    kill_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Everything that decisions rest on. `seats`: this node's slots in `world`, in rank order."""
+
+    terms: Terms
+    recovery: Recovery
+    warm: bool = False  # scripts can be started at once
+    workers: Mapping[int, Worker] = field(default_factory=dict)
+    ended: frozenset[int] = frozenset()
+    failures: tuple[Failed, ...] = ()
+    world: World | None = None
+    seats: tuple[int, ...] = ()
+    spawned: int = 0  # the last round for which workers that are not elastic were started
+    orders: Orders | None = None
+    given_up: int = 0  # the last round whose part on this node is over though nobody ordered it
+    asking: Join | None = None
+    asking_seats: tuple[int, ...] = ()
+    asked_to_leave: str = ""
+    ending: Ending | None = None
+    progress: Progress | None = None
+    progress_round: int = 0  # the world in which `progress` was made
+
+    @property
+    def round(self) -> int:
+        """The last world of this node."""
+        return self.world.round if self.world else 0
+
+    @property
+    def training(self) -> tuple[Worker, ...]:
+        """The workers in the current world."""
+        return tuple(w for w in self.workers.values() if w.life is Life.TRAINING and w.round == self.round)
+
+    @property
+    def waiting(self) -> tuple[Worker, ...]:
+        """The workers that want a world, those with a state of the job first."""
+        waiting = (w for w in self.workers.values() if w.life is Life.WAITING and w.kill_at is None)
+        return tuple(sorted(waiting, key=lambda w: (w.round == 0, w.slot)))
+
+    @property
+    def starting(self) -> tuple[Worker, ...]:
+        """The workers that are not yet ready."""
+        return tuple(w for w in self.workers.values() if w.life is Life.STARTING)
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Who is gone from the current world, by the master's word."""
+        return self.orders.lost if self.orders and self.regroup else ()
+
+    @property
+    def regroup(self) -> bool:
+        """Whether the master ended the current world."""
+        return bool(
+            self.orders
+            and self.orders.order is Order.REGROUP
+            and self.round
+            and self.orders.round >= self.round
+        )
+
+    def with_worker(self, worker: Worker) -> Group:
+        """Return the group with `worker` in its slot."""
+        return replace(self, workers={**self.workers, worker.slot: worker})
+
+
+@dataclass(frozen=True)
+class WarmReady:
+    """The warm process has imported everything."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A worker sent a message."""
+
+    slot: int
+    message: FromWorker
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A worker's process ended; `message` is the last line of its error output."""
+
+    slot: int
+    code: int
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """The master's orders."""
+
+    orders: Orders
+
+
+@dataclass(frozen=True)
+class Formed:
+    """A world with this node in it is complete."""
+
+    world: World
+
+
+@dataclass(frozen=True)
+class AskedToLeave:
+    """SIGTERM or SIGINT."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Dismissed:
+    """The master has no use for this agent any more, or cannot be found: the exit code and the reason."""
+
+    code: int
+    reason: str
+    message: str
+
+
+Event = WarmReady | Said | Ended | Ordered | Formed | AskedToLeave | Dismissed
+
+
+def observe(group: Group, event: Event, now: float) -> Group:
+    """Return what is true after `event`."""
+    match event:
+        case WarmReady():
+            return replace(group, warm=True)
+        case Said(slot=slot, message=message):
+            worker = group.workers.get(slot)
+            return heard(group, worker, message) if worker else group
+        case Ended():
+            return buried(group, event, now)
+        case Ordered(orders=orders):
+            return replace(group, orders=orders, failures=excused(group, orders))
+        case Formed(world=world):
+            return replace(group, world=world, seats=group.asking_seats, asking=None, asking_seats=())
+        case AskedToLeave(reason=reason):
+            return replace(group, asked_to_leave=reason)
+        case Dismissed(code=code, reason=reason, message=message):
+            return group if group.ending else replace(group, ending=Ending(code, reason, message))
+        case _:
+            assert_never(event)
+
+
+def excused(group: Group, orders: Orders) -> tuple[Failed, ...]:
+    """Return the failures, with those marked as an echo that `orders` explain by the loss of another node.
+
+    A script without progress is never excused: when it fails on every node, each would excuse the other for
+    ever.
+    """
+    others = set(orders.lost) - {group.terms.node}
+    return tuple(
+        replace(failed, echo=True)
+        if others and failed.round == orders.round and failed.code > 0 and not failed.fruitless
+        else failed
+        for failed in group.failures
+    )
+
+
+def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
+    """Return the group after one of its workers spoke; what is said of an older round is no news."""
+    match message:
+        case Hello():
+            return replace(group.with_worker(replace(worker, elastic=True)), recovery=Recovery.IN_PROCESS)
+        case Ready(port=port):
+            return group.with_worker(replace(worker, life=Life.WAITING, port=port, round=0))
+        case Advance(round=round_, progress=progress):
+            there = group.with_worker(replace(worker, progressed=True))
+            return replace(there, progress=progress, progress_round=round_)
+        case Boundary(round=round_, port=port):
+            waits = replace(worker, life=Life.WAITING, port=port, broken=False)
+            return group.with_worker(waits) if round_ == worker.round else group
+        case Broken(round=round_, port=port):
+            waits = replace(worker, life=Life.WAITING, port=port, broken=True)
+            return group.with_worker(waits) if round_ == worker.round else group
+        case _:
+            assert_never(message)
+
+
+def buried(group: Group, event: Ended, now: float) -> Group:
+    """Return the group without the worker that ended, and with what its end means."""
+    worker = group.workers.get(event.slot)
+    if worker is None:
+        return group
+    left = replace(group, workers={slot: w for slot, w in group.workers.items() if slot != event.slot})
+    if worker.kill_at is not None or group.ending:
+        return left
+    if event.code == 0:
+        return replace(left, ended=group.ended | {event.slot})
+    quick = worker.elastic or now - worker.born < QUICK
+    failed = Failed(
+        slot=event.slot,
+        code=event.code,
+        round=worker.round,
+        at=now,
+        message=event.message,
+        fruitless=event.code > 0 and not worker.progressed and quick,
+    )
+    return replace(left, failures=(*group.failures, failed))

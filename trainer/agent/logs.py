@@ -1,0 +1,64 @@
+"""The output of workers: passed on line by line, kept in files if asked, its last words remembered.
+
+One thread per stream, because whoever reads the agent's own output may be slow, and the agent must not wait
+for it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+TAIL = 20  # lines of error output that are remembered
+
+
+class Stream:
+    """Reads one pipe to its end; `ended` is called in the reading thread."""
+
+    def __init__(
+        self, *, sink: BinaryIO | None, file: Path | None, prefix: bytes, ended: Callable[[], None]
+    ) -> None:
+        self._sink = sink
+        self._file = file
+        self._prefix = prefix
+        self._ended = ended
+        self._tail: deque[bytes] = deque(maxlen=TAIL)
+        self._read, self.write = os.pipe()
+        threading.Thread(target=self._run, daemon=True, name="elasticjob-log").start()
+
+    def started(self) -> None:
+        """The worker has its own copy of the writing end: give ours up, so that its end is the end."""
+        os.close(self.write)
+
+    @property
+    def last_line(self) -> str:
+        """The last line that says something."""
+        texts = (line.decode(errors="replace").strip() for line in reversed(self._tail))
+        return next((text for text in texts if text), "")
+
+    def _run(self) -> None:
+        kept = self._file.open("ab") if self._file else None
+        with open(self._read, "rb", buffering=65536) as source:
+            for line in source:
+                self._tail.append(line)
+                if kept is not None:
+                    kept.write(line)
+                    kept.flush()
+                if self._sink is not None:
+                    self._pass_on(line)
+        if kept is not None:
+            kept.close()
+        self._ended()
+
+    def _pass_on(self, line: bytes) -> None:
+        """Write a line to the agent's own output; nobody listens there any more: go on without."""
+        try:
+            if self._sink is not None:
+                self._sink.write(self._prefix + line)
+                self._sink.flush()
+        except (BrokenPipeError, ValueError):
+            self._sink = None

@@ -1,0 +1,347 @@
+"""The agent's shell: hears workers, master and signals, asks `decide` what to do, and does it.
+
+Everything that happens is an event in one queue; everything that is decided is decided there, one event at a
+time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import socket
+import tempfile
+import uuid
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, assert_never
+
+import msgspec
+
+from elasticjob.api.rpc.message import Request
+from elasticjob.api.rpc.nodes import Order, Report, Watch
+from elasticjob.api.rpc.rendezvous import Join, Recovery
+from elasticjob.trainer.agent import decide as steps
+from elasticjob.trainer.agent.decide import Action, Exit, Step, again_at, decide
+from elasticjob.trainer.agent.environ import worker_environment
+from elasticjob.trainer.agent.group import (
+    AskedToLeave,
+    Dismissed,
+    Event,
+    Formed,
+    Group,
+    Ordered,
+    Said,
+    Terms,
+    observe,
+)
+from elasticjob.trainer.agent.script import imports, is_elastic, preloads
+from elasticjob.trainer.agent.settings import Recover, Settings, Start
+from elasticjob.trainer.agent.usage import Meter
+from elasticjob.trainer.agent.workers import Workers
+from elasticjob.trainer.channel import Advance
+from elasticjob.trainer.master import (
+    MasterClient,
+    MasterError,
+    Refused,
+    Rejected,
+    Stale,
+    Stopping,
+    Unreachable,
+)
+
+log = logging.getLogger("elasticjob.agent")
+
+AGAIN = 75  # exit code: run me again
+REPORT_EVERY = 1.0  # seconds
+LAST_CALLS = 10.0  # seconds that the last words to the master may take
+GOODBYE = (signal.SIGTERM, signal.SIGINT)
+
+
+async def run(settings: Settings, environment: Mapping[str, str]) -> int:
+    """Run the workers of one node to their end; return the exit code. The one entry of the agent."""
+    async with MasterClient(settings.place.master, token=settings.place.token) as master:
+        with tempfile.TemporaryDirectory(prefix="elasticjob-agent-") as folder:
+            agent = Agent(settings, environment, master, Path(folder))
+            return await agent.run()
+
+
+class Agent:
+    """One node's part of a job."""
+
+    def __init__(
+        self, settings: Settings, environment: Mapping[str, str], master: MasterClient, folder: Path
+    ) -> None:
+        self._settings = settings
+        self._environment = dict(environment)
+        self._master = master
+        self._folder = folder
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._calls: set[asyncio.Task[None]] = set()
+        self._joining: asyncio.Task[None] | None = None
+        self._reserved: socket.socket | None = None
+        self._news = asyncio.Event()
+        self._reported_round = 0
+        self._meter = Meter()
+        found = imports(settings.script)
+        self._group = Group(terms=terms(settings), recovery=recovery(settings.recover, found))
+        self._workers = Workers(
+            settings.script,
+            emit=self._events.put_nowait,
+            preloads=preloads(found) if settings.start is Start.WARM and settings.script.python else None,
+            prefix=self._prefix,
+            log_file=self._log_file,
+            quiet=settings.redirect,
+            folder=folder,
+        )
+
+    async def run(self) -> int:
+        """Act on events until the group has ended."""
+        loop = asyncio.get_running_loop()
+        for number in GOODBYE:
+            loop.add_signal_handler(number, self._events.put_nowait, AskedToLeave(f"received {number.name}"))
+        self._workers.prepare(self._environment)
+        self._start(self._watch())
+        self._start(self._report())
+        try:
+            end = await self._act()
+            await self._finish_calls()
+        finally:
+            await self._close()
+        self._last_words(end)
+        return end.code
+
+    async def _act(self) -> Exit:
+        """Perform steps until one says Exit."""
+        loop = asyncio.get_running_loop()
+        while True:
+            while (step := decide(self._group, loop.time())) is not None:
+                if (end := self._perform(step)) is not None:
+                    return end
+            event = await self._next_event(again_at(self._group))
+            if event is not None:
+                self._group = observe(self._group, event, loop.time())
+                if isinstance(event, Said) and isinstance(event.message, Advance):
+                    self._noticed(event.message)
+
+    async def _next_event(self, until: float | None) -> Event | None:
+        """Return what happens next, None if nothing does in time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                return await self._events.get()
+        return None
+
+    def _perform(self, step: Step) -> Exit | None:
+        """Do all of a step's actions; return its Exit if there is one."""
+        self._group = step.group
+        if step.why:
+            log.info(step.why)
+        for action in step.actions:
+            if isinstance(action, Exit):
+                return action
+            self._do(action)
+        return None
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case steps.Spawn(slot=slot):
+                file = self._folder / f"error-{slot}.json"
+                environment = worker_environment(self._environment, self._settings, self._group, action, file)
+                self._release_port()
+                self._workers.spawn(slot, environment, file)
+            case steps.Signal(slot=slot, number=number):
+                self._workers.signal(slot, number)
+            case steps.Tell(slot=slot, message=message):
+                self._workers.tell(slot, message)
+            case steps.Report(request=request):
+                self._call(request)
+            case steps.Ask(join=join):
+                self._ask(join)
+            case steps.Exit():
+                pass
+            case _:
+                assert_never(action)
+
+    def _ask(self, join: Join | None) -> None:
+        """Replace the question for a world that waits at the master."""
+        if self._joining is not None:
+            self._joining.cancel()
+            self._joining = None
+        if join is not None:
+            asked = join if join.port else replace_port(join, self._reserve_port())
+            self._joining = self._start(self._join(asked))
+
+    async def _join(self, join: Join) -> None:
+        try:
+            world = await self._master.call(join)
+        except Stale as error:
+            self._events.put_nowait(Dismissed(AGAIN, "Replaced", str(error)))
+        except Refused as error:
+            self._events.put_nowait(Dismissed(0, "Refused", str(error)))
+        except Stopping:
+            pass  # the next orders say STOP
+        except (Rejected, Unreachable) as error:
+            self._events.put_nowait(Dismissed(AGAIN, type(error).__name__, str(error)))
+        else:
+            self._events.put_nowait(Formed(world))
+
+    async def _watch(self) -> None:
+        """Keep the line to the master open, and hear its orders."""
+        seen = 0
+        while True:
+            try:
+                orders = await self._master.call(self._heartbeat(seen))
+            except Stale as error:
+                self._events.put_nowait(Dismissed(AGAIN, "Replaced", str(error)))
+                return
+            except MasterError as error:
+                self._events.put_nowait(Dismissed(AGAIN, type(error).__name__, str(error)))
+                return
+            if orders != self._group.orders:
+                self._events.put_nowait(Ordered(orders))
+            if orders.order is Order.STOP:
+                return
+            seen = orders.version
+
+    def _heartbeat(self, seen: int) -> Watch:
+        place, group = self._settings.place, self._group
+        return Watch(
+            node=place.node,
+            role=place.role,
+            index=place.index,
+            incarnation=group.terms.incarnation,
+            pod=place.pod,
+            seen=seen,
+            round=group.round if group.training else 0,
+        )
+
+    async def _report(self) -> None:
+        """Report progress and usage about once a second, the first progress in a round at once."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REPORT_EVERY):
+                    await self._news.wait()
+            self._news.clear()
+            if not self._group.training:
+                continue
+            report = Report(
+                node=self._group.terms.node,
+                incarnation=self._group.terms.incarnation,
+                round=self._group.round,
+                progress=self._group.progress if self._group.progress_round == self._group.round else None,
+                usage=self._meter.sample(self._workers.pids),
+            )
+            with suppress(MasterError):  # the next report says more
+                await self._master.call(report, patience=REPORT_EVERY)
+
+    def _noticed(self, advance: Advance) -> None:
+        if advance.round != self._reported_round:
+            self._reported_round = advance.round
+            self._news.set()
+
+    def _call(self, request: Request[Any]) -> None:
+        """Say something to the master; it may refuse what is out of date by now."""
+        task = asyncio.get_running_loop().create_task(self._say(request))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _say(self, request: Request[Any]) -> None:
+        try:
+            await self._master.call(request)
+        except Rejected as error:
+            log.info("the master refused %s: %s", type(request).__name__, error)
+        except Unreachable as error:
+            log.warning("%s", error)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _finish_calls(self) -> None:
+        """Let the last words to the master arrive."""
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=LAST_CALLS)
+
+    async def _close(self) -> None:
+        running = [*self._tasks, *self._calls]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        self._release_port()
+        await self._workers.close()
+
+    def _reserve_port(self) -> int:
+        """Hold a port for a script's store: bound, not listening, so a listener may share it."""
+        self._release_port()
+        family = socket.AF_INET6 if ":" in self._settings.place.address else socket.AF_INET
+        self._reserved = socket.socket(family)
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind((self._settings.place.address, 0))
+        port: int = self._reserved.getsockname()[1]
+        return port
+
+    def _release_port(self) -> None:
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
+
+    def _prefix(self, slot: int) -> str:
+        return f"[{self._settings.name}{slot}]: " if self._settings.workers > 1 else ""
+
+    def _log_file(self, slot: int, stream: str) -> Path | None:
+        if self._settings.log_dir is None:
+            return None
+        folder = self._settings.log_dir / self._settings.place.job / str(slot)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{stream}.log"
+
+    def _last_words(self, end: Exit) -> None:
+        """Leave the termination message, and the last log line."""
+        log.info("%s: %s (exit code %d)", end.reason, end.message, end.code)
+        words = {
+            "reason": end.reason,
+            "message": end.message,
+            "exitCode": end.code,
+            "localRank": end.local_rank,
+        }
+        if self._settings.place.termination_log is not None:
+            with suppress(OSError):
+                self._settings.place.termination_log.write_text(json.dumps(words))
+
+
+def terms(settings: Settings) -> Terms:
+    """Return what decisions need of the settings, with a fresh incarnation."""
+    place = settings.place
+    return Terms(
+        node=place.node,
+        role=place.role,
+        index=place.index,
+        incarnation=uuid.uuid4().hex,
+        address=place.address,
+        workers=settings.workers,
+        max_restarts=settings.max_restarts,
+        grace=settings.grace,
+    )
+
+
+def recovery(wanted: Recover, found: frozenset[str]) -> Recovery:
+    """Return how the workers will recover, as far as one can tell before they run."""
+    match wanted:
+        case Recover.AUTO:
+            return Recovery.IN_PROCESS if is_elastic(found) else Recovery.RESTART
+        case Recover.IN_PROCESS:
+            return Recovery.IN_PROCESS
+        case Recover.RESTART:
+            return Recovery.RESTART
+        case _:
+            assert_never(wanted)
+
+
+def replace_port(join: Join, port: int) -> Join:
+    """Return `join` with the port that was reserved for it."""
+    return msgspec.structs.replace(join, port=port)

@@ -1,0 +1,83 @@
+"""What the user asked to run, and what its source tells before it runs.
+
+An elastic worker is started before it has a world, any other script after; so the agent has to know which it
+will be. It reads the imports of the script. A wrong guess is mended: a script that says Hello is elastic from
+then on.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+LIBRARY: Final = "elasticjob.trainer.torch"
+
+PRELOADED: Final = frozenset({"numpy", "pandas", "scipy", "sklearn", "torch", "torchaudio", "torchvision"})
+"""Packages that the warm process imports if the script does: slow to import, and start no thread by it."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """A file, a module (`-m`), or with `python=False` any program; and its arguments."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    module: bool = False
+    python: bool = True
+
+    def source(self) -> Path | None:
+        """Return the file that holds the script, None if that cannot be known."""
+        if not self.python:
+            return None
+        if not self.module:
+            return Path(self.name)
+        try:
+            spec = importlib.util.find_spec(self.name)
+            if spec is not None and spec.submodule_search_locations is not None:
+                spec = importlib.util.find_spec(f"{self.name}.__main__")
+        except ImportError:
+            return None
+        return Path(spec.origin) if spec is not None and spec.origin else None
+
+
+def imports(script: Script) -> frozenset[str]:
+    """Return the modules that the script's own source imports; empty if it cannot be read."""
+    path = script.source()
+    if path is None:
+        return frozenset()
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return frozenset()
+    return frozenset(name for node in ast.walk(tree) for name in imported(node))
+
+
+def imported(node: ast.AST) -> Iterator[str]:
+    """Yield the modules that one statement imports."""
+    match node:
+        case ast.Import(names=names):
+            yield from (alias.name for alias in names)
+        case ast.ImportFrom(module=str(module), names=names, level=0):
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in names)
+
+
+def is_elastic(names: frozenset[str]) -> bool:
+    """Whether a script that imports `names` keeps its state between worlds."""
+    return f"{LIBRARY}.Elastic" in names or LIBRARY in names
+
+
+def preloads(names: frozenset[str]) -> tuple[str, ...]:
+    """Return what the warm process imports for a script that imports `names`; torch in any case."""
+    wanted = {name for name in names if name.split(".")[0] in PRELOADED and is_module(name)}
+    own = {LIBRARY} if is_elastic(names) else set()
+    return tuple(sorted(wanted | own | {"torch"}))
+
+
+def is_module(name: str) -> bool:
+    """Whether a dotted name can be a module: a name with a capital letter is a class."""
+    return name.islower()

@@ -1,0 +1,126 @@
+"""What an agent is told by its flags and its pod's environment, read once."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from elasticjob.api.rpc import environment as names
+from elasticjob.trainer.agent.script import Script
+
+
+class Start(StrEnum):
+    """How worker processes come to be."""
+
+    WARM = "warm"  # forked from a process that has imported torch
+    COLD = "cold"  # a new interpreter each
+
+
+class Recover(StrEnum):
+    """How workers survive a change of the world."""
+
+    AUTO = "auto"  # as the script's imports tell
+    IN_PROCESS = "in-process"
+    RESTART = "restart"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Who this node is, and where its job's master listens."""
+
+    node: str
+    role: str
+    index: int
+    pod: str
+    address: str
+    job: str
+    master: str
+    token: str = ""
+    termination_log: Path | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything an agent needs to know."""
+
+    place: Place
+    script: Script
+    workers: int = 1
+    max_restarts: int = 3
+    recover: Recover = Recover.AUTO
+    start: Start = Start.WARM
+    name: str = "default"  # torchrun's --role: the prefix of log lines
+    log_dir: Path | None = None
+    redirect: bool = False
+    grace: float = 20.0  # seconds that a worker has to end by itself
+
+
+def place_from(env: Mapping[str, str], *, node_rank: int = 0, address: str = "", master: str = "") -> Place:
+    """Return the place that a pod's environment describes; flags win where they are given."""
+    job = first(env, names.JOB, "ELASTIC_JOB_NAME") or "local"
+    role = first(env, names.ROLE, "NODE_TYPE") or "worker"
+    index = int(first(env, names.INDEX, "NODE_RANK", "NODE_ID") or node_rank)
+    node = first(env, names.NODE) or f"{job}-{role}-{index}"
+    log = first(env, names.TERMINATION_LOG)
+    return Place(
+        node=node,
+        role=role,
+        index=index,
+        pod=first(env, names.POD_NAME),
+        address=address or first(env, names.POD_IP) or "127.0.0.1",
+        job=job,
+        master=master or first(env, names.MASTER, "DLROVER_MASTER_ADDR"),
+        token=token_from(env),
+        termination_log=Path(log) if log else default_log(),
+    )
+
+
+def token_from(env: Mapping[str, str]) -> str:
+    """Return the job's bearer token, empty outside a pod."""
+    path = Path(first(env, names.TOKEN_FILE) or names.TOKEN_PATH)
+    return path.read_text().strip() if path.is_file() else ""
+
+
+def default_log() -> Path | None:
+    """Return Kubernetes' own place for last words, None outside a container."""
+    path = Path("/dev/termination-log")
+    return path if path.is_file() else None
+
+
+def first(env: Mapping[str, str], *keys: str) -> str:
+    """Return the first of the variables that is set, or an empty string."""
+    return next((env[key] for key in keys if env.get(key)), "")
+
+
+def worker_count(text: str) -> int:
+    """Return the workers that --nproc-per-node asks for: a number, auto, cpu or gpu. ValueError else."""
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    if text not in ("auto", "cpu", "gpu", "xpu"):
+        raise ValueError(f"--nproc-per-node is {text!r}; give a number above 0, or auto, cpu or gpu")
+    devices = 0 if text == "cpu" else count_devices()
+    if text in ("gpu", "xpu") and not devices:
+        raise ValueError(
+            f"--nproc-per-node={text}, but this machine shows no such device; use cpu or a number"
+        )
+    return devices or os.cpu_count() or 1
+
+
+def count_devices() -> int:
+    """Return the number of NVIDIA devices that this container sees, without importing torch."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    present = sum(name.removeprefix("nvidia").isdecimal() for name in os.listdir("/dev"))
+    return (
+        present
+        if visible is None
+        else min(present, len([each for each in visible.split(",") if each.strip()]))
+    )
+
+
+def hostname() -> str:
+    """Return this machine's name."""
+    return socket.gethostname()

@@ -1,0 +1,43 @@
+"""What the workers of a node use: cores and resident memory of their process groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import psutil
+
+from elasticjob.api.rpc.nodes import Usage
+
+
+class Meter:
+    """Samples process trees; cores are averaged since the sample before."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, psutil.Process] = {}
+
+    def sample(self, roots: Iterable[int]) -> Usage:
+        """Return the usage of `roots` and their descendants; those that end meanwhile count nothing."""
+        trees = {process.pid: process for root in roots for process in tree(root)}
+        self._known = {pid: self._known.get(pid, process) for pid, process in trees.items()}
+        samples = [reading for process in self._known.values() if (reading := read(process))]
+        return Usage(
+            cpu=round(sum(cpu for cpu, _ in samples), 3), memory=sum(memory for _, memory in samples)
+        )
+
+
+def tree(root: int) -> list[psutil.Process]:
+    """Return a process and its descendants."""
+    try:
+        process = psutil.Process(root)
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def read(process: psutil.Process) -> tuple[float, int] | None:
+    """Return cores and resident bytes of one process, None if it has ended."""
+    try:
+        with process.oneshot():
+            return process.cpu_percent() / 100, process.memory_info().rss
+    except psutil.NoSuchProcess:
+        return None

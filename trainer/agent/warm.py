@@ -1,0 +1,233 @@
+"""The warm process: imports torch once, then forks a worker in milliseconds each time the agent asks.
+
+It is single-threaded (a fork keeps only the thread that calls it) and does nothing else. The agent sends
+`Fork` with the worker's stdout, stderr and channel attached; it hears `Warm` once, `Forked` and `Reaped`. It
+dies with the agent, and its forks die with it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import os
+import random
+import runpy
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import msgspec
+
+from elasticjob.trainer.agent.tether import tether
+
+LIMIT: Final = 1 << 20
+STREAMS: Final = 3  # stdout, stderr, channel
+
+
+class Fork(msgspec.Struct, frozen=True, tag="fork"):
+    """Start a worker."""
+
+    slot: int
+    script: str
+    arguments: tuple[str, ...]
+    module: bool
+    environment: dict[str, str]
+    channel_variable: str
+
+
+class Warm(msgspec.Struct, frozen=True, tag="warm"):
+    """Everything is imported; `missing` could not be."""
+
+    missing: tuple[str, ...] = ()
+
+
+class Forked(msgspec.Struct, frozen=True, tag="forked"):
+    """A worker runs."""
+
+    slot: int
+    pid: int
+
+
+class Reaped(msgspec.Struct, frozen=True, tag="reaped"):
+    """A worker ended; `code` is negative if a signal did it."""
+
+    pid: int
+    code: int
+
+
+News = Warm | Forked | Reaped
+decode_news = msgspec.json.Decoder(News).decode
+
+
+def main() -> None:
+    """Serve until the agent is gone; in a fork, be the worker."""
+    agent, fd, *modules = sys.argv[1:]
+    tether(int(agent))
+    end = QuickEnd()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    agent_socket = socket.socket(fileno=int(fd))
+    missing = tuple(name for name in modules if not preload(name))
+    gc.collect()
+    gc.freeze()
+    agent_socket.send(msgspec.json.encode(Warm(missing)))
+    order = serve(agent_socket)
+    if order is None:
+        os._exit(0)
+    with end:
+        work(order)
+
+
+class QuickEnd:
+    """Ends a worker without taking the interpreter apart, which takes torch seconds.
+
+    Made first, so its exit handler is the last: threads are joined, all other handlers have run, and nothing
+    is left but memory. A child that the script forks by itself ends as it likes.
+    """
+
+    def __init__(self) -> None:
+        self._worker = 0
+        self._code = 0
+        atexit.register(self._end)
+
+    def __enter__(self) -> None:
+        self._worker = os.getpid()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remember the code with which Python would end."""
+        match error:
+            case None | SystemExit(code=None):
+                self._code = 0
+            case SystemExit(code=int(code)):
+                self._code = code & 0xFF
+            case _:
+                self._code = 1
+
+    def _end(self) -> None:
+        if os.getpid() == self._worker:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(self._code)
+
+
+def preload(name: str) -> bool:
+    """Import `name`; False if that fails: the script that needs it will say why."""
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return False
+    if name == "torch":
+        warm_up()
+    return True
+
+
+def warm_up() -> None:
+    """Import what torch leaves for later: the compiler, a second in the first DDP."""
+    torch = importlib.import_module("torch")
+    importlib.import_module("torch.nn.parallel")
+    torch.compiler.disable(lambda: None)
+
+
+def serve(agent: socket.socket) -> Fork | None:
+    """Fork and reap for the agent. Returns None when the agent is gone, an order in a fork."""
+    woken, waker = os.pipe()
+    for end in (woken, waker):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    me = os.getpid()
+    poll = select.poll()
+    poll.register(agent, select.POLLIN)
+    poll.register(woken, select.POLLIN)
+    while True:
+        ready = {fd for fd, _ in poll.poll()}
+        if woken in ready:
+            os.read(woken, 4096)
+            reap(agent)
+        if agent.fileno() not in ready:
+            continue
+        received, streams, _, _ = socket.recv_fds(agent, LIMIT, STREAMS)
+        if not received:
+            return None
+        order = msgspec.json.decode(received, type=Fork)
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            for end in (woken, waker):
+                os.close(end)
+            agent.close()
+            become_worker(order, streams, me)
+            return order
+        for stream in streams:
+            os.close(stream)
+        with suppress(OSError):  # the fork does the same: whoever comes first
+            os.setpgid(pid, pid)
+        agent.send(msgspec.json.encode(Forked(order.slot, pid)))
+
+
+def reap(agent: socket.socket) -> None:
+    """Tell the agent of every child that ended."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        agent.send(msgspec.json.encode(Reaped(pid, os.waitstatus_to_exitcode(status))))
+
+
+def become_worker(order: Fork, streams: Sequence[int], parent: int) -> None:
+    """In a fork: a process group, streams and an environment of its own, as if just started."""
+    os.setpgid(0, 0)
+    tether(parent)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    out, err, channel = streams
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    for stream in (out, err):
+        os.close(stream)
+    for file in (sys.stdout, sys.stderr):
+        file.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # text files at this point
+    os.environ.clear()
+    os.environ.update(order.environment, **{order.channel_variable: str(channel)})
+    numpy = sys.modules.get("numpy")
+    random.seed()
+    if numpy is not None:
+        numpy.random.seed()
+
+
+def work(order: Fork) -> None:
+    """Run the script as `python script …` or `python -m module …` would."""
+    sys.argv = [order.script, *order.arguments]
+    sys.excepthook = report
+    if order.module:
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(order.script, run_name="__main__", alter_sys=True)
+    else:
+        sys.path.insert(0, str(Path(order.script).resolve().parent))
+        runpy.run_path(order.script, run_name="__main__")
+
+
+def report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print an uncaught error without the frames of this module and of runpy."""
+    while trace is not None and trace.tb_frame.f_code.co_filename in OURS:
+        trace = trace.tb_next
+    traceback.print_exception(kind, error, trace)
+
+
+OURS: Final = frozenset({__file__, runpy.__file__, "<frozen runpy>"})
+
+if __name__ == "__main__":
+    main()

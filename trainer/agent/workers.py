@@ -1,0 +1,308 @@
+"""Worker processes: started warm or cold, heard, signalled, reaped. Events go to `emit`; nothing is decided
+here.
+
+A worker leads a process group, which is swept when the worker ends: what it started does not outlive it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from elasticjob.trainer.agent import warm
+from elasticjob.trainer.agent.group import Ended, Event, Said, WarmReady
+from elasticjob.trainer.agent.logs import Stream
+from elasticjob.trainer.agent.script import Script
+from elasticjob.trainer.channel import FD, FromAgent, Lines, decode_from_worker, encode
+
+LAST_WORDS = 1.0  # seconds that a dead worker's output may take to arrive
+
+
+@dataclass
+class Process:
+    """One worker process and our ends of its streams; `pid` is 0 until the warm process has told it."""
+
+    slot: int
+    channel: socket.socket
+    lines: Lines
+    out: Stream
+    err: Stream
+    quiet: asyncio.Event  # stderr has ended
+    error_file: Path
+    pid: int = 0
+    wanted: signal.Signals | None = None  # a signal for a process whose pid is not yet known
+
+
+class Workers:
+    """The worker processes of one node."""
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        emit: Callable[[Event], None],
+        preloads: tuple[str, ...] | None,
+        prefix: Callable[[int], str],
+        log_file: Callable[[int, str], Path | None],
+        quiet: bool,
+        folder: Path,
+    ) -> None:
+        """Start nothing yet; `preloads` None means cold starts, `quiet` that output goes to files only."""
+        self._script = script
+        self._emit = emit
+        self._preloads = preloads
+        self._prefix = prefix
+        self._log_file = log_file
+        self._quiet = quiet
+        self._folder = folder
+        self._processes: dict[int, Process] = {}
+        self._warm: subprocess.Popen[bytes] | None = None
+        self._line: socket.socket | None = None
+        self._cold: dict[int, tuple[subprocess.Popen[bytes], int]] = {}
+        self._endings: set[asyncio.Task[None]] = set()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The process ids of all workers."""
+        return tuple(process.pid for process in self._processes.values() if process.pid)
+
+    def prepare(self, environment: dict[str, str]) -> None:
+        """Start the warm process; WarmReady follows (at once, if workers are started cold)."""
+        if self._preloads is None:
+            self._emit(WarmReady())
+            return
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._warm = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    warm.__name__,
+                    str(os.getpid()),
+                    str(theirs.fileno()),
+                    *self._preloads,
+                ],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
+        ours.setblocking(False)
+        self._line = ours
+        asyncio.get_running_loop().add_reader(ours, self._hear_warm)
+        self._environment = environment
+
+    def spawn(self, slot: int, environment: dict[str, str], error_file: Path) -> None:
+        """Start the worker of `slot`; Said and Ended follow."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        process = self._open(slot, ours, error_file)
+        self._processes[slot] = process
+        asyncio.get_running_loop().add_reader(ours, self._hear, process)
+        with theirs:
+            if self._preloads is None:
+                self._start_cold(process, environment, theirs)
+            else:
+                self._start_warm(process, environment, theirs)
+        process.out.started()
+        process.err.started()
+
+    def signal(self, slot: int, number: signal.Signals) -> None:
+        """Signal the process group of a worker."""
+        process = self._processes.get(slot)
+        if process is None:
+            return
+        if not process.pid:
+            process.wanted = number
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+
+    def tell(self, slot: int, message: FromAgent) -> None:
+        """Send a message to a worker; one that ended meanwhile does not need it any more."""
+        process = self._processes.get(slot)
+        if process is None:
+            return
+        with suppress(BrokenPipeError, ConnectionResetError):
+            process.channel.send(encode(message))
+
+    async def close(self) -> None:
+        """Kill what is left, the warm process last, and wait for it."""
+        loop = asyncio.get_running_loop()
+        for process in list(self._processes.values()):
+            self.signal(process.slot, signal.SIGKILL)
+            loop.remove_reader(process.channel)
+            process.channel.close()
+        for child, watch in self._cold.values():
+            loop.remove_reader(watch)
+            os.close(watch)
+            await asyncio.to_thread(child.wait)
+        for ending in self._endings:
+            ending.cancel()
+        if self._line is not None:
+            loop.remove_reader(self._line)
+            self._line.close()
+        if self._warm is not None:
+            self._warm.kill()
+            await asyncio.to_thread(self._warm.wait)
+
+    def _open(self, slot: int, channel: socket.socket, error_file: Path) -> Process:
+        loop, silent = asyncio.get_running_loop(), asyncio.Event()
+        error_file.unlink(missing_ok=True)
+
+        def ended() -> None:
+            with suppress(RuntimeError):  # the agent has ended before the stream
+                loop.call_soon_threadsafe(silent.set)
+
+        def stream(name: str, sink: int, done: Callable[[], None]) -> Stream:
+            output = (sys.stdout, sys.stderr)[sink].buffer
+            return Stream(
+                sink=None if self._quiet else output,
+                file=self._log_file(slot, name),
+                prefix=self._prefix(slot).encode(),
+                ended=done,
+            )
+
+        return Process(
+            slot=slot,
+            channel=channel,
+            lines=Lines(),
+            out=stream("stdout", 0, lambda: None),
+            err=stream("stderr", 1, ended),
+            quiet=silent,
+            error_file=error_file,
+        )
+
+    def _start_warm(self, process: Process, environment: dict[str, str], channel: socket.socket) -> None:
+        """Ask the warm process for a fork."""
+        order = warm.Fork(
+            slot=process.slot,
+            script=self._script.name,
+            arguments=self._script.arguments,
+            module=self._script.module,
+            environment=environment,
+            channel_variable=FD,
+        )
+        if self._line is None:
+            self.prepare(self._environment)
+        if self._line is not None:
+            streams = [process.out.write, process.err.write, channel.fileno()]
+            socket.send_fds(self._line, [msgspec.json.encode(order)], streams)
+
+    def _start_cold(self, process: Process, environment: dict[str, str], channel: socket.socket) -> None:
+        """Start a new program, tethered to us, and watch for its end."""
+        child = subprocess.Popen(
+            [sys.executable, "-m", "elasticjob.trainer.agent.tether", str(os.getpid()), *self._command()],
+            pass_fds=(channel.fileno(),),
+            env={**environment, FD: str(channel.fileno())},
+            stdout=process.out.write,
+            stderr=process.err.write,
+            process_group=0,
+        )
+        process.pid = child.pid
+        watch = os.pidfd_open(child.pid)
+        self._cold[child.pid] = (child, watch)
+        asyncio.get_running_loop().add_reader(watch, self._cold_ended, child, watch)
+
+    def _command(self) -> list[str]:
+        """Return the command line of a cold start."""
+        if not self._script.python:
+            return [self._script.name, *self._script.arguments]
+        module = ["-m"] if self._script.module else []
+        return [sys.executable, "-u", *module, self._script.name, *self._script.arguments]
+
+    def _cold_ended(self, child: subprocess.Popen[bytes], watch: int) -> None:
+        asyncio.get_running_loop().remove_reader(watch)
+        os.close(watch)
+        del self._cold[child.pid]
+        self._reaped(child.pid, child.wait())
+
+    def _hear_warm(self) -> None:
+        """Take one message of the warm process; its end is the end of its forks."""
+        if self._line is None:
+            return
+        try:
+            received = self._line.recv(65536)
+        except ConnectionResetError:
+            received = b""
+        if not received:
+            self._warm_ended()
+            return
+        match warm.decode_news(received):
+            case warm.Warm():
+                self._emit(WarmReady())
+            case warm.Forked(slot=slot, pid=pid):
+                self._processes[slot].pid = pid
+                wanted = self._processes[slot].wanted
+                if wanted is not None:
+                    self.signal(slot, wanted)
+            case warm.Reaped(pid=pid, code=code):
+                self._reaped(pid, code)
+
+    def _warm_ended(self) -> None:
+        """The warm process is gone, and its forks with it; the next spawn starts another."""
+        if self._line is not None:
+            asyncio.get_running_loop().remove_reader(self._line)
+            self._line.close()
+            self._line = None
+        for process in list(self._processes.values()):
+            self._end(process, -signal.SIGKILL)
+
+    def _reaped(self, pid: int, code: int) -> None:
+        process = next((each for each in self._processes.values() if each.pid == pid), None)
+        if process is not None:
+            self._end(process, code)
+
+    def _end(self, process: Process, code: int) -> None:
+        """Hear the last messages, sweep the process group, and report the end with its last words."""
+        self._hear(process)
+        asyncio.get_running_loop().remove_reader(process.channel)
+        process.channel.close()
+        if process.pid:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+        self._processes.pop(process.slot, None)
+        if code == 0:
+            self._emit(Ended(process.slot, 0))
+            return
+        ending = asyncio.get_running_loop().create_task(self._last_words(process, code))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+
+    async def _last_words(self, process: Process, code: int) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS):
+                await process.quiet.wait()
+        self._emit(Ended(process.slot, code, recorded_error(process.error_file) or process.err.last_line))
+
+    def _hear(self, process: Process) -> None:
+        """Take what a worker said; a worker that breaks the protocol is killed."""
+        try:
+            while received := process.channel.recv(65536):
+                for line in process.lines.feed(received):
+                    self._emit(Said(process.slot, decode_from_worker(line)))
+        except (BlockingIOError, ConnectionResetError):
+            return
+        except (ValueError, msgspec.DecodeError):
+            self.signal(process.slot, signal.SIGKILL)
+        asyncio.get_running_loop().remove_reader(process.channel)  # closed by the worker: its end follows
+
+
+def recorded_error(path: Path) -> str:
+    """Return the message that torch's @record left in its error file, empty if there is none."""
+    try:
+        message = json.loads(path.read_text())["message"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    return str(message["message"] if isinstance(message, dict) and "message" in message else message)

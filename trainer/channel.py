@@ -1,0 +1,118 @@
+"""What a worker process and its agent say to each other: one JSON line per message over an inherited socket
+pair.
+
+A worker that never says `Hello` is any script. One that does keeps its state between worlds:
+
+    worker -> agent:  Hello, then Ready (I wait for my first world), Advance (progress),
+                      Boundary or Broken (the world of `round` is over for me, I wait for the next)
+    agent -> worker:  Enter (your place in the next world), Interrupt (stop at a step boundary),
+                      Abort (collectives of `round` hang or fail: give them up now), Stop (end)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from elasticjob.api.rpc.nodes import Progress
+
+FD: Final = "ELASTICJOB_CHANNEL_FD"
+ADDRESS: Final = "ELASTICJOB_ADDRESS"  # where a worker opens the store of a round, if it becomes rank 0
+LIMIT: Final = 1 << 16  # bytes of one line
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="say"):
+    """One message."""
+
+
+class Hello(Line, frozen=True, tag="hello"):
+    """I use elasticjob.trainer.torch: do not restart me when the world changes."""
+
+
+class Ready(Line, frozen=True, tag="ready"):
+    """I have a model and can enter a world; `port` is where I listen for the store of its round."""
+
+    port: int
+
+
+class Advance(Line, frozen=True, tag="advance"):
+    """Progress in the world of `round`; the first in a round is sent at once, then a few each second."""
+
+    round: int
+    progress: Progress
+
+
+class Boundary(Line, frozen=True, tag="boundary"):
+    """All workers agreed to end the world of `round` after the same step."""
+
+    round: int
+    port: int
+
+
+class Broken(Line, frozen=True, tag="broken"):
+    """A collective of `round` failed; my state is that of the last whole step."""
+
+    round: int
+    port: int
+    error: str = ""
+
+
+class Enter(Line, frozen=True, tag="enter"):
+    """The world of `round` is complete; rank 0 opens its store on `address`:`port`."""
+
+    round: int
+    rank: int
+    size: int
+    address: str
+    port: int
+    batch_slots: int
+
+
+class Interrupt(Line, frozen=True, tag="interrupt"):
+    """Agree with the others to end the world of `round` at the next step boundary."""
+
+    round: int
+
+
+class Abort(Line, frozen=True, tag="abort"):
+    """Members of `round` are gone."""
+
+    round: int
+    lost: tuple[str, ...] = ()
+
+
+class Stop(Line, frozen=True, tag="stop"):
+    """This worker leaves the job now."""
+
+    reason: str = ""
+
+
+FromWorker = Hello | Ready | Advance | Boundary | Broken
+FromAgent = Enter | Interrupt | Abort | Stop
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode(message: FromWorker | FromAgent) -> bytes:
+    """Return `message` as one line."""
+    return _encoder.encode(message) + b"\n"
+
+
+class Lines:
+    """Cuts a byte stream into lines; ValueError if one is longer than LIMIT."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, received: bytes) -> Iterator[bytes]:
+        """Yield the lines that `received` completes."""
+        *lines, self._rest = (self._rest + received).split(b"\n")
+        if max(map(len, (*lines, self._rest))) > LIMIT:
+            raise ValueError(f"a line on the channel is longer than {LIMIT} bytes")
+        yield from lines
+
+
+decode_from_worker = msgspec.json.Decoder(FromWorker).decode
+decode_from_agent = msgspec.json.Decoder(FromAgent).decode

@@ -1,0 +1,147 @@
+"""The only socket to the master: `answer = await master.call(question)`.
+
+MasterError
+├── Unreachable      no answer before the deadline
+└── Rejected         the master answered, and will answer the same again
+    ├── Stale        replaced by a newer incarnation, or the round is over
+    ├── Refused      the job's state forbids it
+    ├── Stopping     the job ends
+    └── (Rejected)   the call itself is wrong: token, verb, form, size
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+
+from elasticjob.api.rpc.message import JSON, PREFIX, PROBLEM, Problem, Request, answer_type
+
+Answer = TypeVar("Answer")
+
+SLACK = 5.0  # seconds that an answer may take beyond the time that the question itself waits
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
+
+
+class MasterError(Exception):
+    """A question without an answer."""
+
+
+class Unreachable(MasterError):
+    """The master did not answer before the deadline."""
+
+
+class Rejected(MasterError):
+    """The master refused the question; asking again changes nothing."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(f"{problem.title}: {problem.detail}")
+        self.problem = problem
+
+
+class Stale(Rejected):
+    """The sender was replaced, or its round is over."""
+
+
+class Refused(Rejected):
+    """The job's state forbids it."""
+
+
+class Stopping(Rejected):
+    """The job ends."""
+
+
+REJECTIONS: dict[str, type[Rejected]] = {"stale": Stale, "refused": Refused, "stopping": Stopping}
+TRANSIENT = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
+
+
+class MasterClient:
+    """Asks the master of one job, through restarts of the master and resets of the connection.
+
+    Every request may be repeated (the master promises that), so a broken connection is followed by the same
+    request with growing pauses, until `patience` seconds have passed since the call began.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: str = "",
+        patience: float = 900.0,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.address = address
+        self._patience = patience
+        self._jitter = jitter
+        self._headers = {"Content-Type": JSON, "Accept": JSON}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> MasterClient:
+        """Open the connection pool."""
+        self._session = aiohttp.ClientSession(headers=self._headers, trust_env=False)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close all connections; whoever still waits in `call` is cancelled by its own task."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def call(self, request: Request[Answer], *, patience: float | None = None) -> Answer:
+        """Return the answer; Unreachable after `patience` seconds of silence, Rejected if refused."""
+        allowed = self._patience if patience is None else patience
+        while (body := await self._until_heard(request, allowed)) is None:
+            pass  # a long poll that ended without news: ask again at once
+        return msgspec.json.decode(body, type=answer_type(type(request)))
+
+    async def _until_heard(self, request: Request[Any], allowed: float) -> bytes | None:
+        """Send until there is an answer; None if it is empty."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + allowed
+        for pause in pauses(self._jitter):
+            try:
+                return await self._post(request)
+            except TRANSIENT as error:
+                reason = str(error) or type(error).__name__
+            if loop.time() + pause > deadline:
+                break
+            await asyncio.sleep(pause)
+        raise Unreachable(
+            f"the master at {self.address} did not answer {type(request).__name__} within {allowed:.0f} s "
+            f"({reason}); is its pod running, and is the address right?"
+        )
+
+    async def _post(self, request: Request[Any]) -> bytes | None:
+        """Send once; None for 204. Problems of the server's own making count as a broken connection."""
+        if self._session is None:
+            raise RuntimeError("use the client as `async with MasterClient(...) as master`")
+        url = f"http://{self.address}{PREFIX}{type(request).PATH}"
+        limit = aiohttp.ClientTimeout(total=getattr(request, "wait", 0.0) + SLACK)
+        async with self._session.post(url, data=msgspec.json.encode(request), timeout=limit) as answer:
+            body = await answer.read()
+            if answer.status == 204:
+                return None
+            if answer.status == 200:
+                return body
+            if answer.content_type == PROBLEM:
+                with suppress(msgspec.DecodeError):
+                    problem = msgspec.json.decode(body, type=Problem)
+                    raise REJECTIONS.get(problem.code, Rejected)(problem)
+            raise aiohttp.ClientConnectionError(f"HTTP {answer.status} from something that is not a master")
+
+
+def pauses(jitter: Callable[[], float]) -> Iterator[float]:
+    """Yield how long to wait before each next try: doubling up to a second, cut by up to half."""
+    pause = FIRST_PAUSE
+    while True:
+        yield pause * (1 - jitter() / 2)
+        pause = min(pause * 2, LONGEST_PAUSE)

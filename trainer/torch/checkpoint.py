@@ -1,0 +1,59 @@
+"""Checkpoints on disk: one file per step, written whole or not at all, the newest two kept."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+NAME: Final = re.compile(r"step-(\d{9})\.pt")
+KEEP: Final = 2
+
+
+class Checkpoints:
+    """The checkpoints of one job in `folder`; the process that writes may die at any byte."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def save(self, step: int, snapshot: dict[str, Any]) -> Path:
+        """Write `snapshot` as the checkpoint of `step`; durable on return. OSError names what failed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        final = self.folder / f"step-{step:09d}.pt"
+        temporary = final.with_suffix(f".{os.getpid()}.tmp")
+        with temporary.open("wb") as file:
+            torch.save(snapshot, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(final)
+        sync_folder(self.folder)
+        for old in self.steps()[:-KEEP]:
+            (self.folder / f"step-{old:09d}.pt").unlink(missing_ok=True)
+        return final
+
+    def steps(self) -> list[int]:
+        """Return the steps of all checkpoints, ascending."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(int(match[1]) for path in self.folder.iterdir() if (match := NAME.fullmatch(path.name)))
+
+    def load(self) -> dict[str, Any] | None:
+        """Return the newest snapshot, its tensors on the CPU; None if there is none."""
+        steps = self.steps()
+        if not steps:
+            return None
+        path = self.folder / f"step-{steps[-1]:09d}.pt"
+        snapshot: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        return snapshot
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,331 @@
+"""`Elastic`: a training loop whose number of workers may change between any two steps.
+
+    elastic = Elastic(model, optimizer, dataset=digits, micro_batch=32)
+    for step in elastic.steps(epochs=10):
+        loss = elastic.step(lambda images, labels: F.cross_entropy(elastic.model(images), labels))
+
+A lost peer breaks the step: it is repeated, with the same records, in the next world. Somebody who joins or
+leaves as planned ends the world at a step boundary, on which all agree by a flag in the one small all-reduce
+of each step.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import default_collate
+
+from elasticjob.api.rpc.nodes import Progress
+from elasticjob.trainer.channel import Advance, Enter
+from elasticjob.trainer.torch import link as links
+from elasticjob.trainer.torch import record as records
+from elasticjob.trainer.torch.batch import weight
+from elasticjob.trainer.torch.checkpoint import Checkpoints
+from elasticjob.trainer.torch.link import Stopped
+from elasticjob.trainer.torch.peers import Peers
+from elasticjob.trainer.torch.sampler import Piece, Sampler
+from elasticjob.trainer.torch.state import Done, State
+
+log = logging.getLogger("elasticjob")
+
+REPORT_EVERY = 0.25  # seconds
+ALONE = Enter(round=1, rank=0, size=1, address="", port=0, batch_slots=1)
+
+
+class Elastic:
+    """Trains `model` with `optimizer` on `dataset`, in whatever world the agent gives.
+
+    The global batch is fixed: N micro-batches of `micro_batch` records per step, N being the job's configured
+    maximum of workers; fewer workers compute several each. Gradients, clipping and schedules see the same
+    step for every number of workers. Random numbers in the model are drawn from a stream per micro-batch, so
+    they do not depend on it either.
+
+    `loss_of` (see `step`) returns the mean loss of a micro-batch. With `checkpoint`, rank 0 saves there each
+    `save_every` steps, at the end and when the job is stopped, and a job that starts continues from the
+    newest file. Without an agent this is one worker that trains alone.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        *,
+        dataset: Any,
+        micro_batch: int,
+        scheduler: LRScheduler | None = None,
+        seed: int = 0,
+        checkpoint: str | Path | None = None,
+        save_every: int = 1000,
+        collate: Callable[[list[Any]], Any] = default_collate,
+    ) -> None:
+        self._state = State(model, optimizer, scheduler, Done())
+        self._device = next(model.parameters()).device
+        self._dataset = dataset
+        self._micro_batch = micro_batch
+        self._seed = seed
+        self._checkpoints = Checkpoints(Path(checkpoint)) if checkpoint else None
+        self._save_every = save_every
+        self._collate = collate
+        self._order: tuple[int, Tensor] | None = None
+        self._epochs = 0
+        self._said = 0.0
+        self._stepped: float | None = None  # when the last step of the world before ended
+        self._entered = False  # no step in this world yet
+        self._distributed: DistributedDataParallel | None = None
+        self._used = False
+        self._link = links.from_environment(os.environ)
+        self._record = records.from_environment(os.environ)
+        self._peers = Peers(ALONE, self._device)
+        self._first_world()
+
+    @property
+    def model(self) -> nn.Module:
+        """What `loss_of` must call: the model, wrapped for the present world; bare afterwards."""
+        return self._distributed or self._state.model
+
+    @property
+    def rank(self) -> int:
+        """The rank of this worker in the current world; the oldest worker has 0."""
+        return self._peers.rank
+
+    @property
+    def world_size(self) -> int:
+        """The number of workers now."""
+        return self._peers.size
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this worker prints, evaluates and writes files."""
+        return self.rank == 0
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next step."""
+        return self._state.done.epoch
+
+    @property
+    def progress(self) -> Done:
+        """Steps and records so far, in all worlds together."""
+        return self._state.done
+
+    def steps(self, epochs: int) -> Iterator[int]:
+        """Yield the number of each step that is left, counted from 1 over the life of the job; each needs a
+        `step`.
+
+        Ends after `epochs` epochs; then the group is closed and the last checkpoint written.
+        """
+        self._epochs = epochs
+        while self._left():
+            number = self._state.done.step + 1
+            yield number
+            if self._state.done.step < number:
+                raise RuntimeError(f"step {number} was not taken: call elastic.step(...) in the loop")
+        self._report(last=True)
+        self._leave_group()
+        if self._checkpoints and self.is_main:
+            self._save()
+
+    def step(self, loss_of: Callable[..., Tensor]) -> float:
+        """Take one step on the next records; return the mean loss over all of them.
+
+        `loss_of(*batch)` is called for each micro-batch of this worker, and again if the world breaks: it
+        must change nothing but its result. Raises Stopped (a SystemExit) if this worker is told to leave.
+        """
+        number = self._state.done.step + 1
+        while self._state.done.step < number:
+            try:
+                leaving = self._attempt(loss_of)
+            except RuntimeError as error:
+                if self._link is None or not self._peers.broken_by(error):
+                    raise
+                self._next_world(str(error))
+            else:
+                self._after_step()
+                if leaving and self._left():
+                    self._next_world()
+        return self._state.done.loss
+
+    def _attempt(self, loss_of: Callable[..., Tensor]) -> bool:
+        """Take the next step or change nothing; return whether all agreed to end this world."""
+        done, sampler = self._state.done, self._sampler()
+        window = sampler.window(done.position)
+        total = len(window.places)
+        self._state.optimizer.zero_grad()
+        loss = self._gradients(loss_of, window.of(self.rank, self.world_size), total)
+        interrupted = self._link is not None and self._link.interrupted(self._peers.place.round)
+        sums = self._peers.sum((loss, interrupted, done.step))
+        if sums[2] != done.step * self.world_size:
+            raise RuntimeError(
+                f"the workers take different steps: mine is {done.step}, the sum of all {sums[2]:.0f}"
+            )
+        self._state.optimizer.step()
+        if self._state.scheduler is not None:
+            self._state.scheduler.step()
+        self._state.done = done.then(sampler.after(done.position), total, sums[0])
+        return sums[1] > 0
+
+    def _gradients(self, loss_of: Callable[..., Tensor], pieces: Sequence[Piece], total: int) -> float:
+        """Leave this step's gradients in the model; return this worker's part of the mean loss.
+
+        A worker without records (at the end of an epoch) takes the first record with weight 0, because every
+        worker has to take part in the reduction.
+        """
+        wrapped = self._distributed
+        if wrapped is None:
+            raise RuntimeError("training has ended: make another Elastic to train again")
+        idle = Piece(0, range(1))
+        loss_sum = 0.0
+        for piece in pieces or (idle,):
+            last = piece is (pieces or (idle,))[-1]
+            count = len(piece.places) if pieces else 0
+            torch.manual_seed(stream(self._seed, self._state.done.step, piece.index))
+            with nullcontext() if last else wrapped.no_sync():
+                loss = loss_of(*self._records(piece))
+                torch.autograd.backward(loss * weight(count, total, self.world_size))
+            loss_sum += float(loss.detach()) * count / total
+        if not self._used:
+            raise RuntimeError(
+                "loss_of called the bare model: gradients would not be averaged; call elastic.model"
+            )
+        return loss_sum
+
+    def _records(self, piece: Piece) -> Sequence[Any]:
+        """Return the batch of a micro-batch, on the model's device."""
+        epoch = self._state.done.epoch
+        if self._order is None or self._order[0] != epoch:
+            self._order = (epoch, permutation(len(self._dataset), self._seed, epoch))
+        indices: list[int] = self._order[1][piece.places.start : piece.places.stop].tolist()
+        many = getattr(self._dataset, "__getitems__", None)
+        records = many(indices) if many else [self._dataset[index] for index in indices]
+        batch = self._collate(records)
+        return [part.to(self._device) if isinstance(part, Tensor) else part for part in batch]
+
+    def _sampler(self) -> Sampler:
+        return Sampler(len(self._dataset), self._micro_batch, self._peers.place.batch_slots)
+
+    def _left(self) -> int:
+        return self._sampler().steps_left(self._state.done.position, self._epochs)
+
+    def _first_world(self) -> None:
+        if self._link is None:
+            self._enter(ALONE, None)
+            return
+        place, listener = self._link.first_world()
+        try:
+            self._enter(place, listener)
+        except RuntimeError as error:
+            if not self._peers.broken_by(error):
+                raise
+            self._next_world(str(error))
+
+    def _next_world(self, error: str | None = None) -> None:
+        """Leave the group and enter the next one that holds; Stopped if there is none for this worker."""
+        if self._link is None:
+            raise RuntimeError("a worker without an agent has no next world")
+        while True:
+            was_main, ended = self.is_main, self._peers.place.round
+            self._leave_group()
+            try:
+                place, listener = self._link.next_world(ended, error)
+            except Stopped:
+                if was_main and self._checkpoints and self._state.whole:
+                    self._save()
+                raise
+            try:
+                self._enter(place, listener)
+                return
+            except RuntimeError as failed:
+                if not self._peers.broken_by(failed):
+                    raise
+                error = str(failed)
+
+    def _enter(self, place: Enter, listener: socket.socket | None) -> None:
+        """Form the group of `place` and bring everybody to one state."""
+        self._peers = Peers(place, self._device)
+        if self._link is not None:
+            self._link.guard(place.round, self._peers)
+        self._peers.open(listener)
+        self._state.share(self._peers, self._start_state)
+        devices = [self._device] if self._device.type == "cuda" else None
+        self._distributed = DistributedDataParallel(self._state.model, device_ids=devices, init_sync=False)
+        self._distributed.register_forward_pre_hook(self._note_use)
+        self._entered = False
+        os.environ.update(
+            RANK=str(place.rank),
+            WORLD_SIZE=str(place.size),
+            MASTER_ADDR=place.address,
+            MASTER_PORT=str(place.port),
+        )
+
+    def _note_use(self, *_: object) -> None:
+        self._used = True
+
+    def _start_state(self) -> None:
+        """Begin with the newest checkpoint, or with what the script made."""
+        snapshot = self._checkpoints.load() if self._checkpoints else None
+        if snapshot is not None:
+            self._state.restore(snapshot)
+
+    def _leave_group(self) -> None:
+        self._distributed = None
+        if self._link is not None:
+            self._link.release()
+        self._peers.close()
+
+    def _after_step(self) -> None:
+        done = self._state.done
+        if self._record and self.is_main:
+            self._record.add(self._peers.place.round, done.step, self.world_size, done.loss)
+        self._report(last=False)
+        if self._checkpoints and self.is_main and done.step % self._save_every == 0:
+            self._save()
+
+    def _report(self, *, last: bool) -> None:
+        """Tell the agent: the first step of a world at once, then a few a second, and the last."""
+        now = time.monotonic()
+        first, before = not self._entered, self._stepped
+        self._entered, self._stepped = True, now
+        if self._link is None or not (first or last or now - self._said >= REPORT_EVERY):
+            return
+        self._said = now
+        standstill = now - before if first and before is not None else None
+        self._link.advance(Advance(round=self._peers.place.round, progress=self._news(standstill)))
+
+    def _news(self, standstill: float | None) -> Progress:
+        done = self._state.done
+        return Progress(
+            step=done.step,
+            epoch=done.epoch + done.offset / len(self._dataset),
+            total_steps=done.step + self._left(),
+            samples=done.samples,
+            loss=done.loss,
+            standstill=standstill,
+        )
+
+    def _save(self) -> None:
+        if self._checkpoints:
+            self._checkpoints.save(self._state.done.step, self._state.snapshot())
+
+
+def permutation(records: int, seed: int, epoch: int) -> Tensor:
+    """Return the order of the records in `epoch`, the same on every worker."""
+    generator = torch.Generator().manual_seed(stream(seed, epoch, -1))
+    return torch.randperm(records, generator=generator)
+
+
+def stream(seed: int, step: int, index: int) -> int:
+    """Return the seed of one stream of random numbers, another one for any other arguments."""
+    mixed = (seed * 0x9E3779B97F4A7C15 + step) * 0xBF58476D1CE4E5B9 + index + 1
+    return (mixed ^ (mixed >> 31)) & 0x7FFF_FFFF_FFFF_FFFF

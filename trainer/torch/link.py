@@ -1,0 +1,156 @@
+"""The worker's end of the channel to its agent, read by one thread of its own.
+
+The thread exists because the main one may be blocked in a collective that only an abort can end.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from queue import SimpleQueue
+from typing import Protocol
+
+from elasticjob.trainer.channel import (
+    ADDRESS,
+    FD,
+    Abort,
+    Advance,
+    Boundary,
+    Broken,
+    Enter,
+    FromAgent,
+    FromWorker,
+    Hello,
+    Interrupt,
+    Lines,
+    Ready,
+    Stop,
+    decode_from_agent,
+    encode,
+)
+
+
+class Abortable(Protocol):
+    """What an abort ends."""
+
+    def abort(self) -> None: ...
+
+
+class Stopped(SystemExit):
+    """The agent asked this worker to leave; nothing is wrong (exit code 0)."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(0)
+        self.reason = reason
+
+
+class Link:
+    """Talks to the agent: asks for worlds, hears interrupts, aborts the group when peers are lost."""
+
+    def __init__(self, channel: socket.socket, address: str) -> None:
+        self._channel = channel
+        self._address = address
+        self._worlds: SimpleQueue[Enter | Stop] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._group: tuple[int, Abortable] | None = None
+        self._interrupted = 0
+        self._aborted = 0
+        self._say(Hello())
+        threading.Thread(target=self._read, name="elasticjob-agent", daemon=True).start()
+
+    def first_world(self) -> tuple[Enter, socket.socket]:
+        """Say that this worker is ready; return its first world and where it listens."""
+        listener = self._listen()
+        return self._wait(Ready(port=port_of(listener)), listener)
+
+    def next_world(self, ended: int, error: str | None = None) -> tuple[Enter, socket.socket]:
+        """Say that the world of round `ended` is over (broken, if there is an `error`); return the next one.
+
+        Raises Stopped if there is none for this worker.
+        """
+        listener = self._listen()
+        port = port_of(listener)
+        if error is None:
+            return self._wait(Boundary(round=ended, port=port), listener)
+        return self._wait(Broken(round=ended, port=port, error=error[:1000]), listener)
+
+    def advance(self, news: Advance) -> None:
+        """Report progress."""
+        self._say(news)
+
+    def interrupted(self, round_: int) -> bool:
+        """Whether the world of `round_` has to end at the next step boundary."""
+        return self._interrupted == round_
+
+    def aborted(self, round_: int) -> bool:
+        """Whether members of `round_` are known to be gone."""
+        return self._aborted == round_
+
+    def guard(self, round_: int, group: Abortable) -> None:
+        """From now on an abort of `round_` aborts `group`; at once if it was heard already."""
+        with self._lock:
+            self._group = (round_, group)
+            late = self._aborted == round_
+        if late:
+            group.abort()
+
+    def release(self) -> None:
+        """The group is gone: abort nothing any more."""
+        with self._lock:
+            self._group = None
+
+    def _listen(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
+        return socket.create_server((self._address, 0), family=family, backlog=1024)
+
+    def _wait(
+        self, question: Ready | Boundary | Broken, listener: socket.socket
+    ) -> tuple[Enter, socket.socket]:
+        self._say(question)
+        answer = self._worlds.get()
+        if isinstance(answer, Stop):
+            listener.close()
+            raise Stopped(answer.reason)
+        return answer, listener
+
+    def _say(self, message: FromWorker) -> None:
+        self._channel.sendall(encode(message))
+
+    def _read(self) -> None:
+        """Hear the agent until it is gone; then there is nobody to train for."""
+        lines = Lines()
+        while received := self._channel.recv(65536):
+            for line in lines.feed(received):
+                self._hear(decode_from_agent(line))
+        os._exit(75)
+
+    def _hear(self, message: FromAgent) -> None:
+        match message:
+            case Enter() | Stop():
+                self._worlds.put(message)
+            case Interrupt():
+                self._interrupted = message.round
+            case Abort():
+                self._abort(message.round)
+
+    def _abort(self, round_: int) -> None:
+        with self._lock:
+            self._aborted = round_
+            group = self._group[1] if self._group and self._group[0] == round_ else None
+        if group is not None:
+            group.abort()
+
+
+def from_environment(environment: Mapping[str, str]) -> Link | None:
+    """Return the link to the agent that started this process, None if no agent did."""
+    if FD not in environment:
+        return None
+    return Link(socket.socket(fileno=int(environment[FD])), environment.get(ADDRESS, "127.0.0.1"))
+
+
+def port_of(listener: socket.socket) -> int:
+    """Return the port on which `listener` listens."""
+    port: int = listener.getsockname()[1]
+    return port

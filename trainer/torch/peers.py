@@ -1,0 +1,148 @@
+"""The process group of one round: opened, used for small sums, aborted when a member is gone, closed.
+
+A collective of gloo cannot be aborted by torch (2.15: `ProcessGroup.abort` leaves it blocked), and a peer
+that is stopped or cut off resets no connection. So an abort also shuts down the connections that the group
+opened: the kernel then fails whatever waits on them, within milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+# documented there, though torch's stubs do not say so
+from torch.distributed import HashStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+
+from elasticjob.trainer.channel import Enter
+
+TIMEOUT = timedelta(minutes=30)  # of one collective; a lost member is noticed by the agents, long before
+MARK = "gloo"  # its errors are plain RuntimeErrors, which name their file in gloo's source
+
+
+class Peers:
+    """The workers of one world; `abort` may be called from any thread, the rest from the training one."""
+
+    def __init__(self, place: Enter, device: torch.device) -> None:
+        self.place = place
+        self._device = device
+        self._before = connections()
+        self._links: frozenset[Connection] | None = None
+        self._aborted = False
+
+    @property
+    def rank(self) -> int:
+        """The rank of this worker."""
+        return self.place.rank
+
+    @property
+    def size(self) -> int:
+        """The number of workers."""
+        return self.place.size
+
+    def open(self, listener: socket.socket | None) -> None:
+        """Join the group; returns when all members have. RuntimeError (see `broken_by`) if one does not come.
+
+        Rank 0 opens the store on `listener`, which has been accepting connections since before the world was
+        formed: nobody has to try twice.
+        """
+        dist.init_process_group(
+            backend="cpu:gloo,cuda:nccl" if self._device.type == "cuda" else "gloo",
+            store=self._store(listener),
+            rank=self.rank,
+            world_size=self.size,
+            timeout=TIMEOUT,
+        )
+        self._links = connections() - self._before
+
+    def sum(self, numbers: Sequence[float]) -> list[float]:
+        """Return the sums of `numbers` over all workers: one small all-reduce."""
+        tensor = torch.tensor(numbers, dtype=torch.float64)
+        dist.all_reduce(tensor)
+        total: list[float] = tensor.tolist()
+        return total
+
+    def gather(self, number: int) -> list[int]:
+        """Return the `number` of every worker, in the order of ranks."""
+        mine = torch.tensor([number], dtype=torch.int64)
+        all_ = [torch.zeros_like(mine) for _ in range(self.size)]
+        dist.all_gather(all_, mine)
+        return [int(tensor) for tensor in all_]
+
+    def broken_by(self, error: RuntimeError) -> bool:
+        """Whether `error` is the group's own (a lost peer), and not a mistake in the training code."""
+        if self._aborted or isinstance(error, dist.DistError):
+            return True
+        return MARK in str(error).lower()
+
+    def abort(self) -> None:
+        """Fail every collective of this group that waits, here and now."""
+        self._aborted = True
+        if self._device.type == "cuda" and dist.group.WORLD is not None:
+            dist.group.WORLD.abort()
+        mine = connections() - self._before
+        for link in mine if self._links is None else mine & self._links:
+            link.shut()
+
+    def close(self) -> None:
+        """Leave the group; the others see their connections close."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    def _store(self, listener: socket.socket | None) -> Store:
+        if listener is None:
+            return HashStore()
+        if self.rank != 0:
+            listener.close()
+        store = TCPStore(
+            self.place.address,
+            self.place.port,
+            self.size,
+            is_master=self.rank == 0,
+            timeout=TIMEOUT,
+            wait_for_workers=False,
+            master_listen_fd=listener.detach() if self.rank == 0 else None,
+        )
+        return PrefixStore(f"round-{self.place.round}", store)
+
+
+@dataclass(frozen=True)
+class Connection:
+    """One open TCP connection of this process: a descriptor, and the socket it stood for when seen."""
+
+    fd: int
+    inode: int
+
+    def shut(self) -> None:
+        """End the connection in both directions; it stays open for its owner to close."""
+        with suppress(OSError), socket.socket(fileno=os.dup(self.fd)) as duplicate:
+            if os.fstat(duplicate.fileno()).st_ino == self.inode:
+                duplicate.shutdown(socket.SHUT_RDWR)
+
+
+def connections() -> frozenset[Connection]:
+    """Return the TCP connections of this process, listening sockets not included."""
+    found = (connection(int(name)) for name in os.listdir("/proc/self/fd"))
+    return frozenset(each for each in found if each is not None)
+
+
+def connection(fd: int) -> Connection | None:
+    """Return what `fd` is connected to, None if it is anything but a connected TCP socket."""
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISSOCK(status.st_mode):
+            return None
+        with socket.socket(fileno=os.dup(fd)) as duplicate:
+            if duplicate.family not in (socket.AF_INET, socket.AF_INET6):
+                return None
+            duplicate.getpeername()
+    except OSError:  # closed meanwhile, or not connected
+        return None
+    return Connection(fd, status.st_ino)

@@ -1,0 +1,126 @@
+"""What a worker knows and the others may lack: model, optimizer, scheduler, and how far the job is."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from elasticjob.trainer.torch.peers import Peers
+from elasticjob.trainer.torch.sampler import Position
+
+NOTHING = -1  # the step of a worker that holds no state of the job
+
+
+@dataclass(frozen=True)
+class Done:
+    """How far the job is: optimizer steps and records in all, the position in the data, the last loss."""
+
+    step: int = 0
+    samples: int = 0
+    epoch: int = 0
+    offset: int = 0
+    loss: float = float("nan")
+
+    @property
+    def position(self) -> Position:
+        """Where the next step finds its records."""
+        return Position(self.epoch, self.offset)
+
+    def then(self, position: Position, samples: int, loss: float) -> Done:
+        """Return this after one more step."""
+        return replace(
+            self,
+            step=self.step + 1,
+            samples=self.samples + samples,
+            epoch=position.epoch,
+            offset=position.offset,
+            loss=loss,
+        )
+
+
+@dataclass
+class State:
+    """The training state of one worker; `done` is replaced after each step.
+
+    `whole` is False from the first received tensor of a broadcast until the last: a worker whose giver dies
+    in between holds a mixture and must not be anybody's source.
+    """
+
+    model: nn.Module
+    optimizer: Optimizer
+    scheduler: LRScheduler | None
+    done: Done
+    whole: bool = False
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return everything as plain tensors and numbers."""
+        return {"model": self.model.state_dict(), **self._small()}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Take over a `snapshot`."""
+        self.model.load_state_dict(snapshot["model"])
+        self._restore_small(snapshot)
+
+    def share(self, peers: Peers, start: Callable[[], None]) -> None:
+        """Bring all workers to the newest whole state among them: the oldest worker's, or one that is a step
+        ahead.
+
+        Survivors of a broken collective may stand one whole step apart. Nobody receives what everybody has.
+        If nobody holds a state, rank 0 makes one by `start`.
+        """
+        steps = peers.gather(self.done.step if self.whole else NOTHING)
+        newest = max(steps)
+        source = steps.index(newest)
+        if min(steps) == newest != NOTHING:
+            return
+        if newest == NOTHING and peers.rank == source:
+            start()
+        self.whole = peers.rank == source
+        self._broadcast_model(source)
+        received = self._broadcast_small(source, peers.rank == source)
+        if received is not None:
+            self._restore_small(received)
+        self.whole = True
+
+    def _small(self) -> dict[str, Any]:
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": self.scheduler.state_dict() if self.scheduler else None,
+            "done": asdict(self.done),
+        }
+
+    def _restore_small(self, small: dict[str, Any]) -> None:
+        self.optimizer.load_state_dict(small["optimizer"])
+        if self.scheduler is not None and small["scheduler"] is not None:
+            self.scheduler.load_state_dict(small["scheduler"])
+        self.done = Done(**small["done"])
+
+    def _broadcast_model(self, source: int) -> None:
+        with torch.no_grad():
+            tensors = (*self.model.parameters(), *self.model.buffers())
+            works = [dist.broadcast(tensor.detach(), source, async_op=True) for tensor in tensors]
+            for work in works:
+                if work is not None:
+                    work.wait()
+
+    def _broadcast_small(self, source: int, giving: bool) -> dict[str, Any] | None:
+        """Send optimizer, scheduler and progress as one block of bytes; None for the giver."""
+        block = torch.empty(0, dtype=torch.uint8)
+        if giving:
+            file = io.BytesIO()
+            torch.save(self._small(), file)
+            block = torch.frombuffer(bytearray(file.getbuffer()), dtype=torch.uint8)
+        length = torch.tensor([len(block)])
+        dist.broadcast(length, source)
+        if not giving:
+            block = torch.empty(int(length), dtype=torch.uint8)
+        dist.broadcast(block, source)
+        return None if giving else torch.load(io.BytesIO(block.numpy().tobytes()), weights_only=True)
