@@ -75,8 +75,8 @@ class Operator:
     ) -> None:
         """`namespace` limits all caches ("": the whole cluster).
 
-        `probes` is host:port, None for no server. Without `signals`, SIGTERM and SIGINT are left to others, as
-        befits an operator that is a guest in a larger process.
+        `probes` is host:port, None for no server. Without `signals`, SIGTERM and SIGINT are left to others,
+        as befits an operator that is a guest in a larger process.
         """
         self.client = client
         self.namespace = namespace

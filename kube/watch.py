@@ -6,7 +6,7 @@
   refuses that, for the first page of a list.
 - Watching knows a resourceVersion and survives every end of its stream with it. Only a server that no longer
   has that version (410), or does not have it yet (restored storage), sends it back to Empty.
-- A watch that falls silent is doubted: the server is asked whether it knows the version, before it is resumed.
+- A watch that falls silent is doubted: the server is asked whether it knows the version before it is resumed.
 - A list that fails in the middle asks for the same page again; one whose token expired starts over.
 - Nothing reaches the store before the initial set is complete, so a broken list deletes nothing.
 """
