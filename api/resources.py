@@ -5,8 +5,8 @@
     Cores(1) + Bytes(1)            # a type error, for mypy and at run time
     Resources.parse({"cpu": 4, "memory": "8Gi"}) * 3 + Resources.parse({"nvidia.com/gpu": 1})
 
-Spellings are those of Kubernetes: a decimal number with a suffix n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an exponent.
-Like there, what is finer than a billionth is rounded up.
+Spellings are those of Kubernetes: a decimal number with a suffix n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an
+exponent. Like there, what is finer than a billionth is rounded up.
 """
 
 from __future__ import annotations
@@ -189,8 +189,8 @@ def container_requests(container: Mapping[str, Any]) -> Resources:
 def pod_requests(pod: Mapping[str, Any]) -> Resources:
     """Return what a pod spec asks of its machine, by the scheduler's rule.
 
-    Containers and restartable init containers run together; the other init containers run one by one before; overhead
-    comes on top.
+    Containers and restartable init containers run together; the other init containers run one by one before;
+    overhead comes on top.
     """
     together, before = NOTHING, NOTHING
     for container in pod.get("initContainers") or ():

@@ -27,7 +27,7 @@ CORRECTED: dict[str, dict[str, Any]] = {
     "Time": {"type": "string"},
     "MicroTime": {"type": "string"},
 }
-HEADER = '"""Pydantic models of PodTemplateSpec and what it needs. Made by `make generate` from openapi.json; do not edit."""'
+HEADER = '"""Pydantic models of PodTemplateSpec and its parts, made by `make generate`; do not edit."""'
 OPTIONS = (
     "--input-file-type=jsonschema",
     "--output-model-type=pydantic_v2.BaseModel",
@@ -61,7 +61,8 @@ def core_models() -> str:
 
 
 def schema() -> dict[str, Any]:
-    """Return one JSON schema whose definitions are ROOTS and all they refer to, corrected and with short names."""
+    """Return one JSON schema whose definitions are ROOTS and all they refer to, corrected and with short
+    names."""
     found: dict[str, dict[str, Any]] = {}
     waiting = list(ROOTS)
     while waiting:
@@ -72,7 +73,8 @@ def schema() -> dict[str, Any]:
 
 
 def converted(node: Any, waiting: list[str]) -> Any:
-    """Return a schema with short references and without Kubernetes' own keys; append to `waiting` what it refers to."""
+    """Return a schema with short references and without Kubernetes' own keys; append to `waiting` what it
+    refers to."""
     if isinstance(node, list):
         return [converted(value, waiting) for value in node]
     if not isinstance(node, dict):

@@ -1,10 +1,12 @@
-"""Write api/core/openapi.json: the built-in kinds we touch, cut from the published OpenAPI document of Kubernetes.
+"""Write api/core/openapi.json: the built-in kinds we touch, cut from the published OpenAPI document of
+Kubernetes.
 
     hack/core_openapi.py PATH-OR-URL-OF/swagger.json
 
-The document is `api/openapi-spec/swagger.json` in the Kubernetes source tree, of the version named in VERSION. Texts are
-left out; types, references, required fields, group-version-kinds and the keys of maps, lists and merges stay, because
-devcluster serves and merges by them, and `make generate` makes models and pod template schemas of them.
+The document is `api/openapi-spec/swagger.json` in the Kubernetes source tree, of the version named in
+VERSION. Texts are left out; types, references, required fields, group-version-kinds and the keys of maps,
+lists and merges stay, because devcluster serves and merges by them, and `make generate` makes models and pod
+template schemas of them.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from typing import Any
 VERSION = "v1.35.4"
 TARGET = Path(__file__).parent.parent / "api" / "core" / "openapi.json"
 KINDS = {
-    "v1": "Pod PodTemplate Service Endpoints ConfigMap Secret Node Namespace ServiceAccount Event PersistentVolume "
-    "PersistentVolumeClaim Binding LimitRange ResourceQuota Status DeleteOptions APIGroupList APIResourceList",
+    "v1": "Pod PodTemplate Service Endpoints ConfigMap Secret Node Namespace ServiceAccount Event "
+    "PersistentVolume PersistentVolumeClaim Binding LimitRange ResourceQuota Status DeleteOptions "
+    "APIGroupList APIResourceList",
     "admissionregistration.k8s.io/v1": "MutatingWebhookConfiguration ValidatingWebhookConfiguration",
     "apiextensions.k8s.io/v1": "CustomResourceDefinition",
     "apps/v1": "Deployment ReplicaSet StatefulSet DaemonSet",
@@ -46,13 +49,15 @@ Schema = dict[str, Any]
 
 
 def trim(published: dict[str, Schema]) -> dict[str, Schema]:
-    """Return the definitions of KINDS, their lists, ALSO, and everything that these refer to, without texts."""
+    """Return the definitions of KINDS, their lists, ALSO, and everything that these refer to, without
+    texts."""
     names = closure(published, roots(published))
     return {name: without_texts(own_kinds_only(published[name])) for name in sorted(names)}
 
 
 def roots(published: dict[str, Schema]) -> Iterator[str]:
-    """Yield the names of the definitions to start from; a kind of the table that is not published is an error."""
+    """Yield the names of the definitions to start from; a kind of the table that is not published is an
+    error."""
     by_kind = {
         kind: name
         for name, schema in published.items()
@@ -100,7 +105,8 @@ def references(node: Any) -> Iterator[str]:
 
 
 def own_kinds_only(schema: Schema) -> Schema:
-    """Drop the group-version-kinds of API groups that KINDS does not name (DeleteOptions and WatchEvent list them all)."""
+    """Drop the group-version-kinds of API groups that KINDS does not name (DeleteOptions and WatchEvent
+    list them all)."""
     entries = schema.get("x-kubernetes-group-version-kind")
     if entries is None:
         return schema
@@ -120,7 +126,8 @@ def without_texts(schema: Schema) -> Schema:
 
 
 def rendered(definitions: dict[str, Schema]) -> str:
-    """Return the file's text: one definition a line, so that a newer version reads as a list of changed types."""
+    """Return the file's text: one definition a line, so that a newer version reads as a list of changed
+    types."""
     lines = ",\n".join(f"{json.dumps(name)}: {compact(schema)}" for name, schema in definitions.items())
     return f'{{"version": {json.dumps(VERSION)}, "definitions": {{\n{lines}\n}}}}\n'
 

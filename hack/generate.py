@@ -1,7 +1,7 @@
-"""Write everything that is generated: models of built-in types, CRDs. `--check` writes nothing and fails on a difference.
+"""Write everything that is generated: models of built-in types, CRDs. `--check` writes nothing and fails on a
+difference.
 
-hack/generate.py            # make generate
-hack/generate.py --check    # make check, CI
+hack/generate.py            # make generate hack/generate.py --check    # make check, CI
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from typing import Any
 
 import yaml
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from core_models import core_models
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
 from elasticjob.api.v1alpha1 import elasticjob, jobresource, scaleplan
 from elasticjob.kube.crd import Declaration, crd_manifest
 from elasticjob.kube.embedded import Detail, embedded_schema
+from hack.core_models import core_models
 
 ROOT = Path(__file__).parent.parent
 DECLARATIONS = (elasticjob.DECLARATION, jobresource.DECLARATION, scaleplan.DECLARATION)

@@ -1,4 +1,5 @@
-"""Custom resources as Pydantic models: the base classes, field types that only Kubernetes has, the declaration.
+"""Custom resources as Pydantic models: the base classes, field types that only Kubernetes has, the
+declaration.
 
     class ThingSpec(Part):
         size: int = 1
@@ -12,8 +13,9 @@
     DECLARATION = Declaration(THING, short_names=("th",))
     manifest = crd_manifest(DECLARATION)            # kube/crd_manifest.py
 
-The docstring under a field is what `kubectl explain` says. Python names are snake_case, JSON names camelCase. Objects are
-read with `THING.decode(...)`; fields that a model does not know are dropped, so write with apply or patch, not replace.
+The docstring under a field is what `kubectl explain` says. Python names are snake_case, JSON names camelCase.
+Objects are read with `THING.decode(...)`; fields that a model does not know are dropped, so write with apply
+or patch, not replace.
 """
 
 from __future__ import annotations
@@ -39,12 +41,14 @@ from pydantic_core import CoreSchema
 
 from elasticjob.kube.kinds import Key, Kind, Manifest, without_nulls
 from elasticjob.kube.objects import Condition, ObjectMeta
-from elasticjob.kube.structural import Schema, structural
+from elasticjob.kube.schemas import Schema
+from elasticjob.kube.structural import structural
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A CEL rule on the object, field or class that bears it; `field` is the path to blame, such as `.minReplicas`."""
+    """A CEL rule on the object, field or class that bears it; `field` is the path to blame, such as
+    `.minReplicas`."""
 
     rule: str
     message: str
@@ -70,7 +74,8 @@ IMPLIED: Schema = {"x-implied": True}
 
 
 class Part(BaseModel):
-    """A piece of a custom resource: frozen, camelCase outside, documented by the docstrings under its fields."""
+    """A piece of a custom resource: frozen, camelCase outside, documented by the docstrings under its
+    fields."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -193,10 +198,11 @@ Quantity = Annotated[str | int | float, WithJsonSchema({"x-kubernetes-int-or-str
 
 @dataclass(frozen=True)
 class Embedded:
-    """Marks a plain JSON field (`Annotated[Manifest, Embedded(name)]`) as a published type, named as in the OpenAPI.
+    """Marks a plain JSON field (`Annotated[Manifest, Embedded(name)]`) as a published type, named as in the
+    OpenAPI.
 
-    The generator looks the type up in the definitions that it is given; readers get the JSON as it stands, so no field
-    is lost, whatever its age.
+    The generator looks the type up in the definitions that it is given; readers get the JSON as it stands, so
+    no field is lost, whatever its age.
     """
 
     name: str

@@ -1,8 +1,9 @@
 """A published Kubernetes type → the structural schema of a custom resource's field that holds it.
 
-The published definitions are not accepted as they stand: some keys of keyed lists are neither required nor defaulted, merge
-keys are unknown words, numbers and quantities claim to be text. Descriptions are left out (they would be 300 KB a template),
-and the metadata of a template is reduced to what templates use, for a bare `type: object` would be pruned empty.
+The published definitions are not accepted as they stand: some keys of keyed lists are neither required nor
+defaulted, merge keys are unknown words, numbers and quantities claim to be text. Descriptions are left out
+(they would be 300 KB a template), and the metadata of a template is reduced to what templates use, for a bare
+`type: object` would be pruned empty.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
 
-from elasticjob.kube.structural import INT_OR_STRING, LIST_KEYS, PRESERVE, Schema
+from elasticjob.kube.schemas import INT_OR_STRING, LIST_KEYS, PRESERVE, Schema
 
 Definitions = Mapping[str, Schema]
 
@@ -66,13 +67,14 @@ def embedded_schema(name: str, definitions: Definitions, detail: Detail = Detail
         return {"type": "object", PRESERVE: True}
     found = published(definitions[name], definitions)
     if detail is Detail.TYPED:
-        spec = found["properties"]["spec"] if "spec" in found["properties"] else found
-        spec[PRESERVE] = True
+        whole = found["properties"].get("spec", found)
+        whole[PRESERVE] = True
     return found
 
 
 def published(node: Any, definitions: Definitions) -> Schema:
-    """Return a definition with its references inlined and only the words that servers read in custom resources."""
+    """Return a definition with its references inlined and only the words that servers read in custom
+    resources."""
     if "$ref" in node:
         name = node["$ref"].removeprefix(REFERENCE)
         return dict(CORRECTED[name]) if name in CORRECTED else published(definitions[name], definitions)

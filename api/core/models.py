@@ -1,4 +1,4 @@
-"""Pydantic models of PodTemplateSpec and what it needs. Made by `make generate` from openapi.json; do not edit."""
+"""Pydantic models of PodTemplateSpec and its parts, made by `make generate`; do not edit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whether a plain JSON value has the shape of a published type: objects, lists, texts and numbers where they belong."""
+"""Whether a plain JSON value has the shape of a published type: objects, lists, texts and numbers where
+they belong."""
 
 from __future__ import annotations
 

@@ -139,13 +139,15 @@ class RunPolicy(Part):
     """When a job ends, and what remains of it."""
 
     backoff_limit: Count | None = None
-    """How often nodes may be replaced after failures, over the whole job; absent: no limit beside restartCount."""
+    """How often nodes may be replaced after failures, over the whole job; absent: no limit beside
+    restartCount."""
 
     active_deadline_seconds: Annotated[int, Field(ge=1, json_schema_extra={"format": "int64"})] | None = None
     """How long the job may run before it fails with DeadlineExceeded; time spent suspended does not count."""
 
     ttl_seconds_after_finished: Count | None = None
-    """How long after its end the job is deleted; absent means never. Argo CD would run a deleted job again."""
+    """How long after its end the job is deleted; absent means never. Argo CD would run a deleted job
+    again."""
 
     clean_pod_policy: CleanPodPolicy = CleanPodPolicy.RUNNING
     """Which pods are deleted when the job has ended: Running (those still alive), All or None."""
@@ -188,7 +190,8 @@ class ReplicaSpec(Part):
     """The most nodes to train with; absent means replicas."""
 
     restart_policy: RestartPolicy = RestartPolicy.ON_FAILURE
-    """When a node that ended is replaced: Always, OnFailure, Never, or ExitCode (exit codes of 128 and more)."""
+    """When a node that ended is replaced: Always, OnFailure, Never, or ExitCode (exit codes of 128 and
+    more)."""
 
     restart_count: Annotated[int, Field(ge=0, le=100)] = 3
     """How many times each node may be replaced after a failure; evictions and preemptions do not count."""
@@ -197,7 +200,8 @@ class ReplicaSpec(Part):
     """Whether an optimizer may change the number and the resources of this role."""
 
     priority: Annotated[str, Field(max_length=16)] = ""
-    """high, low, or the share of nodes that is high, such as 0.5: who keeps its place when the cluster is full."""
+    """high, low, or the share of nodes that is high, such as 0.5: who keeps its place when the cluster is
+    full."""
 
     restart_timeout: Count | None = None
     """Accepted for older manifests, without effect: silent nodes are found by their master."""
@@ -207,7 +211,8 @@ class ReplicaSpec(Part):
 
     @property
     def bounds(self) -> Bounds:
-        """The sizes that this role may have; absent bounds are `replicas`, or 1 and no end where that is absent too."""
+        """The sizes that this role may have; absent bounds are `replicas`, or 1 and no end where that is
+        absent too."""
         least = self.min_replicas if self.min_replicas is not None else self.replicas
         most = self.max_replicas if self.max_replicas is not None else self.replicas
         return Bounds(least if least is not None else min(1, most if most is not None else 1), most)
@@ -259,8 +264,8 @@ class ElasticJobSpec(Part):
     distribution_strategy: Annotated[DistributionStrategy, Field(json_schema_extra=IMPLIED)] = (
         _IMPLIED_STRATEGY
     )
-    """How the nodes work together: AllreduceStrategy (the default), ParameterServerStrategy, CustomStrategy (the
-    roles are yours), or Local (no master; the pods decide the end). Immutable."""
+    """How the nodes work together: AllreduceStrategy (the default), ParameterServerStrategy,
+    CustomStrategy (the roles are yours), or Local (no master; the pods decide the end). Immutable."""
 
     optimize_mode: OptimizeMode = OptimizeMode.SINGLE_JOB
     """Who decides about sizes and resources: manual (you), single-job (the job's master), cluster (Brain)."""
@@ -272,7 +277,8 @@ class ElasticJobSpec(Part):
     """Whether the job rests: its pods are deleted, its progress stays, and false lets it go on."""
 
     managed_by: Annotated[str, Field(max_length=253)] = ""
-    """Who runs this job; empty means this operator, any other name means that it keeps its hands off. Immutable."""
+    """Who runs this job; empty means this operator, any other name means that it keeps its hands off.
+    Immutable."""
 
     envs: Annotated[dict[str, EnvVar], Field(max_length=512)] = {}
     """Environment variables of all containers, by name."""
@@ -325,7 +331,8 @@ class ElasticJobSpec(Part):
 
     @property
     def needs_master(self) -> bool:
-        """Whether the job has a master: always but for Local, and for CustomStrategy only where its role is given."""
+        """Whether the job has a master: always but for Local, and for CustomStrategy only where its role
+        is given."""
         if self.distribution_strategy is DistributionStrategy.CUSTOM:
             return self.master is not None
         return self.distribution_strategy is not DistributionStrategy.LOCAL
@@ -388,7 +395,8 @@ class ElasticJobStatus(Part):
     """Created, Pending, Running, Scaling, Restarting, Suspended, Succeeded or Failed."""
 
     conditions: Annotated[list[OneCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
-    """What is true of the job: Created, Running, Scaling, Restarting, Suspended, Complete (and Succeeded), Failed."""
+    """What is true of the job: Created, Running, Scaling, Restarting, Suspended, Complete (and Succeeded),
+    Failed."""
 
     observed_generation: Annotated[int, Field(json_schema_extra={"format": "int64"})] | None = None
     """The metadata.generation that this status is about."""

@@ -1,4 +1,5 @@
-"""JobResource: what should run now. One per ElasticJob, of the same name and owned by it; only its controller writes it.
+"""JobResource: what should run now. One per ElasticJob, of the same name and owned by it; only its controller
+writes it.
 
 A JobResource of another name is a request from a user or a tool, in this form or the older one of EasyDL.
 """
@@ -55,7 +56,8 @@ class JobResourceSpec(Part):
     nodes: Annotated[
         list[NodeResource], Field(max_length=MOST_NODES, json_schema_extra=list_map("name"))
     ] = []
-    """The nodes that differ from the others of their role; reached by resizing in place, or by replacement."""
+    """The nodes that differ from the others of their role; reached by resizing in place, or by
+    replacement."""
 
     parameter_server: Annotated[OlderReplicas | None, Field(alias="parameter_server")] = None
     """Older (EasyDL) form of replicaResourceSpecs.ps."""

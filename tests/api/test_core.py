@@ -11,8 +11,8 @@ from elasticjob.api.core.models import PodTemplateSpec
 from elasticjob.api.core.shape import shape_problems
 
 NEEDED = {
-    "v1": "Pod Service Endpoints ConfigMap Secret Node Namespace ServiceAccount Event PersistentVolume Binding "
-    "PersistentVolumeClaim Status DeleteOptions PodList SecretList",
+    "v1": "Pod Service Endpoints ConfigMap Secret Node Namespace ServiceAccount Event PersistentVolume "
+    "Binding PersistentVolumeClaim Status DeleteOptions PodList SecretList",
     "events.k8s.io/v1": "Event",
     "apps/v1": "Deployment ReplicaSet",
     "batch/v1": "Job",
@@ -102,10 +102,16 @@ MISSHAPEN: list[tuple[Any, list[str]]] = [
     ({"spec": {"containers": [1]}}, ["it.spec.containers[0]: 1 is not fields: write fields here"]),
     (
         {"spec": {"containers": [{"ports": [{"containerPort": "80"}]}]}},
-        ["it.spec.containers[0].ports[0].containerPort: '80' is not a whole number: write a whole number here"],
+        [
+            "it.spec.containers[0].ports[0].containerPort: '80' is not a whole number: "
+            "write a whole number here"
+        ],
     ),
     ({"metadata": {"labels": {"a": 1}}}, ["it.metadata.labels[a]: 1 is not text: write text here"]),
-    ({"spec": {"hostNetwork": "yes"}}, ["it.spec.hostNetwork: 'yes' is not true or false: write true or false here"]),
+    (
+        {"spec": {"hostNetwork": "yes"}},
+        ["it.spec.hostNetwork: 'yes' is not true or false: write true or false here"],
+    ),
     (
         {"spec": {"terminationGracePeriodSeconds": True}},
         ["it.spec.terminationGracePeriodSeconds: True is not a whole number: write a whole number here"],

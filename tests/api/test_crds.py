@@ -73,7 +73,10 @@ def test_a_typed_template_keeps_what_is_newer_and_a_full_one_does_not() -> None:
 
 def test_keys_that_a_pod_may_leave_out_have_the_servers_defaults() -> None:
     pod = embedded_schema(POD_TEMPLATE_SPEC, definitions())["properties"]["spec"]["properties"]
-    assert pod["containers"]["items"]["properties"]["ports"]["items"]["properties"]["protocol"]["default"] == "TCP"
+    assert (
+        pod["containers"]["items"]["properties"]["ports"]["items"]["properties"]["protocol"]["default"]
+        == "TCP"
+    )
     assert pod["imagePullSecrets"]["items"]["properties"]["name"]["default"] == ""
 
 

@@ -18,7 +18,7 @@ PS = {"spec/distributionStrategy": "ParameterServerStrategy", "spec/replicaSpecs
 
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("name with a dot", {"metadata/name": "a.b"}, "metadata.name", "cannot name services"),
-    ("name with a digit first", {"metadata/name": "3d"}, "metadata.name", "beginning with a letter"),
+    ("name with a digit first", {"metadata/name": "3d"}, "metadata.name", "a letter first"),
     ("long name", {"metadata/name": "a" * 55}, "metadata.name", "write at most 50"),
     ("no roles", {"spec/replicaSpecs": {}}, "spec.replicaSpecs", "there is no role to run"),
     ("only a master", {"spec/replicaSpecs": {"dlrover-master": {}}}, "spec.replicaSpecs", "no role to run"),
@@ -28,8 +28,18 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "spec.parameter_server",
         "write spec.replicaSpecs[ps]",
     ),
-    ("role in capitals", {"spec/replicaSpecs/My_Role": ROLE}, "spec.replicaSpecs[My_Role]", "dashes: my-role"),
-    ("role like an index", {"spec/replicaSpecs/side-1": ROLE}, "spec.replicaSpecs[side-1]", "ends in a number"),
+    (
+        "role in capitals",
+        {"spec/replicaSpecs/My_Role": ROLE},
+        "spec.replicaSpecs[My_Role]",
+        "dashes: my-role",
+    ),
+    (
+        "role like an index",
+        {"spec/replicaSpecs/side-1": ROLE},
+        "spec.replicaSpecs[side-1]",
+        "ends in a number",
+    ),
     (
         "two masters",
         {"spec/replicaSpecs/master": {}, "spec/replicaSpecs/dlrover-master": {}},
@@ -55,16 +65,31 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "spec.replicaSpecs[master]",
         "leave it out",
     ),
-    ("min > max", {f"{W}/minReplicas": 5}, "spec.replicaSpecs[worker].minReplicas", "5 is more than maxReplicas 4"),
+    (
+        "min > max",
+        {f"{W}/minReplicas": 5},
+        "spec.replicaSpecs[worker].minReplicas",
+        "5 is more than maxReplicas 4",
+    ),
     ("replicas < min", {f"{W}/minReplicas": 3}, "spec.replicaSpecs[worker].replicas", "write 3 to 4"),
-    ("replicas > max", {f"{W}/replicas": 9}, "spec.replicaSpecs[worker].replicas", "9 is more than maxReplicas 4"),
+    (
+        "replicas > max",
+        {f"{W}/replicas": 9},
+        "spec.replicaSpecs[worker].replicas",
+        "9 is more than maxReplicas 4",
+    ),
     (
         "two masters in one role",
         {"spec/replicaSpecs/master": {"replicas": 2}},
         "spec.replicaSpecs[master].replicas",
         "a job has one master",
     ),
-    ("two chiefs", {**PS, "spec/replicaSpecs/chief": ROLE}, "spec.replicaSpecs[chief].replicas", "has one chief"),
+    (
+        "two chiefs",
+        {**PS, "spec/replicaSpecs/chief": ROLE},
+        "spec.replicaSpecs[chief].replicas",
+        "has one chief",
+    ),
     (
         "0 for ever",
         {f"{W}/replicas": 0, f"{W}/minReplicas": 0, f"{W}/maxReplicas": 0},
@@ -91,8 +116,18 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "spec.replicaSpecs[worker].template.spec.containers",
         "there is no container",
     ),
-    ("no image", {f"{C}/image": ABSENT}, "spec.replicaSpecs[worker].template.spec.containers[0].image", "no image"),
-    ("image with blank", {f"{C}/image": "a "}, "spec.replicaSpecs[worker].template.spec.containers[0].image", "'a'"),
+    (
+        "no image",
+        {f"{C}/image": ABSENT},
+        "spec.replicaSpecs[worker].template.spec.containers[0].image",
+        "no image",
+    ),
+    (
+        "image with blank",
+        {f"{C}/image": "a "},
+        "spec.replicaSpecs[worker].template.spec.containers[0].image",
+        "'a'",
+    ),
     (
         "container name",
         {f"{C}/name": "Main"},
@@ -191,7 +226,9 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "path", "words"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+@pytest.mark.parametrize(
+    ("changes", "path", "words"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
 def test_refused_with_path_and_advice(changes: dict[str, Any], path: str, words: str) -> None:
     found = problems(job(**changes))
     assert [problem.path for problem in found] == [path]
@@ -200,13 +237,22 @@ def test_refused_with_path_and_advice(changes: dict[str, Any], path: str, words:
 
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("as it is", {}),
-    ("no replicas: the optimizer decides", {f"{W}/replicas": ABSENT, f"{W}/minReplicas": ABSENT, f"{W}/maxReplicas": ABSENT}),
+    (
+        "no replicas: the optimizer decides",
+        {f"{W}/replicas": ABSENT, f"{W}/minReplicas": ABSENT, f"{W}/maxReplicas": ABSENT},
+    ),
     ("only a least size", {f"{W}/replicas": ABSENT, f"{W}/maxReplicas": ABSENT}),
     ("a spare node", {"spec/nodeUnit": 2, f"{W}/replicas": 3}),
     ("a role of one's own", {"spec/replicaSpecs/dashboard": ROLE}),
     ("parameter servers", {**PS, "spec/replicaSpecs/evaluator": {**ROLE, "replicas": 1}}),
-    ("master without an image", {"spec/replicaSpecs/dlrover-master": {"template": {"spec": {"containers": [{"name": "main"}]}}}}),
-    ("custom without a worker", {"spec/distributionStrategy": "CustomStrategy", "spec/replicaSpecs": {"actor": ROLE}}),
+    (
+        "master without an image",
+        {"spec/replicaSpecs/dlrover-master": {"template": {"spec": {"containers": [{"name": "main"}]}}}},
+    ),
+    (
+        "custom without a worker",
+        {"spec/distributionStrategy": "CustomStrategy", "spec/replicaSpecs": {"actor": ROLE}},
+    ),
     ("local", {"spec/distributionStrategy": "Local"}),
     ("generated name", {"metadata/name": ABSENT, "metadata/generateName": "digits-"}),
     ("longest name", {"metadata/name": "a" * 50}),
@@ -240,10 +286,20 @@ UPDATES: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     ),
     ("image while suspended", SUSPENDED, {**SUSPENDED, f"{C}/image": "b"}, []),
     ("image and go on", SUSPENDED, {f"{C}/image": "b"}, []),
-    ("image and suspend", {}, {**SUSPENDED, f"{C}/image": "b"}, ["spec.replicaSpecs[worker].template.spec.containers[0].image"]),
+    (
+        "image and suspend",
+        {},
+        {**SUSPENDED, f"{C}/image": "b"},
+        ["spec.replicaSpecs[worker].template.spec.containers[0].image"],
+    ),
     ("envs", {}, {"spec/envs": {"A": {"value": "b"}}}, ["spec.envs"]),
     ("unit", {}, {"spec/nodeUnit": 2}, ["spec.nodeUnit"]),
-    ("finalizer of what was always wrong", {f"{C}/image": ""}, {f"{C}/image": "", "metadata/labels": {"a": "b"}}, []),
+    (
+        "finalizer of what was always wrong",
+        {f"{C}/image": ""},
+        {f"{C}/image": "", "metadata/labels": {"a": "b"}},
+        [],
+    ),
     (
         "while it is being deleted",
         {},
@@ -254,7 +310,9 @@ UPDATES: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("before", "now", "paths"), [row[1:] for row in UPDATES], ids=[row[0] for row in UPDATES])
+@pytest.mark.parametrize(
+    ("before", "now", "paths"), [row[1:] for row in UPDATES], ids=[row[0] for row in UPDATES]
+)
 def test_updates(before: dict[str, Any], now: dict[str, Any], paths: list[str]) -> None:
     assert [problem.path for problem in problems(job(**now), job(**before))] == paths
 
@@ -319,7 +377,12 @@ def test_wrong_types_do_not_decode() -> None:
 def test_defaults() -> None:
     spec = job().spec
     assert spec.distribution_strategy is DistributionStrategy.ALLREDUCE
-    assert (spec.optimize_mode, spec.node_unit, spec.suspend, spec.network_policy) == ("single-job", 1, False, True)
+    assert (spec.optimize_mode, spec.node_unit, spec.suspend, spec.network_policy) == (
+        "single-job",
+        1,
+        False,
+        True,
+    )
     assert spec.run_policy.clean_pod_policy == "Running"
     worker = spec.replica_specs["worker"]
     assert (worker.restart_policy, worker.restart_count, worker.auto_scale) == ("OnFailure", 3, True)

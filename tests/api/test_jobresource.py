@@ -12,7 +12,12 @@ from tests.api.manifests import job_resource
 R = "spec/replicaResourceSpecs/worker"
 
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
-    ("comment in the name", {"spec/selector/name": "digits  // Job Name"}, "spec.selector.name", "YAML comments start"),
+    (
+        "comment in the name",
+        {"spec/selector/name": "digits  // Job Name"},
+        "spec.selector.name",
+        "YAML comments start",
+    ),
     ("capitals", {"spec/selector/name": "Digits"}, "spec.selector.name", "is not a name"),
     (
         "role in capitals",
@@ -59,7 +64,9 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "path", "words"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+@pytest.mark.parametrize(
+    ("changes", "path", "words"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
 def test_refused_with_path_and_advice(changes: dict[str, Any], path: str, words: str) -> None:
     found = problems(job_resource(**changes))
     assert [problem.path for problem in found] == [path]
@@ -68,13 +75,16 @@ def test_refused_with_path_and_advice(changes: dict[str, Any], path: str, words:
 
 def test_accepted() -> None:
     node = {"name": "digits-worker-0-2", "resource": {"cpu": "8", "nvidia.com/gpu": 1}}
-    assert problems(job_resource(**{f"{R}/resource": {"cpu": 4, "memory": "8Gi"}, "spec/nodes": [node]})) == []
+    assert (
+        problems(job_resource(**{f"{R}/resource": {"cpu": 4, "memory": "8Gi"}, "spec/nodes": [node]})) == []
+    )
 
 
 def test_the_job_of_a_resource_stays() -> None:
-    assert [str(problem) for problem in problems(job_resource(**{"spec/selector/name": "letters"}), job_resource())] == [
-        "spec.selector.name: it cannot change from digits to letters: create another JobResource"
-    ]
+    assert [
+        str(problem)
+        for problem in problems(job_resource(**{"spec/selector/name": "letters"}), job_resource())
+    ] == ["spec.selector.name: it cannot change from digits to letters: create another JobResource"]
 
 
 def test_labels_of_what_was_always_wrong_may_change() -> None:

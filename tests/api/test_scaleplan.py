@@ -13,7 +13,13 @@ R = "spec/replicaResourceSpecs"
 C = "spec/replicaSpecs/worker/template/spec/containers/0"
 
 REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
-    ("more than max", {f"{R}/worker/replicas": 5}, {}, f"{R}[worker].replicas", "5 is outside what job digits allows, 1 to 4"),
+    (
+        "more than max",
+        {f"{R}/worker/replicas": 5},
+        {},
+        f"{R}[worker].replicas",
+        "5 is outside what job digits allows, 1 to 4",
+    ),
     ("less than min", {f"{R}/worker/replicas": 0}, {}, f"{R}[worker].replicas", "0 is outside"),
     (
         "a fixed role",
@@ -23,8 +29,20 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         "allows, exactly 2",
     ),
     ("unknown role", {f"{R}/ps": {"replicas": 1}}, {}, f"{R}[ps]", "no such role: write one of worker"),
-    ("the master", {f"{R}/master": {"replicas": 1}}, {"spec/replicaSpecs/master": {}}, f"{R}[master]", "one master"),
-    ("less than a unit", {f"{R}/worker/replicas": 1}, {"spec/nodeUnit": 2}, f"{R}[worker].replicas", "write 2 or more"),
+    (
+        "the master",
+        {f"{R}/master": {"replicas": 1}},
+        {"spec/replicaSpecs/master": {}},
+        f"{R}[master]",
+        "one master",
+    ),
+    (
+        "less than a unit",
+        {f"{R}/worker/replicas": 1},
+        {"spec/nodeUnit": 2},
+        f"{R}[worker].replicas",
+        "write 2 or more",
+    ),
     (
         "more than the job may use",
         {f"{R}/worker/resource": {"memory": "8Gi"}},
@@ -40,9 +58,27 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         "cpu 6 (worker 6)",
     ),
     ("nothing", {R: ABSENT}, {}, "spec", "the plan changes nothing"),
-    ("malformed", {f"{R}/worker/resource": {"cpu": "x"}}, {}, f"{R}[worker].resource[cpu]", "'x' is not a quantity"),
-    ("pod of another job", {"spec/removePods": ["letters-worker-0"]}, {}, "spec/removePods[0].name", "digits-worker-<index>"),
-    ("no index", {"spec/createPods": [{"name": "digits-worker"}]}, {}, "spec/createPods[0].name", "is not a node"),
+    (
+        "malformed",
+        {f"{R}/worker/resource": {"cpu": "x"}},
+        {},
+        f"{R}[worker].resource[cpu]",
+        "'x' is not a quantity",
+    ),
+    (
+        "pod of another job",
+        {"spec/removePods": ["letters-worker-0"]},
+        {},
+        "spec/removePods[0].name",
+        "digits-worker-<index>",
+    ),
+    (
+        "no index",
+        {"spec/createPods": [{"name": "digits-worker"}]},
+        {},
+        "spec/createPods[0].name",
+        "is not a node",
+    ),
     (
         "pod of another role",
         {"spec/createPods": [{"name": "digits-worker-3", "type": "ps"}]},

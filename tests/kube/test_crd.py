@@ -1,7 +1,9 @@
-"""Pydantic models → CustomResourceDefinitions: what each construct becomes, and what is refused with which advice.
+"""Pydantic models → CustomResourceDefinitions: what each construct becomes, and what is refused with which
+advice.
 
-Every schema in WRITTEN was accepted by a kube-apiserver 1.35.4 (`kubectl apply --dry-run=server --validate=strict`), and
-so were the three files of config/crd. Beside each row stands what the server says to Pydantic's own schema.
+Every schema in WRITTEN was accepted by a kube-apiserver 1.35.4 (`kubectl apply --dry-run=server
+--validate=strict`), and so were the three files of config/crd. Beside each row stands what the server says to
+Pydantic's own schema.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from elasticjob.kube.crd import (
     list_map,
 )
 from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.structural import UnsupportedSchema
+from elasticjob.kube.schemas import UnsupportedSchema
 
 
 class Colour(StrEnum):
@@ -72,13 +74,21 @@ KEEP = {"x-kubernetes-preserve-unknown-fields": True}
 ITEM = {
     "type": "object",
     "required": ["name"],
-    "properties": {"name": {"description": "Its name.", "type": "string"}, "size": {"type": "integer", "default": 1}},
+    "properties": {
+        "name": {"description": "Its name.", "type": "string"},
+        "size": {"type": "integer", "default": 1},
+    },
 }
 
 WRITTEN: list[tuple[str, Any, Any, Manifest]] = [
     ("a model: $ref is refused", Item, ..., ITEM),
     ("optional: anyOf with null is refused", int | None, None, {"type": "integer"}),
-    ("null allowed", Annotated[str, Field(json_schema_extra=NULLABLE)] | None, None, {"type": "string", "nullable": True}),
+    (
+        "null allowed",
+        Annotated[str, Field(json_schema_extra=NULLABLE)] | None,
+        None,
+        {"type": "string", "nullable": True},
+    ),
     ("optional model", Item | None, None, ITEM),
     ("one literal: const is an unknown field", Literal["x"], ..., {"type": "string", "enum": ["x"]}),
     ("literals", Literal["x", "y"], "x", {"type": "string", "default": "x", "enum": ["x", "y"]}),
@@ -117,7 +127,12 @@ WRITTEN: list[tuple[str, Any, Any, Manifest]] = [
     ("bytes", bytes, ..., {"type": "string", "format": "binary"}),
     ("a moment", Time, ..., {"type": "string", "format": "date-time"}),
     ("a duration", Duration, ..., {"type": "string"}),
-    ("deprecated, examples: unknown fields", Annotated[str, Field(deprecated=True, examples=["x"])], ..., {"type": "string"}),
+    (
+        "deprecated, examples: unknown fields",
+        Annotated[str, Field(deprecated=True, examples=["x"])],
+        ...,
+        {"type": "string"},
+    ),
     ("implied default", Annotated[str, Field(json_schema_extra=IMPLIED)], "x", {"type": "string"}),
     ("empty defaults", str, "", {"type": "string"}),
     (
@@ -163,11 +178,19 @@ WRITTEN: list[tuple[str, Any, Any, Manifest]] = [
                 "bark": {"type": "string"},
             },
             "x-kubernetes-validations": [
-                {"rule": "self.kind != 'cat' || has(self.lives)", "message": "lives is required where kind is cat"}
+                {
+                    "rule": "self.kind != 'cat' || has(self.lives)",
+                    "message": "lives is required where kind is cat",
+                }
             ],
         },
     ),
-    ("an embedded type", Annotated[Manifest, Embedded("Pod")], ..., {"type": "object", "properties": {"a": KEEP}}),
+    (
+        "an embedded type",
+        Annotated[Manifest, Embedded("Pod")],
+        ...,
+        {"type": "object", "properties": {"a": KEEP}},
+    ),
 ]
 
 
@@ -180,20 +203,30 @@ def kind_with(annotation: Any, default: Any = ...) -> Kind[Any]:
 
 def written(annotation: Any, default: Any = ...) -> Manifest:
     """Return what becomes of a field in the CRD."""
-    manifest = crd_manifest(Declaration(kind_with(annotation, default)), {"Pod": {"type": "object", "properties": {"a": KEEP}}})
+    manifest = crd_manifest(
+        Declaration(kind_with(annotation, default)), {"Pod": {"type": "object", "properties": {"a": KEEP}}}
+    )
     spec: Manifest = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     field: Manifest = spec["properties"]["it"]
     return {key: value for key, value in field.items() if key != "description"}
 
 
-@pytest.mark.parametrize(("annotation", "default", "schema"), [row[1:] for row in WRITTEN], ids=[row[0] for row in WRITTEN])
-def test_constructs_are_written_as_servers_accept_them(annotation: Any, default: Any, schema: Manifest) -> None:
+@pytest.mark.parametrize(
+    ("annotation", "default", "schema"), [row[1:] for row in WRITTEN], ids=[row[0] for row in WRITTEN]
+)
+def test_constructs_are_written_as_servers_accept_them(
+    annotation: Any, default: Any, schema: Manifest
+) -> None:
     assert written(annotation, default) == schema
 
 
 class Unbounded(Part):
     RULES: ClassVar[tuple[Rule, ...]] = (Rule("self.names.all(name, name != '')", "names are not empty"),)
     names: list[str] = Field(default_factory=list)
+
+
+class Loose(Part):
+    name: str | None = None
 
 
 class Checked(Part):
@@ -218,10 +251,25 @@ REFUSED: list[tuple[str, Any, Any, str]] = [
         ...,
         r"spec\.it\.lives: two variants of a union disagree",
     ),
-    ("look-ahead", Annotated[str, Field(json_schema_extra={"pattern": "(?!a)b"})], ..., r"spec\.it: .*RE2.*: write a Rule"),
-    ("back-reference", Annotated[str, Field(json_schema_extra={"pattern": r"(a)\1"})], ..., r"spec\.it: .*RE2"),
+    (
+        "look-ahead",
+        Annotated[str, Field(json_schema_extra={"pattern": "(?!a)b"})],
+        ...,
+        r"spec\.it: .*RE2.*: write a Rule",
+    ),
+    (
+        "back-reference",
+        Annotated[str, Field(json_schema_extra={"pattern": r"(a)\1"})],
+        ...,
+        r"spec\.it: .*RE2",
+    ),
     ("default below minimum", Annotated[int, Field(ge=1)], 0, r"spec\.it: the default 0 breaks .*minimum: 1"),
-    ("default on the bound", Annotated[int, Field(gt=1)], 1, r"spec\.it: the default 1 breaks .*exclusiveMinimum"),
+    (
+        "default on the bound",
+        Annotated[int, Field(gt=1)],
+        1,
+        r"spec\.it: the default 1 breaks .*exclusiveMinimum",
+    ),
     ("default of another type", int, "x", r"spec\.it: the default 'x' breaks .*not of type integer"),
     ("true for a number", int, True, r"spec\.it: the default True breaks .*not of type integer"),
     (
@@ -232,7 +280,7 @@ REFUSED: list[tuple[str, Any, Any, str]] = [
     ),
     (
         "key without default",
-        Annotated[list[create_model("Loose", __base__=Part, name=(str | None, None))], Field(json_schema_extra=list_map("name"))],
+        Annotated[list[Loose], Field(json_schema_extra=list_map("name"))],
         ...,
         r"spec\.it: list_map\('name'\): make name required, or give it a default",
     ),
@@ -248,8 +296,18 @@ REFUSED: list[tuple[str, Any, Any, str]] = [
         ...,
         r"spec\.it: a CRD does not know patternProperties: .* say it as a Rule",
     ),
-    ("a rule under a list", list[Checked], ..., r"spec\.it\[\]: a Rule here .* spec\.it has no maxItems: write Field\(max_length"),
-    ("a rule under a map", dict[str, Checked], ..., r"spec\.it\[\*\]: a Rule here .* spec\.it has no maxProperties"),
+    (
+        "a rule under a list",
+        list[Checked],
+        ...,
+        r"spec\.it\[\]: a Rule here .* spec\.it has no maxItems: write Field\(max_length",
+    ),
+    (
+        "a rule under a map",
+        dict[str, Checked],
+        ...,
+        r"spec\.it\[\*\]: a Rule here .* spec\.it has no maxProperties",
+    ),
     ("a rule over a list", Unbounded, ..., r"spec\.it: a Rule here .* spec\.it\.names has no maxItems"),
     (
         "a rule on a text",
@@ -260,9 +318,15 @@ REFUSED: list[tuple[str, Any, Any, str]] = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # Pydantic on defaults that do not fit their type: our subject
-@pytest.mark.parametrize(("annotation", "default", "message"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_what_has_no_equivalent_is_refused_with_what_to_write(annotation: Any, default: Any, message: str) -> None:
+@pytest.mark.filterwarnings(
+    "ignore::UserWarning"
+)  # Pydantic on defaults that do not fit their type: our subject
+@pytest.mark.parametrize(
+    ("annotation", "default", "message"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_what_has_no_equivalent_is_refused_with_what_to_write(
+    annotation: Any, default: Any, message: str
+) -> None:
     with pytest.raises(UnsupportedSchema, match=message):
         written(annotation, default)
 
@@ -307,7 +371,13 @@ def test_a_declaration_says_the_rest() -> None:
     }
     [version] = manifest["spec"]["versions"]
     assert version["additionalPrinterColumns"] == [
-        {"name": "Size", "type": "integer", "jsonPath": ".spec.size", "description": "How large.", "priority": 1}
+        {
+            "name": "Size",
+            "type": "integer",
+            "jsonPath": ".spec.size",
+            "description": "How large.",
+            "priority": 1,
+        }
     ]
     assert version["selectableFields"] == [{"jsonPath": ".spec.name"}]
     assert version["subresources"] == {
@@ -323,7 +393,12 @@ def test_a_declaration_says_the_rest() -> None:
 
 def test_objects_are_read_and_written_in_their_json_form() -> None:
     model = create_model(
-        "State", __base__=Part, end_time=(Time, ...), conditions=(list[OneCondition], ...), pause=(Duration, ...), none=(int | None, None)
+        "State",
+        __base__=Part,
+        end_time=(Time, ...),
+        conditions=(list[OneCondition], ...),
+        pause=(Duration, ...),
+        none=(int | None, None),
     )
     state = {
         "endTime": "2026-01-01T00:00:00Z",
@@ -335,7 +410,11 @@ def test_objects_are_read_and_written_in_their_json_form() -> None:
 
 @pytest.mark.parametrize(
     ("text", "length", "again"),
-    [("5s", timedelta(seconds=5), "5s"), ("90m", timedelta(minutes=90), "1h30m"), ("1.5s", timedelta(seconds=1.5), "1s500ms")],
+    [
+        ("5s", timedelta(seconds=5), "5s"),
+        ("90m", timedelta(minutes=90), "1h30m"),
+        ("1.5s", timedelta(seconds=1.5), "1s500ms"),
+    ],
 )
 def test_durations_are_gos(text: str, length: timedelta, again: str) -> None:
     model = create_model("Wait", __base__=Part, it=(Duration, ...))
@@ -345,5 +424,7 @@ def test_durations_are_gos(text: str, length: timedelta, again: str) -> None:
 
 
 def test_metadata_is_kubes_own() -> None:
-    thing = THINGS.convert({"metadata": {"name": "a", "uid": "u", "creationTimestamp": None}, "spec": {"name": "x"}})
+    thing = THINGS.convert(
+        {"metadata": {"name": "a", "uid": "u", "creationTimestamp": None}, "spec": {"name": "x"}}
+    )
     assert (thing.key.name, thing.metadata.uid, thing.metadata.creation_timestamp) == ("a", "u", None)

@@ -44,7 +44,9 @@ async def answer(webhook: Webhook[Any], changes: dict[str, Any], old: dict[str, 
 
 def applied(manifest: Manifest, patch: Answer) -> Manifest:
     """What the API server makes of a patch that only adds."""
-    operations = msgspec.json.decode(base64.b64decode(patch.manifest("u")["response"]["patch"])) if patch.patch else []
+    operations = (
+        msgspec.json.decode(base64.b64decode(patch.manifest("u")["response"]["patch"])) if patch.patch else []
+    )
     for operation in operations:
         assert operation["op"] == "add"
         path = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
@@ -89,8 +91,8 @@ REFUSED: list[tuple[Webhook[Any], dict[str, Any], dict[str, Any] | None, str]] =
         scaleplan.WEBHOOK,
         {"spec/replicaResourceSpecs/worker/replicas": 9},
         None,
-        "spec.replicaResourceSpecs[worker].replicas: 9 is outside what job digits allows, 1 to 4: change the plan, "
-        "or the job's minReplicas and maxReplicas",
+        "spec.replicaResourceSpecs[worker].replicas: 9 is outside what job digits allows, 1 to 4: "
+        "change the plan, or the job's minReplicas and maxReplicas",
     ),
     (
         scaleplan.WEBHOOK,
@@ -162,5 +164,7 @@ async def test_mutation_adds_labels_and_nothing_else(
 
 @pytest.mark.parametrize("webhook", WEBHOOKS, ids=lambda webhook: webhook.kind.name)
 async def test_mutation_is_done_once(webhook: Webhook[Any]) -> None:
-    once = applied(changed(declared(webhook.kind), {}), await mutated(webhook, request(declared(webhook.kind))))
+    once = applied(
+        changed(declared(webhook.kind), {}), await mutated(webhook, request(declared(webhook.kind)))
+    )
     assert (await mutated(webhook, request(once))).patch in ((), [])

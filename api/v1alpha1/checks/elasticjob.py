@@ -1,9 +1,5 @@
 """What is wrong with an ElasticJob.
 
-What may change while a job exists: sizes, limits, suspend, restart and run policy, optimizer, priority. What its running
-nodes were made from (roles, templates, envs, nodeUnit) may change only while it is suspended, for half a job made from one
-template and half from another is nobody's wish; then all nodes are new. The strategy and managedBy never change.
-
 Which roles a strategy has:
 
     AllreduceStrategy         worker, and any of your own; ps and chief belong to parameter servers
@@ -18,11 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Final
 
-from elasticjob.api.core import POD_TEMPLATE_SPEC
-from elasticjob.api.core.shape import shape_problems
 from elasticjob.api.resources import MalformedQuantity, Resources, pod_requests
+from elasticjob.api.v1alpha1.checks.changes import CHANGES
 from elasticjob.api.v1alpha1.checks.common import (
     DNS_LABEL_OF_A_SERVICE,
     LONGEST_NAME,
@@ -30,20 +25,19 @@ from elasticjob.api.v1alpha1.checks.common import (
     parsed,
     resource_problems,
 )
+from elasticjob.api.v1alpha1.checks.templates import templates_can_run, templates_have_their_shape
 from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, MASTER, MASTER_ALIAS, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, ElasticJob, ReplicaSpec, is_master
-from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.problem import Problem
 
 Check = Callable[[ElasticJob], Iterable[Problem]]
-Change = Callable[[ElasticJob, ElasticJob], Iterable[Problem]]
 
 
 def problems(new: ElasticJob, old: ElasticJob | None = None) -> list[Problem]:
     """Return what is wrong with a job that is created, or updated from `old`.
 
-    An update that leaves the spec alone is always right, as is one of a job that is being deleted: what an earlier
-    release accepted can still be labelled, finalized and removed.
+    An update that leaves the spec alone is always right, as is one of a job that is being deleted: what an
+    earlier release accepted can still be labelled, finalized and removed.
     """
     if old is not None and (new.spec == old.spec or new.metadata.deletion_timestamp is not None):
         return []
@@ -51,9 +45,6 @@ def problems(new: ElasticJob, old: ElasticJob | None = None) -> list[Problem]:
         return misshapen
     changed = [problem for change in CHANGES for problem in change(old, new)] if old is not None else []
     return changed + [problem for check in CHECKS for problem in check(new)]
-
-
-# Names and roles ----------------------------------------------------------------------------------------------------
 
 
 def the_name_leaves_room(job: ElasticJob) -> Iterator[Problem]:
@@ -64,7 +55,7 @@ def the_name_leaves_room(job: ElasticJob) -> Iterator[Problem]:
     if DNS_LABEL_OF_A_SERVICE.fullmatch(name) is None:
         yield Problem(
             "metadata.name",
-            f"{name!r} cannot name services: write small letters, digits and inner dashes, beginning with a letter",
+            f"{name!r} cannot name services: write small letters, digits and inner dashes, a letter first",
         )
     suffix = max((longest_suffix(role, spec) for role, spec in job.spec.roles.items()), default="", key=len)
     suffix = max(suffix, "-master-state", key=len)
@@ -88,10 +79,14 @@ def there_is_a_role(job: ElasticJob) -> Iterator[Problem]:
         return
     older = [(field, role) for field, role in OLDER_FORM if getattr(job.spec, field) is not None]
     for field, role in older:
-        message = f"the older (EasyDL) form cannot be run yet: write spec.replicaSpecs[{role}] with a template"
+        message = (
+            f"the older (EasyDL) form cannot be run yet: write spec.replicaSpecs[{role}] with a template"
+        )
         yield Problem(f"spec.{field}", message)
     if not older:
-        yield Problem("spec.replicaSpecs", "there is no role to run: write one, such as worker, with its template")
+        yield Problem(
+            "spec.replicaSpecs", "there is no role to run: write one, such as worker, with its template"
+        )
 
 
 OLDER_FORM: Final = (("parameter_server", PS), (WORKER, WORKER), (EVALUATOR, EVALUATOR))
@@ -146,9 +141,6 @@ NEEDED_ROLES: Final[Mapping[DistributionStrategy, tuple[tuple[str, ...], ...]]] 
     DistributionStrategy.ALLREDUCE: ((WORKER,),),
     DistributionStrategy.PARAMETER_SERVER: ((PS,), (WORKER, CHIEF)),
 }
-
-
-# Sizes --------------------------------------------------------------------------------------------------------------
 
 
 def sizes_are_in_order(job: ElasticJob) -> Iterator[Problem]:
@@ -209,7 +201,8 @@ def a_world_fits_the_unit(job: ElasticJob) -> Iterator[Problem]:
     if most is not None and least <= most < max(unit, -(-least // unit) * unit):
         yield Problem(
             "spec.nodeUnit",
-            f"no multiple of {unit} lies from {least} to {most} workers: write a divisor of {most}, or more workers",
+            f"no multiple of {unit} lies from {least} to {most} workers: write a divisor of {most}, or raise "
+            "maxReplicas",
         )
     elif spec.replicas is not None and least <= spec.replicas < max(unit, -(-least // unit) * unit):
         wanted = max(unit, -(-least // unit) * unit)
@@ -217,78 +210,6 @@ def a_world_fits_the_unit(job: ElasticJob) -> Iterator[Problem]:
             f"{path}.replicas",
             f"{spec.replicas} workers hold no world of {unit} or its multiples: write {wanted} or more",
         )
-
-
-def templates_have_their_shape(job: ElasticJob) -> Iterator[Problem]:
-    """All other checks take for granted that templates are made of the right types."""
-    for role, spec in job.spec.replica_specs.items():
-        yield from shape_problems(f"spec.replicaSpecs[{role}].template", spec.template, POD_TEMPLATE_SPEC)
-
-
-# Pods ---------------------------------------------------------------------------------------------------------------
-
-
-def templates_can_run(job: ElasticJob) -> Iterator[Problem]:
-    """A pod needs containers with images; only the master has its own."""
-    for role, spec in job.spec.replica_specs.items():
-        path = f"spec.replicaSpecs[{role}].template.spec"
-        containers: list[Manifest] = spec.pod.get("containers") or []
-        if not containers and not is_master(role):
-            yield Problem(f"{path}.containers", "there is no container: write one, with a name and an image")
-        for field in ("initContainers", "containers"):
-            for index, container in enumerate(spec.pod.get(field) or ()):
-                yield from container_problems(f"{path}.{field}[{index}]", container, is_master(role))
-        yield from repeated_containers(path, spec.pod)
-        yield from mounts_without_volume(path, spec.pod)
-
-
-def container_problems(path: str, container: Manifest, image_is_known: bool) -> Iterator[Problem]:
-    """Find what keeps one container from being made."""
-    image = container.get("image") or ""
-    if not image and not image_is_known:
-        yield Problem(f"{path}.image", "there is no image: write one, such as python:3.11")
-    elif image != image.strip():
-        yield Problem(f"{path}.image", f"{image!r} has blanks around it: write {image.strip()!r}")
-    if not is_label(container.get("name") or ""):
-        yield Problem(
-            f"{path}.name", f"{container.get('name') or ''!r} is not a container name: write main or the like"
-        )
-    resources = container.get("resources") or {}
-    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    yield from resource_problems(f"{path}.resources.requests", requests)
-    yield from resource_problems(f"{path}.resources.limits", limits)
-    wanted, most = parsed(requests), parsed(limits)
-    for excess in wanted.over(most) if wanted is not None and most is not None else ():
-        yield Problem(
-            f"{path}.resources.requests[{excess.name}]",
-            f"{excess.wanted} is more than the limit {excess.limit}: lower the request or raise the limit",
-        )
-
-
-def repeated_containers(path: str, pod: Manifest) -> Iterator[Problem]:
-    """Find container names that a pod has twice."""
-    seen: set[str] = set()
-    for field in ("initContainers", "containers"):
-        for index, container in enumerate(pod.get(field) or ()):
-            name = container.get("name") or ""
-            if name and name in seen:
-                yield Problem(
-                    f"{path}.{field}[{index}].name", f"two containers are called {name}: rename one"
-                )
-            seen.add(name)
-
-
-def mounts_without_volume(path: str, pod: Manifest) -> Iterator[Problem]:
-    """Find mounts of volumes that the pod does not have."""
-    volumes = [volume.get("name") for volume in pod.get("volumes") or ()]
-    for field in ("initContainers", "containers"):
-        for index, container in enumerate(pod.get(field) or ()):
-            for place, mount in enumerate(container.get("volumeMounts") or ()):
-                if mount.get("name") not in volumes:
-                    yield Problem(
-                        f"{path}.{field}[{index}].volumeMounts[{place}].name",
-                        f"the pod has no volume {mount.get('name')!r}: add it to {path}.volumes",
-                    )
 
 
 _ENV_NAME: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
@@ -316,7 +237,7 @@ def priorities_are_shares(job: ElasticJob) -> Iterator[Problem]:
         if spec.priority and spec.priority not in ("high", "low") and not _is_share(spec.priority):
             yield Problem(
                 f"spec.replicaSpecs[{role}].priority",
-                f"{spec.priority!r} is no priority: write high, low, or the share of nodes that is high, such as 0.5",
+                f"{spec.priority!r} is no priority: write high, low, or the share of high nodes, such as 0.5",
             )
 
 
@@ -337,20 +258,18 @@ def the_least_fits_the_limits(job: ElasticJob) -> Iterator[Problem]:
         )
         yield Problem(
             f"spec.resourceLimits[{excess.name}]",
-            f"{excess.limit} is less than the least sizes need, {excess.wanted} ({share}): raise it, lower minReplicas, "
-            "or ask for less per node",
+            f"{excess.limit} is less than the least sizes need, {excess.wanted} ({share}): raise it, lower "
+            "minReplicas, or ask for less per node",
         )
 
 
 def least_needs(job: ElasticJob) -> dict[str, Resources] | None:
-    """Return what each role needs at its least size; None where a quantity is malformed, which other checks say."""
+    """Return what each role needs at its least size; None where a quantity is malformed, which other
+    checks say."""
     try:
         return {role: pod_requests(spec.pod) * spec.bounds.least for role, spec in job.spec.roles.items()}
     except MalformedQuantity:
         return None
-
-
-# Service and scheduling ---------------------------------------------------------------------------------------------
 
 
 def the_brain_has_an_address(job: ElasticJob) -> Iterator[Problem]:
@@ -390,61 +309,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     the_brain_has_an_address,
     gangs_fit_the_sizes,
 )
-
-
-# Changes ------------------------------------------------------------------------------------------------------------
-
-
-def identity_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
-    """The strategy and the manager of a job never change."""
-    for field, before, now in (
-        ("distributionStrategy", str(old.spec.distribution_strategy), str(new.spec.distribution_strategy)),
-        ("managedBy", old.spec.managed_by, new.spec.managed_by),
-    ):
-        if before != now:
-            message = f"it cannot change from {before!r} to {now!r}: delete the job and create it again"
-            yield Problem(f"spec.{field}", message)
-
-
-def what_nodes_are_made_from_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
-    """Roles, templates, envs and nodeUnit change only while no node exists: the job must have been suspended before."""
-    if old.spec.suspend:
-        return
-    advice = "set suspend: true first, change it, and set suspend: false"
-    for role in sorted(old.spec.replica_specs.keys() ^ new.spec.replica_specs.keys()):
-        word = "added" if role in new.spec.replica_specs else "removed"
-        yield Problem(f"spec.replicaSpecs[{role}]", f"a role cannot be {word} while the job runs: {advice}")
-    for role in sorted(old.spec.replica_specs.keys() & new.spec.replica_specs.keys()):
-        before, now = old.spec.replica_specs[role].template, new.spec.replica_specs[role].template
-        if before != now:
-            path = difference(f"spec.replicaSpecs[{role}].template", before, now)
-            yield Problem(path, f"the template cannot change while the job runs: {advice}")
-    if old.spec.envs != new.spec.envs:
-        yield Problem("spec.envs", f"envs cannot change while the job runs: {advice}")
-    if old.spec.node_unit != new.spec.node_unit:
-        yield Problem("spec.nodeUnit", f"it cannot change while the job runs: {advice}")
-
-
-CHANGES: Final[tuple[Change, ...]] = (identity_stays, what_nodes_are_made_from_stays)
-
-
-def difference(path: str, before: Any, now: Any) -> str:
-    """Return the path of the deepest place that holds all differences between two JSON values."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
-        return (
-            difference(f"{path}.{changed[0]}", before.get(changed[0]), now.get(changed[0]))
-            if len(changed) == 1
-            else path
-        )
-    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        places = [place for place, pair in enumerate(zip(before, now, strict=True)) if pair[0] != pair[1]]
-        return (
-            difference(f"{path}[{places[0]}]", before[places[0]], now[places[0]])
-            if len(places) == 1
-            else path
-        )
-    return path
 
 
 def _between(least: int | None, most: int | None) -> str:

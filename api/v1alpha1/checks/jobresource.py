@@ -1,7 +1,8 @@
 """What is wrong with a JobResource.
 
-The one that bears its job's name is written by our controllers; others are requests from users and tools, so everything is
-checked here that does not need the job itself: that it exists is asked each time the JobResource is looked at.
+The one that bears its job's name is written by our controllers; others are requests from users and tools, so
+everything is checked here that does not need the job itself: that it exists is asked each time the
+JobResource is looked at.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ CheckWithJob = Callable[[ScalePlan, ElasticJob], Iterable[Problem]]
 
 
 def problems(new: ScalePlan, old: ScalePlan | None = None, *, job: ElasticJob | None) -> list[Problem]:
-    """Return what is wrong with a plan that is created for `job` (None: there is none), or updated from `old`."""
+    """Return what is wrong with a plan that is created for `job` (None: there is none), or updated from
+    `old`."""
     if old is not None:
         return [] if new.spec == old.spec or new.metadata.deletion_timestamp is not None else [UNCHANGEABLE]
     found = [problem for check in CHECKS for problem in check(new)]
@@ -43,9 +44,6 @@ def problems(new: ScalePlan, old: ScalePlan | None = None, *, job: ElasticJob | 
 UNCHANGEABLE: Final = Problem(
     "spec", "the spec of a ScalePlan cannot change: create another plan, which supersedes this one"
 )
-
-
-# The plan alone -----------------------------------------------------------------------------------------------------
 
 
 def the_job_has_a_name(plan: ScalePlan) -> Iterator[Problem]:
@@ -98,9 +96,6 @@ CHECKS: Final[tuple[Check, ...]] = (
 )
 
 
-# Beside its job -----------------------------------------------------------------------------------------------------
-
-
 def roles_are_the_jobs(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
     """A plan changes roles that the job has; the master is not scaled."""
     for role in plan.spec.replica_resource_specs:
@@ -131,8 +126,8 @@ def sizes_are_allowed(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
             )
             yield Problem(
                 f"spec.replicaResourceSpecs[{role}].replicas",
-                f"{wanted.replicas} is outside what job {job.metadata.name} allows, {allowed}: change the plan, or the "
-                "job's minReplicas and maxReplicas",
+                f"{wanted.replicas} is outside what job {job.metadata.name} allows, {allowed}: change the plan, "
+                "or the job's minReplicas and maxReplicas",
             )
 
 
@@ -157,8 +152,8 @@ def the_limits_hold(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
         )
         yield Problem(
             "spec.replicaResourceSpecs",
-            f"{excess.name} {excess.wanted} ({share}) is more than the job's resourceLimits, {excess.limit}: plan less, "
-            "or raise the limit",
+            f"{excess.name} {excess.wanted} ({share}) is more than the job's resourceLimits, {excess.limit}: "
+            "plan less, or raise the limit",
         )
 
 

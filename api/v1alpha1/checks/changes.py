@@ -1,0 +1,64 @@
+"""What may not change on an ElasticJob.
+
+What may change while a job exists: sizes, limits, suspend, restart and run policy, optimizer, priority. What
+its running nodes were made from (roles, templates, envs, nodeUnit) may change only while it is suspended, for
+half a job made from one template and half from another is nobody's wish; then all nodes are new. The strategy
+and managedBy never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.kube.problem import Problem
+
+Change = Callable[[ElasticJob, ElasticJob], Iterable[Problem]]
+
+
+def identity_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
+    """The strategy and the manager of a job never change."""
+    for field, before, now in (
+        ("distributionStrategy", str(old.spec.distribution_strategy), str(new.spec.distribution_strategy)),
+        ("managedBy", old.spec.managed_by, new.spec.managed_by),
+    ):
+        if before != now:
+            message = f"it cannot change from {before!r} to {now!r}: delete the job and create it again"
+            yield Problem(f"spec.{field}", message)
+
+
+def what_nodes_are_made_from_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
+    """Roles, templates, envs and nodeUnit change only while no node exists: the job must have been
+    suspended before."""
+    if old.spec.suspend:
+        return
+    advice = "set suspend: true first, change it, and set suspend: false"
+    for role in sorted(old.spec.replica_specs.keys() ^ new.spec.replica_specs.keys()):
+        word = "added" if role in new.spec.replica_specs else "removed"
+        yield Problem(f"spec.replicaSpecs[{role}]", f"a role cannot be {word} while the job runs: {advice}")
+    for role in sorted(old.spec.replica_specs.keys() & new.spec.replica_specs.keys()):
+        before, now = old.spec.replica_specs[role].template, new.spec.replica_specs[role].template
+        if before != now:
+            path = difference(f"spec.replicaSpecs[{role}].template", before, now)
+            yield Problem(path, f"the template cannot change while the job runs: {advice}")
+    if old.spec.envs != new.spec.envs:
+        yield Problem("spec.envs", f"envs cannot change while the job runs: {advice}")
+    if old.spec.node_unit != new.spec.node_unit:
+        yield Problem("spec.nodeUnit", f"it cannot change while the job runs: {advice}")
+
+
+CHANGES: Final[tuple[Change, ...]] = (identity_stays, what_nodes_are_made_from_stays)
+
+
+def difference(path: str, before: Any, now: Any) -> str:
+    """Return the path of the deepest place that holds all differences between two JSON values."""
+    match before, now:
+        case dict(), dict():
+            pairs = {f"{path}.{key}": (before.get(key), now.get(key)) for key in sorted(before | now)}
+        case list(), list() if len(before) == len(now):
+            pairs = {f"{path}[{place}]": pair for place, pair in enumerate(zip(before, now, strict=True))}
+        case _:
+            return path
+    changed = [(place, *pair) for place, pair in pairs.items() if pair[0] != pair[1]]
+    return difference(*changed[0]) if len(changed) == 1 else path

@@ -1,0 +1,50 @@
+"""What the makers of CRD schemas share: words, a walk over schemas, and the error that names the field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+Schema = dict[str, Any]
+
+PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+LIST_TYPE: Final = "x-kubernetes-list-type"
+LIST_KEYS: Final = "x-kubernetes-list-map-keys"
+RULES: Final = "x-kubernetes-validations"
+
+WORDS: Final = (
+    "description type format default enum nullable minimum maximum exclusiveMinimum exclusiveMaximum "
+    "multipleOf minLength maxLength pattern minItems maxItems minProperties maxProperties required "
+    f"properties items additionalProperties allOf anyOf oneOf not {LIST_TYPE} {LIST_KEYS} "
+    f"x-kubernetes-map-type x-kubernetes-embedded-resource {INT_OR_STRING} {PRESERVE} {RULES}"
+).split()
+"""The words that servers read, in the order in which people read them."""
+
+
+class UnsupportedSchema(TypeError):
+    """A model says something that a CustomResourceDefinition cannot; the message says what to write
+    instead."""
+
+    def __init__(self, path: str, advice: str) -> None:
+        super().__init__(f"{path or 'the root'}: {advice}")
+
+
+def nodes(node: Schema, path: str) -> Iterator[tuple[str, Schema]]:
+    """Yield every schema below a schema, and itself, with its path as users write it."""
+    yield path, node
+    for _, child_path, child in children(node, path):
+        yield from nodes(child, child_path)
+
+
+def children(node: Schema, path: str) -> Iterator[tuple[tuple[str, Any], str, Schema]]:
+    """Yield (where it stands, its path, the schema) of the schemas right below."""
+    for name, child in node.get("properties", {}).items():
+        yield ("properties", name), f"{path}.{name}" if path else name, child
+    if isinstance(node.get("items"), dict):
+        yield ("items", None), f"{path}[]", node["items"]
+    if isinstance(node.get("additionalProperties"), dict):
+        yield ("additionalProperties", None), f"{path}[*]", node["additionalProperties"]
+    for union in ("anyOf", "oneOf", "allOf"):
+        for index, child in enumerate(node.get(union, ())):
+            yield (union, index), path, child
