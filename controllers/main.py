@@ -12,17 +12,22 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.elasticjob import controller as jobs
 from elasticjob.controllers.elasticjob.master import Provision
+from elasticjob.controllers.install import install
 from elasticjob.controllers.jobresource import controller as nodes
 from elasticjob.controllers.observe import MACHINE, Caches
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.scaleplan import controller as plans
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube import config
+from elasticjob.kube.admission import AdmissionServer, ServiceRef
 from elasticjob.kube.client import Client
+from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import NODE, POD, SERVICE, Pod
 from elasticjob.kube.operator import Operator
+from elasticjob.webhooks import WEBHOOKS
 
 NAME: Final = "elasticjob-operator"
+WEBHOOK_CONFIGURATION: Final = "elasticjob"
 TOKEN_BYTES: Final = 32
 
 
@@ -30,12 +35,16 @@ async def run(settings: Settings) -> None:
     """Run the operator until SIGTERM, SIGINT or cancellation."""
     found = await config.load(settings.kubeconfig, settings.context)
     async with Client(found, user_agent=NAME) as client:
+        if settings.install:
+            await install(client)
         await compose(client, settings).run()
 
 
-def compose(client: Client, settings: Settings) -> Operator:
-    """Return the whole operator, not started."""
-    operator = Operator(client, settings.namespace, name=NAME, probes=settings.probes)
+def compose(client: Client, settings: Settings, *, signals: bool = True) -> Operator:
+    """Return the whole operator, not started; without `signals`, SIGTERM is for its host process to handle."""
+    operator = Operator(client, settings.namespace, name=NAME, probes=settings.probes, signals=signals)
+    if settings.webhooks:
+        operator.add(_admission(operator, settings))
     caches = _caches(operator)
     counters = Counters(operator.metrics.registry)
     now = operator.clock.now
@@ -57,6 +66,21 @@ def compose(client: Client, settings: Settings) -> Operator:
 def new_token() -> str:
     """Return a bearer token that cannot be guessed."""
     return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def _admission(operator: Operator, settings: Settings) -> AdmissionServer:
+    namespace, _, service = settings.webhook_service.partition("/")
+    return AdmissionServer(
+        settings.webhook_host,
+        settings.webhook_port,
+        WEBHOOKS,
+        client=operator.client,
+        name=WEBHOOK_CONFIGURATION,
+        service=ServiceRef(namespace, service) if service else None,
+        secret=Key(namespace, f"{service}-certificate") if service else None,
+        reachable_as=settings.webhook_address,
+        metrics=operator.metrics,
+    )
 
 
 def _caches(operator: Operator) -> Caches:

@@ -51,8 +51,11 @@ class Settings(BaseSettings):
     webhook_port: int = 9443
     """The port that admission webhooks listen on; 0 for any."""
 
+    webhook_address: str = ""
+    """The host under which the API server reaches them by URL; empty means webhook_host."""
+
     webhook_service: str = ""
-    """namespace/name of the Service through which the API server reaches the webhooks; empty means by URL."""
+    """namespace/name of the Service through which the API server reaches them; empty means by URL."""
 
     install: bool = False
-    """Whether to apply the CRDs and webhook configurations first, for an operator that is a plain process."""
+    """Whether to apply the CRDs first; webhooks are always registered by the operator that serves them."""

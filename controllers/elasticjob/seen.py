@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
-from elasticjob.controllers.elasticjob.master import Provision
+from elasticjob.controllers.elasticjob.master import Provision, verdict
+from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.lives import Life, Node, Policy, nodes
 
 
@@ -30,7 +31,8 @@ class Seen:
     @cached_property
     def master(self) -> Node:
         """The master, by all its lives."""
-        return Node(names.MASTER, 0, lives=tuple(sorted(self.masters, key=lambda life: life.relaunch)))
+        ordered = sorted(self.masters, key=lambda life: life.relaunch)
+        return Node(names.MASTER, 0, lives=tuple(map(_as_master, ordered)))
 
     @cached_property
     def nodes(self) -> Mapping[tuple[str, int], Node]:
@@ -66,3 +68,11 @@ class Seen:
     def is_spent(self, node: Node) -> bool:
         """Whether a node failed for good."""
         return node.is_spent(self.policy(node.role))
+
+
+def _as_master(life: Life) -> Life:
+    """Return a master's life, which is no success if it ended well without a verdict: it was told to stop."""
+    end = life.ended
+    if end is None or end.reason is not ExitReason.SUCCEEDED or verdict(end) is not None:
+        return life
+    return replace(life, ended=replace(end, reason=ExitReason.RUN_AGAIN))

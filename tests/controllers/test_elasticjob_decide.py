@@ -1,0 +1,350 @@
+"""Seen → plan of an ElasticJob, a row or more for every rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from elasticjob.controllers.elasticjob import decide as rules
+from elasticjob.controllers.elasticjob.decide import decide
+from elasticjob.controllers.elasticjob.master import Provision
+from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.plan import Action, Apply, Create, Delete
+from tests.controllers.build import (
+    LONG_AGO,
+    NOW,
+    at,
+    ended,
+    job,
+    life,
+    master,
+    oom,
+    over,
+    pending,
+    plan,
+    resource,
+    role,
+)
+
+PROVISION = Provision("elasticjob/trainer:test")
+FULL = (life(0), life(1))
+
+
+def seen(
+    job_: Any = None, resource_: Any = None, masters: Any = (master(),), lives: Any = FULL, plans: Any = ()
+) -> Seen:
+    return Seen(job_ or job(), resource_, masters, lives, plans, PROVISION, fresh_token="t0ken")
+
+
+def running(job_: Any = None, **more: Any) -> Seen:
+    return seen(job_, **{"resource_": resource(), **more})
+
+
+def ends(words: str, code: int = 0) -> Any:
+    return ended(0, code=code, role="master", words=words)
+
+
+def written(action: Action) -> str:
+    match action:
+        case Create(kind, manifest):
+            return f"+{kind.name} {manifest['metadata']['name']}"
+        case Delete(kind, name, _, grace):
+            return f"-{kind.name} {name}" + ("!" if grace == 0 else "")
+        case Apply(kind, manifest):
+            return f"={kind.name} suspend {manifest['spec']['suspend']}"
+        case _:
+            raise AssertionError(action)
+
+
+SUCCEEDED = '{"verdict": "Succeeded", "reason": "TrainingSucceeded", "message": "97.8 % after 3 epochs"}'
+FAILED = '{"verdict": "Failed", "reason": "WorkerFailed", "message": "worker 0: ValueError"}'
+STOPPED = '{"verdict": "Stopped", "message": "SIGTERM"}'
+FOUNDATION = {
+    "+Service digits",
+    "+NetworkPolicy digits",
+    "+Secret digits-token",
+    "+ServiceAccount digits-master",
+    "+Role digits-master",
+    "+RoleBinding digits-master",
+    "+Service digits-master",
+}
+LOCAL = {"distributionStrategy": "Local"}
+ELASTIC = {"worker": role(2, minReplicas=1, maxReplicas=4)}
+
+ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
+    (rules.leave_it_to_others, running(job(managedBy="kueue.x-k8s.io/multikueue")), "ManagedByOther", set()),
+    (
+        rules.leave_it_to_the_collector,
+        running(job(metadata={"deletionTimestamp": at(NOW)})),
+        "Deleting",
+        set(),
+    ),
+    (
+        rules.delete_when_its_time_is_over,
+        running(job(status=over(), runPolicy={"ttlSecondsAfterFinished": 60})),
+        "Expired",
+        {"-ElasticJob digits"},
+    ),
+    (rules.rest_when_over, running(job(status=over())), "Finished", {"-Pod digits-master-0"}),
+    (rules.rest_when_over, running(job(status=over(ended=NOW))), "Finished", set()),
+    (rules.rest_when_over, running(job(status=over()), masters=(ends(SUCCEEDED),)), "Finished", set()),
+    (
+        rules.rest_when_over,
+        running(job(status=over(), runPolicy={"cleanPodPolicy": "All"}), masters=(ends(SUCCEEDED),)),
+        "Finished",
+        {"-Pod digits-master-0"},
+    ),
+    (rules.end_on_the_verdict, running(masters=(ends(SUCCEEDED),)), "TrainingSucceeded", set()),
+    (rules.end_on_the_verdict, running(masters=(ends(FAILED, 1),)), "WorkerFailed", set()),
+    (rules.end_on_the_verdict, running(masters=(ends(""),)), "MasterSucceeded", set()),
+    (
+        rules.fail_when_it_cannot_be_trained,
+        running(job(metadata={"annotations": {"elasticjob.dlrover/framework": "mxnet"}})),
+        "UnknownFramework",
+        set(),
+    ),
+    (
+        rules.fail_when_it_cannot_be_trained,
+        running(job(distributionStrategy="ParameterServerStrategy")),
+        "InvalidSpec",
+        set(),
+    ),
+    (
+        rules.fail_after_the_deadline,
+        running(job(runPolicy={"activeDeadlineSeconds": 60}, status={"startTime": at(LONG_AGO)})),
+        "DeadlineExceeded",
+        set(),
+    ),
+    (rules.wait_for_the_predecessor, seen(resource_=resource(owner="job-0")), "NameTaken", set()),
+    (
+        rules.fail_when_the_master_is_spent,
+        running(masters=(ended(0, 5, 3, role="master", restarts_before=5, words="boom"),)),
+        "MasterFailed",
+        set(),
+    ),
+    (
+        rules.fail_when_restarts_are_spent,
+        running(lives=(ended(0, 3, restarts_before=3), life(1))),
+        "RestartsSpent",
+        set(),
+    ),
+    (
+        rules.fail_when_restarts_are_spent,
+        running(job({"worker": role(2, restartPolicy="Never")}), lives=(ended(0), life(1))),
+        "PodFailed",
+        set(),
+    ),
+    (
+        rules.fail_when_restarts_are_spent,
+        running(lives=(oom(0, 3, restarts_before=3), life(1))),
+        "OutOfMemory",
+        set(),
+    ),
+    (
+        rules.fail_when_restarts_are_spent,
+        running(job(runPolicy={"backoffLimit": 1}), lives=(ended(0, 1, restarts_before=1), life(1))),
+        "BackoffLimitExceeded",
+        set(),
+    ),
+    (
+        rules.fail_when_restarts_are_spent,
+        running(job(ELASTIC), lives=(ended(0, 3, restarts_before=3), ended(1, 3, restarts_before=3))),
+        "RestartsSpent",
+        set(),
+    ),
+    (
+        rules.complete_by_the_pods,
+        running(job(**LOCAL), masters=(), lives=(ended(0, code=0), ended(1, code=0))),
+        "PodsSucceeded",
+        set(),
+    ),
+    (
+        rules.free_everything_when_suspended,
+        running(job(suspend=True)),
+        "JobSuspended",
+        {"=JobResource suspend True", "-Pod digits-master-0"},
+    ),
+    (
+        rules.free_everything_when_suspended,
+        running(job(suspend=True), resource_=resource(suspend=True), masters=(master(terminating=True),)),
+        "JobSuspended",
+        set(),
+    ),
+    (rules.free_everything_when_suspended, seen(job(suspend=True), masters=()), "JobSuspended", set()),
+    (
+        rules.make_what_is_missing,
+        seen(masters=()),
+        "JobCreated",
+        FOUNDATION | {"+Pod digits-master-0", "+JobResource digits"},
+    ),
+    (
+        rules.make_what_is_missing,
+        seen(job(networkPolicy=False, **LOCAL), masters=()),
+        "JobCreated",
+        {"+Service digits", "+JobResource digits"},
+    ),
+    (rules.make_what_is_missing, seen(), "JobCreated", FOUNDATION | {"+JobResource digits"}),
+    (rules.resume, running(resource_=resource(suspend=True)), "JobResumed", {"=JobResource suspend False"}),
+    (
+        rules.make_the_master_again,
+        running(masters=(ended(0, code=137, role="master"),)),
+        "MasterRelaunched",
+        FOUNDATION | {"+Pod digits-master-0-1"},
+    ),
+    (
+        rules.make_the_master_again,
+        running(masters=(ends(STOPPED, 0),)),
+        "MasterRelaunched",
+        FOUNDATION | {"+Pod digits-master-0-1"},
+    ),
+    (
+        rules.make_the_master_again,
+        running(masters=()),
+        "MasterCreated",
+        FOUNDATION | {"+Pod digits-master-0"},
+    ),
+    (
+        rules.make_the_master_again,
+        running(masters=(ended(0, 1, role="master", restarts_before=1, at=NOW),)),
+        "MasterPauses",
+        set(),
+    ),
+    (
+        rules.free_masters_of_lost_machines,
+        running(masters=(*(ended(0, n, 137, role="master") for n in range(5)), master(5))),
+        "MastersTidied",
+        {"-Pod digits-master-0", "-Pod digits-master-0-1"},
+    ),
+    (
+        rules.follow_the_users_sizes,
+        running(job({"worker": role(3)}, generation=7)),
+        "SizeAsked",
+        {"+ScalePlan digits-user-7", "=JobResource suspend False"},
+    ),
+    (
+        rules.follow_the_users_sizes,
+        running(job({"worker": role(None)})),
+        "SizesForgotten",
+        {"=JobResource suspend False"},
+    ),
+    (
+        rules.grow_after_out_of_memory,
+        running(lives=(oom(0), life(1))),
+        "MemoryGrown",
+        {"+ScalePlan digits-worker-0-memory"},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "reason", "actions"), ROWS, ids=[f"{r[0].__name__}-{n}" for n, r in enumerate(ROWS)]
+)
+def test_rule(rule: Callable[..., Any], given: Seen, reason: str, actions: set[str]) -> None:
+    assert rule(given, NOW) is not None
+    decided = decide(given, NOW)
+    assert (decided.reason, {written(action) for action in decided.actions}) == (reason, actions)
+
+
+def test_every_rule_has_a_row() -> None:
+    assert {rule for rule, *_ in ROWS} == set(rules.RULES)
+
+
+QUIET: list[tuple[str, Seen]] = [
+    ("as specified", running()),
+    ("a node pends", running(lives=(life(0), pending(1)))),
+    ("a stopped master leaves", running(masters=(master(terminating=True),))),
+    (
+        "one of an elastic job's nodes is lost for good",
+        running(job(ELASTIC), lives=(ended(0, 3, restarts_before=3), life(1))),
+    ),
+    ("a node failed within its budget", running(lives=(ended(0), life(1)))),
+    ("kills beyond the budget", running(lives=(ended(0, 9, 137, restarts_before=3), life(1)))),
+    ("the optimizer changed the size", running(resource_=resource({"worker": 4}))),
+    (
+        "out of memory, and asked already",
+        running(lives=(oom(0), life(1)), plans=(plan("digits-worker-0-memory"),)),
+    ),
+    ("out of memory, in mode manual", running(job(optimizeMode="manual"), lives=(oom(0), life(1)))),
+    (
+        "out of memory, autoScale off",
+        running(job({"worker": role(2, autoScale=False)}), lives=(oom(0), life(1))),
+    ),
+    ("out of memory at the limit", running(job(resourceLimits={"memory": "1Gi"}), lives=(oom(0), life(1)))),
+    (
+        "out of memory, and it has more now",
+        running(resource_=resource(resources={"worker": {"memory": "1Gi"}}), lives=(oom(0), life(1))),
+    ),
+    (
+        "pods without a master: one still runs",
+        running(job(**LOCAL), masters=(), lives=(ended(0, code=0), life(1))),
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "given"), QUIET, ids=[case[0] for case in QUIET])
+def test_nothing_is_written(case: str, given: Seen) -> None:
+    decided = decide(given, NOW)
+    assert (decided.reason, decided.actions, decided.outcome) == ("AsSpecified", (), None)
+
+
+def test_deadlines_are_looked_at_in_time() -> None:
+    start = NOW - timedelta(seconds=20)
+    given = running(job(runPolicy={"activeDeadlineSeconds": 60}, status={"startTime": at(start)}))
+    assert decide(given, NOW).again_in == timedelta(seconds=40)
+    ttl = running(
+        job(status=over(ended=NOW - timedelta(seconds=10)), runPolicy={"ttlSecondsAfterFinished": 60})
+    )
+    assert decide(ttl, NOW).again_in == timedelta(seconds=50)
+
+
+def test_suspended_time_does_not_count() -> None:
+    given = running(
+        job(suspend=True, runPolicy={"activeDeadlineSeconds": 60}, status={"startTime": at(LONG_AGO)})
+    )
+    assert decide(given, NOW).outcome is None
+
+
+def test_a_finished_job_ignores_everything_else() -> None:
+    given = running(job({"worker": role(9)}, status=over(ended=LONG_AGO)), masters=(), lives=(oom(0),))
+    assert decide(given, NOW).actions == ()
+
+
+def test_the_users_size_travels_in_a_manual_plan() -> None:
+    decided = decide(running(job({"worker": role(3)}, generation=7)), NOW)
+    (first,), (second,) = decided.groups
+    assert isinstance(first, Create)
+    assert isinstance(second, Apply)
+    assert first.manifest["metadata"]["labels"]["elasticjob.dlrover/scale-type"] == "manual"
+    assert first.manifest["spec"]["replicaResourceSpecs"] == {"worker": {"replicas": 3}}
+    assert first.manifest["spec"]["reason"] == "the user asks for worker 3"
+    assert second.manifest["metadata"]["annotations"] == {"elasticjob.dlrover/asked": '{"worker": 3}'}
+
+
+GROWTH = [
+    ("twice as much", job(), oom(0), "1Gi"),
+    ("at most 8Gi more", job(), oom(0, memory="12Gi"), "20Gi"),
+    ("at most the ceiling", job(), oom(0, memory="60Gi"), "64Gi"),
+    ("within the job's limits", job(resourceLimits={"memory": "1536Mi"}), oom(0), "768Mi"),
+]
+
+
+@pytest.mark.parametrize(("case", "job_", "killed", "memory"), GROWTH, ids=[case[0] for case in GROWTH])
+def test_memory_grows(case: str, job_: Any, killed: Any, memory: str) -> None:
+    decided = decide(running(job_, lives=(killed, life(1))), NOW)
+    ((create,),) = decided.groups
+    assert isinstance(create, Create)
+    assert create.manifest["spec"]["replicaResourceSpecs"] == {"worker": {"resource": {"memory": memory}}}
+    assert decided.sentence.endswith(f"worker gets {memory}")
+
+
+def test_the_sentence_of_a_failure_names_pod_error_and_budget() -> None:
+    spent = ended(0, 3, restarts_before=3, words='{"message": "ValueError: no data"}')
+    outcome = decide(running(lives=(spent, life(1))), NOW).outcome
+    assert outcome is not None
+    assert (
+        outcome.message
+        == "digits-worker-0-3 failed with exit code 1: ValueError: no data; all 3 restarts are spent"
+    )

@@ -1,0 +1,235 @@
+"""What is said about a job: phase, conditions, numbers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJobStatus, Phase
+from elasticjob.controllers.elasticjob.decide import decide
+from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.elasticjob.status import describe
+from elasticjob.controllers.exits import Exit, ExitReason
+from elasticjob.kube.conditions import find
+from tests.controllers.build import (
+    LONG_AGO,
+    NOW,
+    at,
+    ended,
+    job,
+    life,
+    master,
+    oom,
+    over,
+    pending,
+    plan,
+    resource,
+    role,
+)
+
+UNSCHEDULABLE = "Unschedulable: 0/3 nodes are available: 3 Insufficient memory."
+
+
+def seen(
+    job_: Any = None, resource_: Any = None, lives: Any = (), masters: Any = (master(),), plans: Any = ()
+) -> Seen:
+    return Seen(job_ or job(), resource_ or resource(), masters, lives, plans)
+
+
+def status(given: Seen, moment: Any = NOW) -> ElasticJobStatus:
+    return describe(given, decide(given, moment), moment)
+
+
+def conditions(given: Seen) -> dict[str, tuple[str, str, str]]:
+    return {c.type: (c.status, c.reason, c.message) for c in status(given).conditions}
+
+
+SUCCEEDED = ended(
+    0, code=0, role="master", words='{"verdict": "Succeeded", "reason": "Trained", "message": "97 %"}'
+)
+PHASES: list[tuple[str, Seen, Phase]] = [
+    ("nothing made yet", Seen(job()), Phase.CREATED),
+    ("no node runs", seen(lives=(pending(0), pending(1))), Phase.PENDING),
+    ("some run", seen(lives=(life(0), pending(1))), Phase.RUNNING),
+    ("a plan is carried out", seen(lives=(life(0), life(1)), plans=(plan(phase="Scaling"),)), Phase.SCALING),
+    (
+        "a finished plan does not count",
+        seen(lives=(life(0), life(1)), plans=(plan(phase="Succeeded"),)),
+        Phase.RUNNING,
+    ),
+    ("a node is replaced", seen(lives=(ended(0), life(1))), Phase.RESTARTING),
+    ("a replacement starts", seen(lives=(ended(0), pending(0, 1), life(1))), Phase.RESTARTING),
+    ("it runs", seen(lives=(ended(0), life(0, 1), life(1))), Phase.RUNNING),
+    ("a pod was deleted", seen(lives=(life(0, terminating=True), life(1))), Phase.RESTARTING),
+    (
+        "the master is replaced",
+        seen(lives=(life(0), life(1)), masters=(ended(code=137, role="master"),)),
+        Phase.RESTARTING,
+    ),
+    ("suspended", seen(job(suspend=True), lives=(life(0),)), Phase.SUSPENDED),
+    ("the verdict", seen(masters=(SUCCEEDED,)), Phase.SUCCEEDED),
+    ("succeeded since", seen(job(status=over())), Phase.SUCCEEDED),
+    ("failed since, then suspended", seen(job(status=over("Failed"), suspend=True)), Phase.FAILED),
+]
+
+
+@pytest.mark.parametrize(("case", "given", "phase"), PHASES, ids=[case[0] for case in PHASES])
+def test_phase(case: str, given: Seen, phase: Phase) -> None:
+    assert status(given).phase is phase
+
+
+SAYINGS: list[tuple[str, Seen, str, tuple[str, str, str]]] = [
+    (
+        "why it is pending",
+        seen(lives=(pending(0, waiting=UNSCHEDULABLE), pending(1))),
+        "Running",
+        ("False", "Pending", f"0 of 2 nodes run; digits-worker-0 is pending: {UNSCHEDULABLE}"),
+    ),
+    (
+        "why the master is pending",
+        seen(masters=(pending(role="master", waiting="ImagePullBackOff: no/such:image"),)),
+        "Running",
+        ("False", "Pending", "0 of 2 nodes run; digits-master-0 is pending: ImagePullBackOff: no/such:image"),
+    ),
+    (
+        "a part of an elastic job is lost",
+        seen(
+            job({"worker": role(2, minReplicas=1, maxReplicas=2)}),
+            lives=(life(0), ended(1, 3, restarts_before=3, words="boom")),
+        ),
+        "Running",
+        (
+            "True",
+            "NodesRunning",
+            "1 of 2 nodes run; digits-worker-1-3 failed and is not replaced: exit code 1: boom",
+        ),
+    ),
+    (
+        "a failed node",
+        seen(lives=(oom(0), life(1))),
+        "Restarting",
+        ("True", "NodesReplaced", "digits-worker-0 failed: OOMKilled at 512Mi"),
+    ),
+    (
+        "its replacement",
+        seen(lives=(oom(0), pending(0, 1), life(1))),
+        "Restarting",
+        ("True", "NodesReplaced", "digits-worker-0-1 replaces digits-worker-0: OOMKilled at 512Mi"),
+    ),
+    (
+        "a plan",
+        seen(lives=(life(0), life(1)), plans=(plan("up", {"worker": 3}, reason="speed grows"),)),
+        "Scaling",
+        ("True", "PlanInProgress", "up: speed grows"),
+    ),
+    ("the end", seen(masters=(SUCCEEDED,)), "Complete", ("True", "Trained", "97 %")),
+    ("its mirror", seen(masters=(SUCCEEDED,)), "Succeeded", ("True", "Trained", "97 %")),
+    (
+        "pods on their way out",
+        seen(job(suspend=True), lives=(life(0, terminating=True),)),
+        "Suspended",
+        ("False", "Suspending", "pods of the job are on their way out"),
+    ),
+    (
+        "no pods",
+        seen(job(suspend=True), masters=(), lives=(ended(0, code=0),)),
+        "Suspended",
+        ("True", "JobSuspended", "the job is suspended and has no pods"),
+    ),
+    (
+        "a name that is taken",
+        Seen(job(), resource(owner="job-0")),
+        "Created",
+        ("False", "NameTaken", "JobResource digits belongs to another job: waiting until it is gone"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "given", "type_", "said"), SAYINGS, ids=[case[0] for case in SAYINGS])
+def test_condition(case: str, given: Seen, type_: str, said: tuple[str, str, str]) -> None:
+    assert conditions(given)[type_] == said
+
+
+def test_conditions_that_were_never_true_are_not_said() -> None:
+    assert set(conditions(seen(lives=(life(0), life(1))))) == {"Created", "Running"}
+
+
+def test_numbers() -> None:
+    lives = (life(0), pending(1), ended(2, code=0), ended(3, 3, restarts_before=3), life(4, terminating=True))
+    found = status(seen(job({"worker": role(4, minReplicas=1)}), resource({"worker": 4}), lives))
+    assert found.replica_statuses["worker"].manifest() == {
+        "desired": 4,
+        "pending": 1,
+        "active": 1,
+        "succeeded": 1,
+        "failed": 1,
+    }
+    assert (found.workers, found.replicas, found.restarts) == ("1/4", 2, 4)
+    assert found.selector == "elasticjob.dlrover/name=digits,elasticjob.dlrover/replica-type=worker"
+    assert found.observed_generation == 1
+
+
+def test_restarts_never_fall() -> None:
+    assert status(seen(job(status={"restarts": 7}), lives=(life(0), life(1)))).restarts == 7
+    assert status(seen(lives=(life(0, 2), life(1)))).restarts == 2
+
+
+def test_start_is_kept_and_begins_afresh_after_a_suspension() -> None:
+    assert status(seen()).start_time == NOW
+    assert status(seen(job(status={"startTime": at(LONG_AGO)}))).start_time == LONG_AGO
+    assert status(seen(job(suspend=True, status={"startTime": at(LONG_AGO)}))).start_time is None
+
+
+def test_completion_is_kept() -> None:
+    assert status(seen(masters=(SUCCEEDED,))).completion_time == NOW
+    assert status(seen(job(status=over()))).completion_time == LONG_AGO
+
+
+def test_the_last_plan_is_the_one_folded_in() -> None:
+    assert status(seen(resource_=resource(folded="up-3/uid"))).last_scale_plan == "up-3"
+
+
+@pytest.mark.parametrize("given", [given for _, given, _ in PHASES], ids=[case[0] for case in PHASES])
+def test_a_status_that_is_written_is_not_written_again(given: Seen) -> None:
+    first = status(given)
+    stored = given.job.model_copy(update={"status": ELASTICJOB.convert(_with(given, first)).status})
+    again = describe(
+        Seen(stored, given.resource, given.masters, given.lives, given.plans),
+        decide(given, NOW),
+        NOW + timedelta(minutes=1),
+    )
+    assert again.manifest() == first.manifest()
+
+
+def _with(given: Seen, status_: ElasticJobStatus) -> dict[str, Any]:
+    return {"metadata": {"name": "digits"}, "spec": given.job.spec.manifest(), "status": status_.manifest()}
+
+
+def test_transitions_are_dated() -> None:
+    before = seen(
+        job(
+            status={
+                "conditions": [{"type": "Running", "status": "False", "lastTransitionTime": at(LONG_AGO)}]
+            }
+        )
+    )
+    found = find(status(before).conditions, "Running")
+    assert found is not None
+    assert found.last_transition_time == LONG_AGO
+    now = find(status(seen(before.job, lives=(life(0), life(1)))).conditions, "Running")
+    assert now is not None
+    assert now.last_transition_time == NOW
+
+
+def test_many_obstacles_are_summed_up() -> None:
+    lives = tuple(pending(n, waiting="Unschedulable") for n in range(5))
+    message = conditions(seen(job({"worker": role(5)}), resource({"worker": 5}), lives))["Running"][2]
+    assert message.endswith("digits-worker-2 is pending: Unschedulable; and 2 more")
+
+
+def test_an_eviction_is_a_restart_with_its_reason() -> None:
+    end = Exit(ExitReason.TAKEN_AWAY, 137, "The node was low on memory.", at=LONG_AGO)
+    said = conditions(seen(lives=(pending(0, 0, ended=end), life(1))))["Restarting"]
+    assert said[2] == "digits-worker-0 failed: taken away by the cluster: The node was low on memory."
