@@ -26,15 +26,10 @@ def crds(
     # Pydantic and the schemas of pods take a quarter of a second: not for --help
     import yaml
 
-    from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
-    from elasticjob.api.v1alpha1 import elasticjob, jobresource, scaleplan
-    from elasticjob.kube.crd import crd_manifest
-    from elasticjob.kube.embedded import Detail, embedded_schema
+    from elasticjob.api.v1alpha1 import manifests
 
-    embedded = {POD_TEMPLATE_SPEC: embedded_schema(POD_TEMPLATE_SPEC, definitions(), Detail.TYPED)}
-    kinds = (elasticjob, jobresource, scaleplan)
-    manifests = [crd_manifest(kind.DECLARATION, embedded) for kind in kinds]
+    written = manifests()
     if output is Format.JSON:
-        typer.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
+        typer.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": written}))
     else:
-        typer.echo(yaml.safe_dump_all(manifests, sort_keys=False, width=120), nl=False)
+        typer.echo(yaml.safe_dump_all(written, sort_keys=False, width=120), nl=False)

@@ -102,8 +102,10 @@ def pods(seen: Seen) -> RenderableType:
 def sentences(scene: Scene, count: int) -> Iterator[Text]:
     """Yield the last sentences of the operator."""
     for said in scene.said[-count:]:
-        yield Text(f"{said.at - scene.began:6.1f} s  ", "dim").append(
-            said.sentence, "red" if said.warning else ""
+        yield (
+            Text()
+            .append(f"{said.at - scene.began:6.1f} s  ", "dim")
+            .append(said.sentence, "red" if said.warning else "")
         )
 
 
