@@ -14,6 +14,9 @@ def demo(
     report: Annotated[
         Path, typer.Option("--report", "-r", help="Where the report goes: one HTML page.")
     ] = Path("report.html"),
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="Also write the plot alone, as SVG.")
+    ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the cluster up at the end, and say how kubectl reaches it.")
     ] = False,
@@ -36,4 +39,4 @@ def demo(
     """
     from elasticjob.cli.story.demo import Wishes, run
 
-    return run(Wishes(report=report, keep=keep, epochs=epochs, output=output, plain=plain))
+    return run(Wishes(report=report, picture=picture, keep=keep, epochs=epochs, output=output, plain=plain))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import signal
 import tempfile
@@ -23,7 +24,8 @@ import elasticjob
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.laptop import Laptop, laptop
 from elasticjob.cli.output import Output
-from elasticjob.cli.report.page import Setting, page
+from elasticjob.cli.report.page import Setting, outcome, page, picture
+from elasticjob.cli.report.plot import draw
 from elasticjob.cli.story.acts import STORY
 from elasticjob.cli.story.live import COLOURS, Lines, Scene, screen
 from elasticjob.cli.story.runner import ActFailed, Story, play
@@ -37,6 +39,7 @@ from elasticjob.kube.errors import KubeError
 from elasticjob.kube.kinds import Key, Manifest
 
 EXAMPLE = Path(elasticjob.__file__).resolve().parents[1] / "examples" / "digits" / "job.yaml"
+ACCURACY = r"accuracy\D{0,10}(\d+(?:\.\d+)?)\s*(%)?"
 REFRESH = 0.1
 """Seconds between two pictures of the live screen."""
 
@@ -46,6 +49,7 @@ class Wishes:
     """What the user asked for."""
 
     report: Path
+    picture: Path | None = None
     keep: bool = False
     epochs: int | None = None
     output: Output = Output.TEXT
@@ -92,8 +96,9 @@ async def perform(wishes: Wishes, state: Path) -> int:
         except ActFailed as failure:
             await explain(failure, here, watched, console)
             raise
-        result = tell(story.played, watched.steps, watched.said, accuracy_of(watched))
-        write_report(wishes.report, result, manifest)
+        accuracy = await find_accuracy(here.client, watched.seen, key_of(manifest).namespace)
+        result = tell(story.played, watched.steps, watched.said, accuracy)
+        write_report(wishes, result, manifest)
         announce(result, wishes, console)
         if wishes.keep:
             await stay(here, console)
@@ -169,11 +174,14 @@ def screens(console: Console, scene: Callable[[], Scene], *, plain: bool) -> Ite
         yield lambda: live.update(screen(scene()), refresh=True)
 
 
-def write_report(path: Path, result: Result, manifest: Manifest) -> None:
-    """Write the report. Failure if that cannot be."""
-    setting = Setting(manifest["metadata"]["name"], yaml.safe_dump(manifest, sort_keys=False), versions())
+def write_report(wishes: Wishes, result: Result, manifest: Manifest) -> None:
+    """Write the report, and the picture if it is wished. Failure if that cannot be."""
+    name = manifest["metadata"]["name"]
+    setting = Setting(name, yaml.safe_dump(manifest, sort_keys=False), versions())
     try:
-        path.write_text(page(result, setting))
+        wishes.report.write_text(page(result, setting))
+        if wishes.picture:
+            wishes.picture.write_text(draw(picture(result), title=f"{name}: {outcome(result)}"))
     except OSError as error:
         raise Failure(
             f"the report cannot be written: {error}", next_step="name another file with --report"
@@ -254,6 +262,13 @@ async def tail(client: Client, pod: str, namespace: str) -> str:
         )
     except KubeError as error:
         return str(error)
+
+
+async def find_accuracy(client: Client, seen: Seen, namespace: str) -> float | None:
+    """Return the accuracy that the script printed last; None if no pod's log has one."""
+    logs = [await tail(client, pod.name, namespace) for pod in seen.pods]
+    found = [match for log in logs for match in re.finditer(ACCURACY, log)]
+    return float(found[-1].group(1)) / (100 if found[-1].group(2) else 1) if found else None
 
 
 async def stay(here: Laptop, console: Console) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -50,6 +51,7 @@ class Watched:
         self._jobs = Cache(ELASTICJOB, key.namespace, fields=f"metadata.name={key.name}")
         self._pods = Cache(POD, key.namespace, labels=f"{NAME}={key.name}")
         self._events = Cache(EVENT, key.namespace)
+        self._caches: tuple[Cache[Any], ...] = (self._jobs, self._pods, self._events)
         self._heard: set[tuple[str, int]] = set()
         self._change = asyncio.Event()
 
@@ -59,7 +61,7 @@ class Watched:
         self._pods.on_version(self._look_at_pods)
         self._events.on_version(self._look_at_events)
         async with asyncio.TaskGroup() as tasks:
-            for cache in (self._jobs, self._pods, self._events):
+            for cache in self._caches:
                 tasks.create_task(Informer(self._client, cache).run())
             tasks.create_task(self._follow_steps())
 
@@ -69,7 +71,7 @@ class Watched:
 
     async def synced(self) -> None:
         """Return once everything there is has been seen."""
-        for cache in (self._jobs, self._pods, self._events):
+        for cache in self._caches:
             await cache.wait_synced()
 
     def _tell(self, seen: Seen) -> None:

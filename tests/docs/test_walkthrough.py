@@ -1,0 +1,63 @@
+"""docs/walkthrough.md, run with the real kubectl against a dev cluster with the operator beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from elasticjob.cli.laptop import laptop
+from tests.docs.console import Command, commands, matches
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "walkthrough.md"
+SLOWEST = 200.0
+"""Seconds that a command may take: the page's longest wait and some."""
+
+
+@pytest.fixture
+async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
+    async with laptop(tmp_path) as here:
+        yield here.kubeconfig
+
+
+@pytest.mark.skipif(
+    shutil.which("kubectl") is None, reason="no kubectl on PATH: the walkthrough is written for it"
+)
+@pytest.mark.timeout(400)
+async def test_walkthrough_shows_what_is_printed(kubeconfig: Path) -> None:
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+    for command in commands(PAGE.read_text()):
+        code, printed = await run(command, environment)
+        place = f"{PAGE.name}, line {command.line}: $ {command.command}"
+        assert code == command.exits, f"{place}\nexited with {code}:\n{printed}"
+        assert matches(command.output, printed), (
+            f"{place}\nprinted:\n{printed}\nbut the page shows:\n{shown(command)}"
+        )
+
+
+async def run(command: Command, environment: dict[str, str]) -> tuple[int | None, str]:
+    """Run one command of the page; return its exit code and all that it printed."""
+    process = await asyncio.create_subprocess_exec(
+        "bash",
+        "-c",
+        command.command,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    async with asyncio.timeout(SLOWEST):
+        printed, _ = await process.communicate()
+    return process.returncode, printed.decode()
+
+
+def shown(command: Command) -> str:
+    """Return what the page shows for a command."""
+    return "\n".join(command.output)
