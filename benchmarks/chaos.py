@@ -45,7 +45,6 @@ SPAN = 8.0
 COMPLETE_WITHIN, GONE_WITHIN = 120.0, 30.0
 OPERATOR_AWAY = (0.0, 2.0)
 """For how long a killed operator stays away."""
-TERMINAL = frozenset({"Succeeded", "Failed"})
 
 
 class Victim(StrEnum):
@@ -109,7 +108,7 @@ def twins(pods: Iterable[Pod]) -> tuple[str, ...]:
     """Return a sentence for each place (role and index) that two live pods hold."""
     alive: dict[str, list[str]] = {}
     for pod in pods:
-        if pod.phase not in TERMINAL:
+        if pod.alive:
             alive.setdefault(pod.place, []).append(pod.name)
     return tuple(
         f"{place} was held by {len(names)} live pods at once: {', '.join(sorted(names))}"

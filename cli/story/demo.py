@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import shutil
 import signal
 import tempfile
@@ -15,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 import elasticjob
+from elasticjob.api.rpc.nodes import Progress
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.laptop import Laptop, laptop
 from elasticjob.cli.output import Output
@@ -37,9 +38,9 @@ from elasticjob.cli.version import versions
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.kinds import Key, Manifest
+from elasticjob.kube.objects import POD
 
 EXAMPLE = Path(elasticjob.__file__).resolve().parents[1] / "examples" / "digits" / "job.yaml"
-ACCURACY = r"accuracy\D{0,10}(\d+(?:\.\d+)?)\s*(%)?"
 REFRESH = 0.1
 """Seconds between two pictures of the live screen."""
 
@@ -265,10 +266,28 @@ async def tail(client: Client, pod: str, namespace: str) -> str:
 
 
 async def find_accuracy(client: Client, seen: Seen, namespace: str) -> float | None:
-    """Return the accuracy that the script printed last; None if no pod's log has one."""
-    logs = [await tail(client, pod.name, namespace) for pod in seen.pods]
-    found = [match for log in logs for match in re.finditer(ACCURACY, log)]
-    return float(found[-1].group(1)) / (100 if found[-1].group(2) else 1) if found else None
+    """Return the accuracy that the script reported, from its master's last words; None if there is none."""
+    for pod in seen.pods:
+        found = await client.find(POD, pod.name, namespace)
+        for status in found.status.container_statuses if found else ():
+            words = LastWords.of(status.state.terminated.message if status.state.terminated else "")
+            if "accuracy" in words.progress.metrics:
+                return words.progress.metrics["accuracy"]
+    return None
+
+
+class LastWords(msgspec.Struct):
+    """What a master's termination message says of the training."""
+
+    progress: Progress = Progress(step=0)
+
+    @classmethod
+    def of(cls, message: str) -> LastWords:
+        """Return the words in a message; empty ones if it is of another kind."""
+        try:
+            return msgspec.json.decode(message or "{}", type=cls)
+        except msgspec.DecodeError:
+            return cls()
 
 
 async def stay(here: Laptop, console: Console) -> None:

@@ -20,6 +20,11 @@ class Pod:
     index: int = 0
 
     @property
+    def alive(self) -> bool:
+        """Whether it runs or is going to."""
+        return self.phase not in ("Succeeded", "Failed")
+
+    @property
     def place(self) -> str:
         """What it is for: role and index, which its replacement inherits."""
         return f"{self.role}-{self.index}"
@@ -78,8 +83,8 @@ class Seen:
 
     @property
     def workers(self) -> tuple[Pod, ...]:
-        """Pods that train and are not on their way out."""
-        return tuple(pod for pod in self.pods if pod.role == "worker" and not pod.leaving)
+        """Live pods that train and are not on their way out."""
+        return tuple(pod for pod in self.pods if pod.role == "worker" and pod.alive and not pod.leaving)
 
     def holds(self, condition: str) -> bool:
         """Whether a condition is True."""
@@ -108,8 +113,8 @@ def trains(world: int, *, again: bool = True, steady: float = SETTLED) -> Questi
 
 
 def is_suspended(before: Seen, now: Seen) -> bool:
-    """Ask whether the job says that it is suspended and none of its pods is left."""
-    return now.holds("Suspended") and not now.pods
+    """Ask whether the job says that it is suspended and none of its pods is alive."""
+    return now.holds("Suspended") and not any(pod.alive for pod in now.pods)
 
 
 def has_succeeded(before: Seen, now: Seen) -> bool:
