@@ -16,14 +16,14 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
-from elasticjob.api.v1alpha1 import elasticjob, jobresource, scaleplan
-from elasticjob.kube.crd import Declaration, crd_manifest
-from elasticjob.kube.embedded import Detail, embedded_schema
+from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest
+from elasticjob.kube.crd import Declaration
+from elasticjob.kube.embedded import Detail
 from hack.core_models import core_models
+from hack.example import example_job
 
 ROOT = Path(__file__).parent.parent
-DECLARATIONS = (elasticjob.DECLARATION, jobresource.DECLARATION, scaleplan.DECLARATION)
+EXAMPLE = ROOT / "examples" / "digits"
 HEADER = "# Made by `make generate` from api/v1alpha1; do not edit.\n"
 
 
@@ -31,6 +31,7 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
     """Return what is generated: path → its text."""
     return {
         ROOT / "api" / "core" / "models.py": core_models,
+        EXAMPLE / "job.yaml": lambda: example_job(EXAMPLE),
         **{crd_path(one): lambda one=one: crd_text(one, detail) for one in DECLARATIONS},  # type: ignore[misc]
     }
 
@@ -42,9 +43,7 @@ def crd_path(declaration: Declaration) -> Path:
 
 def crd_text(declaration: Declaration, detail: Detail = Detail.TYPED) -> str:
     """Return the YAML of a declaration's CRD."""
-    embedded = {POD_TEMPLATE_SPEC: embedded_schema(POD_TEMPLATE_SPEC, definitions(), detail)}
-    manifest = packed(crd_manifest(declaration, embedded))
-    return HEADER + yaml.dump(manifest, Dumper=Plain, sort_keys=False, width=120)
+    return HEADER + yaml.dump(packed(manifest(declaration, detail)), Dumper=Plain, sort_keys=False, width=120)
 
 
 class Packed(dict[str, Any]):

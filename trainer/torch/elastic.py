@@ -31,6 +31,7 @@ from elasticjob.api.rpc.nodes import Progress
 from elasticjob.trainer.channel import Advance, Enter
 from elasticjob.trainer.torch import link as links
 from elasticjob.trainer.torch import record as records
+from elasticjob.trainer.torch import record as records
 from elasticjob.trainer.torch.batch import weight
 from elasticjob.trainer.torch.checkpoint import Checkpoints
 from elasticjob.trainer.torch.link import Stopped
@@ -85,6 +86,8 @@ class Elastic:
         self._entered = False  # no step in this world yet
         self._distributed: DistributedDataParallel | None = None
         self._used = False
+        self._metrics: dict[str, float] = {}
+        self._record = records.from_environment(os.environ)
         self._link = links.from_environment(os.environ)
         self._record = records.from_environment(os.environ)
         self._peers = Peers(ALONE, self._device)
@@ -156,6 +159,12 @@ class Elastic:
                 if leaving and self._left():
                     self._next_world()
         return self._state.done.loss
+
+    def report(self, **metrics: float) -> None:
+        """Add numbers of your own (accuracy, perplexity) to the progress that the job's status shows."""
+        self._metrics |= metrics
+        if self._link is not None:
+            self._link.advance(Advance(round=self._peers.place.round, progress=self._news(None)))
 
     def _attempt(self, loss_of: Callable[..., Tensor]) -> bool:
         """Take the next step or change nothing; return whether all agreed to end this world."""
@@ -311,6 +320,7 @@ class Elastic:
             total_steps=done.step + self._left(),
             samples=done.samples,
             loss=done.loss,
+            metrics=self._metrics,
             standstill=standstill,
         )
 
