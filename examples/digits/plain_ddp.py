@@ -3,7 +3,7 @@ The same digits with nothing of elasticjob in the script: an ordinary torchrun s
 
 elasticjob run --nproc-per-node 2 plain_ddp.py --checkpoint /tmp/digits.pt
 
-When the world changes, it is stopped and started again, in milliseconds, from a process that has torch imported.
+When the world changes, it is stopped and started again, from a process that has torch imported already.
 """
 
 import argparse

@@ -31,7 +31,6 @@ from elasticjob.api.rpc.nodes import Progress
 from elasticjob.trainer.channel import Advance, Enter
 from elasticjob.trainer.torch import link as links
 from elasticjob.trainer.torch import record as records
-from elasticjob.trainer.torch import record as records
 from elasticjob.trainer.torch.batch import weight
 from elasticjob.trainer.torch.checkpoint import Checkpoints
 from elasticjob.trainer.torch.link import Stopped
@@ -89,7 +88,6 @@ class Elastic:
         self._metrics: dict[str, float] = {}
         self._record = records.from_environment(os.environ)
         self._link = links.from_environment(os.environ)
-        self._record = records.from_environment(os.environ)
         self._peers = Peers(ALONE, self._device)
         self._first_world()
 
