@@ -1,0 +1,126 @@
+"""Serves the logs of containers to the API server, as a kubelet does.
+
+    GET /<secret>/containerLogs/<namespace>/<pod>/<container>?follow=true&tailLines=10&previous=true&timestamps=true…
+
+It listens on loopback; the path begins with a secret that only readers of the Node know (annotation `KUBELET_URL`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from elasticjob.devcluster.node.logs import Wanted, plain, select
+from elasticjob.devcluster.node.place import Place
+from elasticjob.devcluster.node.record import ContainerRecord, PodRecord
+from elasticjob.kube.clock import Clock
+from elasticjob.kube.kinds import Key
+from elasticjob.kube.objects import Pod
+
+KUBELET_URL = "devcluster/kubelet-url"
+LOOK_AGAIN_SECONDS = 0.05
+
+Find = Callable[[Key], tuple[Pod, PodRecord] | None]
+
+
+@dataclass(frozen=True)
+class LogServer:
+    """Answers for the pods that `find` finds."""
+
+    find: Find
+    place: Place
+    clock: Clock
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[str]:
+        """Listen while the context lasts; the address to write on the nodes."""
+        secret = secrets.token_urlsafe(24)
+        app = web.Application()
+        app.router.add_get(f"/{secret}/containerLogs/{{namespace}}/{{pod}}/{{container}}", self._answer)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            port = runner.addresses[0][1]
+            yield f"http://127.0.0.1:{port}/{secret}"
+        finally:
+            await runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        try:
+            wanted = Wanted.of(request.query, self.clock.now())
+        except ValueError as error:
+            return web.Response(status=400, text=f"{error}")
+        key = Key(request.match_info["namespace"], request.match_info["pod"])
+        container = request.match_info["container"]
+        log = self._locate(key, container, wanted)
+        if isinstance(log, str):
+            return web.Response(status=400, text=log)
+        path, number = log
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        async for piece in self._pieces(key, container, path, number, wanted):
+            await response.write(piece)
+        return response
+
+    def _locate(self, key: Key, container: str, wanted: Wanted) -> tuple[Path, int] | str:
+        """The log and how often the container had been restarted before it; or why there is none."""
+        held = self.find(key)
+        if held is None:
+            return f'pod "{key.name}" is not on this node yet'
+        pod, record = held
+        own = record.containers.get(container)
+        if own is None:
+            return f"container {container} is not valid for pod {key.name}: it has {', '.join(record.containers)}"
+        number = own.restarts - wanted.previous
+        if wanted.previous and (own.previous is None or number < 0):
+            return f'previous terminated container "{container}" in pod "{key.name}" not found'
+        if own.run is None:
+            return f'container "{container}" in pod "{key.name}" is waiting to start: {_why(own)}'
+        return self.place.log(pod, container, number), number
+
+    async def _pieces(
+        self, key: Key, container: str, path: Path, number: int, wanted: Wanted
+    ) -> AsyncIterator[bytes]:
+        content = await asyncio.to_thread(_read, path, 0)
+        complete = content.rfind(b"\n") + 1
+        yield select(content[:complete], wanted)
+        while wanted.follow:
+            ended = self._has_ended(key, container, number)
+            content = await asyncio.to_thread(_read, path, complete)
+            whole = content.rfind(b"\n") + 1
+            if whole:
+                complete += whole
+                yield b"".join(plain(content[:whole].splitlines(), wanted.timestamps))
+            elif ended:
+                return
+            else:
+                await self.clock.sleep(LOOK_AGAIN_SECONDS)
+
+    def _has_ended(self, key: Key, container: str, number: int) -> bool:
+        held = self.find(key)
+        if held is None:
+            return True
+        own = held[1][container]
+        return own.restarts > number or not own.running
+
+
+def _why(own: ContainerRecord) -> str:
+    return own.refusal.reason if own.refusal is not None else "ContainerCreating"
+
+
+def _read(path: Path, offset: int) -> bytes:
+    """What the file holds from `offset` on; nothing if it was deleted meanwhile."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read()
+    except FileNotFoundError:
+        return b""
