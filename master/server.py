@@ -281,7 +281,7 @@ class _Server(web.Server):
         handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
         closed: Callable[[object], None],
     ) -> None:
-        super().__init__(handler)
+        super().__init__(handler, handler_cancellation=True, access_log=None)
         self._closed = closed
         self._transports: dict[object, object] = {}
 
