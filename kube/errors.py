@@ -135,6 +135,10 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 }
 
 
+_TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger than max")
+"""How etcd's refusal of a large object shows through: as a 500, though no repetition can help."""
+
+
 class _Status(msgspec.Struct):
     kind: str = ""
     status: str = ""
@@ -151,9 +155,11 @@ def api_error(
     details: Mapping[str, Any] | None = None,
     retry_after: float | None = None,
 ) -> ApiError:
-    """The error class of a status code, `AlreadyExists` by its reason."""
+    """The error of a status code; two kinds are told by reason or message alone."""
     if reason == "AlreadyExists":
         found: type[ApiError] = AlreadyExists
+    elif any(sign in message for sign in _TOO_LARGE):
+        found = PayloadTooLarge
     elif status >= 500:
         found = ServerError
     else:

@@ -1,0 +1,123 @@
+"""A server that misbehaves on demand: each request is answered by the next entry of a script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+from aiohttp import web
+
+from elasticjob.kube.client import Client
+from elasticjob.kube.clock import Clock, VirtualClock
+from elasticjob.kube.config import Config, Credentials, Static
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass
+class Seen:
+    """One request that came in."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Stub:
+    """`async with Stub(answer, …) as stub`; when the script is over, requests hang until the end."""
+
+    script: deque[Answer] = field(default_factory=deque)
+    seen: list[Seen] = field(default_factory=list)
+    url: str = ""
+
+    def then(self, *answers: Answer) -> None:
+        self.script.extend(answers)
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(client_max_size=1 << 24)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._runner.cleanup()
+
+    def client(self, clock: Clock | None = None, credentials: Credentials | None = None) -> Client:
+        return Client(
+            Config(self.url, credentials=credentials or Static("Bearer t")), clock=clock or VirtualClock()
+        )
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        self.seen.append(Seen(request.method, request.path, dict(request.query), dict(request.headers), body))
+        if self.script:
+            return await self.script.popleft()(request)
+        return await hang()(request)
+
+
+def answer(status: int, body: Any, headers: dict[str, str] | None = None) -> Answer:
+    """JSON, or text as it is."""
+
+    async def respond(_: web.Request) -> web.StreamResponse:
+        raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        return web.Response(status=status, body=raw, headers=headers)
+
+    return respond
+
+
+def page(*items: Any, rv: int, token: str = "") -> Answer:
+    return answer(200, {"metadata": {"resourceVersion": str(rv), "continue": token}, "items": list(items)})
+
+
+def stream(*chunks: bytes, end: str = "hang") -> Answer:
+    """A watch: chunks, then `close` in order, `cut` the connection, or `hang`."""
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        for chunk in chunks:
+            await response.write(chunk)
+        match end:
+            case "cut":
+                assert request.transport is not None
+                request.transport.close()
+            case "hang":
+                await hang()(request)
+        return response
+
+    return respond
+
+
+def hang() -> Answer:
+    """Say nothing, to the end."""
+
+    async def respond(_: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        return web.Response()
+
+    return respond
+
+
+async def until(
+    condition: Callable[[], object], clock: VirtualClock | None = None, within: float = 5.0
+) -> None:
+    """Let the loop run until `condition`; a clock is moved to whatever it waits for next."""
+    async with asyncio.timeout(within):
+        while not condition():
+            await asyncio.sleep(0.001)
+            if clock and (due := clock.next_due) is not None:
+                await clock.advance(due)

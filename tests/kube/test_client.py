@@ -1,0 +1,263 @@
+"""One request at a time: answers, refusals, and servers that are in trouble."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from elasticjob.kube import running
+from elasticjob.kube.client import Client
+from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.config import Config
+from elasticjob.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    KubeError,
+    NotFound,
+    PayloadTooLarge,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
+from elasticjob.kube.kinds import Key
+from elasticjob.kube.objects import CONFIG_MAP, NODE, POD
+from tests.kube.build import manifest, status
+from tests.kube.stub import Answer, Stub, answer, page, stream, until
+
+OK = answer(200, manifest("a", 5))
+
+
+async def result(client: Client, call: Any) -> Any:
+    """The outcome of a call, with its pauses passed over."""
+    assert isinstance(client.clock, VirtualClock)
+    task = asyncio.ensure_future(call)
+    await until(task.done, client.clock)
+    return await task
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "error"),
+    [
+        (404, status(404, "NotFound"), NotFound),
+        (403, status(403, "Forbidden"), Forbidden),
+        (409, status(409, "Conflict"), Conflict),
+        (409, status(409, "AlreadyExists"), AlreadyExists),
+        (410, status(410, "Expired"), Gone),
+        (413, status(413, "RequestEntityTooLarge"), PayloadTooLarge),
+        (422, status(422, "Invalid"), Invalid),
+        (500, status(500, "InternalError", "etcdserver: request is too large"), PayloadTooLarge),
+        (401, b"Unauthorized", Unauthorized),
+        (404, b"404 page not found", NotFound),
+        (400, b"<html>nginx</html>", Unreachable),
+    ],
+)
+async def test_refusals_are_errors_of_their_own(code: int, body: Any, error: type[KubeError]) -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(answer(code, body))
+        with pytest.raises(error):
+            await client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns")
+        assert len(stub.seen) == 1
+
+
+async def test_an_error_names_field_and_sentence() -> None:
+    body = status(422, "Invalid", "spec.x: must be 1", causes=[{"field": "spec.x", "message": "must be 1"}])
+    async with Stub() as stub, stub.client() as client:
+        stub.then(answer(422, body))
+        with pytest.raises(Invalid, match=r"spec\.x: must be 1 \(422 Invalid\)") as caught:
+            await client.get(CONFIG_MAP, "a", "ns")
+        assert caught.value.causes[0]["field"] == "spec.x"
+
+
+async def test_retry_after_is_honoured() -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(answer(429, status(429, "TooManyRequests"), {"Retry-After": "7"}), OK)
+        found = await result(client, client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns"))
+        assert found.metadata.name == "a"
+        assert client.clock.monotonic() == 7.0
+
+
+async def test_a_get_survives_trouble_and_a_proxy() -> None:
+    trouble = [
+        answer(503, status(503, "ServiceUnavailable")),
+        answer(502, b"<html>Bad Gateway</html>"),
+        stream(b'{"metadata"', end="cut"),
+    ]
+    async with Stub() as stub, stub.client() as client:
+        stub.then(*trouble, OK)
+        assert (await result(client, client.get(CONFIG_MAP, "a", "ns"))).metadata.name == "a"
+        assert len(stub.seen) == 4
+
+
+@pytest.mark.parametrize(
+    ("trouble", "error"),
+    [
+        (answer(503, status(503, "ServiceUnavailable")), ServerError),
+        (answer(502, b"<html/>"), Unreachable),
+        (stream(b"{", end="cut"), Unreachable),
+    ],
+)
+async def test_a_create_is_not_repeated_where_it_may_have_happened(
+    trouble: Answer, error: type[KubeError]
+) -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(trouble, OK)
+        with pytest.raises(error):
+            await result(client, client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns"))
+        assert len(stub.seen) == 1
+
+
+async def test_attempts_come_to_an_end() -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(*[answer(429, status(429, "TooManyRequests"))] * 20)
+        with pytest.raises(TooManyRequests):
+            await result(client, client.get(CONFIG_MAP, "a", "ns"))
+        assert len(stub.seen) == 5
+
+
+async def test_nobody_there_is_unreachable() -> None:
+    async with Client(Config("http://127.0.0.1:1"), clock=VirtualClock()) as client:
+        with pytest.raises(Unreachable, match="GET /api/v1/namespaces/ns/configmaps/a"):
+            await result(client, client.get(CONFIG_MAP, "a", "ns"))
+
+
+class Rotating:
+    """Credentials of which only the second are accepted."""
+
+    def __init__(self, *tokens: str) -> None:
+        self.tokens = list(tokens)
+
+    async def header(self, refused: str | None = None) -> str | None:
+        if refused == self.tokens[0] and len(self.tokens) > 1:
+            self.tokens.pop(0)
+        return self.tokens[0]
+
+
+@pytest.mark.parametrize("tokens", [("old", "new"), ("old",)])
+async def test_refused_credentials_are_read_again_once(tokens: tuple[str, ...]) -> None:
+    async with Stub() as stub, stub.client(credentials=Rotating(*tokens)) as client:
+        stub.then(*[answer(401, status(401, "Unauthorized"))] * len(tokens), OK)
+        with pytest.raises(Unauthorized):
+            await client.get(CONFIG_MAP, "a", "ns")
+        assert [seen.headers["Authorization"] for seen in stub.seen] == list(tokens)
+
+
+async def test_newer_credentials_are_used() -> None:
+    async with Stub() as stub, stub.client(credentials=Rotating("old", "new")) as client:
+        stub.then(answer(401, b"no"), OK)
+        assert (await client.get(CONFIG_MAP, "a", "ns")).metadata.name == "a"
+
+
+async def test_what_is_sent() -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(*[OK] * 8)
+        await client.create(CONFIG_MAP, {"metadata": {"name": "a", "namespace": "ns"}})
+        await client.apply(
+            POD, {"metadata": {"name": "p", "namespace": "ns"}}, manager="me", subresource="status"
+        )
+        await client.merge_patch(POD, "p", {"metadata": {"labels": None}}, "ns")
+        await client.json_patch(NODE, "n", [{"op": "remove", "path": "/spec"}])
+        await client.replace(CONFIG_MAP, {"metadata": {"name": "a", "namespace": "ns"}})
+        await client.delete(POD, "p", "ns", uid="u", grace=0, propagation="Foreground")
+        await client.post(POD, "p", "binding", {"target": {"name": "n"}}, "ns")
+        sent = [(seen.method, seen.path, seen.headers.get("Content-Type")) for seen in stub.seen]
+        assert sent == [
+            ("POST", "/api/v1/namespaces/ns/configmaps", "application/json"),
+            ("PATCH", "/api/v1/namespaces/ns/pods/p/status", "application/apply-patch+yaml"),
+            ("PATCH", "/api/v1/namespaces/ns/pods/p", "application/merge-patch+json"),
+            ("PATCH", "/api/v1/nodes/n", "application/json-patch+json"),
+            ("PUT", "/api/v1/namespaces/ns/configmaps/a", "application/json"),
+            ("DELETE", "/api/v1/namespaces/ns/pods/p", "application/json"),
+            ("POST", "/api/v1/namespaces/ns/pods/p/binding", "application/json"),
+        ]
+        assert stub.seen[1].query == {"fieldManager": "me", "force": "true"}
+        assert msgspec.json.decode(stub.seen[0].body)["kind"] == "ConfigMap"
+        assert msgspec.json.decode(stub.seen[5].body) == {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Foreground",
+            "preconditions": {"uid": "u"},
+            "gracePeriodSeconds": 0,
+        }
+
+
+async def test_deleting_what_is_gone_is_fine() -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(answer(404, status(404, "NotFound")))
+        await client.delete(POD, "p", "ns")
+
+
+async def test_find_turns_absence_into_none() -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(answer(404, status(404, "NotFound")))
+        assert await client.find(POD, "p", "ns") is None
+
+
+async def test_a_list_is_read_page_by_page_and_starts_over_when_it_expires() -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(
+            page(manifest("a"), rv=5, token="t"),
+            answer(410, status(410, "Expired")),
+            page(manifest("b"), {"metadata": {"name": "odd"}, "data": 5}, rv=6, token="u"),
+            page(manifest("c"), rv=6),
+        )
+        found = await client.list(CONFIG_MAP, labels="x=y")
+        assert [each.metadata.name for each in found] == ["b", "c"]
+        assert [seen.query.get("continue") for seen in stub.seen] == [None, "t", None, "u"]
+        assert stub.seen[0].path == "/api/v1/configmaps"
+
+
+async def test_writes_inside_of_a_reconcile_are_noted_and_others_are_not() -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(*[OK] * 3, answer(200, status(200, "")))
+        await client.merge_patch(CONFIG_MAP, "a", {}, "ns")
+        with running.entered(running.Pass("c", Key("ns", "a"), "id")) as run:
+            await client.merge_patch(CONFIG_MAP, "a", {}, "ns")
+            await client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns", dry_run=True)
+            await client.delete(CONFIG_MAP, "a", "ns")
+        assert [(each.kind, each.key, each.version) for each in run.writes] == [
+            (CONFIG_MAP, Key("ns", "a"), 5)
+        ]
+
+
+async def test_a_large_body_goes_out_whole() -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(OK)
+        await client.create(CONFIG_MAP, {"metadata": {"name": "a"}, "data": {"x": "y" * 3_000_000}}, "ns")
+        assert len(msgspec.json.decode(stub.seen[0].body)["data"]["x"]) == 3_000_000
+
+
+async def test_logs_come_as_they_are_written() -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(stream(b"one\n", b"two\n", end="close"))
+        found = [chunk async for chunk in client.logs("p", "ns", container="main", follow=True, tail=5)]
+        assert b"".join(found) == b"one\ntwo\n"
+        assert stub.seen[0].query == {"container": "main", "follow": "true", "tailLines": "5"}
+
+
+async def test_logs_of_a_pod_that_is_not_there() -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(answer(404, status(404, "NotFound")))
+        with pytest.raises(NotFound):
+            await anext(client.logs("p", "ns"))
+
+
+async def test_a_future_version_is_not_asked_for_again() -> None:
+    body = status(504, "Timeout", "Too large resource version: 9, current: 1")
+    async with Stub() as stub, stub.client() as client:
+        stub.then(answer(504, body))
+        with pytest.raises(ApiError):
+            await client.raw("GET", "/api/v1/secrets", resourceVersion="9")
+
+
+async def test_a_closed_client_says_so() -> None:
+    client = Client(Config("http://127.0.0.1:1"))
+    with pytest.raises(RuntimeError, match="async with"):
+        await client.get(CONFIG_MAP, "a", "ns")

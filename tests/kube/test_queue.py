@@ -1,0 +1,255 @@
+"""The workqueue, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from elasticjob.kube.backoff import Backoff
+from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.metrics import Metrics, QueueMeter
+from elasticjob.kube.queue import LOW, Queue
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def queue(clock: VirtualClock) -> Queue[str]:
+    return Queue(clock, chance=lambda: 0.0)
+
+
+async def taken(queue: Queue[str]) -> str | None:
+    """The next key if there is one now."""
+    getting = asyncio.ensure_future(queue.get())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    if not getting.done():
+        getting.cancel()
+        return None
+    found = getting.result()
+    return found.key if found else None
+
+
+async def drained(queue: Queue[str]) -> list[str]:
+    """All keys that are ready, in order; all are done."""
+    keys = []
+    while (key := await taken(queue)) is not None:
+        keys.append(key)
+    for key in keys:
+        queue.done(key)
+    return keys
+
+
+async def test_many_adds_are_one_run(queue: Queue[str]) -> None:
+    for _ in range(5):
+        queue.add("a")
+    assert await drained(queue) == ["a"]
+    assert await drained(queue) == []
+
+
+async def test_a_key_in_work_is_not_handed_out_and_runs_once_more_afterwards(queue: Queue[str]) -> None:
+    queue.add("a")
+    assert await taken(queue) == "a"
+    queue.add("a")
+    queue.add("a")
+    assert await taken(queue) is None
+    queue.done("a")
+    assert await taken(queue) == "a"
+    queue.done("a")
+    assert await taken(queue) is None
+
+
+async def test_a_key_in_work_does_not_block_the_others(queue: Queue[str]) -> None:
+    queue.add("a", priority=5)
+    assert await taken(queue) == "a"
+    queue.add("a", priority=5)
+    queue.add("b")
+    assert await taken(queue) == "b"
+
+
+async def test_order_is_priority_then_arrival(queue: Queue[str]) -> None:
+    for key, priority in (("backlog-1", LOW), ("backlog-2", LOW), ("fresh-1", 0), ("fresh-2", 0)):
+        queue.add(key, priority=priority)
+    assert await drained(queue) == ["fresh-1", "fresh-2", "backlog-1", "backlog-2"]
+
+
+async def test_a_raised_key_queues_behind_its_new_peers(queue: Queue[str]) -> None:
+    queue.add("a", priority=LOW)
+    queue.add("b")
+    queue.add("a")
+    queue.add("c")
+    assert await drained(queue) == ["b", "a", "c"]
+
+
+async def test_adding_again_never_lowers_a_priority(queue: Queue[str]) -> None:
+    queue.add("a", priority=1)
+    queue.add("a", priority=LOW)
+    queue.add("b")
+    assert await drained(queue) == ["a", "b"]
+
+
+async def test_a_delayed_key_waits(queue: Queue[str], clock: VirtualClock) -> None:
+    queue.add("a", after=10)
+    await clock.advance(9.9)
+    assert await taken(queue) is None
+    await clock.advance(0.2)
+    assert await taken(queue) == "a"
+
+
+async def test_delayed_keys_become_ready_in_the_order_of_their_times(
+    queue: Queue[str], clock: VirtualClock
+) -> None:
+    queue.add("late", after=3)
+    queue.add("soon", after=1)
+    queue.add("middle", after=2)
+    await clock.advance(5)
+    assert await drained(queue) == ["soon", "middle", "late"]
+
+
+async def test_a_plain_add_consumes_the_delayed_one(queue: Queue[str], clock: VirtualClock) -> None:
+    queue.add("a", after=10)
+    queue.add("a")
+    assert await drained(queue) == ["a"]
+    await clock.advance(100)
+    assert await drained(queue) == []
+
+
+async def test_the_earlier_of_two_times_counts(queue: Queue[str], clock: VirtualClock) -> None:
+    queue.add("a", after=10)
+    queue.add("a", after=2)
+    queue.add("a", after=30)
+    await clock.advance(2)
+    assert await drained(queue) == ["a"]
+    await clock.advance(60)
+    assert await drained(queue) == []
+
+
+async def test_a_delay_that_ends_during_the_run_leads_to_another_run(
+    queue: Queue[str], clock: VirtualClock
+) -> None:
+    queue.add("a")
+    assert await taken(queue) == "a"
+    queue.add("a", after=1)
+    await clock.advance(2)
+    assert await taken(queue) is None
+    queue.done("a")
+    assert await taken(queue) == "a"
+
+
+async def test_failures_double_the_pause_and_success_forgets(queue: Queue[str]) -> None:
+    pauses = []
+    for _ in range(4):
+        pauses.append(queue.add_after_failure("a"))
+    queue.forget("a")
+    pauses.append(queue.add_after_failure("a"))
+    assert pauses == [0.005, 0.01, 0.02, 0.04, 0.005]
+
+
+async def test_the_pause_has_a_limit(clock: VirtualClock) -> None:
+    queue: Queue[str] = Queue(clock, backoff=Backoff(0.005, 1000.0), chance=lambda: 0.0)
+    assert [queue.add_after_failure("a") for _ in range(40)][-1] == 1000.0
+
+
+async def test_the_priority_is_handed_out_with_the_key(queue: Queue[str]) -> None:
+    queue.add("a", priority=LOW)
+    found = await queue.get()
+    assert found is not None
+    assert found.priority == LOW
+
+
+async def test_close_wakes_all_who_wait_and_takes_nothing_more(
+    queue: Queue[str], clock: VirtualClock
+) -> None:
+    getters = [asyncio.ensure_future(queue.get()) for _ in range(3)]
+    await asyncio.sleep(0)
+    queue.add("later", after=1)
+    queue.close()
+    assert await asyncio.gather(*getters) == [None, None, None]
+    queue.add("a")
+    await clock.advance(2)
+    assert await queue.get() is None
+
+
+async def test_a_cancelled_getter_passes_its_wake_up_on(queue: Queue[str]) -> None:
+    first, second = asyncio.ensure_future(queue.get()), asyncio.ensure_future(queue.get())
+    await asyncio.sleep(0)
+    queue.add("a")
+    first.cancel()
+    found = await asyncio.wait_for(second, 1)
+    assert found is not None
+    assert found.key == "a"
+
+
+async def test_metrics_count_ready_keys_retries_and_times(clock: VirtualClock) -> None:
+    metrics = Metrics(CollectorRegistry())
+    queue: Queue[str] = Queue(clock, chance=lambda: 0.0, meter=QueueMeter(metrics, "c"))
+    queue.add("a")
+    queue.add("a", priority=3)
+    queue.add("b", after=5)
+    queue.add_after_failure("c")
+
+    def value(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(name, {"name": "c", "controller": "c"} | labels)
+
+    assert value("workqueue_adds_total") == 1
+    assert value("workqueue_retries_total") == 1
+    assert value("workqueue_depth", priority="3") == 1
+    assert value("workqueue_depth", priority="0") == 0
+    await clock.advance(2)
+    assert await taken(queue) == "a"
+    assert value("workqueue_queue_duration_seconds_sum") == 2
+    await clock.advance(1)
+    assert queue.unfinished() == [1.0]
+    queue.done("a")
+    assert value("workqueue_work_duration_seconds_sum") == 1
+
+
+KEYS = st.sampled_from("abcd")
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), KEYS, st.integers(-1, 1), st.sampled_from([0.0, 0.0, 1.0, 2.5])),
+        st.tuples(st.just("take")),
+        st.tuples(st.just("done")),
+        st.tuples(st.just("advance"), st.sampled_from([0.5, 1.0, 3.0])),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_no_key_is_lost_and_none_is_in_two_hands(steps: list[tuple[Any, ...]]) -> None:
+    async def scenario() -> None:
+        clock = VirtualClock()
+        queue: Queue[str] = Queue(clock, chance=lambda: 0.0)
+        working: deque[str] = deque()
+        owed: dict[str, float] = {}
+        for step in steps:
+            match step:
+                case ("add", key, priority, after):
+                    queue.add(key, priority=priority, after=after)
+                    owed[key] = min(owed.get(key, 1e9), clock.monotonic() + after)
+                case ("take",):
+                    if key := await taken(queue):
+                        assert key not in working
+                        assert owed.pop(key) <= clock.monotonic()
+                        working.append(key)
+                case ("done",) if working:
+                    queue.done(working.popleft())
+                case ("advance", seconds):
+                    await clock.advance(seconds)
+        while working:
+            queue.done(working.popleft())
+        await clock.advance(10)
+        assert sorted(await drained(queue)) == sorted(owed)
+        assert len(queue) == 0
+
+    asyncio.run(scenario())

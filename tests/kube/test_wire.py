@@ -1,0 +1,92 @@
+"""From bytes to items, and back from broken bytes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elasticjob.kube.errors import Gone, ServerError, Unreachable
+from elasticjob.kube.wire import (
+    Bookmark,
+    Changed,
+    ChangeType,
+    Failed,
+    Lines,
+    Spoiled,
+    item_of,
+    items_of,
+    line_of,
+)
+from tests.kube.build import bookmark, event, item, manifest, owned, status
+
+
+@given(st.lists(st.binary().filter(lambda line: b"\n" not in line and line.strip() != b"")), st.data())
+def test_lines_are_whole_however_the_chunks_fall(lines: list[bytes], data: st.DataObject) -> None:
+    rest, cutter, found = b"".join(line + b"\n" for line in lines), Lines(), []
+    while rest:
+        size = data.draw(st.integers(1, len(rest)))
+        chunk, rest = rest[:size], rest[size:]
+        found += cutter.feed(chunk)
+    assert found == lines
+
+
+def test_what_is_not_a_whole_line_is_not_given() -> None:
+    lines = Lines()
+    assert lines.feed(b'{"a": 1}\n{"b"') == [b'{"a": 1}']
+    assert lines.feed(b": 2") == []
+    assert lines.feed(b"}\n\n") == [b'{"b": 2}']
+
+
+def test_an_item_is_its_json_and_some_metadata() -> None:
+    made = owned("pod", "job", 7) | {"spec": {"x": [1, 2, {"y": None}]}}
+    found = item_of(msgspec.json.encode(made))
+    assert msgspec.json.decode(found.raw) == made
+    assert (found.key, found.meta.uid, found.meta.version) == (("ns", "pod"), "uid-pod", 7)
+    assert [owner.uid for owner in found.meta.owner_references or ()] == ["uid-job"]
+
+
+def test_managed_fields_are_not_kept() -> None:
+    made = manifest(
+        "a", 3, labels={"x": "y"}, managedFields=[{"manager": "kubectl", "fieldsV1": {"f:data": {}}}]
+    )
+    found = item_of(msgspec.json.encode(made))
+    del made["metadata"]["managedFields"]
+    assert msgspec.json.decode(found.raw) == made
+    assert found.meta.managed_fields is msgspec.UNSET
+
+
+def test_one_bad_object_of_a_list_fails_alone() -> None:
+    raws = [
+        msgspec.json.encode(manifest("a")),
+        b'{"metadata": {"labels": 5}}',
+        msgspec.json.encode(manifest("b")),
+    ]
+    found = list(items_of([msgspec.Raw(raw) for raw in raws]))
+    assert [type(each).__name__ for each in found] == ["Item", "Spoiled", "Item"]
+
+
+def test_events_of_a_watch() -> None:
+    assert line_of(event("ADDED", manifest("a"))) == Changed(ChangeType.ADDED, item("a"))
+    assert line_of(event("DELETED", manifest("a", 9))) == Changed(ChangeType.DELETED, item("a", 9))
+    assert line_of(bookmark(12)) == Bookmark("12")
+    assert line_of(bookmark(12, initial_done=True)) == Bookmark("12", initial_done=True)
+    assert isinstance(line_of(event("MODIFIED", {"metadata": {"labels": 5}})), Spoiled)
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (event("ERROR", status(410, "Expired")), Gone),
+        (event("ERROR", status(500, "InternalError")), ServerError),
+        (event("ERROR", {"odd": True}), Unreachable),
+        (event("SOMETHING", manifest("a")), Unreachable),
+        (b"<html>502 Bad Gateway</html>", Unreachable),
+        (b'{"type": "ADDED"}', Unreachable),
+    ],
+)
+def test_what_is_no_event_is_an_error(line: bytes, error: type[Exception]) -> None:
+    found = line_of(line)
+    assert isinstance(found, Failed)
+    assert isinstance(found.error, error)
