@@ -26,7 +26,7 @@ def crds(
     # Pydantic and the schemas of pods take a quarter of a second: not for --help
     import yaml
 
-    from elasticjob.api.v1alpha1 import manifests
+    from elasticjob.api.v1alpha1.crds import manifests
 
     written = manifests()
     if output is Format.JSON:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from elasticjob.api.v1alpha1 import manifests
+from elasticjob.api.v1alpha1.crds import manifests
 from elasticjob.kube.client import Client
 from elasticjob.kube.conditions import is_true
 from elasticjob.kube.errors import Unreachable

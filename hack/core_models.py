@@ -61,8 +61,7 @@ def core_models() -> str:
 
 
 def schema() -> dict[str, Any]:
-    """Return one JSON schema whose definitions are ROOTS and all they refer to, corrected and with short
-    names."""
+    """Return one JSON schema with ROOTS and all they refer to, corrected and with short names."""
     found: dict[str, dict[str, Any]] = {}
     waiting = list(ROOTS)
     while waiting:
@@ -73,8 +72,7 @@ def schema() -> dict[str, Any]:
 
 
 def converted(node: Any, waiting: list[str]) -> Any:
-    """Return a schema with short references and without Kubernetes' own keys; append to `waiting` what it
-    refers to."""
+    """Return a schema with short references and only standard keys; append to `waiting` what it refers to."""
     if isinstance(node, list):
         return [converted(value, waiting) for value in node]
     if not isinstance(node, dict):

@@ -1,5 +1,4 @@
-"""Write api/core/openapi.json: the built-in kinds we touch, cut from the published OpenAPI document of
-Kubernetes.
+"""Write api/core/openapi.json: the built-in kinds we touch, cut from what Kubernetes publishes.
 
     hack/core_openapi.py PATH-OR-URL-OF/swagger.json
 
@@ -49,15 +48,13 @@ Schema = dict[str, Any]
 
 
 def trim(published: dict[str, Schema]) -> dict[str, Schema]:
-    """Return the definitions of KINDS, their lists, ALSO, and everything that these refer to, without
-    texts."""
+    """Return the definitions of KINDS, their lists, ALSO, and all that these refer to, without texts."""
     names = closure(published, roots(published))
     return {name: without_texts(own_kinds_only(published[name])) for name in sorted(names)}
 
 
 def roots(published: dict[str, Schema]) -> Iterator[str]:
-    """Yield the names of the definitions to start from; a kind of the table that is not published is an
-    error."""
+    """Yield the names of the definitions to start from; KeyError names a kind that is not published."""
     by_kind = {
         kind: name
         for name, schema in published.items()
@@ -126,8 +123,7 @@ def without_texts(schema: Schema) -> Schema:
 
 
 def rendered(definitions: dict[str, Schema]) -> str:
-    """Return the file's text: one definition a line, so that a newer version reads as a list of changed
-    types."""
+    """Return the file's text: one definition a line, so that a difference is a list of changed types."""
     lines = ",\n".join(f"{json.dumps(name)}: {compact(schema)}" for name, schema in definitions.items())
     return f'{{"version": {json.dumps(VERSION)}, "definitions": {{\n{lines}\n}}}}\n'
 

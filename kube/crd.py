@@ -1,5 +1,4 @@
-"""Custom resources as Pydantic models: the base classes, field types that only Kubernetes has, the
-declaration.
+"""Custom resources as Pydantic models: base classes, the field types of Kubernetes, the declaration.
 
     class ThingSpec(Part):
         size: int = 1
@@ -11,7 +10,7 @@ declaration.
 
     THING = Kind("example.org", "v1", "Thing", "things", Thing)
     DECLARATION = Declaration(THING, short_names=("th",))
-    manifest = crd_manifest(DECLARATION)            # kube/crd_manifest.py
+    manifest = crd_manifest(DECLARATION)
 
 The docstring under a field is what `kubectl explain` says. Python names are snake_case, JSON names camelCase.
 Objects are read with `THING.decode(...)`; fields that a model does not know are dropped, so write with apply
@@ -74,8 +73,7 @@ IMPLIED: Schema = {"x-implied": True}
 
 
 class Part(BaseModel):
-    """A piece of a custom resource: frozen, camelCase outside, documented by the docstrings under its
-    fields."""
+    """A piece of a custom resource: frozen, camelCase outside, explained by docstrings under its fields."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,

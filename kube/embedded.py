@@ -73,8 +73,7 @@ def embedded_schema(name: str, definitions: Definitions, detail: Detail = Detail
 
 
 def published(node: Any, definitions: Definitions) -> Schema:
-    """Return a definition with its references inlined and only the words that servers read in custom
-    resources."""
+    """Return a definition with references inlined, and only the words that servers read in a CRD."""
     if "$ref" in node:
         name = node["$ref"].removeprefix(REFERENCE)
         return dict(CORRECTED[name]) if name in CORRECTED else published(definitions[name], definitions)

@@ -1,5 +1,4 @@
-"""What Pydantic emits → what an API server accepts: small rewriters of one schema each, in the order of
-REWRITERS.
+"""What Pydantic emits → what an API server accepts: small rewriters of one schema, in an ordered chain.
 
 A rewriter gets a schema whose parts are rewritten already, and its path; it returns the schema, changed or as
 it was, or raises UnsupportedSchema where there is no equivalent.
@@ -60,8 +59,7 @@ def number_or_text(node: Schema, path: str) -> Schema:
 
 
 def variants_are_merged(node: Schema, path: str) -> Schema:
-    """A union of models told apart by a field is one model with all fields, and rules that say which go
-    together."""
+    """A union of models told apart by a field is one model with all fields, and rules about them."""
     if "discriminator" not in node or "oneOf" not in node:
         return node
     tag, variants = node["discriminator"]["propertyName"], node["oneOf"]
@@ -129,8 +127,7 @@ def sets_are_list_types(node: Schema, path: str) -> Schema:
 
 
 def extras_follow_pruning(node: Schema, path: str) -> Schema:
-    """Whether unknown fields are kept is not said by additionalProperties beside properties: the server
-    prunes."""
+    """Unknown fields are pruned by the server; additionalProperties beside properties is refused."""
     extras = node.get("additionalProperties")
     if extras is True and "properties" not in node:
         return {**_without(node, "additionalProperties"), PRESERVE: True}

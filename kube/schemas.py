@@ -23,8 +23,7 @@ WORDS: Final = (
 
 
 class UnsupportedSchema(TypeError):
-    """A model says something that a CustomResourceDefinition cannot; the message says what to write
-    instead."""
+    """A model says what a CustomResourceDefinition cannot; the message has the field and what to write."""
 
     def __init__(self, path: str, advice: str) -> None:
         super().__init__(f"{path or 'the root'}: {advice}")

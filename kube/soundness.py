@@ -1,5 +1,4 @@
-"""Whether an API server will take a rewritten schema: types, words, patterns, defaults, list keys, the
-cost of rules."""
+"""Whether a server will take a rewritten schema: types, words, patterns, defaults, keys, costs of rules."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Built-in Kubernetes types: the published OpenAPI definitions, and Pydantic models of the pod template made
-from them.
+"""Built-in Kubernetes types: the published definitions, and models of the pod template made from them.
 
 `openapi.json` is written by hack/core_openapi.py and `models.py` by `make generate`; neither is edited by
-hand. Importing this package reads neither: the definitions are loaded on first use, and the models cost 0.2
-s, so import them where a typed template is really wanted.
+hand. Importing this package reads neither: the definitions are loaded on first use, and the models cost
+0.2 s, so import them only where a typed template is really wanted.
 """
 
 from __future__ import annotations

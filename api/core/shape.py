@@ -41,6 +41,8 @@ def _problems(path: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Prob
         yield from _field_problems(path, value, schema)
     elif isinstance(value, list):
         for index, item in enumerate(value):
+            if item is None:
+                yield Problem(f"{path}[{index}]", "an entry of a list cannot be null: leave it out")
             yield from _problems(f"{path}[{index}]", item, schema.get("items", {}))
 
 

@@ -211,8 +211,7 @@ class ReplicaSpec(Part):
 
     @property
     def bounds(self) -> Bounds:
-        """The sizes that this role may have; absent bounds are `replicas`, or 1 and no end where that is
-        absent too."""
+        """The sizes that this role may have; absent bounds are `replicas`, or else 1 and no end."""
         least = self.min_replicas if self.min_replicas is not None else self.replicas
         most = self.max_replicas if self.max_replicas is not None else self.replicas
         return Bounds(least if least is not None else min(1, most if most is not None else 1), most)
@@ -331,8 +330,7 @@ class ElasticJobSpec(Part):
 
     @property
     def needs_master(self) -> bool:
-        """Whether the job has a master: always but for Local, and for CustomStrategy only where its role
-        is given."""
+        """Whether the job has a master: not with Local, and with CustomStrategy only if the role is given."""
         if self.distribution_strategy is DistributionStrategy.CUSTOM:
             return self.master is not None
         return self.distribution_strategy is not DistributionStrategy.LOCAL

@@ -20,12 +20,21 @@ from elasticjob.api.v1alpha1.common import (
     ReplicaResourceSpec,
     Resource,
 )
-from elasticjob.kube.crd import Column, CustomResource, Declaration, OneCondition, Part, list_map
+from elasticjob.kube.crd import Column, CustomResource, Declaration, OneCondition, Part, Rule, list_map
 from elasticjob.kube.kinds import Kind
 
 
 class Selector(Part):
     """Which job this is about."""
+
+    RULES = (
+        Rule(
+            "self == oldSelf",
+            "the job cannot change: create another JobResource",
+            ".name",
+            "FieldValueForbidden",
+        ),
+    )
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """The ElasticJob, in the same namespace."""

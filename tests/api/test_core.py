@@ -99,6 +99,7 @@ MISSHAPEN: list[tuple[Any, list[str]]] = [
     ({"spec": None}, []),
     ("x", ["it: 'x' is not fields: write fields here"]),
     ({"spec": []}, ["it.spec: [] is not fields: write fields here"]),
+    ({"spec": {"volumes": [None]}}, ["it.spec.volumes[0]: an entry of a list cannot be null: leave it out"]),
     ({"spec": {"containers": [1]}}, ["it.spec.containers[0]: 1 is not fields: write fields here"]),
     (
         {"spec": {"containers": [{"ports": [{"containerPort": "80"}]}]}},

@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
+from elasticjob.api.v1alpha1.crds import DECLARATIONS
 from elasticjob.kube.crd import Declaration
 from elasticjob.kube.embedded import Detail, embedded_schema
 from elasticjob.kube.kinds import Manifest
-from hack.generate import DECLARATIONS, crd_path, crd_text, main, renew
+from hack.generate import crd_path, crd_text, main, renew
 
 KEEP = "x-kubernetes-preserve-unknown-fields"
 

@@ -29,8 +29,7 @@ def identity_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
 
 
 def what_nodes_are_made_from_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
-    """Roles, templates, envs and nodeUnit change only while no node exists: the job must have been
-    suspended before."""
+    """Roles, templates, envs and nodeUnit change only while no node exists: when the job is suspended."""
     if old.spec.suspend:
         return
     advice = "set suspend: true first, change it, and set suspend: false"

@@ -264,8 +264,7 @@ def the_least_fits_the_limits(job: ElasticJob) -> Iterator[Problem]:
 
 
 def least_needs(job: ElasticJob) -> dict[str, Resources] | None:
-    """Return what each role needs at its least size; None where a quantity is malformed, which other
-    checks say."""
+    """Return what each role needs at its least size; None where a quantity is malformed."""
     try:
         return {role: pod_requests(spec.pod) * spec.bounds.least for role, spec in job.spec.roles.items()}
     except MalformedQuantity:

@@ -126,8 +126,8 @@ def sizes_are_allowed(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
             )
             yield Problem(
                 f"spec.replicaResourceSpecs[{role}].replicas",
-                f"{wanted.replicas} is outside what job {job.metadata.name} allows, {allowed}: change the plan, "
-                "or the job's minReplicas and maxReplicas",
+                f"{wanted.replicas} is outside what job {job.metadata.name} allows, {allowed}: "
+                "change the plan, or the job's minReplicas and maxReplicas",
             )
 
 

@@ -1,0 +1,29 @@
+"""The CustomResourceDefinitions of our kinds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
+from elasticjob.api.v1alpha1 import elasticjob, jobresource, scaleplan
+from elasticjob.kube.crd import Declaration, crd_manifest
+from elasticjob.kube.embedded import Detail, embedded_schema
+from elasticjob.kube.kinds import Manifest
+
+DECLARATIONS: Final[tuple[Declaration, ...]] = (
+    elasticjob.DECLARATION,
+    jobresource.DECLARATION,
+    scaleplan.DECLARATION,
+)
+
+
+def manifest(declaration: Declaration, detail: Detail = Detail.TYPED) -> Manifest:
+    """Return the CRD of one kind; `detail` is how much its schema says of pod templates."""
+    return crd_manifest(
+        declaration, {POD_TEMPLATE_SPEC: embedded_schema(POD_TEMPLATE_SPEC, definitions(), detail)}
+    )
+
+
+def manifests(detail: Detail = Detail.TYPED) -> list[Manifest]:
+    """Return the CRDs of all kinds."""
+    return [manifest(declaration, detail) for declaration in DECLARATIONS]
