@@ -311,7 +311,7 @@ class Runner:
         expectations = [
             Expectation(cache, cache.lists, written.version)
             for written in run.writes
-            if (cache := self._caches.get(written.kind.resource))
+            if (cache := self._caches.get(written.kind.resource)) is not None
             and cache.covers(written.key.namespace, written.labels)
         ]
         unmet = tuple(expectation for expectation in expectations if not expectation.met)

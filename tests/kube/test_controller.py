@@ -1,0 +1,427 @@
+"""Controllers on caches that are fed by hand, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from elasticjob.kube import running
+from elasticjob.kube.cache import Cache
+from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.controller import GATE, Controller, Result, Runner
+from elasticjob.kube.errors import Conflict, PayloadTooLarge, Terminal, Unreachable, api_error
+from elasticjob.kube.kinds import Key, Kind
+from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.objects import CONFIG_MAP, NODE, SECRET, ConfigMap
+from elasticjob.kube.predicates import generation_changed
+from elasticjob.kube.watch import Advanced, Event, Listed, Removed, Restarted, Synced, Upserted
+from elasticjob.kube.wire import Item
+from tests.kube.build import as_item, item, key, manifest, owned
+
+A, B = key("a"), key("b")
+
+
+@dataclass
+class Bench:
+    """A controller of ConfigMaps that own Secrets, with everything around it."""
+
+    clock: VirtualClock
+    maps: Cache[Any]
+    secrets: Cache[Any]
+    nodes: Cache[Any]
+    runner: Runner
+    metrics: Metrics
+    runs: list[Key] = field(default_factory=list)
+    warnings: list[tuple[str, str]] = field(default_factory=list)
+
+    async def feed(self, cache: Cache[Any], *events: Event) -> None:
+        for event in events:
+            cache.tell(cache.take(event))
+            cache.advanced()
+        await self.clock.settle()
+
+    async def changed(self, *items: Item) -> None:
+        await self.feed(self.maps, *map(Upserted, items))
+
+    def total(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, {"controller": "c"} | labels)
+
+    def results(self) -> dict[str, float]:
+        names = ("success", "requeue_after", "requeue", "error")
+        found = {name: self.total("controller_runtime_reconcile_total", result=name) for name in names}
+        return {name: value for name, value in found.items() if value}
+
+
+Act = Callable[[Key], Awaitable[Result | None]]
+
+
+@asynccontextmanager
+async def bench(act: Act | None = None, **options: Any) -> AsyncIterator[Bench]:
+    clock, metrics = VirtualClock(), Metrics(CollectorRegistry())
+    caches: dict[str, Cache[Any]] = {kind.resource: Cache(kind) for kind in (CONFIG_MAP, SECRET, NODE)}
+
+    async def reconcile(key: Key) -> Result:
+        found.runs.append(key)
+        return (await act(key) if act else None) or Result.done()
+
+    def warn(kind: Kind[Any], item: Item, reason: str, note: str) -> None:
+        found.warnings.append((str(item.key), reason))
+
+    def keys_of(node: Any) -> Sequence[Key]:
+        return [Key("ns", name) for name in node.metadata.labels]
+
+    controller = Controller(
+        "c", reconcile, for_=CONFIG_MAP, owns=(SECRET,), watches=((NODE, keys_of),), **options
+    )
+    runner = Runner(controller, caches, clock=clock, metrics=metrics, warn=warn)
+    found = Bench(clock, caches["configmaps"], caches["secrets"], caches["nodes"], runner, metrics)
+    task = asyncio.create_task(runner.run())
+    await clock.settle()
+    try:
+        yield found
+    finally:
+        runner.drain()
+        await clock.advance(0)
+        task.cancel()
+        await asyncio.wait({task})
+
+
+def failing(*outcomes: Exception | Result) -> Act:
+    """Each run ends with the next outcome, then all is done."""
+    rest = list(outcomes)
+
+    async def act(_: Key) -> Result | None:
+        outcome = rest.pop(0) if rest else Result.done()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    return act
+
+
+async def test_a_change_of_the_object_of_an_owned_one_and_of_a_watched_one_all_lead_to_a_run() -> None:
+    async with bench() as it:
+        await it.changed(item("a"))
+        await it.feed(it.secrets, Upserted(as_item(owned("s", "b"))))
+        await it.feed(it.nodes, Upserted(as_item(manifest("n", namespace="", labels={"c": ""}))))
+        assert it.runs == [A, B, key("c")]
+
+
+async def test_a_moved_owner_or_label_concerns_the_old_and_the_new() -> None:
+    async with bench() as it:
+        await it.feed(
+            it.secrets, Upserted(as_item(owned("s", "a", 1))), Upserted(as_item(owned("s", "b", 2)))
+        )
+        assert set(it.runs) == {A, B}
+        it.runs.clear()
+        await it.feed(it.secrets, Removed(as_item(owned("s", "b", 3))))
+        assert it.runs == [B]
+
+
+async def test_owners_of_another_kind_of_the_same_name_are_not_ours() -> None:
+    async with bench() as it:
+        await it.feed(it.secrets, Upserted(as_item(owned("s", "a", kind="StatefulSet"))))
+        assert it.runs == []
+
+
+async def test_a_delete_missed_by_the_watch_reaches_the_owner() -> None:
+    async with bench() as it:
+        secret = as_item(owned("s", "a"))
+        await it.feed(it.secrets, Restarted(), Listed((secret,)), Synced("5"))
+        it.runs.clear()
+        await it.feed(it.secrets, Restarted(), Synced("9"))
+        assert it.runs == [A]
+
+
+async def test_one_run_of_a_key_at_a_time_and_one_more_after_the_last_change() -> None:
+    gate, active, most = asyncio.Event(), 0, 0
+
+    async def act(_: Key) -> None:
+        nonlocal active, most
+        active += 1
+        most = max(most, active)
+        await gate.wait()
+        active -= 1
+
+    async with bench(act) as it:
+        for version in range(1, 6):
+            await it.changed(item("a", version))
+        assert it.runs == [A]
+        gate.set()
+        await it.clock.settle()
+        assert (it.runs, most) == ([A, A], 1)
+
+
+async def test_different_keys_run_side_by_side_up_to_the_limit() -> None:
+    gate = asyncio.Event()
+
+    async def act(_: Key) -> None:
+        await gate.wait()
+
+    async with bench(act, concurrency=3) as it:
+        await it.changed(*[item(f"k{number}") for number in range(10)])
+        assert len(it.runs) == 3
+        assert it.total("controller_runtime_active_workers") == 3
+        gate.set()
+        await it.clock.settle()
+        assert len(it.runs) == 10
+
+
+async def test_a_fresh_change_overtakes_the_first_list() -> None:
+    gate = asyncio.Event()
+
+    async def act(_: Key) -> None:
+        await gate.wait()
+
+    async with bench(act, concurrency=1) as it:
+        backlog = tuple(item(f"k{number}") for number in range(50))
+        await it.feed(it.maps, Restarted(), Listed(backlog), Synced("5"))
+        await it.changed(item("fresh", 6))
+        gate.set()
+        await it.clock.settle(200)
+        assert it.runs.index(key("fresh")) == 1
+
+
+async def test_again_runs_again_and_a_change_consumes_it() -> None:
+    async with bench(failing(Result.again(timedelta(seconds=10)), Result.again(timedelta(seconds=10)))) as it:
+        await it.changed(item("a"))
+        await it.clock.advance(9)
+        assert len(it.runs) == 1
+        await it.clock.advance(1)
+        assert len(it.runs) == 2
+        await it.changed(item("a", 2))
+        await it.clock.advance(60)
+        assert len(it.runs) == 3
+        assert it.results() == {"requeue_after": 2, "success": 1}
+
+
+async def test_a_failure_is_repeated_after_pauses_that_double() -> None:
+    errors = [RuntimeError("bug"), Unreachable("away"), RuntimeError("bug")]
+    async with bench(failing(*errors)) as it:
+        await it.changed(item("a"))
+        assert len(it.runs) == 1
+        counts = []
+        for pause in (0.005, 0.01, 0.02):
+            await it.clock.advance(pause)
+            counts.append(len(it.runs))
+        assert counts == [2, 3, 4]
+        assert it.results() == {"error": 3, "success": 1}
+        assert it.total("controller_runtime_reconcile_panics_total") == 2
+
+
+async def test_success_resets_the_pause() -> None:
+    boom = RuntimeError("bug")
+    async with bench(failing(boom, boom, Result.done(), boom)) as it:
+        await it.changed(item("a"))
+        await it.clock.advance(1)
+        await it.changed(item("a", 2))
+        await it.clock.advance(0.005)
+        assert len(it.runs) == 5
+
+
+@pytest.mark.parametrize("error", [Terminal("no such framework"), PayloadTooLarge(413, "", "too large")])
+async def test_giving_up_is_counted_told_and_not_repeated(error: Exception) -> None:
+    async with bench(failing(error)) as it:
+        await it.changed(item("a"))
+        await it.clock.advance(5000)
+        assert it.runs == [A]
+        assert it.total("controller_runtime_terminal_reconcile_errors_total") == 1
+        assert it.warnings == [("ns/a", type(error).__name__)]
+        await it.changed(item("a", 2))
+        assert it.runs == [A, A]
+
+
+async def test_a_lost_race_runs_again_without_noise(caplog: pytest.LogCaptureFixture) -> None:
+    async with bench(failing(Conflict(409, "Conflict", "newer"))) as it:
+        await it.changed(item("a"))
+        await it.clock.advance(0.005)
+        assert it.results() == {"requeue": 1, "success": 1}
+        assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def test_an_object_deleted_meanwhile_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    gone = api_error(404, "NotFound", "gone", {"name": "a", "kind": "configmaps"})
+    async with bench(failing(gone)) as it:
+        await it.changed(item("a"))
+        await it.clock.advance(100)
+        assert (it.runs, it.results()) == ([A], {"success": 1})
+        assert caplog.records == []
+
+
+async def test_something_else_that_is_missing_is_an_error() -> None:
+    async with bench(failing(api_error(404, "NotFound", "gone", {"name": "other", "kind": "secrets"}))) as it:
+        await it.changed(item("a"))
+        await it.clock.advance(1)
+        assert it.results() == {"error": 1, "success": 1}
+
+
+async def test_an_undecodable_object_is_told_and_the_others_run() -> None:
+    async def act(found: Key) -> None:
+        it.maps.get(found)
+
+    async with bench(act) as it:
+        await it.changed(as_item(manifest("bad") | {"data": [5]}), item("b"))
+        await it.clock.advance(100)
+        assert it.runs == [A._replace(name="bad"), B]
+        assert it.warnings == [("ns/bad", "Undecodable")]
+        assert it.results() == {"error": 1, "success": 1}
+
+
+async def test_a_run_that_takes_too_long_is_ended_and_repeated() -> None:
+    async def act(_: Key) -> None:
+        if len(it.runs) == 1:
+            await asyncio.Event().wait()
+
+    async with bench(act, timeout=timedelta(seconds=30)) as it:
+        await it.changed(item("a"))
+        await it.clock.advance(31)
+        assert len(it.runs) == 2
+        assert it.total("controller_runtime_reconcile_timeouts_total") == 1
+
+
+async def test_cancellation_is_not_swallowed() -> None:
+    async def act(_: Key) -> None:
+        raise asyncio.CancelledError
+
+    async with bench(act) as it:
+        await it.changed(item("a"))
+        assert it.results() == {}
+
+
+async def test_drain_lets_runs_in_flight_finish_and_starts_no_more() -> None:
+    gate, finished = asyncio.Event(), list[Key]()
+
+    async def act(found: Key) -> None:
+        await gate.wait()
+        finished.append(found)
+
+    async with bench(act, concurrency=1) as it:
+        await it.changed(item("a"), item("b"))
+        it.runner.drain()
+        gate.set()
+        await it.clock.settle()
+        assert finished == [A]
+
+
+async def test_changes_that_do_not_matter_are_passed_over() -> None:
+    async with bench(when=generation_changed) as it:
+        await it.changed(item("a", 1, generation=1), item("a", 2, generation=1))
+        await it.changed(item("a", 3, generation=2))
+        await it.changed(item("a", 4, generation=2, deletionTimestamp="2026-01-01T00:00:00Z"))
+        await it.feed(it.maps, Removed(item("a", 5)))
+        assert len(it.runs) <= 4
+        it.runs.clear()
+        await it.changed(item("a", 6, generation=1), item("a", 7, generation=1, labels={"x": "y"}))
+        assert len(it.runs) == 1
+
+
+def wrote(kind: Kind[Any], name: str, version: int) -> None:
+    running.note(running.Written(kind, key(name), version, {}))
+
+
+async def test_a_key_waits_until_the_cache_has_seen_its_writes_and_others_go_on() -> None:
+    async def act(found: Key) -> None:
+        if it.runs == [A]:
+            wrote(SECRET, "s", 50)
+
+    async with bench(act) as it:
+        await it.changed(item("a", 1))
+        await it.changed(item("a", 2), item("b", 3))
+        assert it.runs == [A, B]
+        await it.feed(it.secrets, Upserted(as_item(owned("s", "a", 50))))
+        assert it.runs == [A, B, A]
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        [Advanced("60")],
+        [Removed(item("x", 61))],
+        [Restarted(), Synced("7")],
+    ],
+    ids=["a bookmark", "a deletion", "a relist"],
+)
+async def test_what_opens_the_gate(seen: list[Event]) -> None:
+    async def act(_: Key) -> None:
+        if len(it.runs) == 1:
+            wrote(SECRET, "s", 50)
+
+    async with bench(act) as it:
+        await it.changed(item("a", 1))
+        await it.changed(item("a", 2))
+        assert len(it.runs) == 1
+        await it.feed(it.secrets, *seen)
+        assert len(it.runs) == 2
+
+
+async def test_the_gate_does_not_wait_forever() -> None:
+    async def act(_: Key) -> None:
+        if len(it.runs) == 1:
+            wrote(SECRET, "s", 50)
+
+    async with bench(act) as it:
+        await it.changed(item("a", 1))
+        await it.changed(item("a", 2))
+        await it.clock.advance(GATE - 0.1)
+        assert len(it.runs) == 1
+        await it.clock.advance(0.2)
+        assert len(it.runs) == 2
+        assert it.total("elasticjob_kube_gate_timeouts_total") == 1
+
+
+async def test_writes_that_no_cache_can_show_are_not_waited_for() -> None:
+    async def act(_: Key) -> None:
+        running.note(running.Written(SECRET, key("s"), 50, {}))
+
+    async with bench(act) as it:
+        it.secrets.namespace = "other"
+        await it.changed(item("a", 1))
+        await it.changed(item("a", 2))
+        assert len(it.runs) == 2
+
+
+async def test_never_more_children_than_wanted_however_late_the_watch_is() -> None:
+    """The children have names of chance, so that only the gate can keep their number right."""
+    server: list[Item] = []
+
+    async def act(found: Key) -> Result:
+        if len(it.secrets.owned_by("uid-a")) < 5:
+            made = as_item(owned(f"s{len(server)}", "a", 100 + len(server)))
+            server.append(made)
+            wrote(SECRET, made.meta.name, made.meta.version)
+        return Result.again(timedelta(milliseconds=1))
+
+    async with bench(act) as it:
+        await it.changed(item("a", 1))
+        for _ in range(40):
+            await it.clock.advance(0.5)
+            for late in [each for each in server if it.secrets.meta(each.key) is None][:1]:
+                await it.feed(it.secrets, Upserted(late))
+        assert len(server) == 5
+
+
+async def test_metrics_begin_at_zero() -> None:
+    async with bench() as it:
+        assert it.total("controller_runtime_reconcile_total", result="error") == 0
+        assert it.total("controller_runtime_max_concurrent_reconciles") == 4
+        assert (
+            it.metrics.registry.get_sample_value(
+                "workqueue_unfinished_work_seconds", {"name": "c", "controller": "c"}
+            )
+            == 0
+        )
+
+
+def test_a_typed_view_is_what_the_caller_reads() -> None:
+    cache: Cache[ConfigMap] = Cache(CONFIG_MAP)
+    cache.take(Upserted(item("a", 3)))
+    found = cache.get(A)
+    assert found is not None
+    assert found.data == {"rv": "3"}
