@@ -32,12 +32,12 @@ from rich.table import Table
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.laptop import Laptop, laptop
-from elasticjob.cli.story.demo import example, following, key_of
+from elasticjob.cli.story.demo import following
+from elasticjob.cli.story.example import load
 from elasticjob.cli.story.processes import Process, main_of, of_job, of_pod, workers_of
 from elasticjob.cli.story.seen import Pod, Seen
 from elasticjob.cli.story.steps import Step, gaps
 from elasticjob.cli.story.watched import Watched
-from elasticjob.kube.kinds import Manifest
 
 EPOCHS = 12
 SPAN = 8.0
@@ -139,11 +139,11 @@ def verdict(seen: Seen, steps: Sequence[Step], left: Sequence[Process]) -> tuple
 async def play(here: Laptop, number: int, seed: int, console: Console) -> Outcome:
     """Run one job through its kills and return what became of it."""
     record = here.state / f"steps-{number}.jsonl"
-    manifest = small_job(f"chaos-{number}", record)
-    key, began, planned = key_of(manifest), time.monotonic(), strikes(seed, number)
+    example = load().named(f"chaos-{number}").recording(record).training(EPOCHS)
+    key, began, planned = example.key, time.monotonic(), strikes(seed, number)
     witness = Witness()
     async with following(here.client, key, record, witness.look) as watched:
-        await here.client.apply(ELASTICJOB, manifest, manager="chaos", namespace=key.namespace)
+        await example.apply(here.client, "chaos")
         await until(watched, lambda seen: seen.step > 0, COMPLETE_WITHIN)
         await strike_all(here, watched, key.name, planned, console)
         await until(watched, lambda seen: seen.holds("Complete") or seen.holds("Failed"), COMPLETE_WITHIN)
@@ -152,7 +152,7 @@ async def play(here: Laptop, number: int, seed: int, console: Console) -> Outcom
         await until(watched, lambda seen: not seen.pods, GONE_WITHIN)
         wrong = (*verdict(end, watched.steps, of_job(key.name)), *witness.wrong)
         if wrong:
-            await keep_evidence(here, watched, number, manifest, wrong)
+            await keep_evidence(here, watched, number, wrong)
         return Outcome(
             number,
             planned,
@@ -162,13 +162,6 @@ async def play(here: Laptop, number: int, seed: int, console: Console) -> Outcom
             next((one.message for one in end.conditions if one.type == "Complete"), ""),
             wrong,
         )
-
-
-def small_job(name: str, record: Path) -> Manifest:
-    """Return the example's job, short, under another name."""
-    manifest = example(EPOCHS, record)
-    manifest["metadata"] = {**manifest["metadata"], "name": name}
-    return manifest
 
 
 async def until(watched: Watched, true: Callable[[Seen], bool], within: float) -> bool:
@@ -239,9 +232,7 @@ KILLS: Mapping[Victim, Kill] = {
 }
 
 
-async def keep_evidence(
-    here: Laptop, watched: Watched, number: int, manifest: Manifest, wrong: Sequence[str]
-) -> None:
+async def keep_evidence(here: Laptop, watched: Watched, number: int, wrong: Sequence[str]) -> None:
     """Write down what is known of a round that went wrong."""
     folder = Path("chaos-evidence") / f"round-{number}"
     folder.mkdir(parents=True, exist_ok=True)

@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-import elasticjob
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.laptop import Laptop, laptop
@@ -28,6 +26,7 @@ from elasticjob.cli.output import Output
 from elasticjob.cli.report.page import Setting, outcome, page, picture
 from elasticjob.cli.report.plot import draw
 from elasticjob.cli.story.acts import STORY
+from elasticjob.cli.story.example import Example, load
 from elasticjob.cli.story.live import COLOURS, Lines, Scene, screen
 from elasticjob.cli.story.runner import ActFailed, Story, play
 from elasticjob.cli.story.seen import Seen
@@ -37,10 +36,9 @@ from elasticjob.cli.story.watched import Watched
 from elasticjob.cli.version import versions
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import KubeError
-from elasticjob.kube.kinds import Key, Manifest
+from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import POD
 
-EXAMPLE = Path(elasticjob.__file__).resolve().parents[1] / "examples" / "digits" / "job.yaml"
 REFRESH = 0.1
 """Seconds between two pictures of the live screen."""
 
@@ -86,38 +84,26 @@ async def perform(wishes: Wishes, state: Path) -> int:
     """Set the stage, play, tell."""
     console = Console(stderr=wishes.output is Output.JSON)
     record = state / "steps.jsonl"
-    manifest = example(wishes.epochs, record)
+    example = load().recording(record)
+    if wishes.epochs:
+        example = example.training(wishes.epochs)
     console.print("starting a cluster and its operator …", style="dim")
-    async with laptop(state) as here, following(here.client, key_of(manifest), record) as watched:
+    async with laptop(state) as here, following(here.client, example.key, record) as watched:
         story = Story(STORY)
-        stage = Real(here.client, manifest, lambda: watched.seen)
+        stage = Real(here.client, example, lambda: watched.seen)
         try:
             async with showing(story, watched, console, plain=wishes.plain or wishes.output is Output.JSON):
                 await play(story, stage, watched, time.time)
         except ActFailed as failure:
             await explain(failure, here, watched, console)
             raise
-        accuracy = await find_accuracy(here.client, watched.seen, key_of(manifest).namespace)
+        accuracy = await find_accuracy(here.client, watched.seen, example.key.namespace)
         result = tell(story.played, watched.steps, watched.said, accuracy)
-        write_report(wishes, result, manifest)
+        write_report(wishes, result, example)
         announce(result, wishes, console)
         if wishes.keep:
             await stay(here, console)
     return Exit.DONE
-
-
-def example(epochs: int | None, record: Path) -> Manifest:
-    """Return the job of the example, which writes its steps to `record`, for so many epochs."""
-    if not EXAMPLE.exists():
-        raise Failure(f"{EXAMPLE} is missing", next_step="run the demo from a checkout of the repository")
-    manifest: Manifest = yaml.safe_load(EXAMPLE.read_text())
-    manifest["spec"].setdefault("envs", {})["ELASTICJOB_STEPS"] = {"value": str(record)}
-    return manifest
-
-
-def key_of(manifest: Manifest) -> Key:
-    """Return where a manifest's object will be."""
-    return Key(manifest["metadata"].get("namespace", "default"), manifest["metadata"]["name"])
 
 
 @asynccontextmanager
@@ -175,14 +161,13 @@ def screens(console: Console, scene: Callable[[], Scene], *, plain: bool) -> Ite
         yield lambda: live.update(screen(scene()), refresh=True)
 
 
-def write_report(wishes: Wishes, result: Result, manifest: Manifest) -> None:
+def write_report(wishes: Wishes, result: Result, example: Example) -> None:
     """Write the report, and the picture if it is wished. Failure if that cannot be."""
-    name = manifest["metadata"]["name"]
-    setting = Setting(name, yaml.safe_dump(manifest, sort_keys=False), versions())
+    setting = Setting(example.key.name, example.text(), versions())
     try:
         wishes.report.write_text(page(result, setting))
         if wishes.picture:
-            wishes.picture.write_text(draw(picture(result), title=f"{name}: {outcome(result)}"))
+            wishes.picture.write_text(draw(picture(result), title=f"{example.key.name}: {outcome(result)}"))
     except OSError as error:
         raise Failure(
             f"the report cannot be written: {error}", next_step="name another file with --report"

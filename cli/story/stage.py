@@ -10,6 +10,7 @@ from typing import Any
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.errors import Failure
+from elasticjob.cli.story.example import Example
 from elasticjob.cli.story.processes import of_pod, workers_of
 from elasticjob.cli.story.seen import Pod, Seen
 from elasticjob.kube.client import Client
@@ -25,19 +26,18 @@ class Real:
     """A job of a real cluster, as the stage of a story; `look` returns what is seen of it now."""
 
     client: Client
-    manifest: Manifest
+    example: Example
     look: Callable[[], Seen]
 
     @property
     def key(self) -> Key:
         """Where the job is."""
-        metadata = self.manifest["metadata"]
-        return Key(metadata.get("namespace", "default"), metadata["name"])
+        return self.example.key
 
     async def apply(self) -> str:
         """Create the job by server-side apply."""
-        await self.client.apply(ELASTICJOB, self.manifest, manager=MANAGER, namespace=self.key.namespace)
-        workers = self.manifest["spec"]["replicaSpecs"]["worker"]
+        await self.example.apply(self.client, MANAGER)
+        workers = self.example.workers
         limits = f"{workers.get('minReplicas', '–')} to {workers.get('maxReplicas', '–')}"
         return f"applied ElasticJob {self.key.name}: {workers.get('replicas')} workers, {limits}"
 

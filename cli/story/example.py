@@ -1,0 +1,97 @@
+"""The job of examples/digits as the demo applies it: all objects of its file, with a few wishes fulfilled."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+import elasticjob
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.cli.errors import Failure
+from elasticjob.kube.client import Client
+from elasticjob.kube.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects import BUILT_IN
+
+FILE = Path(elasticjob.__file__).resolve().parents[1] / "examples" / "digits" / "job.yaml"
+STEPS = "ELASTICJOB_STEPS"
+"""The variable that names the file to which the training library writes each step."""
+KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (ELASTICJOB, *BUILT_IN)}
+
+
+@dataclass(frozen=True)
+class Example:
+    """An ElasticJob and the objects that it needs; every change returns another one."""
+
+    job: Manifest
+    others: tuple[Manifest, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """Where the job is."""
+        metadata = self.job["metadata"]
+        return Key(metadata.get("namespace", "default"), metadata["name"])
+
+    @property
+    def workers(self) -> Manifest:
+        """What the job says of its workers."""
+        workers: Manifest = self.job["spec"]["replicaSpecs"]["worker"]
+        return workers
+
+    def recording(self, record: Path) -> Self:
+        """Have the workers write their steps to a file of this machine."""
+        job = deepcopy(self.job)
+        job["spec"].setdefault("envs", {})[STEPS] = {"value": str(record)}
+        return replace(self, job=job)
+
+    def training(self, epochs: int) -> Self:
+        """Train for so many epochs. Failure if the job's arguments name none."""
+        job = deepcopy(self.job)
+        arguments = job["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0].get("args", [])
+        if "--epochs" not in arguments:
+            raise Failure(
+                f"ElasticJob {self.key.name} has no argument --epochs", next_step="leave --epochs out"
+            )
+        arguments[arguments.index("--epochs") + 1] = str(epochs)
+        return replace(self, job=job)
+
+    def named(self, name: str) -> Self:
+        """Give the job, and the claim that holds its checkpoints, another name."""
+        job, others = deepcopy(self.job), deepcopy(self.others)
+        job["metadata"]["name"] = name
+        for volume in self._claims(job):
+            volume["claimName"] = f"{name}-checkpoints"
+        for other in others:
+            if other["kind"] == "PersistentVolumeClaim":
+                other["metadata"]["name"] = f"{name}-checkpoints"
+        return replace(self, job=job, others=others)
+
+    async def apply(self, client: Client, manager: str) -> None:
+        """Apply all objects, the job last."""
+        for manifest in (*self.others, self.job):
+            await client.apply(
+                KINDS[manifest["kind"]], manifest, manager=manager, namespace=self.key.namespace
+            )
+
+    def text(self) -> str:
+        """Return the job as it is applied, as YAML."""
+        return yaml.safe_dump(self.job, sort_keys=False)
+
+    @staticmethod
+    def _claims(job: Manifest) -> list[Manifest]:
+        volumes = job["spec"]["replicaSpecs"]["worker"]["template"]["spec"].get("volumes", [])
+        return [volume["persistentVolumeClaim"] for volume in volumes if "persistentVolumeClaim" in volume]
+
+
+def load(file: Path = FILE) -> Example:
+    """Return what a file describes. Failure if it is missing or holds no ElasticJob."""
+    if not file.exists():
+        raise Failure(f"{file} is missing", next_step="run this from a checkout of the repository")
+    manifests = [one for one in yaml.safe_load_all(file.read_text()) if one]
+    jobs = [one for one in manifests if one["kind"] == ELASTICJOB.name]
+    if len(jobs) != 1:
+        raise Failure(f"{file} holds {len(jobs)} ElasticJobs", next_step="leave exactly one in it")
+    return Example(jobs[0], tuple(one for one in manifests if one is not jobs[0]))
