@@ -99,6 +99,8 @@ class Answer:
     patch: Sequence[JsonPatchOperation] = ()
     problems: Sequence[Problem] = ()
     code: int = 200
+    about: tuple[str, str, str] = ("", "", "")
+    """Group, kind and name of the object; kubectl says "The ElasticJob "digits" is invalid" by them."""
 
     def manifest(self, uid: str) -> Manifest:
         """The AdmissionReview to send back."""
@@ -122,7 +124,7 @@ class Answer:
             "message": "; ".join(
                 str(problem) if problem.path else problem.message for problem in self.problems
             ),
-            "details": {"causes": causes},
+            "details": dict(zip(("group", "kind", "name"), self.about, strict=True)) | {"causes": causes},
         }
 
 
@@ -151,14 +153,14 @@ async def validated(webhook: Webhook[Any], request: Request, reader: Reader) -> 
     try:
         review = review_of(webhook.kind, request)
     except ValueError as error:
-        return Answer(False, problems=misfits(error), code=422)
+        return _refused(webhook, request, misfits(error))
     if webhook.validate is None:
         return ALLOWED
     try:
         problems = await _problems(webhook.validate, review, reader)
     except Exception as error:
         return _broken(webhook, request, error)
-    return Answer(False, problems=problems, code=422) if problems else ALLOWED
+    return _refused(webhook, request, problems) if problems else ALLOWED
 
 
 def review_of(kind: Kind[T], request: Request) -> Review[T]:
@@ -216,4 +218,10 @@ def _broken(webhook: Webhook[Any], request: Request, error: Exception) -> Answer
     what = f"{webhook.kind.name} {request.namespace}/{request.name}"
     log.error("an admission handler failed", extra={"object": what, "error": str(error)}, exc_info=error)
     sentence = f"checking {what} failed inside of the webhook ({type(error).__name__}: {error}): see its log"
-    return Answer(False, problems=[Problem("", sentence)], code=500)
+    return _refused(webhook, request, [Problem("", sentence)], code=500)
+
+
+def _refused(webhook: Webhook[Any], request: Request, problems: Sequence[Problem], code: int = 422) -> Answer:
+    return Answer(
+        False, problems=problems, code=code, about=(webhook.kind.group, webhook.kind.name, request.name)
+    )

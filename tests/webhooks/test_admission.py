@@ -111,6 +111,7 @@ async def test_what_is_wrong_is_refused_with_path_and_advice(
     assert response["allowed"] is False
     assert response["status"]["code"] == 422
     assert response["status"]["message"] == message
+    assert response["status"]["details"]["kind"] == webhook.kind.name
     assert response["status"]["details"]["causes"][0]["field"] == message.partition(":")[0]
 
 
