@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 POD_TEMPLATE_SPEC = "io.k8s.api.core.v1.PodTemplateSpec"
@@ -19,7 +19,7 @@ POD_TEMPLATE_SPEC = "io.k8s.api.core.v1.PodTemplateSpec"
 @cache
 def document() -> Mapping[str, Any]:
     """Return the whole file: `version` of Kubernetes and `definitions`. Shared: do not modify."""
-    text = files(__name__).joinpath("openapi.json").read_bytes()
+    text = Path(__file__).with_name("openapi.json").read_text(encoding="utf-8")
     return json.loads(text)  # type: ignore[no-any-return]  # a decoded edge
 
 
