@@ -31,10 +31,11 @@ from tests.controllers.build import (
 
 PROVISION = Provision("elasticjob/trainer:test")
 FULL = (life(0), life(1))
+MASTERS = (master(),)
 
 
 def seen(
-    job_: Any = None, resource_: Any = None, masters: Any = (master(),), lives: Any = FULL, plans: Any = ()
+    job_: Any = None, resource_: Any = None, masters: Any = MASTERS, lives: Any = FULL, plans: Any = ()
 ) -> Seen:
     return Seen(job_ or job(), resource_, masters, lives, plans, PROVISION, fresh_token="t0ken")
 

@@ -29,11 +29,12 @@ from tests.controllers.build import (
     role,
 )
 
+MASTERS = (master(),)
 UNSCHEDULABLE = "Unschedulable: 0/3 nodes are available: 3 Insufficient memory."
 
 
 def seen(
-    job_: Any = None, resource_: Any = None, lives: Any = (), masters: Any = (master(),), plans: Any = ()
+    job_: Any = None, resource_: Any = None, lives: Any = (), masters: Any = MASTERS, plans: Any = ()
 ) -> Seen:
     return Seen(job_ or job(), resource_ or resource(), masters, lives, plans)
 

@@ -1,0 +1,210 @@
+"""Seen → plan of a job's ScalePlans, a row or more for every rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from elasticjob.controllers.plan import Action, Apply, Delete
+from elasticjob.controllers.scaleplan import decide as rules
+from elasticjob.controllers.scaleplan.decide import PATIENCE, Seen, decide
+from tests.controllers.build import LONG_AGO, NOW, at, job, over, plan, resource, role
+
+ELASTIC = job({"worker": role(2, minReplicas=1, maxReplicas=4)})
+READY = {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}
+NOT_READY = {
+    "observedGeneration": 1,
+    "conditions": [
+        {"type": "Ready", "status": "False", "message": "digits-worker-2 is pending: Unschedulable"}
+    ],
+}
+
+
+def seen(*plans: Any, job_: Any = ELASTIC, **made: Any) -> Seen:
+    return Seen(job_, resource(**made), plans)
+
+
+def written(action: Action) -> str:
+    match action:
+        case Apply(_, manifest, "status"):
+            return f"{manifest['metadata']['name']} {manifest['status']['phase']}"
+        case Apply(kind, manifest, "") if kind.name == "JobResource":
+            return f"worker {manifest['spec']['replicaResourceSpecs']['worker']}"
+        case Apply(_, manifest, ""):
+            return f"{manifest['metadata']['name']} owned"
+        case Delete(_, name, _, _):
+            return f"-{name}"
+        case _:
+            raise AssertionError(action)
+
+
+def up(name: str = "up", workers: int = 3, **more: Any) -> Any:
+    return plan(name, {"worker": workers}, **more)
+
+
+ROWS: list[tuple[str, Callable[..., Any], Seen, str, list[str]]] = [
+    (
+        "somebody else's job",
+        rules.leave_it_to_others,
+        seen(up(), job_=job(managedBy="kueue.x-k8s.io/multikueue")),
+        "ManagedByOther",
+        [],
+    ),
+    (
+        "a job on its way out",
+        rules.leave_it_to_others,
+        seen(up(), job_=job(metadata={"deletionTimestamp": at(NOW)})),
+        "ManagedByOther",
+        [],
+    ),
+    ("no job", rules.fail_plans_without_a_job, Seen(None, None, (up(),)), "JobNotFound", ["up Failed"]),
+    ("a person's plan", rules.adopt_plans, seen(up(owned=False)), "PlansAdopted", ["up owned"]),
+    (
+        "a finished job",
+        rules.close_plans_of_a_finished_job,
+        seen(up(), job_=job(status=over())),
+        "JobFinished",
+        ["up Superseded"],
+    ),
+    (
+        "newer wins",
+        rules.close_plans_that_give_way,
+        seen(up("a", age=9), up("b", age=5)),
+        "PlansSuperseded",
+        ["a Superseded"],
+    ),
+    (
+        "a manual one wins over an automatic one",
+        rules.close_plans_that_give_way,
+        seen(up("a", age=9, phase="Scaling"), up("b", age=5, manual=True)),
+        "PlansSuperseded",
+        ["a Superseded"],
+    ),
+    (
+        "the next is carried out",
+        rules.carry_out_the_next,
+        seen(up()),
+        "ScalePlanStarted",
+        ["worker {'replicas': 3}", "up Scaling"],
+    ),
+    (
+        "it was folded in, and the pass died",
+        rules.carry_out_the_next,
+        seen(up(), sizes={"worker": 3}, folded="up/plan-up"),
+        "ScalePlanStarted",
+        ["up Scaling"],
+    ),
+    (
+        "nothing to change",
+        rules.carry_out_the_next,
+        seen(up(), sizes={"worker": 3}),
+        "NothingToChange",
+        ["up Succeeded"],
+    ),
+    (
+        "impossible",
+        rules.carry_out_the_next,
+        seen(plan("up", {"elf": 1})),
+        "ScalePlanFailed",
+        ["up Failed"],
+    ),
+    (
+        "memory beside a manual plan for the size",
+        rules.carry_out_the_next,
+        seen(up("a", manual=True, phase="Scaling"), plan("b", memory={"worker": "1Gi"}, age=5)),
+        "ScalePlanStarted",
+        ["worker {'replicas': 2, 'resource': {'memory': '1Gi'}}", "b Scaling"],
+    ),
+    (
+        "all nodes are ready",
+        rules.finish_plans,
+        seen(up(phase="Scaling", started=NOW), sizes={"worker": 3}, status=READY),
+        "PlansFinished",
+        ["up Succeeded"],
+    ),
+    (
+        "it took too long",
+        rules.finish_plans,
+        seen(up(phase="Scaling", started=LONG_AGO), sizes={"worker": 3}, status=NOT_READY),
+        "PlansFinished",
+        ["up Failed"],
+    ),
+    (
+        "the job is suspended",
+        rules.finish_plans,
+        seen(up(phase="Scaling", started=NOW), suspend=True),
+        "PlansFinished",
+        ["up Succeeded"],
+    ),
+    (
+        "a long history",
+        rules.forget_the_oldest,
+        seen(*(up(f"old-{n}", phase="Succeeded", age=100 - n) for n in range(12))),
+        "PlansForgotten",
+        ["-old-0", "-old-1"],
+    ),
+    (
+        "nodes are not there yet",
+        rules.wait_for_the_nodes,
+        seen(up(phase="Scaling", started=NOW), sizes={"worker": 3}, status=NOT_READY),
+        "Scaling",
+        [],
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "rule", "given", "reason", "actions"), ROWS, ids=[row[0] for row in ROWS])
+def test_rule(case: str, rule: Callable[..., Any], given: Seen, reason: str, actions: list[str]) -> None:
+    assert rule(given, NOW) is not None
+    decided = decide(given, NOW)
+    assert (decided.reason, [written(action) for action in decided.actions]) == (reason, actions)
+
+
+def test_every_rule_has_a_row() -> None:
+    assert {rule for _, rule, *_ in ROWS} == set(rules.RULES)
+
+
+def test_an_automatic_plan_waits_for_a_manual_one() -> None:
+    given = seen(up("a", manual=True, phase="Scaling", started=NOW), up("b", 4, age=5), status=NOT_READY)
+    decided = decide(given, NOW)
+    assert (decided.reason, decided.actions, decided.again_in) == ("Scaling", (), PATIENCE)
+
+
+def test_plans_wait_for_the_job_resource() -> None:
+    assert not decide(Seen(ELASTIC, None, (up(),)), NOW).actions
+
+
+def test_a_role_may_be_reached_while_another_node_restarts() -> None:
+    counted = {"replicaStatuses": {"worker": {"desired": 3, "current": 3, "ready": 3}}, **NOT_READY}
+    given = seen(up(phase="Scaling", started=NOW), sizes={"worker": 3}, status=counted)
+    assert [written(action) for action in decide(given, NOW).actions] == ["up Succeeded"]
+
+
+def test_an_old_status_finishes_nothing() -> None:
+    given = seen(up(phase="Scaling", started=NOW), sizes={"worker": 3}, status=READY, generation=2)
+    assert not decide(given, NOW).actions
+
+
+def test_the_sentence_of_a_failure_says_what_was_missing() -> None:
+    given = seen(up(phase="Scaling", started=LONG_AGO), sizes={"worker": 3}, status=NOT_READY)
+    (end,) = decide(given, NOW).actions
+    assert isinstance(end, Apply)
+    (condition,) = end.manifest["status"]["conditions"]
+    assert (
+        condition["message"]
+        == "nodes were not ready after 10 minutes: digits-worker-2 is pending: Unschedulable"
+    )
+    assert end.manifest["status"]["finishTime"] == at(NOW)
+
+
+def test_what_was_changed_is_recorded() -> None:
+    _, start = decide(seen(up(reason="speed grows")), NOW).actions
+    assert isinstance(start, Apply)
+    assert start.manifest["status"]["changes"] == ["worker replicas 2 to 3"]
+    assert decide(seen(up(reason="speed grows")), NOW).sentence == "worker replicas 2 to 3 (up: speed grows)"
+    assert decide(
+        seen(up(phase="Scaling", started=NOW - timedelta(minutes=4)), status=NOT_READY), NOW
+    ).again_in == (PATIENCE - timedelta(minutes=4))

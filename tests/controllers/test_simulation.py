@@ -1,0 +1,142 @@
+"""The nodes of a job under failures, deletions, lost machines, scaling, operator restarts and late reads.
+
+At every moment: never two live pods of one place. In the end: all is as specified, and nothing is written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from elasticjob.controllers.lives import Standing
+from tests.controllers.build import job, resource, role
+from tests.controllers.world import MACHINES, World
+
+BUDGET = 2
+MOST = 4
+CODES = [
+    (0, "Completed"),
+    (1, "Error"),
+    (75, "Error"),
+    (137, "Error"),
+    (137, "OOMKilled"),
+    (139, "Error"),
+    (143, "Error"),
+]
+
+
+class Nodes(RuleBasedStateMachine):
+    """Whatever happens, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(
+            job({"worker": role(2, restartCount=BUDGET)}, optimizeMode="manual"), resource({"worker": 2})
+        )
+
+    @rule(behind=st.integers(0, 4))
+    def reconcile(self, behind: int) -> None:
+        self.world.reconcile(behind=behind)
+
+    @precondition(lambda self: self.world.names(running=False, terminating=False))
+    @rule(data=st.data())
+    def start(self, data: Any) -> None:
+        name = data.draw(st.sampled_from(self.world.names(running=False, terminating=False)))
+        if self.world.machines:
+            self.world.start(name, data.draw(st.sampled_from(self.world.machines)))
+
+    @precondition(lambda self: self.world.names(running=True))
+    @rule(data=st.data(), ending=st.sampled_from(CODES))
+    def end(self, data: Any, ending: tuple[int, str]) -> None:
+        self.world.end(data.draw(st.sampled_from(self.world.names(running=True))), *ending)
+
+    @precondition(lambda self: self.world.pods)
+    @rule(data=st.data())
+    def delete(self, data: Any) -> None:
+        self.world.delete(data.draw(st.sampled_from(sorted(self.world.pods))))
+
+    @precondition(lambda self: self.world.leaving())
+    @rule(data=st.data())
+    def reap(self, data: Any) -> None:
+        self.world.reap(data.draw(st.sampled_from(self.world.leaving())))
+
+    @rule(machine=st.sampled_from(MACHINES))
+    def lose_machine(self, machine: str) -> None:
+        if len(self.world.machines) > 1:
+            self.world.lose(machine)
+
+    @rule(count=st.integers(0, MOST), suspend=st.booleans())
+    def scale(self, count: int, suspend: bool) -> None:
+        self.world.scale(count, suspend=suspend)
+
+    @rule()
+    def restart_operator(self) -> None:
+        self.world.restart_operator()
+
+    @rule(seconds=st.integers(0, 90))
+    def wait(self, seconds: int) -> None:
+        self.world.wait(seconds)
+
+    @invariant()
+    def one_life_at_a_time(self) -> None:
+        self.world.check()
+
+    def teardown(self) -> None:
+        """Left alone, it settles: all that should run runs, and the last passes write nothing."""
+        world = self.world
+        for _ in range(200):
+            before = len(world.history)
+            plan = world.reconcile()
+            world.check()
+            for name in world.leaving():
+                world.reap(name)
+            for name in world.names(running=False, terminating=False):
+                world.start(name, world.machines[0])
+            if plan.again_in:
+                world.now += plan.again_in
+            elif len(world.history) == before:
+                break
+        seen = world.observe()
+        settled = {Standing.RUNS, Standing.DONE, Standing.SPENT}
+        if not world.resource.spec.suspend:
+            assert {
+                node.standing(seen.policy("worker"), world.now) for node in seen.wanted.values()
+            } <= settled
+        quiet = world.writes
+        world.reconcile()
+        world.restart_operator()
+        world.reconcile()
+        assert world.writes == quiet
+
+
+Nodes.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestNodes = Nodes.TestCase
+
+
+def test_a_program_that_always_fails_uses_exactly_its_budget() -> None:
+    world = World(job({"worker": role(1, restartCount=BUDGET)}), resource({"worker": 1}))
+    for _ in range(50):
+        plan = world.reconcile(behind=1)
+        world.now += plan.again_in or world.now - world.now
+        for name in world.names(running=False):
+            world.start(name, "m1")
+            world.end(name, 1)
+    assert world.born == BUDGET + 1
+    assert world.failures == {0: BUDGET + 1}
+    assert world.resource.status.restarts == {"worker": {"0": BUDGET + 1}}
+
+
+def test_a_program_that_is_always_killed_is_always_made_again() -> None:
+    world = World(job({"worker": role(1, restartCount=BUDGET)}), resource({"worker": 1}))
+    for _ in range(100):
+        plan = world.reconcile(behind=1)
+        world.now += plan.again_in or world.now - world.now
+        for name in world.names(running=False):
+            world.start(name, "m1")
+            world.end(name, 137)
+    assert world.born > 10 * BUDGET
+    assert world.resource.status.restarts == {}
+    assert len(world.pods) <= 5

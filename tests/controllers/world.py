@@ -1,0 +1,217 @@
+"""A cluster that is a dict: pods live, fail and leave as told, a controller sees it late, time is virtual."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace as replaced
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
+from elasticjob.controllers.jobresource.decide import Seen, decide
+from elasticjob.controllers.jobresource.status import describe
+from elasticjob.controllers.lives import Life, life_of
+from elasticjob.controllers.plan import Create, Delete, Plan, Resize
+from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects import POD
+from tests.controllers.build import NOW, at
+
+MACHINES = ("m1", "m2")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Everything at one resourceVersion."""
+
+    resource: JobResource
+    pods: dict[str, Manifest]
+    machines: tuple[str, ...]
+
+
+@dataclass
+class World:
+    """Pods by name, the JobResource, and every state they ever had."""
+
+    job: ElasticJob
+    resource: JobResource
+    now: datetime = NOW
+    pods: dict[str, Manifest] = field(default_factory=dict)
+    machines: tuple[str, ...] = MACHINES
+    history: list[Moment] = field(default_factory=list)
+    cursor: int = 0  # what the controller has seen
+    wrote: int = 0  # what it must have seen before it runs again
+    writes: int = 0
+    born: int = 0
+    failures: dict[int, int] = field(default_factory=dict)  # restarts that count, by index
+
+    def __post_init__(self) -> None:
+        self._record()
+
+    # what happens to pods
+
+    def names(self, *, running: bool | None = None, terminating: bool | None = None) -> list[str]:
+        """Pods that live, by name."""
+        return [
+            name
+            for name, pod in sorted(self.pods.items())
+            if not _over(pod)
+            and (running is None or running == (pod["status"]["phase"] == "Running"))
+            and (terminating is None or terminating == ("deletionTimestamp" in pod["metadata"]))
+        ]
+
+    def leaving(self) -> list[str]:
+        """Pods on their way out, ended or not."""
+        return sorted(name for name, pod in self.pods.items() if "deletionTimestamp" in pod["metadata"])
+
+    def start(self, name: str, machine: str) -> None:
+        pod = self._changed(name)
+        pod["spec"]["nodeName"] = machine
+        state = {"name": "main", "ready": True, "state": {"running": {"startedAt": at(self.now)}}}
+        pod["status"] = {
+            "phase": "Running",
+            "containerStatuses": [state],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        self._record()
+
+    def end(self, name: str, code: int, reason: str = "Error") -> None:
+        """The training container exits; restarts that count are counted here too, as the judge."""
+        pod = self._changed(name)
+        ended = {"exitCode": code, "reason": reason, "finishedAt": at(self.now), "startedAt": at(self.now)}
+        pod["status"] = {
+            "phase": "Succeeded" if code == 0 else "Failed",
+            "containerStatuses": [{"name": "main", "state": {"terminated": ended}}],
+        }
+        counts = code not in (0, 75, 137, 143) or reason == "OOMKilled"
+        if counts and "deletionTimestamp" not in pod["metadata"]:
+            index = int(pod["metadata"]["labels"]["elasticjob.dlrover/replica-index"])
+            self.failures[index] = self.failures.get(index, 0) + 1
+        self._record()
+
+    def delete(self, name: str) -> None:
+        """Somebody deletes a pod: it is on its way out until it is reaped."""
+        pod = self._changed(name)
+        if _over(pod):
+            del self.pods[name]
+        else:
+            pod["metadata"]["deletionTimestamp"] = at(self.now)
+        self._record()
+
+    def reap(self, name: str) -> None:
+        del self.pods[name]
+        self._record()
+
+    def lose(self, machine: str) -> None:
+        """A machine leaves the cluster: what ran there is dead, whatever its pods say."""
+        self.machines = tuple(m for m in self.machines if m != machine)
+        self._record()
+
+    def find_machine(self, machine: str) -> None:
+        self.machines = tuple(sorted({*self.machines, machine}))
+        self._record()
+
+    def scale(self, count: int, *, suspend: bool = False) -> None:
+        metadata = replaced(self.resource.metadata, generation=self.resource.metadata.generation + 1)
+        spec = self.resource.spec.model_copy(
+            update={
+                "suspend": suspend,
+                "replica_resource_specs": {
+                    "worker": self.resource.spec.replica_resource_specs["worker"].model_copy(
+                        update={"replicas": count}
+                    )
+                },
+            }
+        )
+        self.resource = self.resource.model_copy(update={"metadata": metadata, "spec": spec})
+        self._record()
+
+    def wait(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    # the controller
+
+    def observe(self) -> Seen:
+        moment = self.history[self.cursor]
+        found = (life_of(POD.convert(pod), moment.machines) for pod in moment.pods.values())
+        lives = tuple(life for life in found if life is not None)
+        return Seen(moment.resource, self.job, lives, master="10.0.0.1:50001")
+
+    def reconcile(self, *, behind: int = 0) -> Plan:
+        """One pass on a view that is up to `behind` states late, but never older than its own writes."""
+        self.cursor = max(self.cursor, self.wrote, len(self.history) - 1 - behind)
+        seen = self.observe()
+        plan = decide(seen, self.now)
+        for action in plan.actions:
+            self._perform(action)
+        self._write_status(seen, plan)
+        return plan
+
+    def restart_operator(self) -> None:
+        """A new process lists everything."""
+        self.cursor = self.wrote = len(self.history) - 1
+
+    def _perform(self, action: Any) -> None:
+        self.writes += 1
+        match action:
+            case Create(_, manifest):
+                if manifest["metadata"]["name"] not in self.pods:
+                    self._bear(manifest)
+            case Delete(_, name, uid, grace):
+                if name in self.pods and self.pods[name]["metadata"]["uid"] == uid:
+                    if grace == 0:
+                        self.reap(name)
+                    elif "deletionTimestamp" not in self.pods[name]["metadata"]:
+                        self.delete(name)
+                    self.wrote = len(self.history) - 1
+            case Resize():
+                raise AssertionError("nothing asked for other resources")
+
+    def _bear(self, manifest: Manifest) -> None:
+        self.born += 1
+        pod = deepcopy(manifest)
+        pod["metadata"] |= {"uid": f"uid-{self.born}", "creationTimestamp": at(self.now)}
+        pod["status"] = {"phase": "Pending"}
+        self.pods[pod["metadata"]["name"]] = pod
+        self._record()
+        self.wrote = len(self.history) - 1
+
+    def _write_status(self, seen: Seen, plan: Plan) -> None:
+        status = describe(seen, plan, self.now)
+        if status.manifest() == seen.resource.status.manifest():
+            return
+        self.writes += 1
+        stored = {"metadata": {}, "spec": self.resource.spec.manifest(), "status": status.manifest()}
+        self.resource = self.resource.model_copy(update={"status": JOBRESOURCE.convert(stored).status})
+        self._record()
+        self.wrote = len(self.history) - 1
+
+    # what must be true
+
+    def living(self, index: int) -> list[str]:
+        """Pods of a place whose program runs or may run, on a machine that is there."""
+        return [name for name, life in self._lives() if life.index == index and life.alive]
+
+    def check(self) -> None:
+        """Never two live pods of one place."""
+        indexes = {life.index for _, life in self._lives()}
+        doubled = {index: names for index in indexes if len(names := self.living(index)) > 1}
+        assert not doubled, f"two lives of one place: {doubled}"
+
+    def _changed(self, name: str) -> Manifest:
+        """A pod to change; the states that were recorded keep the old one."""
+        self.pods[name] = deepcopy(self.pods[name])
+        return self.pods[name]
+
+    def _lives(self) -> list[tuple[str, Life]]:
+        found = ((name, life_of(POD.convert(pod), self.machines)) for name, pod in self.pods.items())
+        return [(name, life) for name, life in found if life is not None]
+
+    def _record(self) -> None:
+        self.history.append(Moment(self.resource, dict(self.pods), self.machines))
+
+
+def _over(pod: Manifest) -> bool:
+    return pod["status"]["phase"] in ("Succeeded", "Failed")
