@@ -193,9 +193,9 @@ async def strike_all(
 
 async def kill_operator(here: Laptop, watched: Watched, job: str, strike: Strike) -> str:
     """Kill the operator, and start it again after a while."""
-    pid = await here.kill_operator()
+    pid = await here.operator.kill()
     await asyncio.sleep(strike.away)
-    await here.start_operator()
+    await here.operator.start()
     return f"killed the operator ({pid}), away for {strike.away:.1f} s"
 
 
@@ -238,7 +238,7 @@ async def keep_evidence(here: Laptop, watched: Watched, number: int, wrong: Sequ
     folder.mkdir(parents=True, exist_ok=True)
     said = [f"{one.at:.3f} {one.reason}: {one.sentence}" for one in watched.said]
     (folder / "wrong.txt").write_text("\n".join([*wrong, "", *said]) + "\n")
-    shutil.copy(here.operator_log, folder / "operator.log")
+    shutil.copy(here.operator.log, folder / "operator.log")
     record = here.state / f"steps-{number}.jsonl"
     if record.exists():
         shutil.copy(record, folder / record.name)

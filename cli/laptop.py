@@ -1,10 +1,9 @@
-"""A whole cluster on this machine: the dev cluster in this process, the operator beside it in its own."""
+"""A whole cluster on this machine: the dev cluster in this process, the operator beside it."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -24,27 +23,21 @@ LOOK_EVERY = 0.05
 """Seconds between two questions whether it is ready, which nothing announces."""
 
 
-@dataclass
-class Laptop:
-    """A running cluster; `operator` may be stopped and started again."""
+class OperatorProcess:
+    """The operator as a process of its own, which installs its resource definitions; it may be restarted."""
 
-    kubeconfig: Path
-    client: Client
-    state: Path
-    operator: asyncio.subprocess.Process | None = None
-    probes: str = ""
+    def __init__(self, kubeconfig: Path, log: Path) -> None:
+        self.log = log
+        self._kubeconfig = kubeconfig
+        self._probes = ""
+        self._process: asyncio.subprocess.Process | None = None
 
-    @property
-    def operator_log(self) -> Path:
-        """Where the operator writes what it does."""
-        return self.state / "operator.log"
-
-    async def start_operator(self) -> None:
-        """Start the operator, which installs the resource definitions; `operator_ready` waits for it."""
-        self.probes = f"127.0.0.1:{free_port()}"
-        with self.operator_log.open("ab") as log:
-            self.operator = await asyncio.create_subprocess_exec(
-                *operator_command(self.kubeconfig, self.probes),
+    async def start(self) -> None:
+        """Start it; `ready` waits for it."""
+        self._probes = f"127.0.0.1:{free_port()}"
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *operator_command(self._kubeconfig, self._probes),
                 env=environment(os.environ),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
@@ -52,26 +45,21 @@ class Laptop:
                 start_new_session=True,
             )
 
-    async def operator_ready(self) -> None:
-        """Return once the operator works and its webhooks are registered; Failure if that never comes."""
-        process = self.operator
+    async def ready(self) -> None:
+        """Return once it works and its webhooks are registered. Failure if that never comes."""
         with suppress(TimeoutError):
             async with asyncio.timeout(START), aiohttp.ClientSession() as session:
-                while process and process.returncode is None:
+                while self._process and self._process.returncode is None:
                     with suppress(aiohttp.ClientError):
-                        async with session.get(f"http://{self.probes}/readyz") as answer:
+                        async with session.get(f"http://{self._probes}/readyz") as answer:
                             if answer.status == 200:
                                 return
                     await asyncio.sleep(LOOK_EVERY)
-        ended = (
-            f"ended with exit code {process.returncode}" if process and process.returncode else "is not ready"
-        )
-        last = (self.operator_log.read_text().splitlines() or ["(its log is empty)"])[-1]
-        raise Failure(f"the operator {ended}: {last}", next_step=f"see {self.operator_log}")
+        raise Failure(f"the operator {self._fate()}: {self.last_line()}", next_step=f"see {self.log}")
 
-    async def stop_operator(self) -> None:
-        """End the operator: SIGTERM, and SIGKILL if it does not follow."""
-        process, self.operator = self.operator, None
+    async def stop(self) -> None:
+        """End it: SIGTERM, and SIGKILL if it does not follow."""
+        process, self._process = self._process, None
         if process is None or process.returncode is not None:
             return
         process.terminate()
@@ -82,28 +70,56 @@ class Laptop:
             process.kill()
             await process.wait()
 
-    async def kill_operator(self) -> int:
-        """SIGKILL the operator, which has no chance to say anything; return its pid."""
-        process, self.operator = self.operator, None
+    async def kill(self) -> int:
+        """SIGKILL it, so that it has no chance to say anything; return its pid."""
+        process, self._process = self._process, None
         if process is None:
-            raise Failure("the operator is not running: start it before it can be killed")
+            raise Failure("the operator is not running", next_step="start it before it is killed")
         with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
+            process.kill()
         await process.wait()
         return process.pid
+
+    def last_line(self) -> str:
+        """Return what it logged last."""
+        return (self.log.read_text().splitlines() or ["(its log is empty)"])[-1]
+
+    def _fate(self) -> str:
+        code = self._process.returncode if self._process else None
+        return f"is not ready after {START:.0f} s" if code is None else f"ended with exit code {code}"
+
+
+@dataclass(frozen=True)
+class Laptop:
+    """A running cluster and its operator."""
+
+    kubeconfig: Path
+    client: Client
+    state: Path
+    operator: OperatorProcess
 
 
 @asynccontextmanager
 async def laptop(state: Path) -> AsyncIterator[Laptop]:
     """Start a cluster with its operator, keeping files in `state`; nothing of it runs when this ends."""
-    async with DevCluster(state) as cluster, Client(cluster.config()) as client:
-        here = Laptop(cluster.kubeconfig, client, state)
-        try:
-            await here.start_operator()
-            await here.operator_ready()
-            yield here
-        finally:
-            await here.stop_operator()
+    async with (
+        DevCluster(state) as cluster,
+        Client(cluster.config()) as client,
+        operator_of(cluster.kubeconfig, state) as operator,
+    ):
+        yield Laptop(cluster.kubeconfig, client, state, operator)
+
+
+@asynccontextmanager
+async def operator_of(kubeconfig: Path, state: Path) -> AsyncIterator[OperatorProcess]:
+    """Run an operator for a cluster; it is ready when this begins, and gone when this ends."""
+    operator = OperatorProcess(kubeconfig, state / "operator.log")
+    try:
+        await operator.start()
+        await operator.ready()
+        yield operator
+    finally:
+        await operator.stop()
 
 
 def operator_command(kubeconfig: Path, probes: str) -> list[str]:

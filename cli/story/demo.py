@@ -237,7 +237,7 @@ async def explain(failure: ActFailed, here: Laptop, watched: Watched, console: C
         console.print(f"\nlast lines of pod {pod.name}:", style="bold")
         console.print(await tail(here.client, pod.name, "default"), markup=False, highlight=False)
     console.print("\nlast lines of the operator:", style="bold")
-    console.print("\n".join(here.operator_log.read_text().splitlines()[-10:]), markup=False, highlight=False)
+    console.print("\n".join(here.operator.log.read_text().splitlines()[-10:]), markup=False, highlight=False)
 
 
 async def tail(client: Client, pod: str, namespace: str) -> str:
