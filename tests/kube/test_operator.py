@@ -1,0 +1,232 @@
+"""Starting and stopping in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry
+
+from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.kinds import Key
+from elasticjob.kube.objects import CONFIG_MAP, NODE, SECRET
+from elasticjob.kube.operator import Group, Operator
+from tests.kube.build import bookmark, event, manifest
+from tests.kube.stub import Answer, Stub, stream, until
+
+READY = stream(event("ADDED", manifest("a")), bookmark(5, initial_done=True))
+
+
+class Part:
+    """Notes when it starts and ends."""
+
+    def __init__(self, name: str, notes: list[str], fails: bool = False) -> None:
+        self.name = name
+        self.notes = notes
+        self.fails = fails
+
+    async def run(self) -> None:
+        self.notes.append(f"+{self.name}")
+        try:
+            if self.fails:
+                raise RuntimeError(f"{self.name} broke")
+            await asyncio.Event().wait()
+        finally:
+            self.notes.append(f"-{self.name}")
+
+
+@asynccontextmanager
+async def operating(*script: Answer, probes: str | None = None) -> AsyncIterator[tuple[Operator, Stub]]:
+    clock = VirtualClock()
+    async with Stub() as stub, stub.client(clock) as client:
+        stub.then(*script)
+        yield Operator(client, "ns", probes=probes, metrics=CollectorRegistry(), grace=5), stub
+
+
+async def test_groups_start_in_order_and_stop_in_theirs() -> None:
+    notes: list[str] = []
+    async with operating() as (operator, _):
+        for group in reversed(Group):
+            operator.add(Part(group.name, notes), group)
+        running = asyncio.create_task(operator.run())
+        await operator.wait_started()
+        operator.stop()
+        await running
+        assert notes == [
+            *("+HTTP", "+WEBHOOKS", "+CACHES", "+OTHERS", "+CONTROLLERS"),
+            *("-OTHERS", "-CONTROLLERS", "-CACHES", "-WEBHOOKS", "-HTTP"),
+        ]
+
+
+async def test_controllers_run_only_when_all_caches_are_in_step() -> None:
+    runs: list[Key] = []
+
+    async def reconcile(key: Key) -> Result:
+        assert secrets.synced
+        runs.append(key)
+        return Result.done()
+
+    async with operating(READY) as (operator, stub):
+        secrets = operator.cache(SECRET)
+        operator.add(Controller("c", reconcile, for_=SECRET, owns=(CONFIG_MAP,)))
+        running = asyncio.create_task(operator.run())
+        await until(lambda: len(stub.seen) == 2)
+        assert secrets.synced or operator.cache(CONFIG_MAP).synced
+        assert runs == []
+        operator.stop()
+        await running
+
+
+async def test_a_controller_works_on_shared_caches() -> None:
+    done = asyncio.Event()
+
+    async def reconcile(key: Key) -> Result:
+        assert operator.cache(CONFIG_MAP).get(key) is not None
+        done.set()
+        return Result.done()
+
+    async with operating(READY) as (operator, stub):
+        assert operator.cache(CONFIG_MAP) is operator.cache(CONFIG_MAP)
+        operator.add(Controller("c", reconcile, for_=CONFIG_MAP))
+        operator.add(Controller("d", reconcile, for_=CONFIG_MAP))
+        running = asyncio.create_task(operator.run())
+        await asyncio.wait_for(done.wait(), 5)
+        assert len(stub.seen) == 1
+        assert stub.seen[0].path == "/api/v1/namespaces/ns/configmaps"
+        operator.stop()
+        await running
+
+
+async def test_a_cluster_scoped_kind_is_cached_whole() -> None:
+    async with operating(READY) as (operator, stub):
+        operator.cache(NODE)
+        running = asyncio.create_task(operator.run())
+        await operator.wait_started()
+        assert stub.seen[0].path == "/api/v1/nodes"
+        operator.stop()
+        await running
+
+
+async def test_a_part_that_breaks_brings_all_down_and_is_raised() -> None:
+    notes: list[str] = []
+    async with operating() as (operator, _):
+        operator.add(Part("good", notes))
+        operator.add(Part("bad", notes, fails=True), Group.CONTROLLERS)
+        with pytest.raises(RuntimeError, match="bad broke"):
+            await operator.run()
+        assert notes == ["+good", "+bad", "-bad", "-good"]
+
+
+async def test_cancellation_stops_in_order_too() -> None:
+    notes: list[str] = []
+    async with operating() as (operator, _):
+        operator.add(Part("web", notes), Group.WEBHOOKS)
+        operator.add(Part("work", notes), Group.CONTROLLERS)
+        running = asyncio.create_task(operator.run())
+        await operator.wait_started()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert notes == ["+web", "+work", "-work", "-web"]
+
+
+async def test_stopping_while_caches_are_not_in_step() -> None:
+    async with operating() as (operator, stub):
+        operator.cache(CONFIG_MAP)
+        running = asyncio.create_task(operator.run())
+        await until(lambda: len(stub.seen) == 1)
+        operator.stop()
+        await running
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_signals_stop_it(number: signal.Signals) -> None:
+    async with operating() as (operator, _):
+        running = asyncio.create_task(operator.run())
+        await operator.wait_started()
+        os.kill(os.getpid(), number)
+        await running
+
+
+async def test_a_run_in_flight_finishes_within_the_grace_period() -> None:
+    started, go, ended = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def reconcile(key: Key) -> Result:
+        started.set()
+        await go.wait()
+        ended.append(key.name)
+        return Result.done()
+
+    async with operating(READY) as (operator, _):
+        operator.add(Controller("c", reconcile, for_=CONFIG_MAP))
+        running = asyncio.create_task(operator.run())
+        await started.wait()
+        operator.stop()
+        await asyncio.sleep(0)
+        go.set()
+        await running
+        assert ended == ["a"]
+
+
+async def test_a_run_that_does_not_end_is_cancelled_after_the_grace_period() -> None:
+    started, cancelled = asyncio.Event(), list[str]()
+
+    async def reconcile(key: Key) -> Result:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(key.name)
+            raise
+        return Result.done()
+
+    async with operating(READY) as (operator, _):
+        operator.add(Controller("c", reconcile, for_=CONFIG_MAP))
+        running = asyncio.create_task(operator.run())
+        await started.wait()
+        operator.stop()
+        assert isinstance(operator.clock, VirtualClock)
+        await operator.clock.advance(4.9)
+        assert cancelled == []
+        await operator.clock.advance(0.2)
+        await running
+        assert cancelled == ["a"]
+
+
+async def test_probes_and_metrics() -> None:
+    problem: str | None = "the lighthouse is dark"
+
+    async def get(path: str) -> tuple[int, str]:
+        async with aiohttp.ClientSession() as session, session.get(operator.url + path) as response:
+            return response.status, await response.text()
+
+    async with operating(probes="127.0.0.1:0") as (operator, _):
+        operator.ready_when("lighthouse", lambda: problem)
+        operator.live_when("loop", lambda: None)
+        running = asyncio.create_task(operator.run())
+        await operator.wait_started()
+        status, text = await get("/readyz")
+        assert (status, "[-] lighthouse: the lighthouse is dark" in text) == (503, True)
+        problem = None
+        assert await get("/readyz") == (200, "[+] started\n[+] lighthouse\nok\n")
+        assert await get("/healthz") == (200, "[+] loop\nok\n")
+        status, text = await get("/metrics")
+        assert (status, "elasticjob_kube_event_loop_lag_seconds_count" in text) == (200, True)
+        operator.stop()
+        await running
+
+
+async def test_a_kind_is_cached_in_one_way_only() -> None:
+    async with operating() as (operator, _):
+        operator.cache(CONFIG_MAP, labels="x=y")
+        assert operator.cache(CONFIG_MAP).labels == "x=y"
+        with pytest.raises(ValueError, match="selectors"):
+            operator.cache(CONFIG_MAP, labels="x=z")
+        with pytest.raises(ValueError, match="as ConfigMap"):
+            operator.cache(CONFIG_MAP.untyped())
