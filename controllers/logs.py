@@ -24,7 +24,11 @@ SHOWN: Final = (
 
 def configure(*, json: bool, verbose: bool) -> None:
     """Send the log of this process to stderr, as one line per entry."""
-    render: Any = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=False)
+    render: Any = (
+        structlog.processors.JSONRenderer()
+        if json
+        else structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    )
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[
             structlog.stdlib.add_log_level,

@@ -41,7 +41,7 @@ async def run(settings: Settings) -> None:
 
 
 def compose(client: Client, settings: Settings, *, signals: bool = True) -> Operator:
-    """Return the whole operator, not started; without `signals`, SIGTERM is for its host process to handle."""
+    """Return the whole operator, not started; without `signals`, SIGTERM is for its host to handle."""
     operator = Operator(client, settings.namespace, name=NAME, probes=settings.probes, signals=signals)
     if settings.webhooks:
         operator.add(_admission(operator, settings))

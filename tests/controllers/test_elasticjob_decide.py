@@ -72,7 +72,7 @@ FOUNDATION = {
     "+RoleBinding digits-master",
     "+Service digits-master",
 }
-LOCAL = {"distributionStrategy": "Local"}
+LOCAL: dict[str, Any] = {"distributionStrategy": "Local"}
 ELASTIC = {"worker": role(2, minReplicas=1, maxReplicas=4)}
 
 ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [

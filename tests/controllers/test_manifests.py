@@ -1,0 +1,239 @@
+"""What is made for a job: pods, the master, services, rights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.controllers.elasticjob.master import Provision, master_pod, verdict
+from elasticjob.controllers.elasticjob.objects import foundation, job_resource, rights
+from elasticjob.controllers.exits import Exit, ExitReason
+from elasticjob.controllers.jobresource.pods import Birth, pod_manifest, resources_of
+from elasticjob.controllers.lives import Node
+from elasticjob.controllers.plan import Outcome
+from elasticjob.kube.kinds import Manifest
+from tests.controllers.build import ended, job, resource, role, template
+
+ADDRESS = "10.0.0.1:50001"
+PROVISION = Provision("elasticjob/trainer:test", "IfNotPresent", {"cpu": "100m"})
+
+
+def pod(spec: ElasticJob | None = None, birth: Birth | None = None, master: str = ADDRESS) -> Manifest:
+    return pod_manifest(spec or job(), resource(), birth or Birth("worker", 1), master=master, nodes=2)
+
+
+def env(container: Manifest) -> dict[str, Any]:
+    return {
+        variable["name"]: variable.get("value", variable.get("valueFrom")) for variable in container["env"]
+    }
+
+
+def test_a_pod_says_who_it_is() -> None:
+    made = pod(birth=Birth("worker", 1, relaunch=2, restarts=1))
+    assert made["metadata"]["name"] == "digits-worker-1-2"
+    assert made["metadata"]["labels"] == {
+        "app.kubernetes.io/name": "elasticjob",
+        "app.kubernetes.io/component": "worker",
+        "app.kubernetes.io/managed-by": "elasticjob",
+        "elasticjob.dlrover/name": "digits",
+        "elasticjob.dlrover/replica-type": "worker",
+        "elasticjob.dlrover/replica-index": "1",
+        "elasticjob.dlrover/rank-index": "1",
+        "elasticjob.dlrover/relaunch-count": "2",
+    }
+    assert [owner["kind"] for owner in made["metadata"]["ownerReferences"]] == ["JobResource"]
+    assert (made["spec"]["hostname"], made["spec"]["subdomain"]) == ("digits-worker-1-2", "digits")
+    assert made["spec"]["restartPolicy"] == "Never"
+    assert made["spec"]["automountServiceAccountToken"] is False
+
+
+def test_a_pod_knows_its_master_and_its_place() -> None:
+    (container,) = pod()["spec"]["containers"]
+    found = env(container)
+    assert container["command"] == ["train"]
+    assert found["ELASTICJOB_NODE"] == "digits-worker-1"
+    assert found["ELASTICJOB_MASTER"] == found["DLROVER_MASTER_ADDR"] == ADDRESS
+    assert (found["ELASTICJOB_ROLE"], found["ELASTICJOB_INDEX"], found["NODE_NUM"]) == ("worker", "1", "2")
+    assert found["POD_IP"] == {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}
+    assert found["ELASTICJOB_TOKEN_FILE"] == "/var/run/secrets/elasticjob/token"
+    assert container["volumeMounts"][0]["mountPath"] == "/var/run/secrets/elasticjob"
+    assert found["ELASTICJOB_TERMINATION_LOG"] == "/dev/termination-log"
+
+
+def test_the_users_variables_win_over_defaults_and_never_over_identity() -> None:
+    mine = [
+        {"name": "PET_RDZV_ID", "value": "mine"},
+        {"name": "ELASTICJOB_NODE", "value": "other"},
+        {"name": "A", "value": "2"},
+    ]
+    spec = job(
+        {"worker": {**role(), "template": template(env=mine)}},
+        envs={"A": {"value": "1"}, "B": {"value": "$(A)"}},
+    )
+    found = env(pod(spec)["spec"]["containers"][0])
+    assert (found["PET_RDZV_ID"], found["ELASTICJOB_NODE"], found["A"], found["B"]) == (
+        "mine",
+        "digits-worker-1",
+        "2",
+        "$(A)",
+    )
+
+
+def test_a_job_without_a_master_has_no_token() -> None:
+    made = pod(job(distributionStrategy="Local"), master="")
+    assert "volumes" not in made["spec"]
+    assert "ELASTICJOB_TOKEN_FILE" not in env(made["spec"]["containers"][0])
+
+
+def test_the_template_is_kept() -> None:
+    given = template()
+    given["spec"] |= {
+        "nodeSelector": {"gpu": "a100"},
+        "initContainers": [{"name": "fetch", "image": "busybox"}],
+    }
+    given["metadata"] = {"labels": {"team": "vision"}, "annotations": {"note": "hello"}}
+    made = pod(job({"worker": {**role(), "template": given}}))
+    assert made["spec"]["nodeSelector"] == {"gpu": "a100"}
+    assert "ELASTICJOB_NODE" in env(made["spec"]["initContainers"][0])
+    assert made["metadata"]["labels"]["team"] == "vision"
+    assert made["metadata"]["annotations"] == {"note": "hello", "elasticjob.dlrover/restarts": "0"}
+
+
+def test_resources_of_a_plan_replace_those_of_the_template() -> None:
+    (container,) = pod(birth=Birth("worker", 0, resource={"memory": "1Gi", "cpu": "2"}))["spec"]["containers"]
+    assert container["resources"] == {
+        "requests": {"cpu": "2", "memory": "1Gi"},
+        "limits": {"memory": "1Gi"},
+    }
+
+
+def test_a_limit_on_processor_time_follows_where_there_was_one() -> None:
+    given = {"resources": {"limits": {"cpu": "1"}}}
+    assert resources_of(given, {"cpu": "2"}) == {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
+    assert resources_of({}, {}) == {}
+
+
+def test_machines_with_broken_hardware_are_avoided_in_every_alternative() -> None:
+    given = template()
+    terms = [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {"matchExpressions": []}]
+    given["spec"]["affinity"] = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    }
+    made = pod(job({"worker": {**role(), "template": given}}), Birth("worker", 0, avoid=("m1", "m2")))
+    found = made["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    shut = [{"key": "metadata.name", "operator": "NotIn", "values": [m]} for m in ("m1", "m2")]
+    assert [term["matchFields"] for term in found["nodeSelectorTerms"]] == [shut, shut]
+    assert found["nodeSelectorTerms"][0]["matchExpressions"] == terms[0]["matchExpressions"]
+
+
+def test_the_master_is_restricted() -> None:
+    spec = master_pod(job(), Node("master", 0), PROVISION).manifest["spec"]
+    (container,) = spec["containers"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert (container["image"], container["imagePullPolicy"]) == ("elasticjob/trainer:test", "IfNotPresent")
+    assert container["command"] == ["elasticjob", "master"]
+    assert spec["serviceAccountName"] == "digits-master"
+    assert {"name": "tmp", "emptyDir": {}} in spec["volumes"]
+
+
+def test_a_master_is_relaunched_under_the_next_name() -> None:
+    node = Node("master", 0, (ended(0, 2, role="master", restarts_before=1),))
+    made = master_pod(job(), node, PROVISION).manifest
+    assert made["metadata"]["name"] == "digits-master-0-3"
+    assert made["metadata"]["annotations"] == {"elasticjob.dlrover/restarts": "2"}
+
+
+@pytest.mark.parametrize("word", ["master", "dlrover-master"])
+def test_the_users_master_template_is_kept(word: str) -> None:
+    given = {
+        "spec": {"containers": [{"name": "main", "image": "mine", "resources": {"limits": {"cpu": "1"}}}]}
+    }
+    roles = {"worker": role(), word: {"replicas": 1, "template": given}}
+    (container,) = master_pod(job(roles), Node("master", 0), PROVISION).manifest["spec"]["containers"]
+    assert container["image"] == "mine"
+    assert container["resources"] == {"limits": {"cpu": "1"}}
+    assert container["command"] == ["elasticjob", "master"]
+
+
+VERDICTS: list[tuple[str, ExitReason, Outcome | None]] = [
+    (
+        '{"verdict": "Succeeded", "reason": "Done", "message": "97 %"}',
+        ExitReason.SUCCEEDED,
+        Outcome(True, "Done", "97 %"),
+    ),
+    (
+        '{"verdict": "Failed", "message": "no"}',
+        ExitReason.FATAL_ERROR,
+        Outcome(False, "TrainingFailed", "no"),
+    ),
+    ('{"verdict": "Stopped"}', ExitReason.SUCCEEDED, None),
+    ("", ExitReason.SUCCEEDED, Outcome(True, "MasterSucceeded", "the master ended with exit code 0")),
+    ("", ExitReason.KILLED, None),
+    ("Traceback: boom", ExitReason.FATAL_ERROR, None),
+]
+
+
+@pytest.mark.parametrize(("words", "reason", "outcome"), VERDICTS)
+def test_verdict(words: str, reason: ExitReason, outcome: Outcome | None) -> None:
+    assert verdict(Exit(reason, words=words)) == outcome
+
+
+def test_the_job_resource_begins_with_the_users_sizes() -> None:
+    made = job_resource(job({"worker": role(3), "evaluator": role(None)})).manifest
+    assert made["spec"]["replicaResourceSpecs"] == {"worker": {"replicas": 3}}
+    assert made["metadata"]["annotations"] == {"elasticjob.dlrover/asked": '{"worker": 3}'}
+
+
+def test_everything_belongs_to_the_job() -> None:
+    for create in (*foundation(job(), "t0ken"), job_resource(job())):
+        (owner,) = create.manifest["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["uid"], owner["controller"]) == ("ElasticJob", "job-1", True)
+
+
+def test_only_pods_of_the_job_reach_them() -> None:
+    made = {create.kind.name: create.manifest for create in foundation(job(), "t0ken")}
+    own = {"podSelector": {"matchLabels": {"elasticjob.dlrover/name": "digits"}}}
+    assert made["NetworkPolicy"]["spec"] == {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]}
+
+
+def test_the_operator_holds_what_it_hands_out() -> None:
+    """RBAC refuses a Role that grants more than its author has."""
+    documents = yaml.safe_load_all(Path("config/rbac/operator.yaml").read_text())
+    rules = next(found["rules"] for found in documents if found["kind"] == "ClusterRole")
+    held = {
+        (group, resource_, verb)
+        for rule in rules
+        if "resourceNames" not in rule
+        for group in rule["apiGroups"]
+        for resource_ in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    given = {
+        (group, resource_, verb)
+        for rule in rights("digits")
+        for group in rule["apiGroups"]
+        for resource_ in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert given <= held
+
+
+def test_a_master_may_touch_only_its_own_job_and_snapshot() -> None:
+    named = {
+        rule["resources"][0]: rule["resourceNames"] for rule in rights("digits") if "resourceNames" in rule
+    }
+    assert named == {
+        "elasticjobs": ["digits"],
+        "elasticjobs/status": ["digits"],
+        "configmaps": ["digits-master-state"],
+    }
