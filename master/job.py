@@ -69,7 +69,7 @@ class Spec(Value, frozen=True):
     """What the job asks for; a change applies to the next round.
 
     `replicas` is how many nodes somebody keeps alive by replacing lost ones (`restart_count` times after
-    a failure); None: nobody replaces a node. Only nodes of `role` hold up a round that they have not
+    a failure); None: nobody replaces a node. Only nodes of `roles` hold up a round that they have not
     joined.
     """
 
@@ -78,7 +78,7 @@ class Spec(Value, frozen=True):
     limits: Limits = Limits()
     replicas: int | None = None
     restart_count: int = 0
-    role: str = "worker"
+    roles: tuple[str, ...] = ("worker",)
 
 
 class Phase(StrEnum):

@@ -53,6 +53,8 @@ def settle(job: Job, now: datetime) -> Job:
     job = _cut_in(job, now)
     if job.running:
         return job
+    if job.gathering is None:
+        job = job.but(gathering=now)
     choice = choose(job, now)
     return _complete(job, choice.members, now) if choice.members else job
 
@@ -101,7 +103,7 @@ def _missing(job: Job) -> tuple[list[Node], bool]:
     nodes = job.nodes.values()
     if any(node.round and not (node.leaving or node.ended) for node in nodes):
         return [n for n in nodes if not n.joined and n.round and not (n.leaving or n.ended)], True
-    return [n for n in nodes if not n.joined and n.alive and n.role == job.spec.role], False
+    return [n for n in nodes if not n.joined and n.alive and n.role in job.spec.roles], False
 
 
 def _last_call(job: Job, joined: list[Node]) -> datetime:

@@ -15,7 +15,17 @@ from typing import Protocol
 
 import msgspec
 
+from elasticjob.kube.client import Client
+from elasticjob.kube.errors import KubeError
+from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects import CONFIG_MAP
 from elasticjob.master.job import Job, Node, Spec
+
+MANAGER = "elasticjob-master"
+
+
+class StoreError(OSError):
+    """The snapshot could not be read or written this time."""
 
 
 class Store(Protocol):
@@ -64,6 +74,36 @@ class File:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+class ConfigMap:
+    """A ConfigMap of the job. `owner` is the reference by which it goes with its job."""
+
+    KEY = "job.json"
+
+    def __init__(self, client: Client, namespace: str, name: str, owner: Manifest) -> None:
+        self._client, self._namespace, self._name = client, namespace, name
+        self._owner = owner
+
+    async def load(self) -> bytes | None:
+        try:
+            found = await self._client.find(CONFIG_MAP, self._name, self._namespace)
+        except KubeError as error:
+            raise StoreError(f"ConfigMap {self._name} cannot be read: {error}") from error
+        return found.data[self.KEY].encode() if found and self.KEY in found.data else None
+
+    async def save(self, data: bytes) -> None:
+        metadata = {"name": self._name, "namespace": self._namespace, "ownerReferences": [self._owner]}
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata,
+            "data": {self.KEY: data.decode()},
+        }
+        try:
+            await self._client.apply(CONFIG_MAP, manifest, manager=MANAGER)
+        except KubeError as error:
+            raise StoreError(f"ConfigMap {self._name} cannot be written: {error}") from error
 
 
 def snapshot(job: Job) -> bytes:

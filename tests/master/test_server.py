@@ -10,9 +10,9 @@ import aiohttp
 import msgspec
 import pytest
 
-from elasticjob.api.rpc.message import MSGPACK, Problem
-from elasticjob.api.rpc.nodes import Order, Orders, Report, Watch
-from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
+from elasticjob.api.rpc.message import Problem
+from elasticjob.api.rpc.nodes import Order, Orders, Watch
+from elasticjob.api.rpc.rendezvous import Join, Recovery, World
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.master.job import Bounds, Job, Spec
 from elasticjob.master.server import Master

@@ -1,0 +1,78 @@
+"""`elasticjob master`: hold one job's workers together, in its pod or on any machine."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from elasticjob.cli.errors import Exit, Failure
+
+
+def master(
+    job: Annotated[str | None, typer.Option(help="The name of the job.")] = None,
+    nnodes: Annotated[
+        str, typer.Option(help="Outside of a cluster: how many nodes train, as N or MIN:MAX.")
+    ] = "",
+    node_unit: Annotated[
+        int | None, typer.Option(help="Outside of a cluster: sizes are multiples of this.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="The port to listen on; 0 for any.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="The file with the job's token; else a new one is made and shown.")
+    ] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="Outside of a cluster: the file that a new master continues from.")
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="The cluster, if not KUBECONFIG or the pod's account.")
+    ] = None,
+) -> int:
+    """Hold one job's workers together: who trains with whom, how far they are, when the job ends.
+
+    The operator starts it in a pod of its own and configures it by the environment. Elsewhere, for agents on
+    several machines (`elasticjob run --rdzv-endpoint` brings one along, too):
+
+    Example: [bold]elasticjob master --nnodes 2:4 --host 10.0.0.1 --token-file token[/]
+    """
+    import logging
+
+    from elasticjob.kube.errors import ConfigError
+    from elasticjob.master.main import run
+    from elasticjob.master.settings import Settings
+
+    low, high = _range(nnodes)
+    given: dict[str, Any] = {
+        "job": job,
+        "nodes_min": low,
+        "nodes_max": high,
+        "node_unit": node_unit,
+        "host": host,
+        "port": port,
+        "token_file": token_file,
+        "state": state,
+        "kubeconfig": kubeconfig,
+    }
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    settings = Settings(**{name: value for name, value in given.items() if value is not None})
+    if not settings.namespace and (why := settings.spec.bounds.problem()):
+        raise Failure(why, next_step="give --nnodes and --node-unit that fit", code=Exit.USAGE)
+    try:
+        return asyncio.run(run(settings))
+    except ConfigError as error:
+        raise Failure(str(error), next_step="give --kubeconfig, or run without a namespace") from error
+    except FileNotFoundError as error:
+        raise Failure(f"{error.filename} does not exist", next_step="give --token-file a file") from error
+
+
+def _range(nnodes: str) -> tuple[int | None, int | None]:
+    """Return the bounds that --nnodes names, none if it names none."""
+    low, _, high = nnodes.partition(":")
+    if not nnodes:
+        return None, None
+    if not (low.isdecimal() and (high or low).isdecimal()):
+        raise Failure(f"--nnodes is {nnodes!r}", next_step="give N or MIN:MAX", code=Exit.USAGE)
+    return int(low), int(high or low)

@@ -1,0 +1,246 @@
+"""A master in a cluster: what it reads of its ElasticJob and pods, and the two things that it writes.
+
+It writes `status.training` of its ElasticJob, at most once a second and only when it changed, and one
+ScalePlan at the start for roles whose size nobody has given. All decisions are functions of plain values; only
+`Cluster` talks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from elasticjob.api.v1alpha1.common import (
+    CHIEF,
+    LABEL_INDEX,
+    LABEL_JOB,
+    LABEL_RELAUNCH,
+    LABEL_ROLE,
+    LABEL_SCALE_TYPE,
+    MASTER,
+    MASTER_ALIAS,
+    WORKER,
+)
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.kube.cache import Cache
+from elasticjob.kube.client import Client
+from elasticjob.kube.errors import AlreadyExists, KubeError
+from elasticjob.kube.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects import POD, Pod
+from elasticjob.kube.operator import Operator
+from elasticjob.master import nodes, progress
+from elasticjob.master.job import Bounds, Job, Limits, Phase, Spec
+from elasticjob.master.server import Master
+from elasticjob.master.store import MANAGER
+
+log = logging.getLogger("elasticjob.master")
+
+TRAINING_ROLES = (CHIEF, WORKER)
+PLAIN_JOB: Kind[dict[str, Any]] = Kind(
+    ELASTICJOB.group, ELASTICJOB.version, ELASTICJOB.name, ELASTICJOB.plural, dict
+)
+PLAIN_PLAN: Kind[dict[str, Any]] = Kind(
+    SCALEPLAN.group, SCALEPLAN.version, SCALEPLAN.name, SCALEPLAN.plural, dict
+)
+
+
+def spec_of(job: ElasticJob, limits: Limits) -> Spec:
+    """Return what the ElasticJob asks of its world: which roles train together, and how many nodes."""
+    given = job.spec.roles
+    roles = tuple(role for role in TRAINING_ROLES if role in given) or tuple(given)
+    least = sum(given[role].bounds.least for role in roles)
+    wanted = sum(_wanted(job, role) for role in roles)
+    most = sum(_most(job, role) for role in roles)
+    bounds = Bounds(minimum=max(1, least), maximum=max(1, most), unit=job.spec.node_unit)
+    restarts = max((given[role].restart_count for role in roles), default=0)
+    return Spec(
+        job=job.metadata.name,
+        bounds=bounds,
+        limits=limits,
+        replicas=max(wanted, bounds.lo),
+        restart_count=restarts,
+        roles=roles,
+    )
+
+
+def pods_of(job: str, pods: Iterable[Pod]) -> list[nodes.Pod]:
+    """Return the pods that train, as the master sees them; its own is not among them."""
+    return [_pod(job, pod) for pod in pods if pod.metadata.labels.get(LABEL_ROLE) not in _NOT_NODES]
+
+
+def training_status(job: Job) -> Manifest:
+    """Return `status.training`: a function of the job alone, so that nothing new means nothing to write."""
+    training, world = job.training, job.running
+    latest, rate, left = training.progress, progress.speed(training), progress.eta(training)
+    share = latest.step / latest.total_steps if latest and latest.total_steps else None
+    ends = training.at + timedelta(seconds=left) if training.at and left is not None else None
+    known = {
+        "step": latest and latest.step,
+        "epoch": latest and round(latest.epoch, 4),
+        "progress": share if share is None else round(min(1.0, share), 4),
+        "stepsPerSecond": rate and round(rate.steps, 3),
+        "samplesPerSecond": rate and round(rate.samples, 3),
+        "eta": ends and ends.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "worldSize": world.size if world else 0,
+        "round": job.round,
+        "goodput": _rounded(progress.goodput(training)),
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def start_up_plan(job: ElasticJob, now: datetime) -> Manifest | None:
+    """Return the ScalePlan for the roles whose size nobody has given; None if there is none.
+
+    Its name follows from the job's uid, so a plan is made once, by whichever master comes first.
+    """
+    absent = {role: spec.bounds for role, spec in job.spec.roles.items() if spec.replicas is None}
+    if not absent:
+        return None
+    sizes = {role: max(1, bounds.least) for role, bounds in absent.items()}
+    said = ", ".join(f"{count} of {role}" for role, count in sorted(sizes.items()))
+    mark = hashlib.sha256(job.metadata.uid.encode()).hexdigest()[:8]
+    metadata = {
+        "name": f"{job.metadata.name[:40]}-start-{mark}",
+        "namespace": job.metadata.namespace,
+        "labels": {LABEL_JOB: job.metadata.name, LABEL_SCALE_TYPE: "auto"},
+        "ownerReferences": [owner_of(job)],
+    }
+    spec = {
+        "ownerJob": job.metadata.name,
+        "replicaResourceSpecs": {role: {"replicas": count} for role, count in sizes.items()},
+        "reason": f"the job says no size: it starts with {said}, the fewest that it allows",
+    }
+    return {
+        "apiVersion": SCALEPLAN.api_version,
+        "kind": SCALEPLAN.name,
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def owner_of(job: ElasticJob) -> Manifest:
+    """Return the reference by which an object goes with its job."""
+    return {
+        "apiVersion": ELASTICJOB.api_version,
+        "kind": ELASTICJOB.name,
+        "name": job.metadata.name,
+        "uid": job.metadata.uid,
+    }
+
+
+class Cluster:
+    """Feeds a master with what its cluster says, and writes what it has to say: `await cluster.run()`."""
+
+    STATUS_EVERY = 1.0  # seconds
+
+    def __init__(self, client: Client, job: ElasticJob, master: Master, limits: Limits) -> None:
+        self._client, self._master, self._limits = client, master, limits
+        self._key = Key(job.metadata.namespace, job.metadata.name)
+        self._plan = start_up_plan(job, master.now())
+        self._written: Manifest = {}
+        self._changed = asyncio.Event()
+        name = job.metadata.name
+        self._operator = Operator(client, job.metadata.namespace, name=MANAGER, probes=None, signals=False)
+        self._jobs = self._operator.cache(ELASTICJOB, fields=f"metadata.name={name}")
+        self._pods = self._operator.cache(POD, labels=f"{LABEL_JOB}={name}")
+        for cache in (self._jobs, self._pods):
+            self._follow(cache)
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._operator.run())
+            tasks.create_task(self._observe())
+            tasks.create_task(self._report())
+            tasks.create_task(self._start_up())
+
+    async def write_status(self) -> None:
+        """Write `status.training` if it has changed; an API server that is away is tried again later."""
+        status = training_status(self._master.job)
+        if status == self._written:
+            return
+        manifest = {
+            "apiVersion": ELASTICJOB.api_version,
+            "kind": ELASTICJOB.name,
+            "metadata": {"name": self._key.name, "namespace": self._key.namespace},
+            "status": {"training": status},
+        }
+        try:
+            await self._client.apply(PLAIN_JOB, manifest, manager=MANAGER, subresource="status")
+        except KubeError as error:
+            log.warning("status of job %s is not written, again in a second: %s", self._key.name, error)
+            return
+        self._written = status
+
+    def _follow(self, cache: Cache[Any]) -> None:
+        cache.subscribe(lambda _: self._changed.set())
+
+    async def _observe(self) -> None:
+        """Look at the whole whenever something changed: what was missed is seen next time."""
+        await self._operator.wait_started()
+        while True:
+            self._changed.clear()
+            if found := self._jobs.get(self._key):
+                spec = spec_of(found, self._limits)
+                self._master.observe(lambda job, now, spec=spec: job.but(spec=spec))  # type: ignore[misc]
+            pods = pods_of(self._key.name, self._pods.list())
+            self._master.observe(lambda job, now, pods=pods: nodes.observe(job, pods, now))  # type: ignore[misc]
+            await self._changed.wait()
+
+    async def _report(self) -> None:
+        while True:
+            await self._master.clock.sleep(self.STATUS_EVERY)
+            await self.write_status()
+
+    async def _start_up(self) -> None:
+        """Create the start-up plan once, however often that has to be tried."""
+        while self._plan:
+            try:
+                await self._client.create(PLAIN_PLAN, self._plan)
+                log.info("scale plan: %s", self._plan["spec"]["reason"])
+            except AlreadyExists:
+                return
+            except KubeError as error:
+                log.warning("the start-up plan of job %s is not written: %s", self._key.name, error)
+                await self._master.clock.sleep(self.STATUS_EVERY)
+            else:
+                return
+
+
+_NOT_NODES = (None, MASTER, MASTER_ALIAS)
+_PHASES = {phase.value: phase for phase in Phase}
+
+
+def _pod(job: str, pod: Pod) -> nodes.Pod:
+    labels = pod.metadata.labels
+    role, index = labels[LABEL_ROLE], int(labels.get(LABEL_INDEX, "0"))
+    return nodes.Pod(
+        name=pod.metadata.name,
+        node=f"{job}-{role}-{index}",
+        role=role,
+        index=index,
+        # Unknown: its machine does not answer. Whether the node trains is told by its own line.
+        phase=_PHASES.get(pod.status.phase, Phase.RUNNING if pod.status.phase else Phase.INITIAL),
+        leaving=pod.metadata.deletion_timestamp is not None,
+        relaunch=int(labels.get(LABEL_RELAUNCH, "0")),
+    )
+
+
+def _wanted(job: ElasticJob, role: str) -> int:
+    spec = job.spec.roles[role]
+    return spec.replicas if spec.replicas is not None else spec.bounds.least
+
+
+def _most(job: ElasticJob, role: str) -> int:
+    """Return the largest size of a role; without a given end, the size that is asked for."""
+    most = job.spec.roles[role].bounds.most
+    return most if most is not None else max(_wanted(job, role), 1)
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 4)

@@ -1,0 +1,143 @@
+"""`elasticjob master` as a process: put together, run until the verdict or a signal, say the last words."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.kube import config
+from elasticjob.kube.client import Client
+from elasticjob.kube.clock import Clock, SystemClock
+from elasticjob.kube.errors import ConfigError, KubeError
+from elasticjob.master.cluster import Cluster, owner_of, spec_of
+from elasticjob.master.job import End, Job
+from elasticjob.master.server import Master
+from elasticjob.master.settings import Settings
+from elasticjob.master.store import MANAGER, ConfigMap, File, Nowhere, Store, StoreError, restore
+
+log = logging.getLogger("elasticjob.master")
+
+LINGER = 5.0  # seconds after the verdict in which agents may hear of it
+
+
+async def run(settings: Settings, clock: Clock | None = None) -> int:
+    """Run one master to its end. Returns the exit code: 0 Succeeded or stopped, 1 Failed."""
+    chosen = clock or SystemClock()
+    stopped = asyncio.Event()
+    with_signals(stopped)
+    place = in_cluster if settings.namespace else alone
+    async with place(settings, chosen) as master:
+        await _either(master.ended, stopped)
+        if master.job.verdict:
+            await master.wait_until_told(LINGER)
+    say_last_words(master.job, settings.termination_log)
+    return 1 if master.job.verdict and master.job.verdict.end is End.FAILED else 0
+
+
+def with_signals(stopped: asyncio.Event) -> None:
+    """Let SIGTERM and SIGINT set `stopped`."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+
+
+@asynccontextmanager
+async def alone(settings: Settings, clock: Clock) -> AsyncIterator[Master]:
+    """Run a master outside of a cluster."""
+    store: Store = File(settings.state) if settings.state else Nowhere()
+    job = restore(await store.load(), settings.spec, clock.now())
+    token = read_token(settings.token_file)
+    async with Master(job, token, store, host=settings.host, port=settings.port, clock=clock) as master:
+        yield master
+
+
+@asynccontextmanager
+async def in_cluster(settings: Settings, clock: Clock) -> AsyncIterator[Master]:
+    """Run a master as a pod of its job."""
+    async with AsyncExitStack() as stack:
+        found = await config.load(settings.kubeconfig)
+        client = await stack.enter_async_context(Client(found, clock=clock, user_agent=MANAGER))
+        declared = await _declared(client, settings, clock)
+        name = f"{settings.job}-master-state"
+        store = ConfigMap(client, settings.namespace, name, owner_of(declared))
+        job = restore(await _loaded(store, clock), spec_of(declared, settings.limits), clock.now())
+        token = read_token(settings.token_file)
+        master = Master(job, token, store, host=settings.host, port=settings.port, clock=clock)
+        await stack.enter_async_context(master)
+        cluster = Cluster(client, declared, master, settings.limits)
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        feeding = tasks.create_task(cluster.run())
+        yield master
+        feeding.cancel()
+        await cluster.write_status()
+
+
+def read_token(path: Path | None) -> str:
+    """Return the job's token; without a file a new one, which is told to whoever started this process."""
+    if path:
+        return path.read_text().strip()
+    token = secrets.token_urlsafe(32)
+    log.info("the token of this job is %s", token)
+    return token
+
+
+def say_last_words(job: Job, path: Path | None) -> None:
+    """Write the termination message: the verdict, or that the master was stopped without one."""
+    words = last_words(job)
+    log.info("master of job %s ends: %s", job.spec.job, words["message"])
+    if path:
+        path.write_bytes(msgspec.json.encode(words))
+
+
+def last_words(job: Job) -> dict[str, object]:
+    """Return what the controller reads: Succeeded, Failed, or Stopped, which does not end the job."""
+    verdict, progress = job.verdict, job.training.progress
+    if verdict is None:
+        said: dict[str, object] = {
+            "verdict": "Stopped",
+            "reason": "Stopped",
+            "message": "the master was told to stop; its successor continues",
+        }
+    else:
+        said = {"verdict": verdict.end.value, "reason": verdict.reason, "message": verdict.message}
+    return said | ({"progress": progress} if progress else {})
+
+
+async def _either(*events: asyncio.Event) -> None:
+    """Return when one of the events is set."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+async def _declared(client: Client, settings: Settings, clock: Clock) -> ElasticJob:
+    """Return the ElasticJob; without it there is nothing to lead, so this waits for the API server."""
+    while True:
+        try:
+            return await client.get(ELASTICJOB, settings.job, settings.namespace)
+        except ConfigError:
+            raise
+        except KubeError as error:
+            log.warning("ElasticJob %s cannot be read, again in a second: %s", settings.job, error)
+            await clock.sleep(1.0)
+
+
+async def _loaded(store: Store, clock: Clock) -> bytes | None:
+    """Return the snapshot; going on without one that exists would give rounds twice."""
+    while True:
+        try:
+            return await store.load()
+        except StoreError as error:
+            log.warning("%s; again in a second", error)
+            await clock.sleep(1.0)

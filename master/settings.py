@@ -1,0 +1,79 @@
+"""Settings of a master: the environment that its pod is given, or flags of `elasticjob master`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pydantic import AliasChoices, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from elasticjob.api.rpc import environment as env
+from elasticjob.master.job import Bounds, Limits, Spec
+
+
+def _named(name: str, default: Any) -> Any:
+    """Return a field that is set by the environment variable `name` of the contract, or by its own name."""
+    return Field(default=default, validation_alias=AliasChoices(name, name.lower()))
+
+
+class Settings(BaseSettings):
+    """What differs between masters. In a cluster the size of the job comes from its ElasticJob."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="ELASTICJOB_MASTER_", frozen=True, populate_by_name=True, use_attribute_docstrings=True
+    )
+
+    job: str = _named(env.JOB, "local")
+    """The name of the job."""
+
+    namespace: str = _named(env.NAMESPACE, "")
+    """Its namespace; empty outside of a cluster."""
+
+    host: str = _named(env.POD_IP, "127.0.0.1")
+    """The address to listen on."""
+
+    port: int = env.MASTER_PORT
+    """The port to listen on; 0 for any."""
+
+    token_file: Path | None = _named(env.TOKEN_FILE, None)
+    """The file with the job's bearer token; without it a new token is made and printed."""
+
+    termination_log: Path | None = _named(env.TERMINATION_LOG, None)
+    """Where the last words go, as JSON."""
+
+    kubeconfig: Path | None = None
+    """The cluster of the job; without it, KUBECONFIG or the pod's own service account."""
+
+    state: Path | None = None
+    """Outside of a cluster: the file that keeps the job over restarts of its master."""
+
+    nodes_min: int = Field(default=1, ge=1)
+    """Outside of a cluster: the fewest nodes that train."""
+
+    nodes_max: int = Field(default=1, ge=1)
+    """Outside of a cluster: the most nodes that train."""
+
+    node_unit: int = Field(default=1, ge=1)
+    """Outside of a cluster: the number of nodes that train is a multiple of this."""
+
+    silence: timedelta = Limits().silence
+    """A node that is not heard for so long is lost."""
+
+    last_call: timedelta = Limits().last_call
+    """So long after the last join, nodes that are missing are not waited for any more."""
+
+    join_timeout: timedelta = Limits().join_timeout
+    """A job without a world for so long has failed."""
+
+    @property
+    def limits(self) -> Limits:
+        """The deadlines of the job."""
+        return Limits(silence=self.silence, last_call=self.last_call, join_timeout=self.join_timeout)
+
+    @property
+    def spec(self) -> Spec:
+        """The job as it is described outside of a cluster."""
+        bounds = Bounds(minimum=self.nodes_min, maximum=self.nodes_max, unit=self.node_unit)
+        return Spec(job=self.job, bounds=bounds, limits=self.limits)

@@ -1,0 +1,118 @@
+"""What tests of the master's rules share: short names for requests, and turns that check the invariants."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from elasticjob.api.rpc.message import Request
+from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Progress, Report, Watch
+from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
+from elasticjob.master import dispatch, nodes, rendezvous
+from elasticjob.master.job import Bounds, Job, Phase, Spec, invariants
+from elasticjob.master.nodes import Pod
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def join(name: str, life: str = "", **more: Any) -> Join:
+    given: dict[str, Any] = {"slots": 1, "address": "127.0.0.1", "port": 1, "recovery": Recovery.IN_PROCESS}
+    return Join(**{**_who(name, life), **given, **more})
+
+
+def watch(name: str, life: str = "", **more: Any) -> Watch:
+    return Watch(**_who(name, life), **more)
+
+
+def leave(name: str, number: int, *, planned: bool = False, life: str = "") -> Leave:
+    return Leave(node=name, incarnation=life or f"{name}-life", round=number, planned=planned)
+
+
+def report(name: str, number: int, step: int, **more: Any) -> Report:
+    progress = Progress(step=step, **more)
+    return Report(node=name, incarnation=f"{name}-life", round=number, progress=progress)
+
+
+def failure(name: str, *, final: bool = True, code: int = 1, life: str = "", number: int = 1) -> Failure:
+    return Failure(
+        node=name,
+        incarnation=life or f"{name}-life",
+        round=number,
+        local_rank=0,
+        exit_code=code,
+        message="ValueError: no",
+        final=final,
+    )
+
+
+def finish(name: str, number: int) -> Finish:
+    return Finish(node=name, incarnation=f"{name}-life", round=number)
+
+
+def pod(node: str, phase: Phase = Phase.RUNNING, **more: Any) -> Pod:
+    given: dict[str, Any] = {"name": node, "role": "worker", "index": int(node[-1]), **more}
+    return Pod(node=node, phase=phase, **given)
+
+
+class Played:
+    """A job in virtual time: `ask` requests of it, let time pass, and see what it says. Checks every turn."""
+
+    def __init__(self, minimum: int = 1, maximum: int = 2, unit: int = 1, **more: Any) -> None:
+        bounds = Bounds(minimum=minimum, maximum=maximum, unit=unit)
+        self.now = START
+        self.job = Job(spec=Spec(job="digits", bounds=bounds, **more), gathering=START)
+
+    def ask(self, *requests: Request[Any]) -> Any:
+        reply = None
+        for request in requests:
+            turn = dispatch.handle(self.job, request, self.now)
+            reply = turn.reply
+            self._become(turn.job)
+        return reply
+
+    def cut(self, request: Request[Any]) -> None:
+        self._become(dispatch.cut(self.job, request, self.now))
+
+    def see(self, *pods: Pod) -> None:
+        self._become(dispatch.judged(nodes.observe(self.job, pods, self.now), self.now))
+
+    def wait(self, seconds: float, *alive: str) -> None:
+        """Let time pass; the agents of `alive` go on watching, the joined ones go on joining."""
+        for _ in range(int(seconds * 2)):
+            self.now += timedelta(seconds=0.5)
+            for name in alive:
+                node = self.job.nodes[name]
+                self._become(self.job.put(node.but(beat=self.now)))
+            self._become(dispatch.tick(self.job, self.now))
+
+    def orders(self, name: str, life: str = "", number: int = 0) -> Orders:
+        """What a Watch of this node is answered now."""
+        request = watch(name, life, round=number)
+        return nodes.orders(self.job, request, self.now)
+
+    def order(self, name: str) -> Order:
+        return self.orders(name).order
+
+    def world(self, name: str, after: int = 0) -> World | None:
+        return rendezvous.answer(self.job, join(name, self.job.nodes[name].incarnation, after=after))
+
+    def names(self) -> list[str]:
+        """Members of the last world in rank order."""
+        return [member.node for member in self.job.world.members] if self.job.world else []
+
+    def _become(self, job: Job) -> None:
+        assert invariants(job) == []
+        self.job = job
+
+
+def played(*names: str, **bounds: Any) -> Played:
+    """A job whose nodes `names` have formed the first world."""
+    game = Played(**{"maximum": len(names), **bounds})
+    game.ask(*(watch(name) for name in names))
+    game.ask(*(join(name) for name in names))
+    assert game.names() == list(names)
+    return game
+
+
+def _who(name: str, life: str) -> dict[str, Any]:
+    return {"node": name, "role": "worker", "index": int(name[-1]), "incarnation": life or f"{name}-life"}
