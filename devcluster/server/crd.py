@@ -79,15 +79,16 @@ def _check(crd: Manifest) -> Iterator[Cause]:
     if sum(bool(version.get("storage")) for version in versions) != 1:
         yield wrong("spec.versions", "", "must have exactly one version marked as storage version")
     for index, version in enumerate(versions):
-        yield from _check_version(version, f"spec.versions[{index}]")
+        yield from _check_version(version, f"spec.versions[{index}]", alone=len(versions) == 1)
 
 
-def _check_version(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def _check_version(version: Mapping[str, Any], path: str, *, alone: bool) -> Iterator[Cause]:
+    """`alone`: the real server names the fields of a single version by their place in an older API."""
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if schema is None:
         yield missing(f"{path}.schema.openAPIV3Schema", "schemas are required")
         return
-    where = f"{path}.schema.openAPIV3Schema"
+    where = "spec.validation.openAPIV3Schema" if alone else f"{path}.schema.openAPIV3Schema"
     found = list(structural_problems(schema, where))
     yield from found
     if not found:

@@ -1,4 +1,4 @@
-"""Defaults of a schema, filled in where a field is absent (or null and not nullable). In place."""
+"""Defaults of a schema, filled in where a field is absent ; a null that may not be one counts as absent. In place."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ def fill(value: Any, schema: Schema) -> None:
 def _fill_object(value: dict[str, Any], schema: Schema) -> None:
     declared: dict[str, Schema] = schema.get("properties") or {}
     for name, below in declared.items():
-        missing = name not in value or (value[name] is None and not below.get("nullable"))
-        if missing and "default" in below:
+        if value.get(name, "") is None and not below.get("nullable") and below.get("type"):
+            del value[name]
+        if name not in value and below.get("default") is not None:
             value[name] = copy.deepcopy(below["default"])
         if name in value:
             fill(value[name], below)

@@ -119,6 +119,11 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
+def undecodable(kind: str, version: str, why: str) -> StatusError:
+    """A body that is no object of this kind at all."""
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+
+
 def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
     named = f' "{name}"' if name else ""
     message = f"{qualified(plural, group)}{named} is forbidden: {why}"

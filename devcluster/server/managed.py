@@ -103,14 +103,29 @@ def created(manifest: Manifest, schema: Schema, writer: Writer) -> list[dict[str
     return entries([writer.owner("Update", leaves(manifest, schema))])
 
 
+def applied(config: Manifest, schema: Schema, writer: Writer) -> list[dict[str, Any]]:
+    """managedFields of an object that an apply creates: what the configuration says, not its defaults."""
+    return entries([writer.owner("Apply", leaves(config, schema))])
+
+
 def updated(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> list[dict[str, Any]]:
     """managedFields after a write that was no apply. A list that `new` brings along is believed."""
-    before, after = leaves(old, schema), leaves(new, schema)
+    parts = _different(old, new)
+    before, after = leaves(_only(old, parts), schema), leaves(_only(new, parts), schema)
     changed = {path for path, value in after.items() if before.get(path, _ABSENT) != value}
     removed = before.keys() - after.keys()
     if not changed and not removed:
         return list(new["metadata"].get("managedFields") or ())
     return entries(_taken_over(owners(new), changed, removed, writer))
+
+
+def _different(old: Manifest, new: Manifest) -> set[str]:
+    """The top-level members that a write touched: only in them can ownership move."""
+    return {name for name in {*old, *new} if old.get(name) != new.get(name)}
+
+
+def _only(manifest: Manifest, names: set[str]) -> Manifest:
+    return {name: value for name, value in manifest.items() if name in names}
 
 
 def _taken_over(found: list[Owner], changed: set[Path], removed: set[Path], writer: Writer) -> list[Owner]:
@@ -124,12 +139,12 @@ def _taken_over(found: list[Owner], changed: set[Path], removed: set[Path], writ
     return [*others, mine]
 
 
-def apply(live: Manifest, applied: Manifest, schema: Schema, writer: Writer, *, force: bool) -> Manifest:
-    """Return `live` with the configuration `applied` put over it and managedFields brought up to date.
+def apply(live: Manifest, config: Manifest, schema: Schema, writer: Writer, *, force: bool) -> Manifest:
+    """Return `live` with the configuration `config` put over it and managedFields brought up to date.
 
     Raises a 409 StatusError that names every other manager of a field whose value would change, unless forced.
     """
-    wanted = leaves(applied, schema)
+    wanted = leaves(config, schema)
     found = owners(live)
     identity = writer.owner("Apply", ()).identity
     previous = next((owner.paths for owner in found if owner.identity == identity), frozenset())
@@ -137,7 +152,7 @@ def apply(live: Manifest, applied: Manifest, schema: Schema, writer: Writer, *, 
     now = leaves(live, schema)
     others = _resolve(others, _changes(wanted, now), force)
     kept = _prefixes(wanted) | {prefix for owner in others for prefix in _prefixes(owner.paths)}
-    trimmed = drop(merge(live, applied, schema), previous - kept, schema)
+    trimmed = drop(merge(live, config, schema), previous - kept, schema)
     answer: Manifest = merge(
         trimmed, applied, schema
     )  # an emptied container that the configuration names comes back

@@ -98,8 +98,10 @@ def name_problem(group: str, kind: str, name: str) -> str:
     return _NAME_RULES.get((group, kind), subdomain_problem)(name)
 
 
-def metadata_problems(group: str, kind: str, metadata: Mapping[str, Any]) -> Iterator[Cause]:
-    """Everything wrong with a new object's metadata."""
+def metadata_problems(
+    group: str, kind: str, metadata: Mapping[str, Any], *, custom: bool = False
+) -> Iterator[Cause]:
+    """Everything wrong with an object's metadata."""
     name = metadata.get("name") or ""
     if not name:
         yield missing("metadata.name", "name or generateName is required")
@@ -108,9 +110,16 @@ def metadata_problems(group: str, kind: str, metadata: Mapping[str, Any]) -> Ite
     yield from label_problems(metadata.get("labels"), "metadata.labels")
     yield from _annotation_problems(metadata.get("annotations") or {})
     yield from _owner_problems(metadata.get("ownerReferences") or ())
-    for finalizer in metadata.get("finalizers") or ():
-        if problem := key_problem(finalizer):
-            yield wrong("metadata.finalizers", finalizer, problem)
+    for index, finalizer in enumerate(metadata.get("finalizers") or ()):
+        if problem := finalizer_problem(finalizer, short=custom or group == "apiextensions.k8s.io"):
+            yield wrong(f"metadata.finalizers[{index}]", finalizer, problem)
+
+
+def finalizer_problem(name: str, *, short: bool) -> str:
+    """What is wrong with a finalizer; custom kinds may also have ones without a domain (`short`)."""
+    if not short and "/" not in name and name not in ("orphan", "foregroundDeletion", "kubernetes"):
+        return "name is neither a standard finalizer name nor is it fully qualified"
+    return key_problem(name)
 
 
 def label_problems(labels: Mapping[str, str] | None, field: str) -> Iterator[Cause]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from elasticjob.devcluster.server.schemas import ANYTHING, Schema, items, member
+from elasticjob.devcluster.server.schemas import ANYTHING, QUANTITY, Schema, items, member
 
 
 def normalise(value: Any, schema: Schema) -> Any:
     """Return the value in normal form; parts without a schema stay as they are."""
-    if schema.get("format") == "quantity":
+    if schema.get("format") == QUANTITY:
         return _quantity(value)
     if isinstance(value, dict) and schema is not ANYTHING:
         return {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -153,13 +153,7 @@ class Objects:
             resource, "CREATE", namespace, new["metadata"].get("name", ""), "", None, options
         )
         self._check_namespace(resource, namespace)
-        source = new if applied else None
-        new = self._start(resource, namespace, new)
-        writer = self._writer(resource, options, "")
-        if source is None:
-            new["metadata"]["managedFields"] = managed.created(new, resource.schema, writer)
-        else:
-            self._own_applied(resource, new, source, writer)
+        new = self._start(resource, new, self._writer(resource, options, ""), new if applied else None)
         if self._admission.concerns(attributes):
             new = await self._admit(attributes, new, warnings)
         self._check_new(resource, new)
@@ -170,9 +164,18 @@ class Objects:
         return Answer(self._put(resource, new, options), True, warnings)
 
     def decode(
-        self, resource: Resource, namespace: str, body: Any, options: Options, warnings: list[str]
+        self,
+        resource: Resource,
+        namespace: str,
+        body: Any,
+        options: Options,
+        warnings: list[str],
+        known: Manifest | None = None,
     ) -> Manifest:
-        """The body of a request as an object of this resource, in its stored version and without unknown fields."""
+        """The body of a request as an object of this resource, in its stored version, without unknown fields.
+
+        Members that equal those of `known`, an object that was decoded before, are not looked at again.
+        """
         new = self._recognise(resource, body)
         metadata = new["metadata"]
         given = metadata.get("namespace") or ""
@@ -185,10 +188,14 @@ class Objects:
             metadata["namespace"] = namespace
         else:
             metadata.pop("namespace", None)
-        self._check_unknown(prune(new, resource.schema), options, warnings)
+        fresh = _different(new, known)
+        same = {name: value for name, value in new.items() if name not in fresh}
+        unknown = prune(fresh, resource.schema)
+        self._check_unknown(resource, unknown, options, warnings)
         if not resource.custom:
-            self._check_types(resource, new)
-            new = normalise(new, resource.schema)
+            self._check_types(resource, fresh)
+            fresh = normalise(fresh, resource.schema)
+        new = same | fresh
         if resource.warning:
             warnings.append(resource.warning)
         return resource.conversion.to_storage(new) if resource.conversion else new
@@ -211,21 +218,24 @@ class Objects:
             "metadata": dict(metadata or {}),
         }
 
-    def _check_unknown(self, unknown: Sequence[str], options: Options, warnings: list[str]) -> None:
+    def _check_unknown(
+        self, resource: Resource, unknown: Sequence[str], options: Options, warnings: list[str]
+    ) -> None:
         if not unknown or options.field_validation == "Ignore":
             return
         told = [f'unknown field "{path}"' for path in unknown]
         if options.field_validation == "Strict":
-            raise errors.bad_request("strict decoding error: " + ", ".join(told))
+            raise errors.undecodable(
+                resource.kind, resource.version, "strict decoding error: " + ", ".join(told)
+            )
         warnings += told
 
     def _check_types(self, resource: Resource, new: Manifest) -> None:
         """A built-in object with a value of the wrong type does not even decode: 400, not 422."""
         for cause in validate(new, resource.schema):
             if cause.reason == TYPE_INVALID and '"null"' not in cause.message:
-                raise errors.bad_request(
-                    f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-                    f"json: cannot unmarshal: {cause.message.partition(': ')[2]}"
+                raise errors.undecodable(
+                    resource.kind, resource.version, f"json: cannot unmarshal {cause.message}"
                 )
 
     def _name_it(self, metadata: Manifest) -> None:
@@ -243,8 +253,10 @@ class Objects:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise errors.forbidden(resource.group, resource.plural, "", why)
 
-    def _start(self, resource: Resource, namespace: str, new: Manifest) -> Manifest:
-        """Give a new object what only the server may give."""
+    def _start(
+        self, resource: Resource, new: Manifest, writer: managed.Writer, applied: Manifest | None
+    ) -> Manifest:
+        """Give a new object what only the server may give, which nobody owns; the rest is the writer's."""
         metadata = dict(new["metadata"])
         if metadata.get("resourceVersion"):
             raise errors.bad_request("resourceVersion should not be set on objects to be created")
@@ -267,6 +279,10 @@ class Objects:
         if resource.status and not strategy.keeps_status:
             new.pop("status", None)
         self._default(resource, new)
+        if applied is None:
+            metadata["managedFields"] = managed.created(new, resource.schema, writer)
+        else:
+            metadata["managedFields"] = managed.applied(applied, resource.schema, writer)
         strategy.start(new)
         return new
 
@@ -282,23 +298,27 @@ class Objects:
         fill(new, resource.schema)
         self._strategy(resource).default(new)
 
-    def _own_applied(
-        self, resource: Resource, new: Manifest, source: Manifest, writer: managed.Writer
-    ) -> None:
-        own = managed.apply({"metadata": {}}, source, resource.schema, writer, force=True)
-        new["metadata"]["managedFields"] = own["metadata"].get("managedFields") or []
-
     def _check_new(self, resource: Resource, new: Manifest) -> None:
-        causes = [
-            *metadata_problems(resource.group, resource.kind, new["metadata"]),
-            *self._content_problems(resource, new),
-        ]
-        causes += self._strategy(resource).check(new) if not causes else []
-        causes += broken_rules(resource.rules, new, None) if not causes else []
-        self._raise(resource, new, causes)
+        self._raise(resource, new, self._problems(resource, new, None, self._strategy(resource).check(new)))
+        self._raise(resource, new, broken_rules(resource.rules, new, None))
 
-    def _content_problems(self, resource: Resource, new: Manifest) -> list[Cause]:
-        return [cause for cause in validate(new, resource.schema) if not cause.field.startswith("metadata.")]
+    def _problems(
+        self, resource: Resource, new: Manifest, old: Manifest | None, of_kind: Iterable[Cause]
+    ) -> list[Cause]:
+        """Problems of metadata, kind and schema; the kind's own words win over the schema's about one field.
+
+        What an update leaves as it was is not held against it.
+        """
+        metadata = new["metadata"]
+        causes = [
+            *metadata_problems(resource.group, resource.kind, metadata, custom=resource.custom),
+            *of_kind,
+        ]
+        told = {cause.field for cause in causes}
+        changed = {name: value for name, value in _different(new, old).items() if name != "metadata"}
+        content = validate(changed, resource.schema)
+        told |= changed.keys() ^ new.keys()  # members that were left out are not missing
+        return causes + [each for each in content if each.field not in told]
 
     def _raise(self, resource: Resource, new: Manifest, causes: Sequence[Cause]) -> None:
         if causes:
@@ -398,13 +418,12 @@ class Objects:
             if added:
                 why = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers {sorted(added)}"
                 self._raise(resource, new, [Cause("metadata.finalizers", why, "FieldValueForbidden")])
-        causes = list(metadata_problems(resource.group, resource.kind, metadata))
-        causes += self._content_problems(resource, new)
-        if not causes and subresource not in ("status", "resize", "binding"):
-            causes += self._strategy(resource).check_update(new, old)
-            causes += self._strategy(resource).check(new) if self._is_plain(resource) else []
-        causes += broken_rules(resource.rules, new, old) if not causes else []
-        self._raise(resource, new, causes)
+        of_kind: Iterable[Cause] = ()
+        if subresource not in ("status", "resize", "binding"):
+            strategy = self._strategy(resource)
+            of_kind = strategy.check(new) if self._is_plain(resource) else strategy.check_update(new, old)
+        self._raise(resource, new, self._problems(resource, new, old, of_kind))
+        self._raise(resource, new, broken_rules(resource.rules, new, old))
 
     def _is_plain(self, resource: Resource) -> bool:
         """Kinds whose update rules are their creation rules."""
@@ -484,7 +503,8 @@ class Objects:
 
     def _mark(self, metadata: Manifest, grace: int) -> None:
         if not metadata.get("deletionTimestamp"):
-            metadata["generation"] = metadata.get("generation", 0) + 1
+            if "generation" in metadata:
+                metadata["generation"] += 1
         elif metadata.get("deletionGracePeriodSeconds", 0) <= grace:
             return
         metadata |= {"deletionTimestamp": self.stamp(grace), "deletionGracePeriodSeconds": grace}
@@ -536,6 +556,13 @@ class Objects:
 
 
 _PLAIN = Strategy()
+
+
+def _different(new: Manifest, old: Manifest | None) -> Manifest:
+    """The top-level members of `new` that are not as in `old`."""
+    if old is None:
+        return new
+    return {name: value for name, value in new.items() if name not in old or old[name] != value}
 
 
 def _without_ownership(manifest: Manifest) -> Manifest:

@@ -35,7 +35,7 @@ def json_patch(value: Any, operations: Any) -> Any:
 def _operate(value: Any, operation: Any) -> Any:
     act = _OPERATIONS.get(operation.get("op")) if isinstance(operation, dict) else None
     if act is None or not isinstance(operation.get("path"), str):
-        raise bad_request(f"unknown JSON patch operation: {operation!r}")
+        raise unprocessable(f"unknown JSON patch operation: {operation!r}")
     return act(value, operation)
 
 

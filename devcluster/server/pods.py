@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from elasticjob.devcluster.quantity import parse
 from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.names import label_problem, missing, unsupported, wrong
 from elasticjob.devcluster.server.store import Manifest
@@ -38,11 +39,7 @@ FORBIDDEN_UPDATE = (
 
 def default_pod(pod: Manifest) -> None:
     default_pod_spec(pod["spec"])
-    put(pod["spec"], enableServiceLinks=True, preemptionPolicy="PreemptLowerPriority", priority=0)
-    put(pod["spec"], serviceAccountName=pod["spec"].get("serviceAccount") or "default")
-    pod["spec"]["serviceAccount"] = pod["spec"]["serviceAccountName"]
-    if not pod["spec"].get("tolerations"):
-        pod["spec"]["tolerations"] = copy.deepcopy(list(_TOLERATIONS))
+    put(pod["spec"], enableServiceLinks=True)
 
 
 def default_template(item: Manifest) -> None:
@@ -113,6 +110,12 @@ def default_volume(volume: dict[str, Any]) -> None:
 
 
 def start_pod(pod: Manifest) -> None:
+    spec = pod["spec"]
+    put(spec, preemptionPolicy="PreemptLowerPriority", priority=0)
+    put(spec, serviceAccountName=spec.get("serviceAccount") or "default")
+    spec["serviceAccount"] = spec["serviceAccountName"]
+    if not spec.get("tolerations"):
+        spec["tolerations"] = copy.deepcopy(list(_TOLERATIONS))
     pod["status"] = {"phase": "Pending", "qosClass": qos_class(pod["spec"])}
 
 
@@ -193,6 +196,7 @@ def _check_container(container: dict[str, Any], volumes: list[Any], path: str) -
                 f'Not found: "{mount.get("name")}"',
                 "FieldValueNotFound",
             )
+    yield from _check_resources(container.get("resources") or {}, f"{path}.resources")
     for index, port in enumerate(container.get("ports") or ()):
         if not 0 < (port.get("containerPort") or 0) < 65536:
             yield wrong(
@@ -200,6 +204,18 @@ def _check_container(container: dict[str, Any], volumes: list[Any], path: str) -
                 port.get("containerPort", 0),
                 "must be between 1 and 65535, inclusive",
             )
+
+
+def _check_resources(resources: dict[str, Any], path: str) -> Iterator[Cause]:
+    limits = resources.get("limits") or {}
+    for part in ("limits", "requests"):
+        for name, amount in (resources.get(part) or {}).items():
+            if parse(amount) < 0:
+                yield wrong(f"{path}.{part}[{name}]", amount, "must be greater than or equal to 0")
+    for name, amount in (resources.get("requests") or {}).items():
+        if name in limits and parse(amount) > parse(limits[name]):
+            why = f"must be less than or equal to {name} limit of {limits[name]}"
+            yield wrong(f"{path}.requests", amount, why)
 
 
 def check_pod_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
@@ -249,7 +265,7 @@ def bind(pod: Manifest, node: str, now: datetime) -> Manifest:
     status = answer.setdefault("status", {})
     others = [each for each in status.get("conditions") or () if each["type"] != "PodScheduled"]
     stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": stamp}
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp}
     status["conditions"] = [*others, condition]
     return answer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from elasticjob.devcluster.server.schemas import PRESERVE, Schema, items, join, member, members
+from elasticjob.devcluster.server.schemas import PRESERVE, Schema, items, member, members
 
 
 def prune(value: Any, schema: Schema, path: str = "") -> list[str]:
@@ -21,7 +21,7 @@ def _prune_object(value: dict[str, Any], schema: Schema, path: str) -> list[str]
     gone: list[str] = []
     keeps = bool(schema.get(PRESERVE))
     for name in list(value):
-        where = join(schema, path, name)
+        where = f"{path}.{name}" if path else name
         below = member(schema, name)
         if below is None:
             del value[name]

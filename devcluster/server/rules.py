@@ -159,17 +159,9 @@ def _checked(rule: Rule, path: str, value: Any, former: Any) -> Cause | None:
     except CelError as error:
         why = f"rule evaluation error: {error}: {rule.program.text}"
     where = path + (rule.spec.get("fieldPath") or "")
-    shown = (
-        value if isinstance(value, str | int | float | bool) else {dict: "object", list: "array"}[type(value)]
-    )
-    reason = rule.spec.get("reason") or "FieldValueInvalid"
-    return Cause(
-        where.lstrip("."),
-        f"{_PREFIX[reason]}: {_shown(shown)}: {why}"
-        if reason == "FieldValueInvalid"
-        else f"{_PREFIX[reason]}: {why}",
-        reason,
-    )
+    reason = str(rule.spec.get("reason") or "FieldValueInvalid")
+    told = f"{_shown(value)}: {why}" if reason == "FieldValueInvalid" else why
+    return Cause(where.lstrip("."), f"{_PREFIX[reason]}: {told}", reason)
 
 
 _PREFIX = {
@@ -181,6 +173,8 @@ _PREFIX = {
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return '"object"' if isinstance(value, dict) else '"array"'
     return f'"{value}"' if isinstance(value, str) else str(value).lower()
 
 

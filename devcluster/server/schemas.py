@@ -18,6 +18,9 @@ Shape = Literal["scalar", "map", "atomic", "set", "list-map"]
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 INT_OR_STRING = "x-kubernetes-int-or-string"
 EMBEDDED = "x-kubernetes-embedded-resource"
+QUANTITY = (
+    "kubernetes-quantity"  # a format of our own: custom resources may say `quantity`, and it means nothing
+)
 ANYTHING: Schema = {PRESERVE: True}
 
 _CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
@@ -25,7 +28,7 @@ _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 _SPECIAL: dict[str, Schema] = {
-    _QUANTITY: {INT_OR_STRING: True, "format": "quantity"},
+    _QUANTITY: {INT_OR_STRING: True, "format": QUANTITY},
     _INT_OR_STRING: {INT_OR_STRING: True},
     _MICRO_TIME: {"type": "string", "format": "date-time-micro"},
 }

@@ -74,6 +74,8 @@ def _no_reference(schema: Schema, path: str) -> Iterator[Cause]:
 
 def _has_type(schema: Schema, path: str) -> Iterator[Cause]:
     kind = schema.get("type")
+    if "$ref" in schema:
+        return
     if kind is None and not schema.get(INT_OR_STRING) and not schema.get(PRESERVE):
         yield missing(
             f"{path}.type",
@@ -93,7 +95,7 @@ def _members_fit(schema: Schema, path: str) -> Iterator[Cause]:
     more = schema.get("additionalProperties")
     if schema.get("properties") and "additionalProperties" in schema:
         yield _forbidden(
-            f"{path}.additionalProperties", "additionalProperties and properties are mutually exclusive"
+            f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive"
         )
     elif more is False:
         yield _forbidden(f"{path}.additionalProperties", "additionalProperties cannot be set to false")

@@ -15,6 +15,7 @@ from elasticjob.devcluster.server.names import missing, unsupported, wrong
 from elasticjob.devcluster.server.schemas import (
     EMBEDDED,
     INT_OR_STRING,
+    QUANTITY,
     Schema,
     item_key,
     items,
@@ -52,10 +53,11 @@ def validate(value: Any, schema: Schema, path: str = "") -> Iterator[Cause]:
         return
     if "enum" in schema and value not in schema["enum"]:
         yield unsupported(path, value, [str(each) for each in schema["enum"]])
-    for kind, check in _CHECKS:
-        if isinstance(value, kind) and not isinstance(value, bool):
-            yield from check(value, schema, path)
-    yield from _check_logic(value, schema, path)
+    check = _CHECKS.get(type(value))
+    if check is not None:
+        yield from check(value, schema, path)
+    if not _LOGIC.isdisjoint(schema):
+        yield from _check_logic(value, schema, path)
 
 
 def _check_null(schema: Schema, path: str) -> Iterator[Cause]:
@@ -66,7 +68,7 @@ def _check_null(schema: Schema, path: str) -> Iterator[Cause]:
 
 def _type_problem(value: Any, schema: Schema, path: str) -> Cause | None:
     if schema.get(INT_OR_STRING):
-        numeric = _TYPES["number"] if schema.get("format") == "quantity" else is_integer
+        numeric = _TYPES["number"] if schema.get("format") == QUANTITY else is_integer
         good = numeric(value) or isinstance(value, str)
         return None if good else _type_cause(path, _name(value), "integer,string")
     wanted = schema.get("type")
@@ -94,6 +96,8 @@ def _check_object(value: dict[str, Any], schema: Schema, path: str) -> Iterator[
             if not value.get(name):
                 yield missing(f"{path}.{name}", "must not be empty")
     yield from _check_size(len(value), schema, path, "Properties", "properties", value)
+    if _LEADING.isdisjoint(schema):
+        return
     for name, child in value.items():
         below = member(schema, name)
         if below is not None:
@@ -123,6 +127,8 @@ def _check_unique(value: list[Any], schema: Schema, path: str) -> Iterator[Cause
 
 def _check_size(size: int, schema: Schema, path: str, suffix: str, noun: str, value: Any) -> Iterator[Cause]:
     least, most = schema.get(f"min{suffix}"), schema.get(f"max{suffix}")
+    if least is None and most is None:
+        return
     if least is not None and size < least:
         yield wrong(path, size, f"{path} in body should have at least {least} {noun}")
     if most is not None and size > most:
@@ -140,7 +146,8 @@ def _check_string(value: str, schema: Schema, path: str) -> Iterator[Cause]:
         yield wrong(path, value, f"{path} in body should match '{pattern}'")
     check = FORMATS.get(schema.get("format", ""))
     if check and not check(value):
-        yield wrong(path, value, f"{path} in body must be of type {schema['format']}: {value!r}")
+        cause = wrong(path, value, f'{path} in body must be of type {schema["format"]}: "{value}"')
+        yield Cause(path, cause.message, TYPE_INVALID) if schema["format"] == QUANTITY else cause
 
 
 def _check_number(value: float, schema: Schema, path: str) -> Iterator[Cause]:
@@ -156,12 +163,15 @@ def _check_number(value: float, schema: Schema, path: str) -> Iterator[Cause]:
         yield wrong(path, value, f"{path} in body should be a multiple of {step}")
 
 
-_CHECKS: tuple[tuple[Any, Callable[..., Iterator[Cause]]], ...] = (
-    (dict, _check_object),
-    (list, _check_array),
-    (str, _check_string),
-    (int | float, _check_number),
-)
+_LEADING = frozenset({"properties", "additionalProperties", EMBEDDED})
+_LOGIC = frozenset({"allOf", "anyOf", "oneOf", "not"})
+_CHECKS: dict[type, Callable[..., Iterator[Cause]]] = {
+    dict: _check_object,
+    list: _check_array,
+    str: _check_string,
+    int: _check_number,
+    float: _check_number,
+}
 
 
 def _check_logic(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
@@ -214,7 +224,7 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     "date-time-micro": _is_time,
     "date": _is_date,
     "duration": _is_duration,
-    "quantity": lambda value: bool(_QUANTITY.fullmatch(value)),
+    QUANTITY: lambda value: bool(_QUANTITY.fullmatch(value)),
     "uuid": lambda value: bool(re.fullmatch(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}", value)),
     "ipv4": lambda value: bool(re.fullmatch(r"(\d{1,3}\.){3}\d{1,3}", value)),
 }

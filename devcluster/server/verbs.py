@@ -96,8 +96,9 @@ class Verbs:
 
         def compute(old: Manifest) -> Manifest:
             warnings.clear()
-            new = self._patched(call, old, change)
-            new = self._objects.decode(target.resource, target.namespace, new, options, warnings)
+            current = self._current(call, old)
+            new = self._patched(call, current, change)
+            new = self._objects.decode(target.resource, target.namespace, new, options, warnings, current)
             if new["metadata"].get("name") != target.name:
                 raise errors.bad_request("metadata.name: a patch may not rename an object")
             return self._half(call, old, new)
@@ -107,9 +108,12 @@ class Verbs:
         )
         return self._reply(call, answer, warnings)
 
-    def _patched(self, call: Call, old: Manifest, change: Any) -> Any:
+    def _current(self, call: Call, old: Manifest) -> Manifest:
+        conversion = call.target.resource.conversion
+        return conversion.from_storage(old) if conversion else old
+
+    def _patched(self, call: Call, current: Manifest, change: Any) -> Any:
         resource = call.target.resource
-        current = resource.conversion.from_storage(old) if resource.conversion else old
         if call.media == JSON_PATCH:
             return json_patch(current, change)
         if not isinstance(change, dict):
@@ -187,10 +191,10 @@ class Verbs:
         return self._reply(call, answer, warnings)
 
     def _check_uid(self, resource: Resource, old: Manifest, config: Manifest) -> None:
-        asked, found = config["metadata"].get("uid"), old["metadata"]["uid"]
-        if asked and asked != found:
-            why = f"uid mismatch: the provided object specified uid {asked}, and the existing object has uid {found}"
-            raise errors.conflict(resource.group, resource.plural, old["metadata"]["name"], why)
+        asked = config["metadata"].get("uid")
+        if asked and asked != old["metadata"]["uid"]:
+            cause = wrong("metadata.uid", asked, "field is immutable")
+            raise errors.invalid(resource.group, resource.kind, old["metadata"]["name"], [cause])
 
     async def delete(self, call: Call) -> Reply:
         target = call.target

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from elasticjob.devcluster.server.errors import StatusError, bad_request
+from elasticjob.devcluster.server.errors import Cause, StatusError, bad_request, invalid
 from elasticjob.devcluster.server.lists import Form, page, selection, served, served_raw
 from elasticjob.devcluster.server.selectors import Predicate
 from elasticjob.devcluster.server.store import Change, Event, Manifest, Store, Stored, Subscription, encode
@@ -44,7 +44,10 @@ def request_of(target: Target, query: Mapping[str, str], form: Form, default_tim
         raise bad_request(f"resourceVersion: Invalid value: {version!r}: must be a number")
     marked = query.get("sendInitialEvents") in ("true", "1")
     if marked and query.get("resourceVersionMatch") != "NotOlderThan":
-        raise bad_request("sendInitialEvents: Forbidden: needs resourceVersionMatch=NotOlderThan")
+        why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        raise invalid(
+            "meta.k8s.io", "ListOptions", "", [Cause("resourceVersionMatch", why, "FieldValueForbidden")]
+        )
     bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
     whole = marked or version in ("", "0")
     if query.get("sendInitialEvents") in ("false", "0"):
