@@ -153,9 +153,8 @@ def apply(live: Manifest, config: Manifest, schema: Schema, writer: Writer, *, f
     others = _resolve(others, _changes(wanted, now), force)
     kept = _prefixes(wanted) | {prefix for owner in others for prefix in _prefixes(owner.paths)}
     trimmed = drop(merge(live, config, schema), previous - kept, schema)
-    answer: Manifest = merge(
-        trimmed, applied, schema
-    )  # an emptied container that the configuration names comes back
+    # an emptied container that the configuration names comes back
+    answer: Manifest = merge(trimmed, config, schema)
     mine = writer.owner("Apply", wanted)
     answer["metadata"] = dict(answer["metadata"])
     before = next((owner for owner in found if owner.identity == identity), None)
