@@ -97,11 +97,11 @@ class VirtualClock:
             if put.call is not None:
                 put.call()
                 await self.settle()
-        self._elapsed = end
+        self._elapsed = max(self._elapsed, end)
         await self.settle()
 
     def jump(self, seconds: float) -> None:
-        """Move time forward as a machine that slept: what fell due meanwhile comes late, with the next move."""
+        """Move time forward as a machine that slept: what fell due comes late, with the next move."""
         self._elapsed += seconds
 
     @property
@@ -109,7 +109,7 @@ class VirtualClock:
         """Seconds until something falls due, None when nothing will."""
         while self._agenda and self._agenda[0][2].call is None:
             heapq.heappop(self._agenda)
-        return self._agenda[0][0] - self._elapsed if self._agenda else None
+        return max(0.0, self._agenda[0][0] - self._elapsed) if self._agenda else None
 
     async def settle(self, rounds: int = 20) -> None:
         """Let all other tasks run until they wait for something."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from kubernetes_asyncio.client.configuration import Configuration
 from kubernetes_asyncio.config import ConfigException
 from kubernetes_asyncio.config.kube_config import KubeConfigLoader, load_kube_config
+from yaml import YAMLError
 
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.config import REREAD_AFTER, Config
@@ -94,7 +95,7 @@ async def _load(path: str, context: str | None) -> Loaded:
     settings.host = ""
     try:
         loader = await load_kube_config(path, context, settings, persist_config=False)
-    except (ConfigException, OSError, ValueError, AssertionError) as error:
+    except (ConfigException, YAMLError, OSError, ValueError, AssertionError) as error:
         raise ConfigError(
             f"the kubeconfig {path} cannot be used: {str(error) or 'incomplete context'}"
         ) from error

@@ -122,16 +122,15 @@ async def test_an_old_object_of_an_older_model_does_not_block_updates() -> None:
     assert (await asked(Webhook(CONFIG_MAP, validate=small), sent)).allowed
 
 
-@pytest.mark.parametrize("which", ["validate", "mutate"])
-async def test_a_handler_that_raises_denies_with_a_sentence(which: str) -> None:
-    webhook: Webhook[ConfigMap] = Webhook(CONFIG_MAP, **{which: broken})
+async def test_a_handler_that_raises_denies_with_a_sentence() -> None:
     sent = request(new=manifest("a"))
-    found = await (mutated(webhook, sent) if which == "mutate" else asked(webhook, sent))
-    assert (found.allowed, found.code) == (False, 500)
-    assert (
-        "checking ConfigMap ns/a failed inside of the webhook (ZeroDivisionError: a)"
-        in found.problems[0].message
-    )
+    for found in (
+        await asked(Webhook(CONFIG_MAP, validate=broken), sent),
+        await mutated(Webhook(CONFIG_MAP, mutate=broken), sent),
+    ):
+        assert (found.allowed, found.code) == (False, 500)
+        said = found.problems[0].message
+        assert said.startswith("checking ConfigMap ns/a failed inside of the webhook (ZeroDivisionError: a)")
 
 
 async def test_mutation_is_a_json_patch() -> None:

@@ -1,0 +1,188 @@
+"""Finding the cluster, and credentials that others rotate."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from elasticjob.kube import config, kubeconfig
+from elasticjob.kube.certificates import issue, new_authority
+from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.config import REREAD_AFTER, TokenFile
+from elasticjob.kube.errors import ConfigError
+
+AUTHORITY = new_authority("test", datetime.now(UTC))
+
+
+def write(path: Path, user: dict[str, Any], cluster: dict[str, Any] | None = None) -> Path:
+    """A kubeconfig with the contexts `one` (current, namespace lab) and `two`."""
+    clusters = [
+        {"name": "one", "cluster": {"server": "https://one:6443"} | (cluster or {})},
+        {"name": "two", "cluster": {"server": "http://two:8080/"}},
+    ]
+    contexts = [
+        {"name": "one", "context": {"cluster": "one", "user": "u", "namespace": "lab"}},
+        {"name": "two", "context": {"cluster": "two", "user": "u"}},
+    ]
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "one",
+                "clusters": clusters,
+                "contexts": contexts,
+                "users": [{"name": "u", "user": user}],
+            }
+        )
+    )
+    return path
+
+
+async def test_a_kubeconfig_with_a_token(tmp_path: Path) -> None:
+    ca = tmp_path / "ca.crt"
+    ca.write_bytes(AUTHORITY.certificate)
+    path = write(tmp_path / "config", {"token": "t1"}, {"certificate-authority": str(ca)})
+    found = await config.load(path)
+    assert (found.server, found.namespace) == ("https://one:6443", "lab")
+    assert await found.credentials.header() == "Bearer t1"
+    assert found.ssl is not None
+    assert found.ssl.verify_mode is ssl.CERT_REQUIRED
+    assert len(found.ssl.get_ca_certs()) == 1
+
+
+async def test_another_context_and_plain_http(tmp_path: Path) -> None:
+    found = await config.load(write(tmp_path / "config", {"token": "t1"}), "two")
+    assert (found.server, found.namespace, found.ssl) == ("http://two:8080", "default", None)
+
+
+async def test_skipping_verification(tmp_path: Path) -> None:
+    found = await config.load(write(tmp_path / "config", {}, {"insecure-skip-tls-verify": True}))
+    assert found.ssl is not None
+    assert found.ssl.verify_mode is ssl.CERT_NONE
+    assert await found.credentials.header() is None
+
+
+async def test_client_certificates(tmp_path: Path) -> None:
+    leaf = issue(AUTHORITY, ["user"], datetime.now(UTC))
+    (tmp_path / "tls.crt").write_bytes(leaf.chain)
+    (tmp_path / "tls.key").write_bytes(leaf.key)
+    user = {"client-certificate": str(tmp_path / "tls.crt"), "client-key": str(tmp_path / "tls.key")}
+    found = await config.load(write(tmp_path / "config", user))
+    assert found.ssl is not None
+    assert await found.credentials.header() is None
+    (tmp_path / "tls.key").write_text("nonsense")
+    with pytest.raises(ConfigError, match="client certificate"):
+        await config.load(tmp_path / "config")
+
+
+async def test_the_environment_names_the_kubeconfig_and_home_comes_second(tmp_path: Path) -> None:
+    (tmp_path / ".kube").mkdir()
+    write(tmp_path / ".kube" / "config", {"token": "home"})
+    other = write(tmp_path / "other", {"token": "env"})
+    home = {"HOME": str(tmp_path)}
+    for environ, token in (({"KUBECONFIG": str(other)} | home, "env"), (home, "home")):
+        found = await config.load(environ=environ)
+        assert await found.credentials.header() == f"Bearer {token}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", "cannot be used"),
+        ("current-context: x\ncontexts: []\nclusters: []\nusers: []", "cannot be used"),
+        ("current-context: [", "cannot be used"),
+    ],
+)
+async def test_a_broken_kubeconfig_is_named(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message) as caught:
+        await config.load(path)
+    assert str(path) in str(caught.value)
+
+
+async def test_no_cluster_at_all(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no cluster: set KUBECONFIG"):
+        await config.load(environ={"HOME": str(tmp_path)})
+
+
+async def test_in_a_pod(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_bytes(AUTHORITY.certificate)
+    (tmp_path / "namespace").write_text("lab")
+    (tmp_path / "token").write_text("t1\n")
+    environ = {"HOME": str(tmp_path), "KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    found = await config.load(environ=environ, service_account=tmp_path)
+    assert (found.server, found.namespace) == ("https://10.0.0.1:443", "lab")
+    assert await found.credentials.header() == "Bearer t1"
+    found = await config.load(
+        environ=environ | {"KUBERNETES_SERVICE_HOST": "fd00::1"}, service_account=tmp_path
+    )
+    assert found.server == "https://[fd00::1]:443"
+    with pytest.raises(ConfigError, match="service account"):
+        await config.load(environ=environ, service_account=tmp_path / "nowhere")
+
+
+async def test_a_token_file_is_read_again_after_a_minute_or_a_refusal(tmp_path: Path) -> None:
+    clock, path = VirtualClock(), tmp_path / "token"
+    source = TokenFile(path, clock)
+    path.write_text("t1")
+    assert await source.header() == "Bearer t1"
+    path.write_text("t2")
+    assert await source.header() == "Bearer t1"
+    assert await source.header(refused="Bearer t1") == "Bearer t2"
+    path.write_text("t3")
+    assert await source.header(refused="Bearer t1") == "Bearer t2"
+    await clock.advance(REREAD_AFTER)
+    assert await source.header() == "Bearer t3"
+
+
+async def test_a_token_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="token file"):
+        await TokenFile(tmp_path / "token").header()
+    (tmp_path / "token").write_text("\n")
+    with pytest.raises(ConfigError, match="is empty"):
+        await TokenFile(tmp_path / "token").header()
+
+
+def plugin(tmp_path: Path, **answer: Any) -> dict[str, Any]:
+    """A user whose credentials come from a program, which counts its runs."""
+    version = "client.authentication.k8s.io/v1"
+    said = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "TOKEN"} | answer}
+    program = tmp_path / "plugin"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'echo run >> "{tmp_path}/runs"\n'
+        f'n=$(wc -l < "{tmp_path}/runs" | tr -d " ")\n'
+        f"sed s/TOKEN/t$n/ <<'END'\n"
+        f"{json.dumps(said)}\n"
+        "END\n"
+    )
+    program.chmod(0o755)
+    return {"exec": {"apiVersion": version, "command": str(program), "interactiveMode": "Never"}}
+
+
+async def test_an_exec_plugin_runs_again_before_its_answer_expires(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    expires = (clock.now() + timedelta(minutes=10)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    path = write(tmp_path / "config", plugin(tmp_path, expirationTimestamp=expires))
+    found = await kubeconfig.load(str(path), clock=clock)
+    assert await found.credentials.header() == "Bearer t1"
+    await clock.advance(timedelta(minutes=8).total_seconds())
+    assert await found.credentials.header() == "Bearer t1"
+    await clock.advance(timedelta(minutes=1, seconds=1).total_seconds())
+    assert await found.credentials.header() == "Bearer t2"
+
+
+async def test_many_refusals_of_one_token_run_the_plugin_once(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", plugin(tmp_path))
+    found = await kubeconfig.load(str(path), clock=VirtualClock())
+    headers = await asyncio.gather(*[found.credentials.header(refused="Bearer t1") for _ in range(5)])
+    assert headers == ["Bearer t2"] * 5
