@@ -5,18 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Iterable
+from datetime import timedelta
 from typing import Any, Final
 
 from elasticjob.controllers import names
 from elasticjob.controllers.owners import controller_uid, kind_of
-from elasticjob.controllers.plan import Action, Apply, Create, Delete, Note, Plan, Resize
+from elasticjob.controllers.plan import (
+    NAME_TAKEN,
+    REFUSED,
+    SOON,
+    Action,
+    Apply,
+    Create,
+    Delete,
+    Note,
+    Plan,
+    Resize,
+)
 from elasticjob.kube.client import Client
 from elasticjob.kube.crd import CustomResource, Part
-from elasticjob.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
+from elasticjob.kube.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from elasticjob.kube.events import Recorder, reference
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import POD, EventType
 
+LATER: Final = timedelta(seconds=15)
 AT_ONCE: Final = 32
 """Writes of one pass that are under way at the same time."""
 
@@ -36,6 +49,21 @@ class Hand:
         self._recorder = recorder
         self._manager = manager
         self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def attempt(self, owner: CustomResource, plan: Plan) -> Plan:
+        """Do what `plan` says, and return it; or return what kept it from being done, and tell people.
+
+        NameTaken: another owner's object is in the way. Refused: the server does not accept what we write, as
+        for a pod template that is not valid or a quota that is used up. Both are tried again after a while.
+        """
+        try:
+            await self.perform(owner, plan)
+        except InTheWay as error:
+            return Plan(NAME_TAKEN, str(error), again_in=SOON)
+        except (BadRequest, Forbidden, Invalid) as error:
+            self.tell(owner, Note(REFUSED, error.message, warning=True))
+            return Plan(REFUSED, error.message, again_in=LATER)
+        return plan
 
     async def perform(self, owner: CustomResource, plan: Plan) -> None:
         """Do what `plan` says for `owner`: groups in order, their members at once, then tell people.

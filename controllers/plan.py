@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from elasticjob.kube.kinds import Kind, Manifest
 
 Seen = TypeVar("Seen")
+
+NAME_TAKEN: Final = "NameTaken"
+"""The reason of a plan that waits until another owner's object is gone."""
+REFUSED: Final = "Refused"
+"""The reason of a plan that the server did not accept."""
+SOON: Final = timedelta(seconds=1)
+"""When to look again at what others are about to finish."""
 
 
 @dataclass(frozen=True)

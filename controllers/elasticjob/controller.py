@@ -11,13 +11,13 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJobStatus
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.counters import Counters
-from elasticjob.controllers.elasticjob.decide import SOON, decide
+from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.observe import Caches, job_of, job_of_plan
 from elasticjob.controllers.owners import controller_uid
-from elasticjob.controllers.perform import Hand, InTheWay
+from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import Note, Plan
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.kinds import Key
@@ -45,11 +45,7 @@ class JobReconciler:
         if seen is None:
             self.counters.forget(key)
             return Result.done()
-        plan = decide(seen, self.now())
-        try:
-            await self.hand.perform(seen.job, plan)
-        except InTheWay as error:
-            plan = Plan("NameTaken", str(error), again_in=SOON)
+        plan = await self.hand.attempt(seen.job, decide(seen, self.now()))
         if plan.reason not in HANDS_OFF:
             await self._say(seen, plan)
         return Result.again(plan.again_in)

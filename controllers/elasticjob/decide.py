@@ -20,6 +20,8 @@ from elasticjob.controllers.frameworks import FRAMEWORKS, framework_of, name_of
 from elasticjob.controllers.lives import Life, Node, Standing
 from elasticjob.controllers.owners import controlled_by, controller_uid
 from elasticjob.controllers.plan import (
+    NAME_TAKEN,
+    SOON,
     Apply,
     Create,
     Delete,
@@ -34,7 +36,6 @@ from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.objects import POD
 
 LAST_WORDS: Final = timedelta(seconds=5)
-SOON: Final = timedelta(seconds=1)
 KEPT_MASTERS: Final = 3
 CRITICAL: Final = frozenset({PS, CHIEF})
 """Roles of which every node is needed."""
@@ -152,7 +153,7 @@ def wait_for_the_predecessor(seen: Seen, now: datetime) -> Plan | None:
     if seen.resource is None or controller_uid(seen.resource.metadata) == seen.job.metadata.uid:
         return None
     sentence = f"JobResource {seen.job.metadata.name} belongs to another job: waiting until it is gone"
-    return Plan("NameTaken", sentence, again_in=SOON)
+    return Plan(NAME_TAKEN, sentence, again_in=SOON)
 
 
 def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:

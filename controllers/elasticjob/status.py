@@ -17,7 +17,7 @@ from elasticjob.controllers.elasticjob.master import policy
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.lives import Life, Node, Standing
-from elasticjob.controllers.plan import Outcome, Plan
+from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Outcome, Plan
 from elasticjob.kube.conditions import find, is_true, set_condition
 from elasticjob.kube.objects import Condition
 
@@ -71,15 +71,20 @@ class Picture:
 
     @cached_property
     def obstacles(self) -> tuple[str, ...]:
-        """Why nodes do not run, a sentence each, the master's first."""
+        """Why nodes do not run, a sentence each: what the server refuses first, then the master's reason."""
         master = self.seen.master.latest
         held = [f"{master.name} is pending: {master.waiting}"] if master and master.waiting else []
-        return tuple(held + [said for node in self.seen.wanted if (said := self._obstacle(node))])
+        return tuple(self._refusals() + held + [s for node in self.seen.wanted if (s := self._obstacle(node))])
 
     @cached_property
     def freed(self) -> bool:
         """Whether no pod of the job runs, or will."""
         return not any(life.ended is None for life in (*self.seen.lives, *self.seen.masters))
+
+    def _refusals(self) -> list[str]:
+        own = [self.plan.sentence] if self.plan.reason == REFUSED else []
+        ready = find(self.seen.resource.status.conditions, "Ready") if self.seen.resource else None
+        return own + ([ready.message] if ready and ready.reason in (REFUSED, NAME_TAKEN) else [])
 
     def _replacement(self, node: Node) -> str:
         chances = policy(self.seen.job) if node is self.seen.master else self.seen.policy(node.role)
@@ -167,8 +172,8 @@ _PHASES: Final[tuple[tuple[Callable[[Picture], bool], Phase], ...]] = (
 
 
 def _created(picture: Picture) -> Saying:
-    if picture.plan.reason == "NameTaken":
-        return Saying("Created", False, "NameTaken", picture.plan.sentence, always=True)
+    if picture.plan.reason == NAME_TAKEN:
+        return Saying("Created", False, NAME_TAKEN, picture.plan.sentence, always=True)
     return Saying("Created", True, "JobCreated", "the job is accepted", always=True)
 
 
@@ -261,7 +266,7 @@ def _start(picture: Picture) -> datetime | None:
     """When the job began, or began again after a suspension: what activeDeadlineSeconds counts from."""
     if picture.outcome is not None:
         return picture.seen.job.status.start_time
-    if picture.seen.job.spec.suspend or picture.plan.reason == "NameTaken":
+    if picture.seen.job.spec.suspend or picture.plan.reason == NAME_TAKEN:
         return None
     return picture.seen.job.status.start_time or picture.now
 

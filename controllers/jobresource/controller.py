@@ -35,8 +35,7 @@ class NodesReconciler:
         seen = self.observe(key)
         if seen is None:
             return Result.done()
-        plan = decide(seen, self.now())
-        await self.hand.perform(seen.resource, plan)
+        plan = await self.hand.attempt(seen.resource, decide(seen, self.now()))
         if plan.reason not in HANDS_OFF:
             status = describe(seen, plan, self.now())
             await self.hand.write_status(JOBRESOURCE, seen.resource, status, seen.resource.status)

@@ -9,7 +9,7 @@ from typing import Final
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
 from elasticjob.controllers.jobresource.decide import Seen
 from elasticjob.controllers.lives import Node, Standing
-from elasticjob.controllers.plan import Plan
+from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Plan
 from elasticjob.kube.conditions import set_condition
 from elasticjob.kube.objects import Condition
 
@@ -18,7 +18,16 @@ TOLD: Final = 3
 """Nodes that are named one by one in a sentence."""
 
 BLOCKED: Final = frozenset(
-    {"JobNotFound", "ManagedByOther", "Suspended", "WaitingForMaster", "Deleting", "Finished"}
+    {
+        "JobNotFound",
+        "ManagedByOther",
+        "Suspended",
+        "WaitingForMaster",
+        "Deleting",
+        "Finished",
+        NAME_TAKEN,
+        REFUSED,
+    }
 )
 """Reasons of plans for which the nodes are not as the spec says, on purpose."""
 

@@ -119,7 +119,8 @@ def test_a_limit_on_processor_time_follows_where_there_was_one() -> None:
 
 def test_machines_with_broken_hardware_are_avoided_in_every_alternative() -> None:
     given = template()
-    terms = [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {"matchExpressions": []}]
+    exists = {"key": "a", "operator": "Exists"}
+    terms: list[Manifest] = [{"matchExpressions": [exists]}, {"matchExpressions": []}]
     given["spec"]["affinity"] = {
         "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     }
