@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv4Network
 
@@ -55,7 +56,7 @@ def keep_address(new: Manifest, old: Manifest) -> None:
 
 
 def allocate(service: Manifest, taken: Iterable[str]) -> None:
-    """Give a new service its address: as asked, or the first free one."""
+    """Give a new service its address: as asked, or any free one."""
     spec = service["spec"]
     if spec["type"] == "ExternalName":
         return
@@ -69,10 +70,14 @@ def allocate(service: Manifest, taken: Iterable[str]) -> None:
 
 
 def _free(taken: set[str]) -> str:
-    for address in RANGE.hosts():
-        if str(address) not in taken:
-            return str(address)
-    raise internal(f"no free address is left in {RANGE}")
+    """A free address, drawn at random: several clusters of one machine share its loopback network."""
+    hosts = RANGE.num_addresses - 2
+    start = secrets.randbelow(hosts)
+    addresses = (str(RANGE[1 + (start + step) % hosts]) for step in range(hosts))
+    found = next((address for address in addresses if address not in taken), None)
+    if found is None:
+        raise internal(f"no free address is left in {RANGE}")
+    return found
 
 
 def service_strategy(addresses: Callable[[], Iterable[str]]) -> Strategy:
