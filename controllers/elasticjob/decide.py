@@ -76,13 +76,13 @@ def rest_when_over(seen: Seen, now: datetime) -> Plan | None:
     if not is_over(seen.job):
         return None
     ended = seen.job.status.completion_time or now
+    ttl = seen.job.spec.run_policy.ttl_seconds_after_finished
+    expiry = ended + timedelta(seconds=ttl) - now if ttl is not None else None
     if (left := ended + LAST_WORDS - now) > timedelta(0):
-        return Plan("Finished", "the job is over", again_in=left)
+        return Plan("Finished", "the job is over", again_in=soonest((left, expiry)))
     clean = seen.job.spec.run_policy.clean_pod_policy
     going = tuple(life for life in seen.masters if not life.terminating and _is_cleaned(clean, life))
-    ttl = seen.job.spec.run_policy.ttl_seconds_after_finished
-    again = ended + timedelta(seconds=ttl) - now if ttl is not None else None
-    return Plan("Finished", "the job is over", groups=_group(map(_deletion, going)), again_in=again)
+    return Plan("Finished", "the job is over", groups=_group(map(_deletion, going)), again_in=expiry)
 
 
 def end_on_the_verdict(seen: Seen, now: datetime) -> Plan | None:

@@ -41,6 +41,10 @@ class Nodes(RuleBasedStateMachine):
     def reconcile(self, behind: int) -> None:
         self.world.reconcile(behind=behind)
 
+    @rule(behind=st.integers(0, 4), after=st.integers(0, 3))
+    def crash(self, behind: int, after: int) -> None:
+        self.world.crash(behind=behind, after=after)
+
     @precondition(lambda self: self.world.names(running=False, terminating=False))
     @rule(data=st.data())
     def start(self, data: Any) -> None:

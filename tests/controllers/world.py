@@ -141,13 +141,23 @@ class World:
 
     def reconcile(self, *, behind: int = 0) -> Plan:
         """One pass on a view that is up to `behind` states late, but never older than its own writes."""
-        self.cursor = max(self.cursor, self.wrote, len(self.history) - 1 - behind)
-        seen = self.observe()
-        plan = decide(seen, self.now)
+        seen, plan = self._decide(behind)
         for action in plan.actions:
             self._perform(action)
         self._write_status(seen, plan)
         return plan
+
+    def crash(self, *, behind: int, after: int) -> None:
+        """A pass whose process is killed after some of its writes."""
+        _, plan = self._decide(behind)
+        for action in plan.actions[:after]:
+            self._perform(action)
+        self.restart_operator()
+
+    def _decide(self, behind: int) -> tuple[Seen, Plan]:
+        self.cursor = max(self.cursor, self.wrote, len(self.history) - 1 - behind)
+        seen = self.observe()
+        return seen, decide(seen, self.now)
 
     def restart_operator(self) -> None:
         """A new process lists everything."""

@@ -1,0 +1,167 @@
+"""A dev cluster with the operator in it, shared by the tests of a module; each has its own namespace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import pytest_asyncio
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
+from elasticjob.controllers.install import install
+from elasticjob.controllers.main import compose
+from elasticjob.controllers.settings import Settings
+from elasticjob.devcluster import DevCluster
+from elasticjob.kube.client import Client
+from elasticjob.kube.kinds import Key, Manifest
+from elasticjob.kube.objects import NAMESPACE, POD, SERVICE, Pod
+from elasticjob.kube.operator import Operator
+
+T = TypeVar("T")
+
+PATIENCE = 30.0
+KINDS: tuple[Any, ...] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN, POD, SERVICE)
+
+
+class Site:
+    """A cluster with an operator at work, seen from one namespace."""
+
+    def __init__(self, client: Client, operator: Operator, namespace: str) -> None:
+        self.client = client
+        self.operator = operator
+        self.namespace = namespace
+
+    async def apply(self, spec: Manifest, name: str = "digits", metadata: Manifest | None = None) -> None:
+        """What `kubectl apply` does with an ElasticJob."""
+        about = {"name": name, "namespace": self.namespace, **(metadata or {})}
+        manifest = {
+            "apiVersion": ELASTICJOB.api_version,
+            "kind": "ElasticJob",
+            "metadata": about,
+            "spec": spec,
+        }
+        await self.client.apply(ELASTICJOB, manifest, manager="kubectl")
+
+    async def patch(self, spec: Manifest, name: str = "digits") -> None:
+        await self.client.merge_patch(ELASTICJOB, name, {"spec": spec}, self.namespace)
+
+    async def scale(self, replicas: int, name: str = "digits") -> None:
+        """What `kubectl scale` does."""
+        patch = {"spec": {"replicas": replicas}}
+        await self.client.merge_patch(ELASTICJOB.untyped(), name, patch, self.namespace, subresource="scale")
+
+    def job(self, name: str = "digits") -> ElasticJob:
+        """The job as the operator's cache has it."""
+        found = self.operator.cache(ELASTICJOB).get(Key(self.namespace, name))
+        assert found is not None, f"job {name} is not there"
+        return found
+
+    def pods(self) -> dict[str, Pod]:
+        return {pod.metadata.name: pod for pod in self.operator.cache(POD).list(self.namespace)}
+
+    def running(self) -> set[str]:
+        """Pods that run and are not on their way out."""
+        return {
+            name
+            for name, pod in self.pods().items()
+            if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp
+        }
+
+    def plans(self) -> dict[str, ScalePlan]:
+        return {plan.metadata.name: plan for plan in self.operator.cache(SCALEPLAN).list(self.namespace)}
+
+    def said(self, type_: str, name: str = "digits") -> tuple[str, str, str]:
+        """Status, reason and message of a condition."""
+        for condition in self.job(name).status.conditions:
+            if condition.type == type_:
+                return condition.status, condition.reason, condition.message
+        return "", "", ""
+
+    async def until(self, holds: Callable[[], T]) -> T:
+        """Wait until `holds` returns something true; looks whenever a cache of the operator changes."""
+        changed = asyncio.Event()
+        for kind in KINDS:
+            self.operator.cache(kind).subscribe(lambda _: changed.set())
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not (found := _asked(holds)):
+                    changed.clear()
+                    await changed.wait()
+                return found
+        except TimeoutError:
+            raise AssertionError(f"it did not come to pass in {PATIENCE} s; {self._picture()}") from None
+
+    def _picture(self) -> str:
+        pods = {name: pod.status.phase for name, pod in self.pods().items()}
+        jobs = [job.status.manifest() for job in self.operator.cache(ELASTICJOB).list(self.namespace)]
+        return f"pods {pods}, status {jobs}"
+
+
+def _asked(holds: Callable[[], T]) -> T | None:
+    try:
+        return holds()
+    except AssertionError:  # not there yet
+        return None
+
+
+class Stage:
+    """The cluster, and operators that can be started and stopped."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._running: tuple[Operator, asyncio.Task[None]] | None = None
+
+    @property
+    def operator(self) -> Operator:
+        assert self._running is not None
+        return self._running[0]
+
+    async def start(self) -> None:
+        operator = compose(
+            self.client, Settings(probes="127.0.0.1:0", webhook_port=0, webhooks=True), signals=False
+        )
+        task = asyncio.create_task(operator.run(), name="operator under test")
+        self._running = operator, task
+        started = asyncio.create_task(operator.wait_started())
+        await asyncio.wait((started, task), return_when=asyncio.FIRST_COMPLETED)
+        started.cancel()
+        if task.done():
+            task.result()
+
+    async def stop(self) -> None:
+        if self._running:
+            (operator, task), self._running = self._running, None
+            operator.stop()
+            await task
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    folder: Path = tmp_path_factory.mktemp("cluster")
+    async with DevCluster(folder) as cluster, Client(cluster.config()) as client:
+        await install(client)
+        found = Stage(client)
+        await found.start()
+        try:
+            yield found
+        finally:
+            await found.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def site(stage: Stage, request: pytest.FixtureRequest) -> AsyncIterator[Site]:
+    """A namespace named after the test; its jobs are gone afterwards."""
+    words = request.node.name.removeprefix("test_").replace("_", "-").split("[")[0]
+    namespace = words[:40].strip("-")
+    await stage.client.create(NAMESPACE, {"metadata": {"name": namespace}})
+    found = Site(stage.client, stage.operator, namespace)
+    yield found
+    found.operator = stage.operator
+    for job in await stage.client.list(ELASTICJOB, namespace):
+        await stage.client.delete(ELASTICJOB, job.metadata.name, namespace)
+    await found.until(lambda: not found.pods())

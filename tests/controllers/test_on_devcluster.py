@@ -1,0 +1,242 @@
+"""Whole jobs on the dev cluster: real pods that are processes, through the real API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import PlanPhase
+from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects import (
+    NETWORK_POLICY,
+    POD,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+)
+from tests.controllers.conftest import Site, Stage
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+WAITS = "import signal; signal.sigwait({signal.SIGTERM})"
+MASTER_THAT_SUCCEEDS = """
+import json, os
+words = {"verdict": "Succeeded", "reason": "Trained", "message": "97.8 % after 3 epochs"}
+open(os.environ["ELASTICJOB_TERMINATION_LOG"], "w").write(json.dumps(words))
+"""
+
+
+def container(program: str = WAITS, memory: str = "", image: str = "python:3") -> Manifest:
+    made: Manifest = {"name": "main", "image": image, "command": ["python", "-c", program]}
+    return made | ({"resources": {"limits": {"memory": memory}}} if memory else {})
+
+
+def role(
+    replicas: int = 2, program: str = WAITS, *, memory: str = "", image: str = "python:3", **more: Any
+) -> Manifest:
+    pod = {"containers": [container(program, memory, image)], "terminationGracePeriodSeconds": 5}
+    return {"replicas": replicas, "template": {"spec": pod}, **more}
+
+
+def local(**more: Any) -> Manifest:
+    """A job without a master: its pods decide."""
+    return {"distributionStrategy": "Local", "replicaSpecs": {"worker": role(**more)}}
+
+
+async def test_a_job_gets_its_pods_and_says_so(site: Site) -> None:
+    await site.apply(local())
+    await site.until(lambda: site.job().status.phase is Phase.RUNNING and site.job().status.workers == "2/2")
+    assert site.running() == {"digits-worker-0", "digits-worker-1"}
+    assert site.said("Created")[:2] == ("True", "JobCreated")
+    assert site.said("Running") == ("True", "NodesRunning", "2 of 2 nodes run")
+    assert site.job().status.observed_generation == 1
+    assert site.job().status.replicas == 2
+
+
+async def test_deleted_pods_are_replaced(site: Site) -> None:
+    await site.apply(local())
+    await site.until(lambda: len(site.running()) == 2)
+    old = site.pods()["digits-worker-1"].metadata.uid
+    await site.client.delete(POD, "digits-worker-1", site.namespace)
+    await site.until(lambda: len(site.running()) == 2 and site.pods()["digits-worker-1"].metadata.uid != old)
+    assert site.pods().keys() == {"digits-worker-0", "digits-worker-1"}
+
+
+async def test_pods_that_succeed_complete_the_job(site: Site) -> None:
+    await site.apply(local(program="print('done')"))
+    await site.until(lambda: site.job().status.phase is Phase.SUCCEEDED)
+    assert site.said("Complete") == ("True", "PodsSucceeded", "all pods that train have succeeded")
+    assert site.said("Succeeded") == site.said("Complete")
+    assert site.said("Running")[:2] == ("False", "JobFinished")
+    assert site.job().status.completion_time is not None
+    assert site.job().status.replica_statuses["worker"].succeeded == 2
+
+
+async def test_a_script_that_fails_at_once_fails_the_job_with_its_error(site: Site) -> None:
+    program = (
+        "import os; open(os.environ['ELASTICJOB_TERMINATION_LOG'], 'w').write('ValueError: no data'); exit(3)"
+    )
+    await site.apply(local(replicas=1, program=program, restartCount=1))
+    await site.until(lambda: site.job().status.phase is Phase.FAILED)
+    message = "digits-worker-0-1 failed with exit code 3: ValueError: no data; all 1 restarts are spent"
+    assert site.said("Failed") == ("True", "RestartsSpent", message)
+    assert site.pods().keys() == {"digits-worker-0", "digits-worker-0-1"}
+
+
+async def test_the_user_scales(site: Site) -> None:
+    await site.apply(local(replicas=1, minReplicas=1, maxReplicas=3))
+    await site.until(lambda: len(site.running()) == 1)
+    await site.scale(3)
+    await site.until(
+        lambda: len(site.running()) == 3 and site.plans()["digits-user-2"].status.phase is PlanPhase.SUCCEEDED
+    )
+    assert site.plans()["digits-user-2"].status.changes == ["worker replicas 1 to 3"]
+    await site.scale(1)
+    await site.until(lambda: site.pods().keys() == {"digits-worker-0"})
+    await site.until(lambda: site.plans()["digits-user-3"].status.phase is PlanPhase.SUCCEEDED)
+    await site.until(lambda: site.job().status.last_scale_plan == "digits-user-3")
+    assert site.job().status.restarts == 0
+    await site.until(lambda: site.said("Scaling")[0] == "False")
+
+
+async def test_suspend_frees_pods_and_resume_brings_them_back(site: Site) -> None:
+    await site.apply(local())
+    await site.until(lambda: len(site.running()) == 2)
+    await site.patch({"suspend": True})
+    await site.until(lambda: site.said("Suspended")[0] == "True" and not site.pods())
+    assert site.job().status.phase is Phase.SUSPENDED
+    assert site.job().status.start_time is None
+    await site.patch({"suspend": False})
+    await site.until(lambda: len(site.running()) == 2 and site.job().status.phase is Phase.RUNNING)
+    assert site.said("Suspended") == ("False", "JobResumed", "the job is not suspended")
+
+
+async def test_a_job_with_a_master_has_all_its_parts_and_loses_them_with_it(site: Site) -> None:
+    await site.apply({"replicaSpecs": {"worker": role()}})
+    await site.until(lambda: site.running() >= {"digits-master-0", "digits-worker-0", "digits-worker-1"})
+    parts: list[tuple[Any, str]] = [
+        (SECRET, "digits-token"),
+        (SERVICE_ACCOUNT, "digits-master"),
+        (ROLE, "digits-master"),
+        (ROLE_BINDING, "digits-master"),
+        (SERVICE, "digits"),
+        (SERVICE, "digits-master"),
+        (NETWORK_POLICY, "digits"),
+        (JOBRESOURCE, "digits"),
+    ]
+    for kind, name in parts:
+        assert await site.client.find(kind, name, site.namespace), f"{kind.name} {name}"
+    service = await site.client.get(SERVICE, "digits-master", site.namespace)
+    env = {v.name: v.value for v in site.pods()["digits-worker-0"].spec.containers[0].env}
+    assert env["ELASTICJOB_MASTER"] == f"{service.spec.cluster_ip}:50001"
+    await site.client.delete(ELASTICJOB, "digits", site.namespace)
+    await site.until(lambda: not site.pods() and not site.operator.cache(SERVICE).list(site.namespace))
+    await site.until(lambda: not site.operator.cache(JOBRESOURCE).list(site.namespace))
+    left = [name for kind, name in parts if await site.client.find(kind, name, site.namespace)]
+    assert left == []
+
+
+async def test_a_master_that_is_killed_is_made_again(site: Site) -> None:
+    crash = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    master = {"template": {"spec": {"containers": [container(crash)]}}}
+    await site.apply({"replicaSpecs": {"worker": role(1), "dlrover-master": master}})
+    await site.until(lambda: "digits-master-0-2" in site.pods())
+    assert site.job().status.phase is not Phase.FAILED
+    assert "killed by SIGKILL" in site.said("Restarting")[2]
+
+
+async def test_the_masters_verdict_ends_the_job_and_running_pods_go(site: Site) -> None:
+    master = {"template": {"spec": {"containers": [container(MASTER_THAT_SUCCEEDS)]}}}
+    await site.apply({"replicaSpecs": {"worker": role(1), "dlrover-master": master}})
+    await site.until(lambda: site.job().status.phase is Phase.SUCCEEDED)
+    assert site.said("Complete") == ("True", "Trained", "97.8 % after 3 epochs")
+    await site.until(lambda: site.pods().keys() == {"digits-master-0"})
+
+
+async def test_an_image_that_cannot_start_is_told(site: Site) -> None:
+    await site.apply(local(replicas=1, image="no.such/image:1"))
+    await site.until(lambda: "no.such/image:1" in site.said("Running")[2])
+    status, reason, message = site.said("Running")
+    assert (status, reason) == ("False", "Pending")
+    assert message.startswith("0 of 1 nodes run; digits-worker-0 is pending: ")
+    assert "Image" in message
+
+
+async def test_out_of_memory_gets_more_memory(site: Site) -> None:
+    program = "import os; held = bytearray(160 << 20); os.write(1, b'enough')"
+    await site.apply(
+        local(replicas=1, program=program, memory="128Mi") | {"resourceLimits": {"memory": "1Gi"}}
+    )
+    await site.until(lambda: site.job().status.phase is Phase.SUCCEEDED)
+    plan = site.plans()["digits-worker-0-memory"]
+    assert plan.spec.reason == "digits-worker-0 was OOMKilled at 128Mi: worker gets 256Mi"
+    assert site.pods()["digits-worker-0-1"].spec.containers[0].resources.limits == {"memory": "256Mi"}
+    assert site.job().status.restarts == 1
+
+
+async def test_a_finished_job_is_deleted_after_its_time(site: Site) -> None:
+    await site.apply(
+        local(replicas=1, program="print('done')") | {"runPolicy": {"ttlSecondsAfterFinished": 1}}
+    )
+    await site.until(lambda: bool(site.pods()))
+    await site.until(lambda: not site.operator.cache(ELASTICJOB).list(site.namespace) and not site.pods())
+
+
+async def test_a_job_that_runs_too_long_fails(site: Site) -> None:
+    await site.apply(local(replicas=1) | {"runPolicy": {"activeDeadlineSeconds": 1}})
+    await site.until(lambda: site.job().status.phase is Phase.FAILED)
+    assert site.said("Failed")[1] == "DeadlineExceeded"
+    await site.until(lambda: not site.running())
+
+
+async def test_a_namesake_waits_until_the_old_job_is_gone(site: Site) -> None:
+    await site.apply(local())
+    await site.until(lambda: len(site.running()) == 2)
+    old = {pod.metadata.uid for pod in site.pods().values()}
+    await site.client.delete(ELASTICJOB, "digits", site.namespace)
+    await site.until(lambda: not site.operator.cache(ELASTICJOB).list(site.namespace))
+    await site.apply(local())
+    await site.until(
+        lambda: len(site.running()) == 2 and not old & {p.metadata.uid for p in site.pods().values()}
+    )
+    assert site.job().status.phase in (Phase.RUNNING, Phase.PENDING, Phase.RESTARTING)
+
+
+async def test_somebody_elses_job_is_not_touched(site: Site) -> None:
+    await site.apply(local() | {"managedBy": "kueue.x-k8s.io/multikueue"}, name="theirs")
+    await site.apply(local())
+    await site.until(lambda: len(site.running()) == 2)
+    assert site.job("theirs").status.manifest() == site.job("theirs").status.model_validate({}).manifest()
+    assert not any(name.startswith("theirs") for name in site.pods())
+
+
+async def test_restarts_of_the_operator_change_nothing(site: Site, stage: Stage) -> None:
+    await site.apply(local())
+    await site.until(lambda: len(site.running()) == 2 and site.job().status.workers == "2/2")
+    await site.until(lambda: _ready(site))
+    before = await _versions(site)
+    await stage.stop()
+    await stage.start()
+    site.operator = stage.operator
+    await site.apply(local(replicas=1), name="other")
+    await site.until(lambda: site.job("other").status.phase is Phase.RUNNING)
+    assert {key: version for key, version in (await _versions(site)).items() if "other" not in key} == before
+
+
+def _ready(site: Site) -> bool:
+    (resource,) = site.operator.cache(JOBRESOURCE).list(site.namespace)
+    return any(c.type == "Ready" and c.status == "True" for c in resource.status.conditions)
+
+
+async def _versions(site: Site) -> dict[str, str]:
+    kinds: tuple[Any, ...] = (ELASTICJOB, JOBRESOURCE, POD, SERVICE)
+    return {
+        f"{kind.name}/{found.metadata.name}": found.metadata.resource_version
+        for kind in kinds
+        for found in await site.client.list(kind, site.namespace)
+    }
