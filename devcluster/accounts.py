@@ -1,6 +1,4 @@
-"""What every namespace is given: the service account `default`, and the ConfigMap with the cluster's
-authority.
-"""
+"""What every namespace is given: the service account `default`, and the ConfigMap with the cluster's CA."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A whole cluster in this process: the API server, and everything that makes pods, services and accounts
-real.
+"""A whole cluster in this process: the API server, and all that makes pods, services and accounts real.
 
     async with DevCluster(Path("state")) as cluster:
         ...  # KUBECONFIG=cluster.kubeconfig

@@ -24,7 +24,7 @@ class EndpointConditions(View, frozen=True):
 
 
 class Endpoint(View, frozen=True):
-    addresses: list[str] = []
+    addresses: tuple[str, ...] = ()
     conditions: EndpointConditions = EndpointConditions()
 
 
@@ -36,8 +36,8 @@ class EndpointPort(View, frozen=True):
 
 class EndpointSlice(Object, frozen=True):
     address_type: str = "IPv4"
-    endpoints: list[Endpoint] = []
-    ports: list[EndpointPort] = []
+    endpoints: tuple[Endpoint, ...] = ()
+    ports: tuple[EndpointPort, ...] = ()
 
 
 ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", EndpointSlice)

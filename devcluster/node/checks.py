@@ -1,6 +1,4 @@
-"""Performing a probe or a hook: an HTTP request, a TCP connection, or a command. What a result means is
-`probes.py`.
-"""
+"""Performing a probe or a hook: HTTP request, TCP connection, or command. What it means is `probes.py`."""
 
 from __future__ import annotations
 

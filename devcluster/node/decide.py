@@ -380,7 +380,8 @@ def _may_start(draft: _Draft, container: Container, own: ContainerRecord) -> boo
     if find(container.image, draft.rules.images) is None:
         _refuse_image(draft, container, own)
         return False
-    return own.refusal is None or draft.due(own.refusal.retry)
+    pulled = own.refusal is not None and own.refusal.reason == ERR_IMAGE_PULL  # another image by now
+    return own.refusal is None or pulled or draft.due(own.refusal.retry)
 
 
 def _tell_backoff(draft: _Draft, container: Container, own: ContainerRecord) -> None:
@@ -392,6 +393,7 @@ def _tell_backoff(draft: _Draft, container: Container, own: ContainerRecord) -> 
     draft.record = draft.record.change(container.name, told=own.run.id)
 
 
+ERR_IMAGE_PULL = "ErrImagePull"
 SHOWN_AS_ERROR = timedelta(seconds=1)
 """How long a failed pull shows as ErrImagePull before it shows as ImagePullBackOff."""
 
@@ -402,11 +404,11 @@ def _refuse_image(draft: _Draft, container: Container, own: ContainerRecord) -> 
         known = ", ".join(draft.rules.images)
         why = f'no image "{container.image}" on this cluster: it runs programs of this machine, for {known}'
         retry = draft.now + draft.rules.pull.after(attempts + 1)
-        refusal = Refusal("ErrImagePull", why, draft.now, retry, attempts + 1)
+        refusal = Refusal(ERR_IMAGE_PULL, why, draft.now, retry, attempts + 1)
         draft.record = draft.record.change(container.name, refusal=refusal)
         draft.actions += [
             Tell("Warning", "Failed", f'Failed to pull image "{container.image}": {why}'),
-            Tell("Warning", "Failed", "Error: ErrImagePull"),
+            Tell("Warning", "Failed", f"Error: {ERR_IMAGE_PULL}"),
             Tell("Normal", "BackOff", f'Back-off pulling image "{container.image}"'),
         ]
     else:
@@ -420,7 +422,8 @@ def _beyond_capacity(draft: _Draft, resources: Resources) -> str:
     for name, wanted in parse_all(resources.requests).items():
         limit = draft.rules.capacity.get(name)
         if limit is not None and wanted > limit:
-            return f"Node didn't have enough capacity: {name}, requested: {_plain(wanted)}, capacity: {_plain(limit)}"
+            much = f"requested: {_plain(wanted)}, capacity: {_plain(limit)}"
+            return f"Node didn't have enough capacity: {name}, {much}"
     return ""
 
 

@@ -1,6 +1,4 @@
-"""Images without a registry: a table of name patterns, each with the environment that such an image would
-bring.
-"""
+"""Images without a registry: a table of name patterns, each with what such an image would bring."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Serves the logs of containers to the API server, as a kubelet does.
 
-    GET /<secret>/containerLogs/<namespace>/<pod>/<container>?follow=true&tailLines=10&previous=true&timestamps=true…
+    GET /<secret>/containerLogs/<namespace>/<pod>/<container>?follow=true&tailLines=10&previous=true…
 
-It listens on loopback; the path begins with a secret that only readers of the Node know (annotation `KUBELET_URL`).
+It listens on loopback; the path begins with a secret that only readers of the Node know (annotation
+`KUBELET_URL`).
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ class LogServer:
         pod, record = held
         own = record.containers.get(container)
         if own is None:
-            return f"container {container} is not valid for pod {key.name}: it has {', '.join(record.containers)}"
+            known = ", ".join(record.containers)
+            return f"container {container} is not valid for pod {key.name}: it has {known}"
         number = own.restarts - wanted.previous
         if wanted.previous and (own.previous is None or number < 0):
             return f'previous terminated container "{container}" in pod "{key.name}" not found'

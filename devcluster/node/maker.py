@@ -119,7 +119,7 @@ class Maker:
     def _mounts(
         self, pod: Pod, container: Container, folders: Mapping[str, Path], env: Mapping[str, str]
     ) -> list[Mount]:
-        """The container's own, then the service account's and the termination message's where those leave room."""
+        """The container's own, then the usual ones where those leave room."""
         mounts = volumes.mounts_of(container, folders, env)
         last_words = self._place.last_words(pod, container.name)
         last_words.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Paths of volumes. A process has no mounts of its own, so the mount path is rewritten wherever it stands in a text."""
+"""Paths of volumes: a process has no mounts of its own, so mount paths are rewritten wherever they stand."""
 
 from __future__ import annotations
 

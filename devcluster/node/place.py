@@ -11,7 +11,7 @@ from elasticjob.kube.objects import Pod
 
 @dataclass(frozen=True)
 class Place:
-    """`state` survives the cluster where the user wants that; `memory` is a folder in a file system in memory."""
+    """`state` outlives the cluster; `memory` is a folder in a file system in memory."""
 
     state: Path
     memory: Path

@@ -49,7 +49,7 @@ def first(probe: Probe, since: datetime) -> Checked:
 
 
 def judge(probe: Probe, known: Checked, passed: bool, now: datetime) -> Checked:
-    """What is known after one more result: a verdict changes after as many results in a row as the thresholds say."""
+    """What is known after one more result: a verdict takes as many in a row as the thresholds say."""
     streak = max(known.streak, 0) + 1 if passed else min(known.streak, 0) - 1
     verdict = known.passed
     if streak >= probe.success_threshold:

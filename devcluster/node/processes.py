@@ -84,7 +84,7 @@ class Process(asyncio.Protocol):
         self._say({"kill": True})
 
     async def limit(self, memory: int) -> bool:
-        """Change the memory limit (bytes, 0 for none). False: the container uses more than that; nothing changed."""
+        """Change the memory limit (bytes, 0 for none). False: the container uses more; nothing changed."""
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         if self.gone.done():
             return False
@@ -139,7 +139,7 @@ class Process(asyncio.Protocol):
 
 
 class Nursery:
-    """Starts processes that never outlive it. Leaving the context kills all that still run, and waits for their end."""
+    """Starts processes that never outlive it. Leaving the context kills all that run, and waits for that."""
 
     def __init__(self, python: str = sys.executable) -> None:
         self._python = python

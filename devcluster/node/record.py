@@ -3,7 +3,8 @@
     waiting ──start──► starting ──started──► running ──ended──► ended ──(restart policy, back-off)──► starting
                            └──refused──► waiting (retried)         └── for good
 
-A `PodRecord` is the snapshot on which `decide` decides. Events (`started`, `ended`, …) are pure: record in, record out.
+A `PodRecord` is the snapshot on which `decide` decides. Events (`started`, `ended`, …) are pure: record in,
+record out.
 """
 
 from __future__ import annotations
@@ -215,7 +216,7 @@ def refused(
 
 
 def failed_to_start(record: PodRecord, name: str, id: str, message: str, now: datetime) -> PodRecord:
-    """The program could not be executed: a run that ended at once with 128, as container runtimes report it."""
+    """The program could not be executed: a run that ended at once with 128, as runtimes report it."""
     return ended(started(record, name, id, now), name, id, 128, "StartError", message, now)
 
 

@@ -1,4 +1,4 @@
-"""The status of a pod: `(pod, record, now) → status`, pure. It says what is true, in the words of a real kubelet."""
+"""The status of a pod: `(pod, record, now) → status`, pure. What is true, in the words of a real kubelet."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from elasticjob.devcluster.node.decide import (
+    ERR_IMAGE_PULL,
     SHOWN_AS_ERROR,
     Backoff,
     Rules,
@@ -74,7 +75,7 @@ def phase(pod: Pod, record: PodRecord) -> str:
 
 
 def qos_class(pod: Pod) -> str:
-    """Guaranteed: every container has cpu and memory limits equal to its requests. BestEffort: none names any."""
+    """Guaranteed: all have cpu and memory limits, equal to the requests. BestEffort: none names any."""
     every = [container.resources for container in every_container(pod)]
     if not any(
         name in given for r in every for given in (r.requests, r.limits) for name in ("cpu", "memory")
@@ -88,7 +89,7 @@ def qos_class(pod: Pod) -> str:
     return "Guaranteed" if same else "Burstable"
 
 
-# Containers ---------------------------------------------------------------------------------------------------------
+# Containers --------------------------------------------------------------------------------------
 
 
 def _container(pod: Pod, container: Container, record: PodRecord, now: datetime, rules: Rules) -> Manifest:
@@ -137,7 +138,7 @@ def _waiting(
     if own.past is not None and (retry := restart_at(own, rules.restart)) is not None and now < retry:
         return {"reason": "CrashLoopBackOff", "message": _backing_off(pod, container, own, rules.restart)}
     if own.refusal is not None:
-        pulling = own.refusal.reason == "ErrImagePull"
+        pulling = own.refusal.reason == ERR_IMAGE_PULL
         if pulling and now >= own.refusal.since + SHOWN_AS_ERROR:
             return {
                 "reason": "ImagePullBackOff",
@@ -168,7 +169,7 @@ def _terminated(run: Run) -> Manifest:
     return {**shown, "message": run.message} if run.message else shown
 
 
-# Conditions ---------------------------------------------------------------------------------------------------------
+# Conditions --------------------------------------------------------------------------------------
 
 
 def _conditions(pod: Pod, record: PodRecord, now: datetime) -> tuple[PodCondition, ...]:
@@ -184,7 +185,7 @@ def _own_conditions(pod: Pod, record: PodRecord) -> list[PodCondition]:
     lazy = [c.name for c in pod.spec.init_containers if not has_done_its_part(c, record)]
     served = [*(c for c in pod.spec.init_containers if is_sidecar(c)), *pod.spec.containers]
     unready = [c.name for c in served if not record[c.name].is_ready(c)]
-    begun = any(own.run is not None for own in record.containers.values())
+    begun = any(own.alive for own in record.containers.values())
     ready = _verdict("ContainersReady", pod, record, unready)
     initialized = PodCondition(type="Initialized", status="True")
     if is_settled(pod, record) and phase(pod, record) == "Succeeded":

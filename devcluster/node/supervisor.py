@@ -1,15 +1,16 @@
 """The small process between the kubelet and a container: it starts it, writes its log, and reports its end.
 
-Run as a script, alone (`python -I -S supervisor.py FD`): it imports nothing of ours, so that a fork of it is cheap. The
-first process only forks; each fork is the *keeper* of one container and talks to the kubelet over a socket of its own,
-one JSON object per line.
+Run as a script, alone (`python -I -S supervisor.py FD`): it imports nothing of ours, so that a fork of it is
+cheap. The first process only forks; each fork is the *keeper* of one container and talks to the kubelet over
+a socket of its own, one JSON object per line.
 
-- A keeper whose socket ends (the kubelet closed it, or died in whatever way) kills everything below it and exits.
-- A keeper is the subreaper of all it starts, so a descendant in whatever session or group is found and ended too.
-- When a container's first process ends, all its descendants are killed: as with the first process of a PID namespace.
-- A container dies with its keeper (PR_SET_PDEATHSIG). So no process outlives the kubelet, even one that was SIGKILLed.
-- Memory is the sum of the resident sets of all descendants, sampled four times a second. As that counts pages shared by
-  forked processes once for each, a sum above the limit is counted again by proportional share (Pss) before the kill.
+- A keeper whose socket ends (the kubelet closed it, or died in whatever way) kills all below it and exits.
+- A keeper is the subreaper of all it starts: a descendant in whatever session or group is found and ended.
+- When a container's first process ends, its descendants are killed: as with the first of a PID namespace.
+- A container dies with its keeper (PR_SET_PDEATHSIG). No process outlives the kubelet, even if SIGKILLed.
+- Memory is the sum of the resident sets of all descendants, sampled four times a second. As that counts pages
+  shared by forked processes once for each, a sum above the limit is counted again by proportional share (Pss)
+  before everything in the container is killed.
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ def _fields(wanted: _Wanted, source: Manifest) -> dict[str, bytes]:
     return contents
 
 
-# Folders ------------------------------------------------------------------------------------------------------------
+# Folders -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class Places:
 
 
 def make(name: str, volume: Volume, places: Places) -> Path:
-    """Make the folder (or find the path) of a volume; blocking. What is there already is kept. Raises Unready."""
+    """Make the folder (or find the path) of a volume; blocking. What is there is kept. Raises Unready."""
     match volume:
         case Host(path, type_):
             return _make_host(name, Path(path), type_)

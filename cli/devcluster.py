@@ -1,0 +1,175 @@
+"""`elasticjob devcluster`: a Kubernetes in this process, until Ctrl-C or for the length of one command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elasticjob.cli.errors import Exit, Failure
+from elasticjob.devcluster import DevCluster, VirtualNode
+from elasticjob.devcluster.node.heartbeat import machine_capacity
+from elasticjob.devcluster.quantity import parse
+
+OURS = '"name": "devcluster"'
+"""Stands in every kubeconfig that this command wrote, so that it never overwrites another."""
+
+
+def devcluster(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A program to run with KUBECONFIG set; its exit code becomes ours.", show_default=False
+        ),
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Where to write the kubeconfig.", show_default="STATE/kubeconfig")
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for logs, volumes and claims.", show_default="a temporary one, deleted at the end"
+        ),
+    ] = None,
+    keep: Annotated[bool, typer.Option(help="Stay up after COMMAND, until Ctrl-C.")] = False,
+    nodes: Annotated[int, typer.Option(min=1, help="How many nodes this machine stands for.")] = 1,
+    capacity: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What each node has: cpu=8, memory=16Gi, nvidia.com/gpu=2 (devices are pretended)."
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option(help="Port of the API server.", show_default="any free one")] = 0,
+) -> int:
+    """A Kubernetes in one process, for kubectl and tests: no containers, no root, nothing installed.
+
+    Pods run as processes of this machine. Images [bold]python:*[/], [bold]busybox*[/], [bold]debian*[/] and
+    [bold]elasticjob/*[/] all mean the programs of this machine, those of this Python environment first.
+
+    Example: [bold]elasticjob devcluster -- kubectl run hello --image=busybox --restart=Never -- echo hello[/]
+    """
+    settings = Settings(tuple(command or ()), kubeconfig, keep, node_list(nodes, capacity or []), port)
+    with folder(state) as place:
+        return asyncio.run(serve(settings, place))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was asked for."""
+
+    command: Sequence[str]
+    kubeconfig: Path | None
+    keep: bool
+    nodes: Sequence[VirtualNode]
+    port: int
+
+
+def node_list(count: int, capacity: Sequence[str]) -> list[VirtualNode]:
+    """The nodes, with what the machine has unless `capacity` says otherwise. Raises Failure."""
+    given = dict(_amount(text) for text in capacity)
+    names = ["devcluster"] if count == 1 else [f"devcluster-{number}" for number in range(count)]
+    return [VirtualNode(name, {**machine_capacity(), **given}) for name in names]
+
+
+def _amount(text: str) -> tuple[str, str]:
+    name, equals, amount = text.partition("=")
+    try:
+        parse(amount)
+    except ValueError as error:
+        raise Failure(f"--capacity {text}: {error}", code=Exit.USAGE) from error
+    if not (name and equals):
+        raise Failure(f"--capacity {text} has no name", next_step="write cpu=8", code=Exit.USAGE)
+    return name, amount
+
+
+@contextmanager
+def folder(state: Path | None) -> Iterator[Path]:
+    """The state folder; a temporary one is deleted at the end."""
+    if state is not None:
+        yield state
+        return
+    place = Path(tempfile.mkdtemp(prefix="elasticjob-devcluster-"))
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+async def serve(settings: Settings, state: Path) -> int:
+    """Run the cluster for as long as it is wanted; the exit code."""
+    target = settings.kubeconfig
+    if target is not None and target.exists() and OURS not in target.read_text():
+        raise Failure(
+            f"{target} is the kubeconfig of another cluster and is not overwritten",
+            next_step="name a new file",
+            code=Exit.USAGE,
+        )
+    async with DevCluster(
+        state, nodes=settings.nodes, port=settings.port, kubeconfig=settings.kubeconfig
+    ) as cluster:
+        code = int(Exit.DONE)
+        if settings.command:
+            code = await run(settings.command, cluster.kubeconfig)
+        if settings.keep or not settings.command:
+            typer.echo(directions(cluster, len(settings.nodes)))
+            await until_told(cluster)
+    return code
+
+
+def directions(cluster: DevCluster, nodes: int) -> str:
+    """How to use the cluster from another terminal."""
+    count = "1 node" if nodes == 1 else f"{nodes} nodes"
+    return (
+        f"Kubernetes is up at {cluster.url}, {count}. In another terminal:\n\n"
+        f"    export KUBECONFIG={cluster.kubeconfig}\n"
+        f"    kubectl get pods --watch\n\n"
+        f"Files of pods are in {cluster.state}. Ctrl-C ends the cluster and everything that runs in it."
+    )
+
+
+async def until_told(cluster: DevCluster) -> None:
+    """Until Ctrl-C or SIGTERM, or until a part of the cluster fails."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told.set)
+    waiting = {asyncio.create_task(told.wait()), asyncio.create_task(cluster.wait())}
+    done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+async def run(command: Sequence[str], kubeconfig: Path) -> int:
+    """The exit code of a program that finds the cluster; 128 + n after signal n. Signals are passed on."""
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+    try:
+        process = await asyncio.create_subprocess_exec(*command, env=environment)
+    except OSError as error:
+        raise Failure(f"cannot run {command[0]!r}: {error.strerror}", code=Exit.USAGE) from error
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _pass_on, process, number)
+    code = await process.wait()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.remove_signal_handler(number)
+    return code if code >= 0 else 128 - code
+
+
+def _pass_on(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """A terminal has sent SIGINT to the program already."""
+    by_terminal = number == signal.SIGINT and sys.stdin.isatty()
+    if process.returncode is None and not by_terminal:
+        process.send_signal(number)

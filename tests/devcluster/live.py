@@ -1,0 +1,146 @@
+"""A dev cluster for a test, and waiting for what its watches show."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from elasticjob.devcluster import Backoff, DevCluster, VirtualNode
+from elasticjob.devcluster.services import ENDPOINT_SLICE, EndpointSlice
+from elasticjob.kube.cache import Cache
+from elasticjob.kube.client import Client
+from elasticjob.kube.kinds import Key
+from elasticjob.kube.objects import EVENT, POD, SERVICE, Event, Pod, Service
+from elasticjob.kube.operator import Operator
+
+T = TypeVar("T")
+QUICK = Backoff(timedelta(milliseconds=100), timedelta(seconds=1))
+SECONDS = 20.0
+
+
+@dataclass
+class Live:
+    """A running cluster, and what a watcher of it sees."""
+
+    cluster: DevCluster
+    client: Client
+    pods: Cache[Pod]
+    events: Cache[Event]
+    services: Cache[Service]
+    slices: Cache[EndpointSlice]
+    changed: asyncio.Event
+
+    async def until(self, found: Callable[[], T | None]) -> T:
+        """The first true answer of `found`, asked again after each change that a watch shows."""
+        async with asyncio.timeout(SECONDS):
+            while True:
+                self.changed.clear()
+                if answer := found():
+                    return answer
+                await self.changed.wait()
+
+    def pod(self, name: str) -> Pod | None:
+        return self.pods.get(Key("default", name))
+
+    async def pod_where(self, name: str, holds: Callable[[Pod], object]) -> Pod:
+        """The pod, once `holds`."""
+        return await self.until(lambda: pod if (pod := self.pod(name)) is not None and holds(pod) else None)
+
+    async def finished(self, name: str) -> Pod:
+        return await self.pod_where(name, lambda pod: pod.status.phase in ("Succeeded", "Failed"))
+
+    async def gone(self, name: str) -> None:
+        await self.until(lambda: self.pod(name) is None)
+
+    async def start(
+        self, name: str, *command: str, labels: Mapping[str, str] | None = None, **spec: Any
+    ) -> None:
+        """Create a pod of one container that runs `command`; fields of the container under `container`."""
+        await self.client.create(POD, manifest(name, *command, labels=labels, **spec))
+
+    async def logs(self, name: str, **options: Any) -> str:
+        return b"".join([piece async for piece in self.client.logs(name, "default", **options)]).decode()
+
+    async def said(self, name: str, word: str) -> None:
+        """Return once the pod's log has the word."""
+        await self.pod_where(name, lambda pod: pod.status.phase == "Running")
+        log = b""
+        async for piece in self.client.logs(name, "default", follow=True):
+            log += piece
+            if word.encode() in log:
+                return
+
+    def reasons(self, name: str) -> set[str]:
+        return {event.reason for event in self.events.list() if event.involved_object.name == name}
+
+
+def manifest(
+    name: str, *command: str, labels: Mapping[str, str] | None = None, **spec: Any
+) -> dict[str, Any]:
+    """A pod of one container, which never restarts unless `spec` says otherwise."""
+    container = {
+        "name": "main",
+        "image": "python:3.11",
+        "command": list(command),
+        **spec.pop("container", {}),
+    }
+    return {
+        "metadata": {"name": name, "namespace": "default", "labels": dict(labels or {})},
+        "spec": {
+            "containers": [container],
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            **spec,
+        },
+    }
+
+
+@asynccontextmanager
+async def live(state: Path, *, nodes: tuple[VirtualNode, ...] | None = None) -> AsyncIterator[Live]:
+    """A cluster with short back-offs, and a watcher beside it."""
+    async with (
+        DevCluster(state, nodes=nodes, restart=QUICK, pull=QUICK) as cluster,
+        Client(cluster.config()) as client,
+    ):
+        operator = Operator(client, name="watcher", probes=None, signals=False, grace=0.1)
+        changed = asyncio.Event()
+        caches = [operator.cache(kind) for kind in (POD, EVENT, SERVICE, ENDPOINT_SLICE)]
+        for cache in caches:
+            cache.subscribe(lambda change: changed.set())
+        watching = asyncio.create_task(operator.run())
+        await operator.wait_started()
+        try:
+            yield Live(
+                cluster,
+                client,
+                operator.cache(POD),
+                operator.cache(EVENT),
+                operator.cache(SERVICE),
+                operator.cache(ENDPOINT_SLICE),
+                changed,
+            )
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+
+async def eventually(holds: Callable[[], object]) -> None:
+    """Until something outside of the cluster's watches is true."""
+    async with asyncio.timeout(SECONDS):
+        while not holds():  # noqa: ASYNC110 - nothing tells us: it is about processes and files
+            await asyncio.sleep(0)
+
+
+def is_alive(pid: int) -> bool:
+    """Does a process of that id run (and not merely wait to be reaped)?"""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False

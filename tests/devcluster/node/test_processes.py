@@ -1,0 +1,122 @@
+"""The supervisor: what it starts, what it reports, and that nothing outlives it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from elasticjob.devcluster.node.logs import plain
+from elasticjob.devcluster.node.processes import LOST, CannotStart, End, Nursery, Order, Process
+from tests.devcluster.live import eventually, is_alive
+
+
+@pytest.fixture
+async def nursery() -> AsyncIterator[Nursery]:
+    async with Nursery() as running:
+        yield running
+
+
+async def start(nursery: Nursery, log: Path, *argv: str, memory: int = 0, cwd: str = "/") -> Process:
+    env = {"PATH": "/usr/bin:/bin"}
+    return await nursery.start(Order(argv=argv, env=env, cwd=cwd, log=str(log), memory=memory))
+
+
+def said(log: Path) -> bytes:
+    return b"".join(plain(log.read_bytes().splitlines()))
+
+
+@pytest.mark.parametrize(
+    ("script", "end"),
+    [("exit 0", End(0)), ("exit 7", End(7)), ("kill -9 $$", End(137)), ("kill -2 $$", End(130))],
+)
+async def test_ends(nursery: Nursery, tmp_path: Path, script: str, end: End) -> None:
+    process = await start(nursery, tmp_path / "log", "sh", "-c", script)
+    assert await process.ended == end
+
+
+async def test_log_is_complete_when_the_end_is_told(nursery: Nursery, tmp_path: Path) -> None:
+    process = await start(nursery, tmp_path / "log", "sh", "-c", "seq 1 20000; printf end")
+    assert await process.ended == End(0)
+    assert said(tmp_path / "log") == b"".join(b"%d\n" % n for n in range(1, 20001)) + b"end"
+
+
+async def test_long_lines_are_written_in_parts(nursery: Nursery, tmp_path: Path) -> None:
+    process = await start(nursery, tmp_path / "log", sys.executable, "-c", "print('x' * 100_000)")
+    await process.ended
+    assert said(tmp_path / "log") == b"x" * 100_000 + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "cwd", "message"),
+    [
+        (("no-such",), "/", 'exec: "no-such": executable file not found in \\$PATH'),
+        (("/no/such",), "/", 'exec: "/no/such": No such file or directory'),
+        (("/etc",), "/", 'exec: "/etc": Permission denied'),
+        (("true",), "/no/folder", 'working directory "/no/folder" does not exist'),
+    ],
+)
+async def test_what_cannot_start(
+    nursery: Nursery, tmp_path: Path, argv: tuple[str, ...], cwd: str, message: str
+) -> None:
+    with pytest.raises(CannotStart, match=message):
+        await start(nursery, tmp_path / "log", *argv, cwd=cwd)
+
+
+async def test_descendants_end_with_the_first_process(nursery: Nursery, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = f"(setsid sleep 600 & echo $! > {pids}); exit 0"
+    process = await start(nursery, tmp_path / "log", "sh", "-c", script)
+    assert await process.ended == End(0)
+    assert not is_alive(int(pids.read_text()))
+
+
+async def test_signals_go_to_the_first_process(nursery: Nursery, tmp_path: Path) -> None:
+    process = await start(nursery, tmp_path / "log", "sleep", "600")
+    process.signal(signal.SIGTERM)
+    assert await process.ended == End(143)
+
+
+async def test_leaving_the_nursery_kills_everything(tmp_path: Path) -> None:
+    async with Nursery() as nursery:
+        process = await start(nursery, tmp_path / "log", "sh", "-c", "trap '' TERM; sleep 600")
+        pid = process.pid
+    assert await process.ended == End(137)
+    assert not is_alive(pid)
+
+
+async def test_container_dies_with_its_supervisor(nursery: Nursery, tmp_path: Path) -> None:
+    process = await start(nursery, tmp_path / "log", "sleep", "600")
+    os.kill(parent_of(process.pid), signal.SIGKILL)
+    assert await process.ended == LOST
+    await eventually(lambda: not is_alive(process.pid))
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+
+
+async def test_memory_limit(nursery: Nursery, tmp_path: Path) -> None:
+    script = "held = bytearray(100 << 20)\nimport time; time.sleep(600)"
+    process = await start(nursery, tmp_path / "log", sys.executable, "-c", script, memory=50 << 20)
+    assert await process.ended == End(137, oom=True)
+
+
+async def test_limit_below_use_is_refused_and_changes_nothing(nursery: Nursery, tmp_path: Path) -> None:
+    process = await start(nursery, tmp_path / "log", "sleep", "600", memory=1 << 30)
+    assert await process.limit(1) is False
+    assert await process.limit(1 << 29) is True
+    process.kill()
+    await process.ended
+    assert await process.limit(1) is False
+
+
+async def test_signals_ignored_by_us_are_not_ignored_by_containers(nursery: Nursery, tmp_path: Path) -> None:
+    status = "grep SigIgn /proc/self/status"
+    process = await start(nursery, tmp_path / "log", "sh", "-c", status)
+    await process.ended
+    assert int(said(tmp_path / "log").split()[1], 16) == 0
