@@ -83,6 +83,7 @@ class Elastic:
         self._said = 0.0
         self._stepped: float | None = None  # when the last step of the world before ended
         self._entered = False  # no step in this world yet
+        self._boundary = False  # all agreed to end this world
         self._distributed: DistributedDataParallel | None = None
         self._used = False
         self._metrics: dict[str, float] = {}
@@ -105,6 +106,11 @@ class Elastic:
     def world_size(self) -> int:
         """The number of workers now."""
         return self._peers.size
+
+    @property
+    def round(self) -> int:
+        """The number of the present world; it rises with every change."""
+        return self._peers.place.round
 
     @property
     def is_main(self) -> bool:
@@ -133,6 +139,8 @@ class Elastic:
             yield number
             if self._state.done.step < number:
                 raise RuntimeError(f"step {number} was not taken: call elastic.step(...) in the loop")
+            if self._boundary and self._left():
+                self._next_world()
         self._report(last=True)
         self._leave_group()
         if self._checkpoints and self.is_main:
@@ -142,20 +150,18 @@ class Elastic:
         """Take one step on the next records; return the mean loss over all of them.
 
         `loss_of(*batch)` is called for each micro-batch of this worker, and again if the world breaks: it
-        must change nothing but its result. Raises Stopped (a SystemExit) if this worker is told to leave.
+        must change nothing but its result. A worker that is told to leave ends after its step (SystemExit).
         """
         number = self._state.done.step + 1
         while self._state.done.step < number:
             try:
-                leaving = self._attempt(loss_of)
+                self._boundary = self._attempt(loss_of)
             except RuntimeError as error:
                 if self._link is None or not self._peers.broken_by(error):
                     raise
                 self._next_world(str(error))
             else:
                 self._after_step()
-                if leaving and self._left():
-                    self._next_world()
         return self._state.done.loss
 
     def report(self, **metrics: float) -> None:
@@ -268,7 +274,7 @@ class Elastic:
         devices = [self._device] if self._device.type == "cuda" else None
         self._distributed = DistributedDataParallel(self._state.model, device_ids=devices, init_sync=False)
         self._distributed.register_forward_pre_hook(self._note_use)
-        self._entered = False
+        self._entered = self._boundary = False
         os.environ.update(
             RANK=str(place.rank),
             WORLD_SIZE=str(place.size),

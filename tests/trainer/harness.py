@@ -1,0 +1,202 @@
+"""Real jobs for tests: a master in this process, agents and workers as processes, everything awaited by what they say.
+
+Workers of `scripts/counted.py` print one JSON line per counted step; `Scenario.until` waits for lines, never for time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from elasticjob.api.rpc import environment as names
+from elasticjob.master.job import Bounds, Job, Limits, Spec
+from elasticjob.master.server import Master
+from elasticjob.master.store import Nowhere
+
+TOKEN: Final = "secret"
+SCRIPTS: Final = Path(__file__).parent / "scripts"
+PATIENCE: Final = 90.0  # seconds until a scenario that does not get on fails, with everything that was said
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one agent or its workers printed; `said` is the JSON object of a worker's line, empty for others."""
+
+    node: str
+    text: str
+    said: dict[str, Any]
+
+
+@dataclass
+class Agent:
+    """One agent process."""
+
+    node: str
+    process: asyncio.subprocess.Process
+    termination: Path
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Signal the agent alone."""
+        os.kill(self.pid, number)
+
+    def tree(self) -> list[psutil.Process]:
+        """Return the agent and everything below it."""
+        root = psutil.Process(self.pid)
+        return [root, *root.children(recursive=True)]
+
+    def last_words(self) -> dict[str, Any]:
+        """Return the termination message."""
+        words: dict[str, Any] = json.loads(self.termination.read_text())
+        return words
+
+
+@dataclass
+class Scenario:
+    """A job with its master and agents, and everything they printed so far."""
+
+    master: Master
+    folder: Path
+    lines: list[Line] = field(default_factory=list)
+    agents: list[Agent] = field(default_factory=list)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    readers: list[asyncio.Task[None]] = field(default_factory=list)
+    seen: set[int] = field(default_factory=set)
+
+    async def agent(self, index: int, script: str | Path, *arguments: object, flags: Iterable[str] = ()) -> Agent:
+        """Start the agent of node `index`; its pod's name tells its lives apart."""
+        node = f"job-worker-{index}"
+        life = sum(agent.node == node for agent in self.agents)
+        termination = self.folder / f"{node}-{life}.log"
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "elasticjob.cli", "run", *flags, str(SCRIPTS / script), *map(str, arguments)),
+            env=self.environment(node, index, termination),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            limit=1 << 20,
+        )
+        agent = Agent(node, process, termination)
+        self.agents.append(agent)
+        self.readers.append(asyncio.create_task(self._read(agent)))
+        return agent
+
+    def environment(self, node: str, index: int, termination: Path) -> dict[str, str]:
+        """Return the environment of a pod."""
+        token = self.folder / "token"
+        token.write_text(TOKEN)
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("ELASTICJOB_", "PET_"))}
+        return {
+            **kept,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONUNBUFFERED": "1",
+            names.JOB: "job",
+            names.NODE: node,
+            names.ROLE: "worker",
+            names.INDEX: str(index),
+            names.MASTER: self.master.address,
+            names.TOKEN_FILE: str(token),
+            names.POD_NAME: node,
+            names.TERMINATION_LOG: str(termination),
+        }
+
+    async def until(self, question: Callable[[], Any]) -> Any:
+        """Return the first true answer to `question`, which is asked again whenever somebody says something."""
+        try:
+            async with asyncio.timeout(PATIENCE), self.changed:
+                while not (answer := question()):
+                    await self.changed.wait()
+                return answer
+        except TimeoutError:
+            tail = "\n".join(f"{line.node}: {line.text}" for line in self.lines[-40:])
+            raise AssertionError(f"nothing more happened; the last lines were\n{tail}") from None
+
+    async def ends(self, agent: Agent) -> int:
+        """Return the exit code of an agent."""
+        async with asyncio.timeout(PATIENCE):
+            return await agent.process.wait()
+
+    def steps(self, node: str = "") -> list[dict[str, Any]]:
+        """Return the counted steps in the order in which they were printed."""
+        return [line.said for line in self.lines if "step" in line.said and node in ("", line.node)]
+
+    def last(self, node: str = "") -> dict[str, Any]:
+        """Return the last counted step."""
+        steps = self.steps(node)
+        return steps[-1] if steps else {"step": 0, "world": 0, "round": 0}
+
+    def trains_with(self, world: int, after: int = 0) -> Callable[[], bool]:
+        """Ask whether a step after `after` was counted by `world` workers."""
+        return lambda: any(step["world"] == world and step["step"] > after for step in self.steps())
+
+    def results(self) -> list[dict[str, Any]]:
+        """Return what workers printed when they had finished."""
+        return [line.said for line in self.lines if "parameters" in line.said]
+
+    async def _read(self, agent: Agent) -> None:
+        stdout = agent.process.stdout
+        assert stdout is not None
+        async for raw in stdout:
+            text = raw.decode(errors="replace").rstrip()
+            start = text.find("{")
+            said = json.loads(text[start:]) if start >= 0 and text.endswith("}") and '"pid"' in text else {}
+            if said:
+                self.seen.add(said["pid"])
+            async with self.changed:
+                self.lines.append(Line(agent.node, text, said))
+                self.changed.notify_all()
+        await agent.process.wait()
+        async with self.changed:
+            self.changed.notify_all()
+
+
+@asynccontextmanager
+async def scenario(
+    folder: Path, *, nodes: tuple[int, int], silence: float = 5.0
+) -> AsyncIterator[Scenario]:
+    """Run a job; afterwards nothing of it is left, and no process outlived its agent."""
+    spec = Spec(
+        job="job",
+        bounds=Bounds(minimum=nodes[0], maximum=nodes[1]),
+        limits=Limits(silence=timedelta(seconds=silence)),
+        replicas=nodes[0],
+        restart_count=3,
+    )
+    async with Master(Job(spec=spec), TOKEN, Nowhere()) as master:
+        running = Scenario(master, folder)
+        try:
+            yield running
+        finally:
+            family = [process for agent in running.agents if alive(agent) for process in agent.tree()]
+            for agent in running.agents:
+                if alive(agent):
+                    agent.kill()
+            await asyncio.gather(*(agent.process.wait() for agent in running.agents), *running.readers)
+            _, orphans = await asyncio.to_thread(psutil.wait_procs, family, timeout=5)
+            assert not orphans, f"processes outlived their agent: {orphans}"
+            assert not [pid for pid in running.seen if psutil.pid_exists(pid)], "workers outlived their agent"
+
+
+def alive(agent: Agent) -> bool:
+    """Whether an agent still runs."""
+    return agent.process.returncode is None
+
+
+def counted(steps: Iterable[dict[str, Any]]) -> list[int]:
+    """Return the numbers of the steps that rank 0 counted, in order."""
+    return [step["step"] for step in steps if step["rank"] == 0]

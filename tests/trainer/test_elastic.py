@@ -1,0 +1,163 @@
+"""Whole jobs of real processes that use the elastic library: kills, joins, leaves; the arithmetic stays exact."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+import torch.nn.functional as F
+
+from elasticjob.trainer.torch.elastic import permutation
+from elasticjob.trainer.torch.sampler import Position, Sampler
+from tests.trainer.harness import Scenario, counted, scenario
+
+SIZE, MICRO_BATCH = 101, 4
+
+
+def trained_alone(slots: int, epochs: int) -> list[float]:
+    """Return the parameters after the same training in one process, without any of our library's loop."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(SIZE, 8, generator=generator, dtype=torch.float64)
+    y = torch.randint(0, 3, (SIZE,), generator=generator)
+    weight = torch.linspace(-1, 1, 24, dtype=torch.float64).view(3, 8).requires_grad_()
+    bias = torch.linspace(-1, 1, 3, dtype=torch.float64).requires_grad_()
+    optimizer = torch.optim.AdamW([weight, bias], lr=1e-2)
+    sampler, position = Sampler(SIZE, MICRO_BATCH, slots), Position()
+    while position.epoch < epochs:
+        order = permutation(SIZE, 0, position.epoch)
+        window = order[sampler.window(position).places.start : sampler.window(position).places.stop]
+        optimizer.zero_grad()
+        torch.autograd.backward(F.cross_entropy(F.linear(x[window], weight, bias), y[window]))
+        optimizer.step()
+        position = sampler.after(position)
+    return [*weight.flatten().tolist(), *bias.tolist()]
+
+
+def check(job: Scenario, *, slots: int, epochs: int, lost: int = 0) -> None:
+    """The count has no gap, each record counted once per epoch, and the model is the one of a single process.
+
+    Of a killed worker the last line may be missing: `lost` is how many lines at most.
+    """
+    total = Sampler(SIZE, MICRO_BATCH, slots).steps_left(Position(), epochs)
+    steps = job.steps()
+    assert sorted({step["step"] for step in steps}) == list(range(1, total + 1))
+    assert len(set(counted(steps))) == len(counted(steps)), "rank 0 counted a step twice"
+    for pid in job.seen:
+        own = [step["step"] for step in steps if step["pid"] == pid]
+        assert own == sorted(own), f"process {pid} counted backwards"
+    for epoch in range(epochs):
+        records = Counter(record for step in steps if step["epoch"] == epoch for record in step["records"])
+        assert not [record for record, times in records.items() if times > 1], f"epoch {epoch}"
+        assert set(records) <= set(range(SIZE))
+    missing = epochs * SIZE - sum(len(step["records"]) for step in steps)
+    assert 0 <= missing <= lost * MICRO_BATCH * slots
+    expected = trained_alone(slots, epochs)
+    assert job.results()
+    for result in job.results():
+        assert result["parameters"] == pytest.approx(expected, abs=1e-6)
+
+
+def pid_of(job: Scenario, node: str) -> int:
+    """Return the process that last counted a step on a node."""
+    pid: int = job.last(node)["pid"]
+    return pid
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+async def test_any_number_of_workers_computes_the_same(tmp_path: Path, workers: int) -> None:
+    async with scenario(tmp_path, nodes=(1, 1)) as job:
+        agent = await job.agent(0, "counted.py", 3, flags=("--nproc-per-node", str(workers)))
+        assert await job.ends(agent) == 0
+        check(job, slots=workers, epochs=3)
+        assert job.last()["world"] == workers
+
+
+async def test_killed_worker_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
+    async with scenario(tmp_path, nodes=(2, 2)) as job:
+        agents = [await job.agent(index, "counted.py", 60) for index in (0, 1)]
+        await job.until(job.trains_with(2, after=20))
+        os.kill(pid_of(job, "job-worker-1"), signal.SIGKILL)
+        assert [await job.ends(agent) for agent in agents] == [0, 0]
+        check(job, slots=2, epochs=60, lost=1)
+        assert job.last()["world"] == 2
+
+
+async def test_killed_rank_zero_hands_the_job_to_the_next_oldest(tmp_path: Path) -> None:
+    async with scenario(tmp_path, nodes=(1, 2)) as job:
+        agents = [await job.agent(index, "counted.py", 60) for index in (0, 1)]
+        await job.until(job.trains_with(2, after=20))
+        oldest = next(step for step in reversed(job.steps()) if step["world"] == 2 and step["rank"] == 0)
+        os.kill(oldest["pid"], signal.SIGKILL)
+        assert [await job.ends(agent) for agent in agents] == [0, 0]
+        check(job, slots=2, epochs=60, lost=1)
+
+
+async def test_late_node_is_cut_in_at_a_step_boundary(tmp_path: Path) -> None:
+    async with scenario(tmp_path, nodes=(1, 2)) as job:
+        first = await job.agent(0, "counted.py", 150)
+        await job.until(job.trains_with(1, after=5))
+        second = await job.agent(1, "counted.py", 150)
+        await job.until(job.trains_with(2))
+        assert [await job.ends(agent) for agent in (first, second)] == [0, 0]
+        check(job, slots=2, epochs=150)
+        joined = next(step for step in job.steps("job-worker-1"))
+        assert (joined["rank"], joined["world"]) == (1, 2)
+        assert [change.lost for change in job.master.job.training.changes] == [(), ()]
+
+
+async def test_planned_leaver_ends_at_a_boundary_with_code_zero(tmp_path: Path) -> None:
+    async with scenario(tmp_path, nodes=(1, 2)) as job:
+        agents = [await job.agent(index, "counted.py", 100) for index in (0, 1)]
+        await job.until(job.trains_with(2, after=20))
+        agents[0].kill(signal.SIGTERM)
+        assert await job.ends(agents[0]) == 0
+        assert agents[0].last_words()["reason"] == "Left"
+        assert await job.ends(agents[1]) == 0
+        check(job, slots=2, epochs=100)
+        assert job.last()["world"] == 1
+
+
+async def test_killed_agent_takes_its_worker_along_and_the_other_goes_on(tmp_path: Path) -> None:
+    async with scenario(tmp_path, nodes=(1, 2)) as job:
+        agents = [await job.agent(index, "counted.py", 100) for index in (0, 1)]
+        await job.until(job.trains_with(2, after=20))
+        family = agents[0].tree()
+        agents[0].kill()
+        assert psutil.wait_procs(family[1:], timeout=5)[1] == []
+        assert await job.ends(agents[1]) == 0
+        check(job, slots=2, epochs=100, lost=1)
+
+
+async def test_silent_node_is_left_behind_and_comes_back(tmp_path: Path) -> None:
+    async with scenario(tmp_path, nodes=(1, 2), silence=1.0) as job:
+        agents = [await job.agent(index, "counted.py", 400) for index in (0, 1)]
+        await job.until(job.trains_with(2, after=20))
+        stopped = agents[0].tree()
+        for process in stopped:
+            process.suspend()
+        await job.until(job.trains_with(1))
+        for process in stopped:
+            process.resume()
+        at = job.last()["step"]
+        await job.until(job.trains_with(2, after=at))
+        assert [await job.ends(agent) for agent in agents] == [0, 0]
+        check(job, slots=2, epochs=400, lost=1)
+
+
+async def test_all_leave_and_a_new_job_goes_on_from_the_checkpoint(tmp_path: Path) -> None:
+    async with scenario(tmp_path, nodes=(1, 1)) as job:
+        agent = await job.agent(0, "counted.py", 100, SIZE, tmp_path / "saved")
+        await job.until(lambda: job.last()["step"] > 20)
+        agent.kill(signal.SIGTERM)
+        assert await job.ends(agent) == 0
+        left = job.last()["step"]
+        again = await job.agent(0, "counted.py", 100, SIZE, tmp_path / "saved")
+        assert await job.ends(again) == 0
+        started = [line.said["started"] for line in job.lines if "started" in line.said]
+        assert started == [0, left]
+        check(job, slots=1, epochs=100)
