@@ -47,6 +47,7 @@ def enter(job: Job, request: Watch | Join, now: datetime) -> Job:
         raise Stale(f"incarnation {request.incarnation} of {request.node} was replaced by {node.incarnation}")
     if not node.incarnation:
         return job.put(node.but(incarnation=request.incarnation))
+    job = job.put(node.but(finished=False))
     job = rounds.lose(job, node.name, f"{node.name} was replaced by a new incarnation", now)
     job = job.put(_reborn(job.nodes[node.name], request))
     return job.but(version=job.version + 1)

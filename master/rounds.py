@@ -28,9 +28,11 @@ class Choice(NamedTuple):
 def lose(job: Job, name: str, why: str, now: datetime) -> Job:
     """End the part of node `name` in its world, which is broken thereby."""
     node = job.nodes[name]
+    if node.finished:  # its part ended well: it is missed by nobody
+        return job
     member = job.member(name)
     job = job.put(node.but(round=0, joined=None))
-    return end(job, why, now, lost=(name,)) if member and not node.finished else job
+    return end(job, why, now, lost=(name,)) if member else job
 
 
 def end(

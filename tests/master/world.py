@@ -45,8 +45,8 @@ def failure(name: str, *, final: bool = True, code: int = 1, life: str = "", num
     )
 
 
-def finish(name: str, number: int) -> Finish:
-    return Finish(node=name, incarnation=f"{name}-life", round=number)
+def finish(name: str, number: int, life: str = "") -> Finish:
+    return Finish(node=name, incarnation=life or f"{name}-life", round=number)
 
 
 def pod(node: str, phase: Phase = Phase.RUNNING, **more: Any) -> Pod:

@@ -1,0 +1,79 @@
+"""A new master goes on where the last one was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from elasticjob.api.rpc.nodes import Order
+from elasticjob.master.job import Job, Spec
+from elasticjob.master.store import File, restore, snapshot
+from tests.master.world import START, Played, finish, join, played, report, watch
+
+
+def succeeded_by(old: Played) -> Played:
+    """The same agents under a new master."""
+    game = Played()
+    game.now = old.now
+    game.job = restore(snapshot(old.job), old.job.spec, old.now)
+    return game
+
+
+async def test_a_file_keeps_the_last_whole_snapshot(tmp_path: Path) -> None:
+    store = File(tmp_path / "state" / "job.json")
+    assert await store.load() is None
+    await store.save(b"one")
+    await store.save(b"two")
+    assert await store.load() == b"two"
+    assert [path.name for path in (tmp_path / "state").iterdir()] == ["job.json"]
+
+
+def test_without_a_snapshot_a_job_begins() -> None:
+    assert restore(None, Spec(job="digits"), START) == Job(spec=Spec(job="digits"), gathering=START)
+
+
+def test_the_world_trains_on_under_a_new_master() -> None:
+    old = played("node-0", "node-1", maximum=3)
+    old.ask(report("node-0", 1, 12))
+    game = succeeded_by(old)
+    for name in ("node-0", "node-1"):
+        assert game.ask(watch(name, round=1, seen=old.job.version)).order is Order.TRAIN
+    game.wait(20, "node-0", "node-1")
+    game.ask(report("node-0", 1, 13))
+    assert (game.job.round, game.job.running) == (1, old.job.world)
+
+
+def test_rounds_and_the_lineage_go_on() -> None:
+    old = played("node-1", "node-2", maximum=3)
+    game = succeeded_by(old)
+    game.ask(watch("node-0"), join("node-0"), join("node-2", after=1), join("node-1", after=1))
+    assert (game.job.round, game.names()) == (2, ["node-1", "node-2", "node-0"])
+
+
+def test_a_member_that_does_not_come_is_lost_after_the_time_of_a_takeover() -> None:
+    game = succeeded_by(played("node-0", "node-1"))
+    game.wait(14, "node-0")
+    assert game.order("node-0") is Order.TRAIN
+    game.wait(2, "node-0")
+    assert game.orders("node-0").lost == ("node-1",)
+
+
+def test_a_world_that_was_never_saved_is_brought_by_its_members() -> None:
+    old = played("node-0", "node-1")
+    game = succeeded_by(old)
+    for name in ("node-0", "node-1"):
+        orders = game.ask(watch(name, round=4, seen=9))
+        assert (orders.order, orders.round, orders.lost) == (Order.REGROUP, 4, ())
+    game.ask(join("node-0", after=4), join("node-1", after=4))
+    assert (game.job.round, game.names()) == (5, ["node-0", "node-1"])
+
+
+def test_versions_go_on_even_if_they_were_not_saved() -> None:
+    game = succeeded_by(played("node-0"))
+    orders = game.ask(watch("node-0", round=1, seen=99))
+    assert orders.version == 100
+
+
+def test_a_verdict_is_kept() -> None:
+    old = played("node-0")
+    old.ask(finish("node-0", 1))
+    assert succeeded_by(old).job.verdict == old.job.verdict
