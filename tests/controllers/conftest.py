@@ -21,6 +21,7 @@ from elasticjob.kube.client import Client
 from elasticjob.kube.kinds import Key, Manifest
 from elasticjob.kube.objects import NAMESPACE, POD, SERVICE, Pod
 from elasticjob.kube.operator import Operator
+from tests.controllers.rights import Noting
 
 T = TypeVar("T")
 
@@ -112,8 +113,9 @@ def _asked(holds: Callable[[], T]) -> T | None:
 class Stage:
     """The cluster, and operators that can be started and stopped."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, noting: Noting) -> None:
         self.client = client
+        self.noting = noting
         self._running: tuple[Operator, asyncio.Task[None]] | None = None
 
     @property
@@ -123,7 +125,7 @@ class Stage:
 
     async def start(self) -> None:
         operator = compose(
-            self.client, Settings(probes="127.0.0.1:0", webhook_port=0, webhooks=True), signals=False
+            self.noting, Settings(probes="127.0.0.1:0", webhook_port=0, webhooks=True), signals=False
         )
         task = asyncio.create_task(operator.run(), name="operator under test")
         self._running = operator, task
@@ -143,9 +145,13 @@ class Stage:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
     folder: Path = tmp_path_factory.mktemp("cluster")
-    async with DevCluster(folder) as cluster, Client(cluster.config()) as client:
+    async with (
+        DevCluster(folder) as cluster,
+        Client(cluster.config()) as client,
+        Noting(cluster.config()) as noting,
+    ):
         await install(client)
-        found = Stage(client)
+        found = Stage(client, noting)
         await found.start()
         try:
             yield found

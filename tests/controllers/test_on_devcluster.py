@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
@@ -20,9 +22,11 @@ from elasticjob.kube.objects import (
     SERVICE_ACCOUNT,
 )
 from tests.controllers.conftest import Site, Stage
+from tests.controllers.rights import allows
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+RIGHTS = tuple(yaml.safe_load_all(Path("config/rbac/operator.yaml").read_text()))
 WAITS = "import signal; signal.sigwait({signal.SIGTERM})"
 MASTER_THAT_SUCCEEDS = """
 import json, os
@@ -226,6 +230,13 @@ async def test_restarts_of_the_operator_change_nothing(site: Site, stage: Stage)
     await site.apply(local(replicas=1), name="other")
     await site.until(lambda: site.job("other").status.phase is Phase.RUNNING)
     assert {key: version for key, version in (await _versions(site)).items() if "other" not in key} == before
+
+
+async def test_the_operator_used_no_other_rights_than_it_has(stage: Stage) -> None:
+    """Comes last: what all tests before it made the operator ask for."""
+    rules = next(found["rules"] for found in RIGHTS if found["kind"] == "ClusterRole")
+    assert len(stage.noting.used) > 20
+    assert {right for right in stage.noting.used if not allows(rules, right)} == set()
 
 
 def _ready(site: Site) -> bool:

@@ -11,7 +11,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from elasticjob.controllers.lives import Standing
 from tests.controllers.build import job, resource, role
 from tests.controllers.world import MACHINES, World
 
@@ -57,6 +56,14 @@ class Nodes(RuleBasedStateMachine):
     def end(self, data: Any, ending: tuple[int, str]) -> None:
         self.world.end(data.draw(st.sampled_from(self.world.names(running=True))), *ending)
 
+    @rule(ending=st.sampled_from(CODES))
+    def end_all(self, ending: tuple[int, str]) -> None:
+        self.world.reconcile()
+        for name in self.world.names(running=False, terminating=False):
+            self.world.start(name, self.world.machines[0])
+        for name in self.world.names(running=True):
+            self.world.end(name, *ending)
+
     @precondition(lambda self: self.world.pods)
     @rule(data=st.data())
     def delete(self, data: Any) -> None:
@@ -69,6 +76,8 @@ class Nodes(RuleBasedStateMachine):
 
     @rule(machine=st.sampled_from(MACHINES))
     def lose_machine(self, machine: str) -> None:
+        for name in self.world.names(running=False, terminating=False):
+            self.world.start(name, machine)
         if len(self.world.machines) > 1:
             self.world.lose(machine)
 
@@ -103,12 +112,7 @@ class Nodes(RuleBasedStateMachine):
                 world.now += plan.again_in
             elif len(world.history) == before:
                 break
-        seen = world.observe()
-        settled = {Standing.RUNS, Standing.DONE, Standing.SPENT}
-        if not world.resource.spec.suspend:
-            assert {
-                node.standing(seen.policy("worker"), world.now) for node in seen.wanted.values()
-            } <= settled
+        world.check_settled()
         quiet = world.writes
         world.reconcile()
         world.restart_operator()
@@ -116,7 +120,7 @@ class Nodes(RuleBasedStateMachine):
         assert world.writes == quiet
 
 
-Nodes.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Nodes.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestNodes = Nodes.TestCase
 
 

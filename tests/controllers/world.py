@@ -11,9 +11,9 @@ from msgspec.structs import replace as replaced
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
-from elasticjob.controllers.jobresource.decide import Seen, decide
+from elasticjob.controllers.jobresource.decide import KEPT_LIVES, Seen, decide
 from elasticjob.controllers.jobresource.status import describe
-from elasticjob.controllers.lives import Life, life_of
+from elasticjob.controllers.lives import Node, Standing, life_of
 from elasticjob.controllers.plan import Create, Delete, Plan, Resize
 from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.objects import POD
@@ -87,8 +87,7 @@ class World:
         }
         counts = code not in (0, 75, 137, 143) or reason == "OOMKilled"
         if counts and "deletionTimestamp" not in pod["metadata"]:
-            index = int(pod["metadata"]["labels"]["elasticjob.dlrover/replica-index"])
-            self.failures[index] = self.failures.get(index, 0) + 1
+            self.failures[_index(pod)] = self.failures.get(_index(pod), 0) + 1
         self._record()
 
     def delete(self, name: str) -> None:
@@ -202,25 +201,48 @@ class World:
 
     def living(self, index: int) -> list[str]:
         """Pods of a place whose program runs or may run, on a machine that is there."""
-        return [name for name, life in self._lives() if life.index == index and life.alive]
+        return [name for name, pod in self.pods.items() if self._lives(pod) and _index(pod) == index]
 
     def check(self) -> None:
         """Never two live pods of one place."""
-        indexes = {life.index for _, life in self._lives()}
-        doubled = {index: names for index in indexes if len(names := self.living(index)) > 1}
+        doubled = {index: names for index in range(10) if len(names := self.living(index)) > 1}
         assert not doubled, f"two lives of one place: {doubled}"
+
+    def check_settled(self) -> None:
+        """All that should run runs, nothing else does, and what is over was cleared away but for a few."""
+        size = (
+            0 if self.resource.spec.suspend else self.resource.spec.replica_resource_specs["worker"].replicas
+        )
+        seen = self.observe()
+        for index in range(10):
+            node = seen.nodes.get(("worker", index), Node("worker", index))
+            ended = node.standing(seen.policy("worker"), self.now) in (Standing.DONE, Standing.SPENT)
+            wanted = index < (size or 0) and not ended
+            assert len(self.living(index)) == wanted, f"{index}: {self.living(index)}"
+        lost = [name for name, pod in self.pods.items() if not self._is_there(pod) and not _over(pod)]
+        assert not lost, f"left on lost machines: {lost}"
+        assert all(sum(map(_over, self._of(index))) <= KEPT_LIVES for index in range(size or 0))
 
     def _changed(self, name: str) -> Manifest:
         """A pod to change; the states that were recorded keep the old one."""
         self.pods[name] = deepcopy(self.pods[name])
         return self.pods[name]
 
-    def _lives(self) -> list[tuple[str, Life]]:
-        found = ((name, life_of(POD.convert(pod), self.machines)) for name, pod in self.pods.items())
-        return [(name, life) for name, life in found if life is not None]
+    def _lives(self, pod: Manifest) -> bool:
+        return not _over(pod) and self._is_there(pod)
+
+    def _is_there(self, pod: Manifest) -> bool:
+        return pod["spec"].get("nodeName", self.machines[0]) in self.machines
+
+    def _of(self, index: int) -> list[Manifest]:
+        return [pod for pod in self.pods.values() if _index(pod) == index]
 
     def _record(self) -> None:
         self.history.append(Moment(self.resource, dict(self.pods), self.machines))
+
+
+def _index(pod: Manifest) -> int:
+    return int(pod["metadata"]["labels"]["elasticjob.dlrover/replica-index"])
 
 
 def _over(pod: Manifest) -> bool:
