@@ -1,8 +1,8 @@
 """A master in a cluster: what it reads of its ElasticJob and pods, and the two things that it writes.
 
 It writes `status.training` of its ElasticJob, at most once a second and only when it changed, and one
-ScalePlan at the start for roles whose size nobody has given. All decisions are functions of plain values; only
-`Cluster` talks.
+ScalePlan at the start for roles whose size nobody has given. All decisions are functions of plain values;
+only `Cluster` talks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random lives: joins, leaves, losses, repeats, ticks, new masters. What must hold, holds after every turn."""
+"""Random lives: joins, leaves, losses, repeats, ticks, new masters; what must hold, holds after each turn."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ANY = st.sampled_from(NAMES)
 class Lives(RuleBasedStateMachine):
     """Agents that behave as agents do, on a network that loses, repeats and delays."""
 
-    @initialize(minimum=st.integers(1, 4), more=st.integers(0, 4), unit=st.integers(1, 3))
+    @initialize(minimum=st.integers(1, 3), more=st.integers(0, 4), unit=st.integers(1, 3))
     def begin(self, minimum: int, more: int, unit: int) -> None:
         maximum = max(minimum + more, -(-minimum // unit) * unit)
         self.game = Played(minimum, maximum, unit, restart_count=1000, replicas=6)
         self.saved: list[bytes] = [snapshot(self.game.job)]
-        self.lives = {name: 0 for name in NAMES}
+        self.lives = dict.fromkeys(NAMES, 0)
         self.sent: list[Request[Any]] = []
         self.worlds: list[World] = []
 
@@ -70,6 +70,22 @@ class Lives(RuleBasedStateMachine):
     def round_of(self, name: str) -> int:
         node = self.game.job.nodes.get(name)
         return node.round if node and node.incarnation == self.life(name) else 0
+
+    @rule(names=st.lists(ANY, min_size=2, unique=True))
+    def agents_do_as_they_are_told(self, names: list[str]) -> None:
+        """Watch, and join if that is asked for or the node is in no world."""
+        for name in names:
+            if self.gone(name):
+                self.lives[name] += 1
+            self.an_agent_watches(name)
+        for name in names:
+            orders = self.game.orders(name, self.life(name))
+            if orders.order is Order.REGROUP or (orders.order is Order.TRAIN and not orders.round):
+                self.an_agent_joins(name, False)
+
+    @rule()
+    def all_agents_do_as_they_are_told(self) -> None:
+        self.agents_do_as_they_are_told(NAMES)
 
     @rule(name=ANY)
     def an_agent_watches(self, name: str) -> None:
@@ -176,25 +192,18 @@ class Lives(RuleBasedStateMachine):
             assert (orders.order is Order.TRAIN and orders.round > 0) is inside
 
     def teardown(self) -> None:
-        """Once the network behaves, everybody who lives is in the world, or waits for a reason that is said."""
+        """Once the network behaves, everybody who lives is in the world, or waits and is told why."""
         if hasattr(self, "game") and not self.game.job.verdict:
             self.calm_down()
             self.everybody_has_a_place()
 
     def calm_down(self) -> None:
         game = self.game
-        for turn in range(8):
+        for _ in range(8):
             game.now += timedelta(seconds=2)
-            for name in NAMES:
-                if self.gone(name):
-                    self.lives[name] += 1
-                self.an_agent_watches(name)
-            for name in NAMES:
-                if game.orders(name, self.life(name)).order is Order.REGROUP or not self.round_of(name):
-                    self.an_agent_joins(name, False)
+            self.all_agents_do_as_they_are_told()
             game._become(dispatch.tick(game.job, game.now))
             self.note_world()
-            assert turn < 8
 
     def gone(self, name: str) -> bool:
         node = self.game.job.nodes.get(name)

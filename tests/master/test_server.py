@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import io
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
 import pytest
 
-from elasticjob.api.rpc.message import Problem
+from elasticjob.api.rpc.message import MSGPACK, Problem
 from elasticjob.api.rpc.nodes import Order, Orders, Watch
-from elasticjob.api.rpc.rendezvous import Join, Recovery, World
+from elasticjob.api.rpc.rendezvous import Join, World
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.master.job import Bounds, Job, Spec
 from elasticjob.master.server import Master
-from elasticjob.master.store import Nowhere
+from elasticjob.master.store import File, Nowhere, StoreError, restore
+from tests.master.world import finish, join, report, watch
 
 TOKEN = "secret"
 
@@ -36,7 +39,7 @@ class Agents:
             kinds: dict[type, type] = {Join: World, Watch: Orders}
             return msgspec.json.decode(data, type=kinds.get(type(request), dict))
 
-    def post(self, path: str, body: bytes, **headers: str) -> Any:
+    def post(self, path: str, body: bytes | io.BytesIO, **headers: str) -> Any:
         url = f"http://{self.master.address}/v1/{path}"
         return self.session.post(url, data=body, headers={"Authorization": f"Bearer {TOKEN}", **headers})
 
@@ -57,19 +60,13 @@ async def agents() -> AsyncIterator[Agents]:
         yield Agents(master, clock, session)
 
 
-def watch(name: str, **more: Any) -> Watch:
-    return Watch(node=name, role="worker", index=int(name[-1]), incarnation=f"{name}-life", **more)
-
-
-def join(name: str, **more: Any) -> Join:
-    given = {"slots": 1, "address": "127.0.0.1", "port": 1, "recovery": Recovery.IN_PROCESS, **more}
-    return Join(node=name, role="worker", index=int(name[-1]), incarnation=f"{name}-life", **given)
-
-
-async def until(true: Any) -> None:
-    """Let sockets work until `true()`; the test's own timeout bounds it."""
-    while not true():
+async def until(true: Callable[[], bool]) -> None:
+    """Let sockets work until `true()`."""
+    for _ in range(100_000):
+        if true():
+            return
         await asyncio.sleep(0)
+    raise AssertionError("it never came true")
 
 
 async def world_of_two(agents: Agents) -> World:
@@ -78,6 +75,13 @@ async def world_of_two(agents: Agents) -> World:
     worlds = await asyncio.gather(agents.call(join("node-0")), agents.call(join("node-1")))
     assert worlds[0] == worlds[1]
     return worlds[0]
+
+
+async def waiting(agents: Agents, *requests: Any) -> list[asyncio.Task[Any]]:
+    """Send requests that wait, and return once all of them do."""
+    tasks = [asyncio.create_task(agents.call(request)) for request in requests]
+    await until(lambda: len(agents.master._polls) == len(requests))
+    return tasks
 
 
 async def test_two_nodes_become_a_world_as_soon_as_both_have_joined(agents: Agents) -> None:
@@ -89,10 +93,194 @@ async def test_two_nodes_become_a_world_as_soon_as_both_have_joined(agents: Agen
 async def test_a_line_that_is_cut_tells_the_peer_at_once(agents: Agents) -> None:
     await world_of_two(agents)
     seen = agents.master.job.version
-    cut = asyncio.create_task(agents.call(watch("node-1", seen=seen)))
-    peer = asyncio.create_task(agents.call(watch("node-0", seen=seen)))
-    await until(lambda: len(agents.master._polls) == 2)
+    cut, peer = await waiting(agents, watch("node-1", seen=seen), watch("node-0", seen=seen))
     cut.cancel()
     orders = await peer
     assert (orders.order, orders.round, orders.lost) == (Order.REGROUP, 1, ("node-1",))
     assert (await agents.call(join("node-0", after=1))).size == 1
+
+
+async def test_a_line_that_closes_between_two_questions_is_doubted_for_half_a_second(agents: Agents) -> None:
+    await world_of_two(agents)
+    async with aiohttp.ClientSession() as other:
+        await Agents(agents.master, agents.clock, other).call(watch("node-1"))
+    await until(lambda: not agents.master._lines or len(agents.master._lines) < 2)
+    (peer,) = await waiting(agents, watch("node-0", seen=agents.master.job.version))
+    await agents.clock.advance(0.5)
+    assert not peer.done()
+    await agents.clock.advance(0.5)
+    assert (await peer).reason == "node-1 is silent"
+
+
+async def test_who_asks_again_on_another_line_is_not_lost(agents: Agents) -> None:
+    await world_of_two(agents)
+    seen = agents.master.job.version
+    old, new = await waiting(agents, watch("node-1", seen=seen), watch("node-1", seen=seen))
+    old.cancel()
+    await until(lambda: len(agents.master._polls) == 1)
+    assert agents.master.job.running
+    new.cancel()
+    await until(lambda: agents.master.job.running is None)
+
+
+async def test_a_long_poll_wakes_when_the_job_changes(agents: Agents) -> None:
+    await agents.call(watch("node-0"))
+    await agents.call(watch("node-1"))
+    (first,) = await waiting(agents, join("node-0"))
+    await agents.call(join("node-1"))
+    assert (await first).size == 2
+
+
+async def test_a_long_poll_ends_without_news_after_its_time(agents: Agents) -> None:
+    await agents.call(watch("node-0"))
+    await agents.call(watch("node-1"))
+    (poll,) = await waiting(agents, join("node-0", wait=3.0))
+    for _ in range(4):
+        await agents.clock.advance(0.75)
+        await agents.call(watch("node-0"))
+        await agents.call(watch("node-1"))
+    assert await poll == 204
+    seen = agents.master.job.version
+    (poll,) = await waiting(agents, watch("node-0", seen=seen, wait=1.0))
+    await agents.clock.advance(1.0)
+    assert (await poll).order is Order.TRAIN
+
+
+async def test_a_join_that_is_taken_back_waits_no_more(agents: Agents) -> None:
+    await agents.call(watch("node-0"))
+    await agents.call(watch("node-1"))
+    (poll,) = await waiting(agents, join("node-0"))
+    poll.cancel()
+    await until(lambda: agents.master.job.nodes["node-0"].joined is None)
+
+
+async def test_a_replaced_life_is_told_so_while_it_waits(agents: Agents) -> None:
+    await world_of_two(agents)
+    (old,) = await waiting(agents, watch("node-0", seen=agents.master.job.version))
+    await agents.call(watch("node-0", "second"))
+    problem = await old
+    assert (problem.status, problem.code) == (409, "stale")
+
+
+async def test_message_pack_travels_as_well(agents: Agents) -> None:
+    body = msgspec.msgpack.encode(watch("node-0"))
+    headers = {"Content-Type": MSGPACK}
+    async with agents.post("nodes/watch", body, **headers) as response:
+        assert response.content_type == MSGPACK
+        assert msgspec.msgpack.decode(await response.read(), type=Orders).order is Order.TRAIN
+    async with agents.post("nodes/watch", body, Accept="application/json", **headers) as response:
+        assert response.content_type == "application/json"
+
+
+WRONG: dict[str, tuple[str, bytes, dict[str, str], int, str, str]] = {
+    "token": ("nodes/watch", b"{}", {"Authorization": "Bearer no"}, 401, "unauthenticated", "Bearer"),
+    "no token": ("nodes/watch", b"{}", {"Authorization": ""}, 401, "unauthenticated", "Secret"),
+    "not ASCII": ("nodes/watch", b"{}", {"Authorization": "Bearer é"}, 401, "unauthenticated", "Secret"),
+    "verb": ("nodes/destroy", b"{}", {}, 404, "unknown-verb", "nodes/destroy is not one of nodes/failure"),
+    "form": ("nodes/watch", b"{", {}, 400, "malformed", "truncated"),
+    "field": ("nodes/watch", b'{"node": 3}', {}, 400, "malformed", "$.node"),
+    "size": ("nodes/watch", b" " * (1024 * 1024 + 1), {}, 413, "too-large", "1048576"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+async def test_what_is_wrong_with_a_call_is_said_and_changes_nothing(agents: Agents, case: str) -> None:
+    path, body, headers, status, code, detail = WRONG[case]
+    before = agents.master.job
+    async with agents.post(path, io.BytesIO(body), **headers) as response:
+        assert (response.status, response.content_type) == (status, "application/problem+json")
+        problem = msgspec.json.decode(await response.read(), type=Problem)
+    assert (problem.status, problem.code) == (status, code)
+    assert detail in problem.detail
+    assert agents.master.job is before
+
+
+async def test_fields_of_a_newer_peer_are_ignored(agents: Agents) -> None:
+    body = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "mood": "good"})
+    async with agents.post("nodes/watch", body) as response:
+        assert response.status == 200
+
+
+async def test_a_body_of_unknown_length_is_limited_too(agents: Agents) -> None:
+    async def much() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b" " * 65536
+
+    url = f"http://{agents.master.address}/v1/nodes/watch"
+    async with agents.session.post(
+        url, data=much(), headers={"Authorization": f"Bearer {TOKEN}"}
+    ) as response:
+        assert response.status == 413
+
+
+async def test_the_verdict_reaches_all_who_watch(agents: Agents) -> None:
+    await world_of_two(agents)
+    (peer,) = await waiting(agents, watch("node-1", seen=agents.master.job.version))
+    await agents.call(finish("node-0", 1))
+    await agents.call(finish("node-1", 1))
+    assert (await peer).order is Order.STOP
+    assert agents.master.ended.is_set()
+    assert (await agents.call(join("node-2"))).code == "stopping"
+    telling = asyncio.create_task(agents.master.wait_until_told(60))
+    await agents.clock.advance(1)
+    assert not telling.done()
+    await agents.call(watch("node-0"))
+    await agents.clock.advance(0.25)
+    await telling
+
+
+async def test_pages_say_how_the_job_goes(agents: Agents) -> None:
+    await world_of_two(agents)
+    await agents.call(report("node-0", 1, 40, loss=0.5, samples=640))
+    code, metrics = await agents.get("/metrics")
+    assert code == 200
+    for line in ('step{job="digits"} 40.0', 'loss{job="digits"} 0.5', 'world_size{job="digits"} 2.0'):
+        assert f"elasticjob_{line}" in metrics
+    assert 'elasticjob_nodes{job="digits",state="training"} 2.0' in metrics
+    status = msgspec.json.decode((await agents.get("/status"))[1])
+    assert status["sentence"] == "round 1 trains with 2 nodes, 2 workers"
+    assert [node["state"] for node in status["nodes"]] == ["training", "training"]
+    assert status["rounds"][0]["reason"] == "the job starts with 2 nodes"
+    assert (await agents.get("/healthz")) == (await agents.get("/readyz")) == (200, "ok\n")
+    assert "<title>elasticjob</title>" in (await agents.get("/"))[1]
+    assert (await agents.get("/secrets"))[0] == 404
+
+
+async def test_the_snapshot_is_written_when_a_world_changes_and_at_the_end(tmp_path: Path) -> None:
+    store = File(tmp_path / "job.json")
+    clock = VirtualClock()
+    job = Job(spec=Spec(job="digits"), gathering=clock.now())
+    async with Master(job, TOKEN, store, clock=clock) as master:
+        world = await master.ask(join("node-0"))
+        await until(lambda: (tmp_path / "job.json").exists())
+        await master.ask(report("node-0", 1, 7))
+    found = restore(await store.load(), job.spec, clock.now())
+    assert found.world == world
+    assert found.training.progress is not None
+    assert found.training.progress.step == 7
+
+
+class Stubborn:
+    """A store that fails twice."""
+
+    def __init__(self) -> None:
+        self.saved: list[bytes] = []
+        self.failures = 2
+
+    async def load(self) -> bytes | None:
+        return None
+
+    async def save(self, data: bytes) -> None:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise StoreError("no room")
+        self.saved.append(data)
+
+
+async def test_a_store_that_fails_holds_nobody_up_and_is_tried_again() -> None:
+    store, clock = Stubborn(), VirtualClock()
+    job = Job(spec=Spec(job="digits"), gathering=clock.now())
+    async with Master(job, TOKEN, store, clock=clock) as master:
+        assert (await master.ask(join("node-0"))).round == 1
+        await clock.advance(2)
+        assert len(store.saved) == 1
