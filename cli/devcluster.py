@@ -145,6 +145,8 @@ async def until_told(cluster: DevCluster) -> None:
         loop.add_signal_handler(number, told.set)
     waiting = {asyncio.create_task(told.wait()), asyncio.create_task(cluster.wait())}
     done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.remove_signal_handler(number)
     for task in rest:
         task.cancel()
     await asyncio.gather(*rest, return_exceptions=True)

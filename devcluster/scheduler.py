@@ -6,7 +6,6 @@ reasons; each says of a pod and a node "" or what is wrong. Of the nodes that fi
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -196,9 +195,9 @@ def occupied(nodes: Iterable[Node], pods: Iterable[Pod], assumed: Mapping[str, s
     """The nodes with their pods; `assumed` (uid → node) are bindings that the cache has not shown yet."""
     on: dict[str, list[Pod]] = {}
     for pod in pods:
-        node = pod.spec.node_name or assumed.get(pod.metadata.uid)
-        if node and not is_over(pod):
-            on.setdefault(node, []).append(pod)
+        name = pod.spec.node_name or assumed.get(pod.metadata.uid)
+        if name and not is_over(pod):
+            on.setdefault(name, []).append(pod)
     found = []
     for node in nodes:
         if is_ready(node):
@@ -234,7 +233,6 @@ class Scheduler:
         self._client, self._pods, self._nodes = client, pods, nodes
         self._recorder, self._clock = recorder, clock
         self._assumed: dict[str, str] = {}
-        self._one_at_a_time = asyncio.Lock()
 
     def controller(self) -> Controller:
         watches = ((NODE, self._waiting), (POD, self._room_after))
@@ -261,7 +259,9 @@ class Scheduler:
         self._assumed = {
             each.metadata.uid: self._assumed[each.metadata.uid]
             for each in pods
-            if each.metadata.uid in self._assumed and not each.spec.node_name
+            if each.metadata.uid in self._assumed
+            and not each.spec.node_name
+            and each.metadata.uid != pod.metadata.uid
         }
         verdict = place(pod, occupied(self._nodes.list(), pods, self._assumed))
         if verdict.node:
@@ -278,9 +278,6 @@ class Scheduler:
         except (NotFound, Conflict):  # deleted or bound by another meanwhile: the cache will say so
             self._assumed.pop(pod.metadata.uid, None)
             return
-        except BaseException:
-            self._assumed.pop(pod.metadata.uid, None)
-            raise
         note = f"Successfully assigned {namespace}/{name} to {node}"
         self._recorder.event(reference(POD, pod), "Normal", "Scheduled", note)
 

@@ -168,6 +168,7 @@ class Endpoints:
         self, client: Client, services: Cache[Service], pods: Cache[Pod], known: Cache[EndpointSlice]
     ) -> None:
         self._client, self._services, self._pods, self._known = client, services, pods, known
+        self._written: dict[Key, tuple[list[Manifest], Manifest]] = {}
 
     def controller(self) -> Controller:
         watches = ((POD, self._services_of), (ENDPOINT_SLICE, _service_of))
@@ -177,18 +178,27 @@ class Endpoints:
         """One service's endpoints are what its pods say."""
         service = self._services.get(key)
         if service is None or service.metadata.deletion_timestamp is not None or not service.spec.selector:
+            self._written.pop(key, None)
             return Result.done()
         found = backends(service, self._pods.list(key.namespace, service.spec.selector))
-        wanted = slices(service, found)
+        wanted = slices(service, found), endpoints(service, found)
+        there = {
+            each.metadata.name
+            for each in self._known.list(key.namespace, {SERVICE_NAME: key.name})
+            if any(owner.uid == service.metadata.uid for owner in each.metadata.owner_references)
+        }
+        names = {manifest["metadata"]["name"] for manifest in wanted[0]}
+        if self._written.get(key) != wanted or not names <= there:
+            await self._write(*wanted)
+            self._written[key] = wanted
+        for surplus in there - names:
+            await self._client.delete(ENDPOINT_SLICE, surplus, key.namespace)
+        return Result.done()
+
+    async def _write(self, wanted: Iterable[Manifest], older: Manifest) -> None:
         for manifest in wanted:
             await self._client.apply(ENDPOINT_SLICE, manifest, manager=MANAGER)
-        await self._client.apply(ENDPOINTS, endpoints(service, found), manager=MANAGER)
-        names = {manifest["metadata"]["name"] for manifest in wanted}
-        for surplus in self._known.list(key.namespace, {SERVICE_NAME: key.name}):
-            mine = any(owner.uid == service.metadata.uid for owner in surplus.metadata.owner_references)
-            if mine and surplus.metadata.name not in names:
-                await self._client.delete(ENDPOINT_SLICE, surplus.metadata.name, key.namespace)
-        return Result.done()
+        await self._client.apply(ENDPOINTS, older, manager=MANAGER)
 
     def _services_of(self, pod: Pod) -> list[Key]:
         services = self._services.list(pod.metadata.namespace)

@@ -73,9 +73,11 @@ class Maker:
         client, namespace = self._client, pod.metadata.namespace
         found = Sources({}, {})
         for name in sorted(config_maps):
-            found.config_maps[name] = await client.find(CONFIG_MAP, name, namespace)
+            config_map = await client.find(CONFIG_MAP, name, namespace)
+            found.config_maps[name] = config_map
         for name in sorted(secrets):
-            found.secrets[name] = await client.find(SECRET, name, namespace)
+            secret = await client.find(SECRET, name, namespace)
+            found.secrets[name] = secret
         return found
 
     async def _token(self, pod: Pod) -> volumes.Token:

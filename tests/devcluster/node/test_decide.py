@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from elasticjob.devcluster.node.decide import Backoff, Kill, Remove, Rules, Start, Stop
 from elasticjob.devcluster.quantity import parse_all
-from elasticjob.kube.objects import Resources
+from elasticjob.kube.objects import Quantity, Resources
 from tests.devcluster.node.virtual import SECOND, START, VirtualKubelet, pod, restarted_at
 
 
@@ -213,17 +213,18 @@ def test_startup_probe_holds_back_the_others() -> None:
     probe = {"exec": {"command": ["x"]}, "periodSeconds": 1, "failureThreshold": 30}
     kubelet = VirtualKubelet(pod({"startupProbe": probe, "livenessProbe": {**probe, "failureThreshold": 1}}))
     kubelet.after(10)
-    assert kubelet.status["containerStatuses"][0]["started"] is False
+    assert not kubelet.has_started()
     kubelet.probes["c0", "startup"] = kubelet.probes["c0", "liveness"] = True
     kubelet.after(1)
-    assert kubelet.status["containerStatuses"][0]["started"] is True
+    assert kubelet.has_started()
     kubelet.probes["c0", "liveness"] = False
     kubelet.after(1)
     assert Stop("c0") in kubelet.done
 
 
 def test_resize_takes_effect_in_place() -> None:
-    small, large = {"memory": "1Gi"}, {"memory": "2Gi"}
+    small: dict[str, Quantity] = {"memory": "1Gi"}
+    large: dict[str, Quantity] = {"memory": "2Gi"}
     kubelet = VirtualKubelet(pod({"resources": {"requests": small, "limits": small}}))
     kubelet.change(resources=Resources(requests=large, limits=large))
     shown = kubelet.status["containerStatuses"][0]

@@ -379,3 +379,10 @@ async def test_sigterm_reaches_only_the_first_process(cluster: Live, tmp_path: P
     await cluster.client.delete(POD, "p", "default")
     await cluster.gone("p")
     assert out.read_text() == "parent"
+
+
+async def test_pending_pod_can_be_deleted(cluster: Live) -> None:
+    await cluster.start("p", "true", container={"resources": {"limits": {"nvidia.com/gpu": "9"}}})
+    await cluster.pod_where("p", lambda pod: pod.status.conditions)
+    await cluster.client.delete(POD, "p", "default")
+    await cluster.gone("p")

@@ -171,6 +171,10 @@ class VirtualKubelet:
             return f"terminated {found['terminated']['reason']} {found['terminated']['exitCode']}"
         return "running" if "running" in found else str(found["waiting"]["reason"])
 
+    def has_started(self) -> bool:
+        """Whether the first container has passed its startup probe."""
+        return bool(self.status["containerStatuses"][0]["started"])
+
     def condition(self, type_: str) -> tuple[str, str]:
         found = next((c for c in self.status["conditions"] if c["type"] == type_), None)
         return ("", "") if found is None else (found["status"], found.get("reason", ""))

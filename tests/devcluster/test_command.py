@@ -1,0 +1,96 @@
+"""`elasticjob devcluster`: for the length of a command, or until told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from elasticjob.cli.devcluster import Settings, node_list, serve
+from elasticjob.cli.errors import Failure
+from elasticjob.devcluster import VirtualNode
+from tests.devcluster.live import eventually
+
+NODES = [VirtualNode("n", {"cpu": "2", "pods": "5"})]
+
+
+def settings(*command: str, kubeconfig: Path | None = None, keep: bool = False) -> Settings:
+    return Settings(command, kubeconfig, keep, NODES, 0)
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)])
+async def test_exit_code_of_the_command(script: str, code: int, tmp_path: Path) -> None:
+    assert await serve(settings("sh", "-c", script), tmp_path) == code
+
+
+async def test_the_command_finds_the_cluster(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert await serve(settings("kubectl", "get", "nodes", "-o", "name"), tmp_path) == 0
+    assert capfd.readouterr().out == "node/n\n"
+
+
+async def test_command_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="cannot run 'no-such'"):
+        await serve(settings("no-such"), tmp_path)
+
+
+async def test_runs_until_told_and_says_how_to_use_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "elsewhere" / "config"
+    running = asyncio.create_task(serve(settings(kubeconfig=target), tmp_path / "state"))
+    said = ""
+
+    def is_up() -> bool:
+        nonlocal said
+        said += capsys.readouterr().out
+        return "Ctrl-C" in said
+
+    await eventually(is_up)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await running == 0
+    assert f"export KUBECONFIG={target}" in said
+    assert yaml.safe_load(target.read_text())["current-context"] == "devcluster"
+
+
+async def test_kubeconfig_of_another_cluster_is_not_overwritten(tmp_path: Path) -> None:
+    target = tmp_path / "config"
+    target.write_text("apiVersion: v1\nkind: Config\n")
+    with pytest.raises(Failure, match="is the kubeconfig of another cluster"):
+        await serve(settings("true", kubeconfig=target), tmp_path)
+    assert target.read_text() == "apiVersion: v1\nkind: Config\n"
+
+
+async def test_own_kubeconfig_is_written_again(tmp_path: Path) -> None:
+    target = tmp_path / "config"
+    for _ in range(2):
+        assert await serve(settings("true", kubeconfig=target), tmp_path) == 0
+
+
+def test_nodes_have_what_the_machine_has_and_what_was_said() -> None:
+    first, second = node_list(2, ["nvidia.com/gpu=2", "cpu=64"])
+    assert (first.name, second.name) == ("devcluster-0", "devcluster-1")
+    assert (first.capacity["cpu"], first.capacity["nvidia.com/gpu"]) == ("64", "2")
+    assert first.capacity["memory"].endswith("Ki")
+
+
+@pytest.mark.parametrize("text", ["cpu", "cpu=", "cpu=many", "=2"])
+def test_malformed_capacity(text: str) -> None:
+    with pytest.raises(Failure, match=f"--capacity {text}"):
+        node_list(1, [text])
+
+
+def test_help_teaches(capfd: pytest.CaptureFixture[str]) -> None:
+    from subprocess import run
+
+    answer = run(
+        [sys.executable, "-m", "elasticjob.cli", "devcluster", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Example" in answer.stdout
