@@ -12,6 +12,7 @@ import binascii
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 import aiohttp
@@ -132,7 +133,7 @@ class Webhooks:
                 asyncio.timeout(limit),
                 self.session.post(
                     f"{url}?timeout={limit}s",
-                    data=encode(review),
+                    data=BytesIO(encode(review)),
                     headers={"Content-Type": "application/json"},
                     ssl=_context(hook),
                     server_hostname=host,

@@ -285,8 +285,8 @@ class _Parser:
         if name == "none":
             return lambda _: _NONE
         if name in ("of", "ofNonZeroValue") and len(arguments) == 1:
-            whole = name == "of"
-            return lambda scope: _Optional(value) if whole or (value := arguments[0](scope)) else _NONE
+            inner, always = arguments[0], name == "of"
+            return lambda scope: _wrapped(inner(scope), always)
         raise CelSyntaxError(f"undeclared reference to function 'optional.{name}' in {self._text!r}")
 
     def _has(self) -> Node:
@@ -360,6 +360,18 @@ class _Optional:
 
 
 _NONE = _Optional(None)
+
+
+def _wrapped(value: Any, always: bool) -> _Optional:
+    return _Optional(value) if always or value else _NONE
+
+
+def optional(value: Any) -> Any:
+    """An optional that holds a value, as `oldSelf` of rules with optionalOldSelf."""
+    return _Optional(value)
+
+
+ABSENT: Any = _NONE
 
 
 def _variable(scope: Scope, name: str) -> Any:

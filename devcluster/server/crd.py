@@ -110,8 +110,9 @@ def _check_columns(columns: Any, path: str) -> Iterator[Cause]:
                 yield missing(f"{path}[{index}].{name}")
         if column.get("type") and column["type"] not in _COLUMN_TYPES:
             yield unsupported(f"{path}[{index}].type", column["type"], _COLUMN_TYPES)
-        if not _is_path(column.get("jsonPath") or "."):
-            yield wrong(f"{path}[{index}].jsonPath", column["jsonPath"], "is an invalid path")
+        text = column.get("jsonPath") or ""
+        if text and not _is_path(text):
+            yield wrong(f"{path}[{index}].jsonPath", text, "is an invalid path")
 
 
 def _is_path(text: str) -> bool:

@@ -23,9 +23,10 @@ from elasticjob.devcluster.server.fields import (
     to_fields_v1,
 )
 from elasticjob.devcluster.server.schemas import Schema
-from elasticjob.devcluster.server.store import Manifest
+from elasticjob.devcluster.server.store import Manifest, decode
 
 _ABSENT = object()
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def apply(live: Manifest, config: Manifest, schema: Schema, writer: Writer, *, f
     Raises a 409 StatusError that names every other manager of a field whose value would change, unless forced.
     """
     wanted = leaves(config, schema)
-    found = owners(live)
+    found = _moved_to_apply(owners(live), live, schema, writer)
     identity = writer.owner("Apply", ()).identity
     previous = next((owner.paths for owner in found if owner.identity == identity), frozenset())
     others = [owner for owner in found if owner.identity != identity]
@@ -162,6 +163,25 @@ def apply(live: Manifest, config: Manifest, schema: Schema, writer: Writer, *, f
         mine = before
     answer["metadata"]["managedFields"] = entries([*_still_there(others, answer, schema), mine])
     return answer
+
+
+def _moved_to_apply(found: list[Owner], live: Manifest, schema: Schema, writer: Writer) -> list[Owner]:
+    """`kubectl apply --server-side` inherits what the same user's client-side apply said last."""
+    last = (live["metadata"].get("annotations") or {}).get(_LAST_APPLIED)
+    if writer.manager != "kubectl" or not last:
+        return found
+    said = leaves(decode(last), schema).keys()
+    client_side = ("kubectl-client-side-apply", "Update", "")
+    inherited = {path for owner in found if owner.identity == client_side for path in owner.paths & said}
+    kept = [
+        replace(owner, paths=owner.paths - said) if owner.identity == client_side else owner
+        for owner in found
+    ]
+    mine = writer.owner("Apply", inherited)
+    for owner in kept:
+        if owner.identity == mine.identity:
+            mine = replace(owner, paths=owner.paths | inherited)
+    return [*(owner for owner in kept if owner.identity != mine.identity), mine]
 
 
 def _changes(wanted: Mapping[Path, Any], now: Mapping[Path, Any]) -> set[Path]:

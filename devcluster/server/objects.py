@@ -278,11 +278,10 @@ class Objects:
         new = new | {"metadata": metadata}
         if resource.status and not strategy.keeps_status:
             new.pop("status", None)
+        # an apply owns what it says; any other creation owns the defaults as well
+        entries = managed.applied(applied, resource.schema, writer) if applied else None
         self._default(resource, new)
-        if applied is None:
-            metadata["managedFields"] = managed.created(new, resource.schema, writer)
-        else:
-            metadata["managedFields"] = managed.applied(applied, resource.schema, writer)
+        metadata["managedFields"] = entries or managed.created(new, resource.schema, writer)
         strategy.start(new)
         return new
 
@@ -316,7 +315,11 @@ class Objects:
         ]
         told = {cause.field for cause in causes}
         changed = {name: value for name, value in _different(new, old).items() if name != "metadata"}
-        content = validate(changed, resource.schema)
+        content = list(validate(changed, resource.schema))
+        if (
+            not resource.custom
+        ):  # list-maps of built-in types may repeat a key (env); their kinds say which may not
+            content = [each for each in content if each.reason != "FieldValueDuplicate"]
         told |= changed.keys() ^ new.keys()  # members that were left out are not missing
         return causes + [each for each in content if each.field not in told]
 
@@ -344,8 +347,8 @@ class Objects:
             warnings: list[str] = []
             outcome = compute(old.copy())
             new = outcome if isinstance(outcome, dict) else await outcome
-            asked = str(new["metadata"].get("resourceVersion") or version)
-            if asked not in ("", str(old.version)):
+            asked = {version, str(new["metadata"].get("resourceVersion") or "")}
+            if asked - {"", str(old.version)}:
                 raise errors.conflict(resource.group, resource.plural, name, errors.STALE)
             new = self._prepared(resource, old.body, new, subresource)
             if self._same(old.body, new):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from elasticjob.devcluster.server import cel
 from elasticjob.devcluster.server.cel import CelError, CelSyntaxError, Program, compiled
 from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.names import wrong
@@ -149,9 +150,13 @@ _STEPS: dict[str, Callable[[Step, Any, Any, str], Iterator[tuple[str, Any, Any]]
 
 
 def _checked(rule: Rule, path: str, value: Any, former: Any) -> Cause | None:
-    if rule.is_transition and former is _ABSENT and not rule.spec.get("optionalOldSelf"):
+    values = {"self": value}
+    if rule.spec.get("optionalOldSelf"):
+        values["oldSelf"] = cel.ABSENT if former is _ABSENT else cel.optional(former)
+    elif former is not _ABSENT:
+        values["oldSelf"] = former
+    elif rule.is_transition:
         return None
-    values = {"self": value} | ({} if former is _ABSENT else {"oldSelf": former})
     try:
         if rule.program.evaluate(values) is True:
             return None

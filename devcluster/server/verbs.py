@@ -19,12 +19,12 @@ from elasticjob.devcluster.server.call import (
     status_success,
 )
 from elasticjob.devcluster.server.lists import page, render_list, render_one, selection, served
-from elasticjob.devcluster.server.names import wrong
+from elasticjob.devcluster.server.names import missing, wrong
 from elasticjob.devcluster.server.objects import Answer, Objects, Options
 from elasticjob.devcluster.server.patches import json_patch, merge_patch
 from elasticjob.devcluster.server.pods import resized
 from elasticjob.devcluster.server.registry import Resource
-from elasticjob.devcluster.server.store import Manifest, encode
+from elasticjob.devcluster.server.store import Manifest, decode, encode
 from elasticjob.devcluster.server.strategic import strategic_merge
 
 
@@ -92,12 +92,12 @@ class Verbs:
         if call.media == APPLY:
             return await self._apply(call)
         target, options = call.target, call.options()
-        change, warnings = parsed(call.body), []  # type: Any, list[str]
+        warnings: list[str] = []
 
         def compute(old: Manifest) -> Manifest:
             warnings.clear()
             current = self._current(call, old)
-            new = self._patched(call, current, change)
+            new = self._patched(call, current, parsed(call.body))
             new = self._objects.decode(target.resource, target.namespace, new, options, warnings, current)
             if new["metadata"].get("name") != target.name:
                 raise errors.bad_request("metadata.name: a patch may not rename an object")
@@ -133,10 +133,9 @@ class Verbs:
         """Server-side apply: create when there is nothing (and no uid was named), else merge by ownership."""
         target = call.target
         if not call.query.get("fieldManager"):
-            raise errors.bad_request(
-                'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
-            )
-        options, warnings = call.options(), []  # type: Options, list[str]
+            cause = missing("fieldManager", "is required for apply patch")
+            raise errors.invalid("meta.k8s.io", "PatchOptions", "", [cause])
+        options, warnings = call.options(), list[str]()
         config = self._configuration(call, options, warnings)
         if self._objects.store.get(target.resource.type, target.namespace, target.name) is None:
             return await self._apply_new(call, config, options, warnings)
@@ -144,9 +143,10 @@ class Verbs:
         writer = self._objects.writer(resource, options, target.subresource)
 
         def compute(old: Manifest) -> Manifest:
-            self._check_uid(resource, old, config)
+            fresh = decode(encode(config))  # the result will be defaulted in place, and this may run again
+            self._check_uid(resource, old, fresh)
             return self._half(
-                call, old, managed.apply(old, config, resource.schema, writer, force=options.force)
+                call, old, managed.apply(old, fresh, resource.schema, writer, force=options.force)
             )
 
         version = str(config["metadata"].get("resourceVersion") or "")

@@ -1,0 +1,228 @@
+"""Webhooks called over TLS: what they see, what they may change, how they refuse, and when they are not there."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from elasticjob.devcluster.server.certs import make_identity, server_context
+from tests.devcluster.server.conftest import CONFIG_MAPS, THINGS, Api, config_map, thing
+
+GROUP = "/apis/admissionregistration.k8s.io/v1"
+
+
+class Hook:
+    """A webhook server: `answer` is what it says next, `seen` the requests it got."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, Any]] = []
+        self.answer: dict[str, Any] = {"allowed": True}
+        self.url = ""
+        self.ca = ""
+
+    async def handle(self, request: web.Request) -> web.Response:
+        review = await request.json()
+        self.seen.append(review["request"])
+        if self.answer.get("broken"):
+            return web.Response(status=502, text="<html>")
+        return web.json_response({"response": {"uid": review["request"]["uid"], **self.answer}})
+
+    def patch(self, *operations: dict[str, Any]) -> None:
+        encoded = base64.b64encode(json.dumps(operations).encode()).decode()
+        self.answer = {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
+
+    def configuration(self, kind: str, **changes: Any) -> dict[str, Any]:
+        rule = {
+            "operations": ["*"],
+            "apiGroups": ["", "example.com"],
+            "apiVersions": ["*"],
+            "resources": ["*"],
+        }
+        webhook = {
+            "name": "check.example.com",
+            "clientConfig": {"url": f"{self.url}/x", "caBundle": base64.b64encode(self.ca.encode()).decode()},
+            "rules": [rule],
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "timeoutSeconds": 1,
+        }
+        return {
+            "metadata": {"name": "hooks"},
+            "webhooks": [webhook | changes],
+            "kind": f"{kind}WebhookConfiguration",
+        }
+
+    async def register(self, api: Api, kind: str, **changes: Any) -> None:
+        reply = await api.post(
+            f"{GROUP}/{kind.lower()}webhookconfigurations", self.configuration(kind, **changes)
+        )
+        assert reply.code == 201, reply.body
+
+
+@pytest.fixture
+async def hook() -> AsyncIterator[Hook]:
+    made, identity = Hook(), make_identity("127.0.0.1", datetime.now(UTC))
+    application = web.Application()
+    application.router.add_post("/x", made.handle)
+    runner = web.AppRunner(application, shutdown_timeout=0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_context(identity)).start()
+    made.url, made.ca = f"https://127.0.0.1:{runner.addresses[0][1]}", identity.ca
+    yield made
+    await runner.cleanup()
+
+
+async def test_a_mutating_webhook_changes_what_is_stored(api: Api, hook: Hook) -> None:
+    await hook.register(api, "Mutating")
+    hook.patch({"op": "add", "path": "/data/added", "value": "yes"})
+    reply = await api.post(CONFIG_MAPS, config_map("a", x="1"))
+    assert reply.body["data"] == {"x": "1", "added": "yes"}
+    request = hook.seen[0]
+    assert (request["operation"], request["name"], request["namespace"]) == ("CREATE", "a", "default")
+    assert request["kind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
+    assert request["resource"] == {"group": "", "version": "v1", "resource": "configmaps"}
+    assert (request["oldObject"], request["userInfo"]["username"], request["dryRun"]) == (
+        None,
+        "admin",
+        False,
+    )
+
+
+async def test_a_mutated_custom_resource_is_pruned_and_defaulted_again(things: Api, hook: Hook) -> None:
+    await hook.register(things, "Mutating")
+    hook.patch({"op": "add", "path": "/spec/nonsense", "value": 1}, {"op": "remove", "path": "/spec/mode"})
+    reply = await things.post(THINGS, thing(replicas=1))
+    assert reply.body["spec"] == {"replicas": 1, "mode": "fast"}
+
+
+async def test_a_validating_webhook_refuses_with_its_words(api: Api, hook: Hook) -> None:
+    await hook.register(api, "Validating")
+    causes = [{"field": "data.x", "message": "too small", "reason": "FieldValueInvalid"}]
+    hook.answer = {
+        "allowed": False,
+        "status": {"code": 422, "reason": "Invalid", "message": "no", "details": {"causes": causes}},
+    }
+    reply = await api.post(CONFIG_MAPS, config_map("a"))
+    assert (reply.code, reply.reason) == (422, "Invalid")
+    assert reply.message == 'admission webhook "check.example.com" denied the request: no'
+    assert reply.body["details"]["causes"] == causes
+    assert (await api.get(f"{CONFIG_MAPS}/a")).code == 404
+
+
+async def test_updates_and_deletes_show_the_old_object(api: Api, hook: Hook) -> None:
+    await api.post(CONFIG_MAPS, config_map("a", x="1"))
+    await hook.register(api, "Validating")
+    await api.patch(f"{CONFIG_MAPS}/a", {"data": {"x": "2"}})
+    await api.delete(f"{CONFIG_MAPS}/a")
+    update, delete = hook.seen
+    assert (update["operation"], update["oldObject"]["data"], update["object"]["data"]) == (
+        "UPDATE",
+        {"x": "1"},
+        {"x": "2"},
+    )
+    assert (delete["operation"], delete["oldObject"]["data"], delete["object"]) == (
+        "DELETE",
+        {"x": "2"},
+        None,
+    )
+
+
+async def test_a_refused_delete_leaves_the_object(api: Api, hook: Hook) -> None:
+    await api.post(CONFIG_MAPS, config_map("a"))
+    await hook.register(api, "Validating")
+    hook.answer = {"allowed": False}
+    reply = await api.delete(f"{CONFIG_MAPS}/a")
+    assert (reply.code, "denied the request without explanation" in reply.message) == (400, True)
+    assert (await api.get(f"{CONFIG_MAPS}/a")).code == 200
+
+
+async def test_warnings_reach_the_client(api: Api, hook: Hook) -> None:
+    await hook.register(api, "Validating")
+    hook.answer = {"allowed": True, "warnings": ["careful"]}
+    assert (await api.post(CONFIG_MAPS, config_map("a"))).warnings == ['299 - "careful"']
+
+
+@pytest.mark.parametrize(("policy", "code"), [("Fail", 500), ("Ignore", 201)])
+async def test_a_broken_webhook_counts_by_its_failure_policy(
+    api: Api, hook: Hook, policy: str, code: int
+) -> None:
+    await hook.register(api, "Validating", failurePolicy=policy)
+    hook.answer = {"broken": True}
+    reply = await api.post(CONFIG_MAPS, config_map("a"))
+    assert reply.code == code
+    if code == 500:
+        assert 'failed calling webhook "check.example.com"' in reply.message
+
+
+async def test_an_untrusted_certificate_is_a_failure(api: Api, hook: Hook) -> None:
+    hook.ca = make_identity("127.0.0.1", datetime.now(UTC)).ca
+    await hook.register(api, "Validating")
+    reply = await api.post(CONFIG_MAPS, config_map("a"))
+    assert (reply.code, "certificate" in reply.message) == (500, True)
+    assert hook.seen == []
+
+
+RULE = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+NOT_CONCERNED: list[tuple[str, dict[str, Any]]] = [
+    ("operation", {"rules": [RULE | {"operations": ["UPDATE"]}]}),
+    ("resource", {"rules": [RULE | {"resources": ["pods", "configmaps/status"]}]}),
+    ("group", {"rules": [RULE | {"apiGroups": ["apps"]}]}),
+    ("scope", {"rules": [RULE | {"scope": "Cluster"}]}),
+    ("namespace", {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}),
+    ("object", {"objectSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}),
+    ("condition", {"matchConditions": [{"name": "c", "expression": "object.metadata.name != 'a'"}]}),
+]
+
+
+@pytest.mark.parametrize("changes", [row[1] for row in NOT_CONCERNED], ids=[row[0] for row in NOT_CONCERNED])
+async def test_webhooks_are_asked_only_about_what_concerns_them(
+    api: Api, hook: Hook, changes: dict[str, Any]
+) -> None:
+    await hook.register(api, "Validating", **changes)
+    assert (await api.post(CONFIG_MAPS, config_map("a"))).code == 201
+    assert hook.seen == []
+
+
+async def test_status_is_a_resource_of_its_own_to_rules(things: Api, hook: Hook) -> None:
+    await things.post(THINGS, thing(replicas=1))
+    await hook.register(
+        things,
+        "Validating",
+        rules=[RULE | {"operations": ["*"], "apiGroups": ["*"], "resources": ["things/status"]}],
+    )
+    await things.patch(f"{THINGS}/one", {"spec": {"replicas": 2}})
+    await things.patch(f"{THINGS}/one/status", {"status": {"x": 1}})
+    assert [request["subResource"] for request in hook.seen] == ["status"]
+
+
+async def test_a_service_is_found_by_its_address(api: Api, hook: Hook) -> None:
+    services = "/api/v1/namespaces/default/services"
+    await api.post(
+        services, {"metadata": {"name": "hook"}, "spec": {"ports": [{"port": 443}], "clusterIP": "127.0.0.1"}}
+    )
+    client = {
+        "service": {
+            "name": "hook",
+            "namespace": "default",
+            "path": "/x",
+            "port": int(hook.url.rsplit(":", 1)[1]),
+        },
+        "caBundle": base64.b64encode(hook.ca.encode()).decode(),
+    }
+    await hook.register(api, "Validating", clientConfig=client)
+    reply = await api.post(CONFIG_MAPS, config_map("a"))
+    # the certificate does not carry the service's name, so the call must fail on exactly that
+    assert (reply.code, "hook.default.svc" in reply.message) == (500, True)
+
+
+async def test_configurations_are_checked(api: Api, hook: Hook) -> None:
+    body = hook.configuration("Validating", name="short", sideEffects="Some", clientConfig={})
+    reply = await api.post(f"{GROUP}/validatingwebhookconfigurations", body)
+    fields = {cause["field"] for cause in reply.body["details"]["causes"]}
+    assert fields == {"webhooks[0].name", "webhooks[0].sideEffects", "webhooks[0].clientConfig"}

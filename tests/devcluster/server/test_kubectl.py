@@ -1,0 +1,212 @@
+"""The real kubectl against the server. Skipped as a whole where there is no kubectl on PATH."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from elasticjob.devcluster.server import ApiServer
+from tests.devcluster.server.conftest import PODS, THINGS, Api, config_map, definition, pod, thing
+
+KUBECTL = shutil.which("kubectl")
+pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")
+
+
+class Kubectl:
+    """Runs kubectl; `out` of a failed command holds what it said."""
+
+    def __init__(self, folder: Path, server: ApiServer) -> None:
+        self._folder = folder
+        self._config = folder / "kubeconfig"
+        ca = base64.b64encode(server.ca_pem.encode()).decode()
+        self._config.write_text(
+            yaml.safe_dump(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "clusters": [
+                        {"name": "c", "cluster": {"server": server.url, "certificate-authority-data": ca}}
+                    ],
+                    "users": [{"name": "u", "user": {"token": "secret"}}],
+                    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                    "current-context": "x",
+                }
+            )
+        )
+
+    async def run(self, command: str, *documents: dict[str, Any], code: int = 0) -> str:
+        """stdout (and stderr) of one command; documents go to its stdin."""
+        process = await asyncio.create_subprocess_exec(
+            str(KUBECTL),
+            *command.split(" "),
+            "--cache-dir",
+            str(self._folder / "cache"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env={"KUBECONFIG": str(self._config), "HOME": str(self._folder), "PATH": "/usr/bin:/bin"},
+        )
+        out, _ = await process.communicate("\n".join(json.dumps(each) for each in documents).encode())
+        text = out.decode()
+        assert process.returncode == code, text
+        return text
+
+
+Run = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, server: ApiServer) -> Run:
+    return Kubectl(tmp_path, server).run
+
+
+async def test_apply_creates_configures_and_leaves_alone(kubectl: Run) -> None:
+    body = config_map("a", x="1")
+    assert await kubectl("apply -f -", body, pod("p")) == "configmap/a created\npod/p created\n"
+    assert await kubectl("apply -f -", body, pod("p")) == "configmap/a unchanged\npod/p unchanged\n"
+    assert await kubectl("apply -f -", config_map("a", y="2")) == "configmap/a configured\n"
+    assert await kubectl("get cm a -o jsonpath={.data}") == '{"y":"2"}'
+
+
+async def test_a_definition_and_its_objects(kubectl: Run) -> None:
+    await kubectl("apply -f -", definition())
+    await kubectl("wait --for=condition=Established crd/things.example.com --timeout=5s")
+    assert await kubectl("apply -f -", thing(replicas=2)) == "thing.example.com/one created\n"
+    assert await kubectl("apply -f -", thing(replicas=3)) == "thing.example.com/one configured\n"
+    assert await kubectl("scale th/one --replicas=5") == "thing.example.com/one scaled\n"
+    table = await kubectl("get things")
+    assert table.split() == ["NAME", "REPLICAS", "AGE", "one", "5", table.split()[-1]]
+    assert await kubectl("get things -o name") == "thing.example.com/one\n"
+    assert await kubectl("get all -o name") == "thing.example.com/one\n"
+    assert "What it should be." in await kubectl("explain thing.spec")
+    assert "replicas\t<integer> -required-" in await kubectl("explain thing --recursive")
+    wide = await kubectl("get th -o custom-columns=N:.metadata.name,R:.spec.replicas")
+    assert wide.split() == ["N", "R", "one", "5"]
+    assert "Replicas:  5" in await kubectl("describe th one")
+    assert await kubectl("delete th one") == 'thing.example.com "one" deleted\n'
+    assert "No resources found" in await kubectl("get th")
+
+
+async def test_refusals_are_told_in_full(kubectl: Run) -> None:
+    await kubectl("apply -f -", definition())
+    told = await kubectl("apply -f -", thing(replicas=-1, mode="odd"), code=1)
+    assert 'The Thing "one" is invalid' in told
+    assert (
+        "spec.replicas: Invalid value: -1: spec.replicas in body should be greater than or equal to 0" in told
+    )
+    assert 'spec.mode: Unsupported value: "odd": supported values: "fast", "slow"' in told
+    assert 'unknown field "spec.nonsense"' in await kubectl(
+        "apply -f -", thing(replicas=1, nonsense=1), code=1
+    )
+    assert "no matches for kind" in await kubectl("apply -f -", thing() | {"kind": "Nothing"}, code=1)
+    assert 'pods "x" not found' in await kubectl("get pod x", code=1)
+
+
+async def test_server_side_apply_and_its_conflicts(kubectl: Run) -> None:
+    assert (
+        await kubectl("apply --server-side -f -", config_map("a", x="1"))
+        == "configmap/a serverside-applied\n"
+    )
+    await kubectl('patch cm a --type=merge -p {"data":{"x":"2"}}')
+    told = await kubectl("apply --server-side -f -", config_map("a", x="3"), code=1)
+    assert 'conflict with "kubectl-patch" using v1: .data.x' in told
+    await kubectl("apply --server-side --force-conflicts -f -", config_map("a", x="3"))
+    assert await kubectl("get cm a -o jsonpath={.data.x}") == "3"
+
+
+async def test_from_client_side_to_server_side_apply(kubectl: Run) -> None:
+    await kubectl("apply -f -", config_map("a", x="1", y="1"))
+    await kubectl("apply --server-side -f -", config_map("a", x="2"))
+    assert await kubectl("get cm a -o jsonpath={.data}") == '{"x":"2"}'
+
+
+async def test_edits_of_every_kind(kubectl: Run) -> None:
+    await kubectl("create -f -", config_map("a", x="1"))
+    await kubectl("label cm a color=red")
+    await kubectl("annotate cm a note=it")
+    await kubectl('patch cm a -p {"data":{"y":"2"}}')
+    await kubectl('patch cm a --type=json -p [{"op":"remove","path":"/data/x"}]')
+    found = json.loads(await kubectl("get cm -l color=red -o json"))["items"][0]
+    assert (found["data"], found["metadata"]["annotations"]["note"]) == ({"y": "2"}, "it")
+    await kubectl("replace -f -", config_map("a", z="3"))
+    assert yaml.safe_load(await kubectl("get cm a -o yaml"))["data"] == {"z": "3"}
+    assert "AlreadyExists" in await kubectl("create -f -", config_map("a"), code=1)
+
+
+async def test_pods_are_shown_described_and_waited_for(kubectl: Run, api: Api) -> None:
+    await kubectl("apply -f -", pod("p", nodeName="n"))
+    status = {
+        "phase": "Running",
+        "podIP": "127.1.2.3",
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "containerStatuses": [
+            {
+                "name": "main",
+                "ready": True,
+                "restartCount": 0,
+                "image": "i",
+                "imageID": "",
+                "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+            }
+        ],
+    }
+    await api.patch(f"{PODS}/p/status", {"status": status}, "strategic")
+    line = (await kubectl("get pods -o wide --no-headers")).split()
+    assert line[:4] == ["p", "1/1", "Running", "0"]
+    assert line[5:7] == ["127.1.2.3", "n"]
+    await kubectl("wait --for=condition=Ready pod/p --timeout=5s")
+    event = {
+        "metadata": {"name": "e"},
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+        "reason": "Started",
+        "message": "it runs",
+        "type": "Normal",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "count": 1,
+    }
+    uid = (await api.get(f"{PODS}/p")).body["metadata"]["uid"]
+    event["involvedObject"] = {"kind": "Pod", "name": "p", "namespace": "default", "uid": uid}
+    await api.post("/api/v1/namespaces/default/events", event)
+    described = await kubectl("describe pod p")
+    assert "it runs" in described
+    assert "Service Account:  default" in described
+    assert "Started" in await kubectl("get events")
+    assert await kubectl("delete pod p --force --grace-period=0") != ""
+
+
+async def test_a_watch_prints_rows_as_they_come(kubectl: Run, api: Api) -> None:
+    await kubectl("apply -f -", pod("p", nodeName="n"))
+    await api.call("GET", PODS)
+    watching = asyncio.create_task(kubectl("wait pod/p --for=jsonpath={.status.phase}=Running --timeout=10s"))
+    await asyncio.sleep(0)
+    await api.patch(f"{PODS}/p/status", {"status": {"phase": "Running"}})
+    assert await watching == "pod/p condition met\n"
+    listing = await kubectl("get pods -w --request-timeout=1s")
+    assert listing.count("Running") == 1
+
+
+async def test_namespaces_and_general_questions(kubectl: Run) -> None:
+    await kubectl("create -f -", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})
+    await kubectl("-n n create -f -", config_map("a"))
+    assert await kubectl("delete ns n") == 'namespace "n" deleted\n'
+    assert "v1.35" in await kubectl("version")
+    assert "deployments" in await kubectl("api-resources --api-group=apps")
+    assert "containers\t<[]Container> -required-" in await kubectl("explain pod.spec")
+    assert await kubectl("get --raw /readyz") == "ok"
+
+
+async def test_dry_run_and_diff_free_deletion(kubectl: Run, api: Api) -> None:
+    told = await kubectl("apply --dry-run=server -f -", config_map("a"))
+    assert told == "configmap/a created (server dry run)\n"
+    await api.post("/api/v1/namespaces/default/configmaps", config_map("a"))
+    await kubectl("delete cm --all")
+    assert "No resources found" in await kubectl("get cm")
+    assert (await api.get(THINGS)).code == 404
