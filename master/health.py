@@ -37,6 +37,8 @@ def succeed_when_all_finished(job: Job, now: datetime) -> Verdict | None:
 
 def fail_when_no_world_is_possible(job: Job, now: datetime) -> Verdict | None:
     """Nodes have failed for good, and those that are left cannot form a world."""
+    if not job.restarts:
+        return None
     spent = [node for node in job.nodes.values() if node.failures > job.spec.restart_count]
     if not spent or _possible(job, spent) >= job.spec.bounds.lo:
         return None
@@ -55,7 +57,7 @@ def fail_when_too_few_nodes_come(job: Job, now: datetime) -> Verdict | None:
     limit = job.spec.limits.join_timeout
     if not job.gathering or now - job.gathering < limit:
         return None
-    why = rounds.choose(job, now).why + _why_missing(job)
+    why = rounds.why_waiting(job, now) + _why_missing(job)
     message = f"no world for {limit.total_seconds():.0f} s: {why}"
     return Verdict(end=End.FAILED, reason="TooFewNodes", message=message, at=now)
 

@@ -11,18 +11,11 @@ unit, as far as there is room.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
-from typing import NamedTuple
 
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.master.job import Change, Ending, Job, Joined, Node
-
-
-class Choice(NamedTuple):
-    """The members of the next world in rank order, or none and the reason why not."""
-
-    members: tuple[Node, ...]
-    why: str
 
 
 def lose(job: Job, name: str, why: str, now: datetime) -> Job:
@@ -57,23 +50,30 @@ def settle(job: Job, now: datetime) -> Job:
         return job
     if job.gathering is None:
         job = job.but(gathering=now)
-    choice = choose(job, now)
-    return _complete(job, choice.members, now) if choice.members else job
+    members = choose(job, now)
+    return _complete(job, members, now) if members else job
 
 
-def choose(job: Job, now: datetime) -> Choice:
-    """Return who forms the next world, or the sentence that says what it waits for."""
-    bounds = job.spec.bounds
-    joined = [node for node in job.nodes.values() if node.joined]
-    size = min(len(joined) // bounds.unit * bounds.unit, bounds.hi)
-    if size < bounds.lo or not joined:
-        return Choice((), f"{len(joined)} of at least {bounds.lo} nodes joined")
-    missing, survivors = _missing(job)
-    over = _last_call(job, joined)
-    if missing and now < over and (survivors or size < bounds.hi):
-        left = (over - now).total_seconds()
-        return Choice((), f"{len(joined)} nodes joined; waiting for {_names(missing)}, {left:.0f} s at most")
-    return Choice(tuple(sorted(joined, key=_Age(job))[:size]), "")
+def choose(job: Job, now: datetime) -> tuple[Node, ...]:
+    """Return who forms the next world now, in rank order; nobody while it has to wait."""
+    joined, size = _joined(job)
+    if not size:
+        return ()
+    survivors = _has_survivors(job)
+    must_wait = survivors or size < job.spec.bounds.hi
+    if must_wait and now < _last_call(job, joined) and next(_missing(job, survivors), None):
+        return ()
+    return tuple(sorted(joined, key=_Age(job))[:size])
+
+
+def why_waiting(job: Job, now: datetime) -> str:
+    """Return in one sentence what the next world waits for."""
+    joined, size = _joined(job)
+    if not size:
+        return f"{len(joined)} of at least {job.spec.bounds.lo} nodes joined"
+    missing = list(_missing(job, _has_survivors(job)))
+    left = (_last_call(job, joined) - now).total_seconds()
+    return f"{len(joined)} nodes joined; waiting for {_names(missing)}, {left:.0f} s at most"
 
 
 def sentence(job: Job, now: datetime) -> str:
@@ -83,7 +83,7 @@ def sentence(job: Job, now: datetime) -> str:
     if world := job.running:
         return f"round {world.round} trains with {len(world.members)} nodes, {world.size} workers"
     why = f" ({job.ending.reason})" if job.ending else ""
-    return f"no world{why}: {choose(job, now).why or 'complete'}"
+    return f"no world{why}: {why_waiting(job, now)}"
 
 
 def _cut_in(job: Job, now: datetime) -> Job:
@@ -100,12 +100,27 @@ def _cut_in(job: Job, now: datetime) -> Job:
     return end(job, f"{names} can enter", now)
 
 
-def _missing(job: Job) -> tuple[list[Node], bool]:
-    """Return who has to join before the world is complete, and whether they are survivors of the last one."""
+def _joined(job: Job) -> tuple[list[Node], int]:
+    """Return who has joined, and how many of them could form a world: 0, or a number that is in bounds."""
+    bounds = job.spec.bounds
+    joined = [node for node in job.nodes.values() if node.joined]
+    size = min(len(joined) // bounds.unit * bounds.unit, bounds.hi)
+    return joined, size if size >= bounds.lo else 0
+
+
+def _has_survivors(job: Job) -> bool:
+    """Whether anybody holds the model's state: then only such nodes are waited for."""
     nodes = job.nodes.values()
-    if any(node.round and not (node.leaving or node.ended) for node in nodes):
-        return [n for n in nodes if not n.joined and n.round and not (n.leaving or n.ended)], True
-    return [n for n in nodes if not n.joined and n.alive and n.role in job.spec.roles], False
+    return bool(job.round) and any(node.round and not (node.leaving or node.ended) for node in nodes)
+
+
+def _missing(job: Job, survivors: bool) -> Iterator[Node]:
+    """Yield who has to join before the world is complete."""
+    for node in job.nodes.values():
+        if node.joined or node.leaving or node.ended:
+            continue
+        if node.round if survivors else node.alive and node.role in job.spec.roles:
+            yield node
 
 
 def _last_call(job: Job, joined: list[Node]) -> datetime:
