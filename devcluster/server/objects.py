@@ -140,6 +140,9 @@ class Objects:
     def stamp(self, later: float = 0) -> str:
         return (self._now() + timedelta(seconds=later)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
+    def new_uid(self) -> str:
+        return str(UUID(int=self._chance.getrandbits(128), version=4))
+
     # Create
 
     async def create(
@@ -268,10 +271,7 @@ class Objects:
             "generation",
         ):
             metadata.pop(name, None)
-        metadata |= {
-            "uid": str(UUID(int=self._chance.getrandbits(128), version=4)),
-            "creationTimestamp": self.stamp(),
-        }
+        metadata |= {"uid": self.new_uid(), "creationTimestamp": self.stamp()}
         strategy = self._strategy(resource)
         if resource.custom or strategy.generation:
             metadata["generation"] = 1
