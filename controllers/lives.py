@@ -15,7 +15,7 @@ the larger counts: neither a deleted pod nor a late status lowers the number, an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -183,8 +183,8 @@ def nodes(lives: Iterable[Life], remembered: Mapping[str, Mapping[str, int]]) ->
     return found
 
 
-def life_of(pod: Pod, machines: Collection[str] | None) -> Life | None:
-    """Return the life that `pod` is, or None if its labels do not say whose. `machines` None = not known."""
+def life_of(pod: Pod, machines: Container[str]) -> Life | None:
+    """Return the life that `pod` is, None if its labels do not say whose; `machines` are those there are."""
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
     role, index = labels.get(LABEL_ROLE, ""), labels.get(LABEL_INDEX, "")
     if not role or not index.isdecimal():
@@ -204,7 +204,7 @@ def life_of(pod: Pod, machines: Collection[str] | None) -> Life | None:
         running=end is None and bool(status and status.state.running),
         ready=end is None and any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions),
         terminating=pod.metadata.deletion_timestamp is not None,
-        lost=bool(machine) and machines is not None and machine not in machines,
+        lost=bool(machine) and machine not in machines,
         machine=machine,
         waiting="" if end else waiting(pod),
         resource=_resource(pod),

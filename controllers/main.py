@@ -14,7 +14,7 @@ from elasticjob.controllers.elasticjob import controller as jobs
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.install import install
 from elasticjob.controllers.jobresource import controller as nodes
-from elasticjob.controllers.observe import MACHINE, Caches
+from elasticjob.controllers.observe import JOB, MACHINE, Caches, job_of_plan
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.scaleplan import controller as plans
 from elasticjob.controllers.settings import Settings
@@ -93,6 +93,7 @@ def _caches(operator: Operator) -> Caches:
         machines=operator.cache(NODE),
     )
     caches.pods.add_index(MACHINE, _machine)
+    caches.plans.add_index(JOB, lambda plan: map(str, job_of_plan(plan)))
     return caches
 
 

@@ -20,6 +20,20 @@ MACHINE = "machine"
 """The index of pods by the machine that they are on."""
 
 
+JOB = "job"
+"""The index of plans by the job that they are about."""
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The machines of the cluster, by name, as the cache has them now."""
+
+    cache: Cache[Node]
+
+    def __contains__(self, name: object) -> bool:
+        return self.cache.meta(Key("", str(name))) is not None
+
+
 @dataclass(frozen=True)
 class Caches:
     """What the operator follows. Secrets and rights are written, never read."""
@@ -33,7 +47,7 @@ class Caches:
 
     def lives(self, uid: str) -> tuple[Life, ...]:
         """Return the pods of the controller with this uid, by name."""
-        machines = {node.metadata.name for node in self.machines.list()} if self.machines.synced else None
+        machines = Machines(self.machines)
         found = (
             life_of(pod, machines) for pod in self.pods.owned_by(uid) if controller_uid(pod.metadata) == uid
         )
@@ -41,8 +55,7 @@ class Caches:
 
     def plans_of(self, job: Key) -> tuple[ScalePlan, ...]:
         """Return the ScalePlans of a job, the oldest first."""
-        found = [plan for plan in self.plans.list(job.namespace) if plan.spec.owner_job == job.name]
-        return tuple(sorted(found, key=age))
+        return tuple(sorted(self.plans.by_index(JOB, str(job)), key=age))
 
     def master_address(self, job: ElasticJob) -> str:
         """Return host:port of the job's master, an IP; "" until its Service has one."""

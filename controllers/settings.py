@@ -7,6 +7,8 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from elasticjob import __version__
+
 
 class Settings(BaseSettings):
     """What differs between installations; the defaults suit an operator in its own pod."""
@@ -24,7 +26,7 @@ class Settings(BaseSettings):
     namespace: str = ""
     """The only namespace to work in; empty means the whole cluster."""
 
-    trainer_image: str = "elasticjob/trainer:latest"
+    trainer_image: str = f"elasticjob/trainer:{__version__}"
     """The image of masters whose job names none."""
 
     trainer_pull_policy: str = ""

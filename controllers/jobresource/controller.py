@@ -35,7 +35,8 @@ class NodesReconciler:
         seen = self.observe(key)
         if seen is None:
             return Result.done()
-        plan = await self.hand.attempt(seen.resource, decide(seen, self.now()))
+        about = seen.job or seen.resource  # what happens to nodes is told where people look: at the job
+        plan = await self.hand.attempt(about, decide(seen, self.now()))
         if plan.reason not in HANDS_OFF:
             status = describe(seen, plan, self.now())
             await self.hand.write_status(JOBRESOURCE, seen.resource, status, seen.resource.status)
