@@ -1,6 +1,6 @@
 """Who may do what: everybody everything, or by Roles and ClusterRoles when they are enforced.
 
-Members of system:masters may do everything. Discovery, health and reviews of one's own rights are free to all.
+Members of system:masters may do everything. Discovery, health and reviews are free to all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Admission webhooks: which ones a request concerns, and asking them over TLS.
 
-Mutating webhooks are asked one after the other, by the name of their configuration; validating ones all at once. A
-webhook that cannot be reached refuses or passes by its failurePolicy.
+Mutating webhooks are asked one after the other, by the name of their configuration; validating ones all at
+once. A webhook that cannot be reached refuses or passes by its failurePolicy.
 """
 
 from __future__ import annotations

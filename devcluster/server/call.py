@@ -44,7 +44,8 @@ class Call:
         validation = self.query.get("fieldValidation") or "Warn"
         if validation not in ("Strict", "Warn", "Ignore"):
             raise bad_request(
-                f'fieldValidation: Unsupported value: "{validation}": supported values: "Ignore", "Strict", "Warn"'
+                f'fieldValidation: Unsupported value: "{validation}": '
+                'supported values: "Ignore", "Strict", "Warn"'
             )
         manager = self.query.get("fieldManager") or self.agent.partition("/")[0] or "unknown"
         force = self.query.get("force") in ("true", "1")

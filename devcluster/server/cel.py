@@ -1,10 +1,12 @@
 """The part of the Common Expression Language (CEL) that rules of custom resources are written in.
 
-Grammar (lowest binding first): `c ? a : b`, `||`, `&&`, relations (`== != < <= > >= in`), `+ -`, `* / %`, unary `! -`,
-member `.f`, `.?f`, call, index `[i]`, `[?i]`, literals, lists, maps. Macros: has, all, exists, exists_one, filter, map.
+Grammar (lowest binding first): `c ? a : b`, `||`, `&&`, relations (`== != < <= > >= in`), `+ -`, `* / %`,
+unary `! -`, member `.f`, `.?f`, call, index `[i]`, `[?i]`, literals, lists, maps. Macros: has, all, exists,
+exists_one, filter, map.
 
-`compiled(text)` gives a Program or raises CelSyntaxError; `Program.evaluate(values)` gives a value or raises CelError.
-`&&` and `||` are commutative as CEL wants it: an error on one side does not matter when the other side decides.
+`compiled(text)` gives a Program or raises CelSyntaxError; `Program.evaluate(values)` gives a value or raises
+CelError. `&&` and `||` are commutative as CEL wants it: an error on one side does not matter when the other
+side decides.
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ _TOKENS = re.compile(
   | (?P<float>\d+\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)
   | (?P<hex>0[xX][0-9a-fA-F]+u?)
   | (?P<int>\d+u?)
-  | (?P<string>[rR]?(?:\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
+  | (?P<string>[rR]?(?:\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''
+      |"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
   | (?P<name>[A-Za-z_][A-Za-z0-9_]*|`[^`]+`)
   | (?P<sign>\|\||&&|==|!=|<=|>=|\.\?|\[\?|[-+*/%!<>?:.,()\[\]{}])
     """,

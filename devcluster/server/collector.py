@@ -1,8 +1,8 @@
 """The garbage collector: objects whose owners are gone go too.
 
-An object keeps living while one owner lives. Without any, it is deleted: in the foreground when an owner waits for it
-and it owns something itself, else in the background. An owner that is deleted with `Orphan` first lets go of its
-dependents; with `Foreground` it waits for those that block it.
+An object keeps living while one owner lives. Without any, it is deleted: in the foreground when an owner
+waits for it and it owns something itself, else in the background. An owner that is deleted with `Orphan`
+first lets go of its dependents; with `Foreground` it waits for those that block it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Collector:
         await self._judge(resource, item, stored)
 
     async def _judge(self, resource: Resource, item: Item, stored: Stored) -> None:
-        """Delete an object that nobody owns any more; drop the references that mean nothing beside a living owner."""
+        """Delete an object that nobody owns any more; beside a living owner drop references to the others."""
         owners = self._classify(stored)
         useless = {*owners.waiting, *owners.gone}
         if not useless:

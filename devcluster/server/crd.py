@@ -156,7 +156,7 @@ CRD = Strategy(_default, _start, _check, _check_update, generation=True, needs_v
 
 
 def resources_of(crd: Manifest) -> Iterator[Resource]:
-    """The resources a CustomResourceDefinition stands for, one per served version, the preferred one first."""
+    """The resources that a definition stands for, one per served version, the preferred one first."""
     spec = crd["spec"]
     storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
     served = [version for version in spec["versions"] if version.get("served")]

@@ -1,4 +1,4 @@
-"""Defaults of a schema, filled in where a field is absent ; a null that may not be one counts as absent. In place."""
+"""Defaults of a schema, filled in (in place) where a field is absent, or null and may not be."""
 
 from __future__ import annotations
 

@@ -155,7 +155,8 @@ def method_not_allowed() -> StatusError:
 
 
 def unsupported_media(content_type: str, supported: Iterable[str]) -> StatusError:
-    message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(supported)}"
+    known = ", ".join(supported)
+    message = f"the body of the request was in an unknown format - accepted media types include: {known}"
     return StatusError(415, "UnsupportedMediaType", message, {"kind": content_type} if content_type else None)
 
 

@@ -1,7 +1,7 @@
 """Paths of an object's fields, as `metadata.managedFields` names them, and merging by them.
 
-A path is a tuple of elements: `f:name` a field, `k:{"name":"x"}` an element of a list-map, `v:"x"` an element of a set.
-`leaves` maps every path that can be owned to its value; ownership is then arithmetic on sets of paths.
+A path is a tuple of elements: `f:name` a field, `k:{"name":"x"}` an element of a list-map, `v:"x"` an element
+of a set. `leaves` maps every path that can be owned to its value; ownership is then arithmetic on paths.
 """
 
 from __future__ import annotations

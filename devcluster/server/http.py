@@ -114,7 +114,7 @@ class Http:
         if path == ["version"]:
             return _json(_version())
         if path == ["openapi", "v2"] and _PROTOBUF in accept:
-            # kubectl asks for it when a kind is unknown to v3; an empty document says that v2 does not know it either
+            # kubectl asks for it when v3 does not know a kind; an empty document says: v2 neither
             return _response(200, b"", {}, _OPENAPI_V2)
         if path[:2] == ["openapi", "v3"]:
             return self._openapi(path[2:])

@@ -1,8 +1,8 @@
 """`pods/NAME/log`: passed through to the agent of the pod's node.
 
-The node says where its agent listens: annotation `devcluster/kubelet-url`, e.g. `http://127.0.0.1:10250`. The agent
-answers `GET /containerLogs/{namespace}/{pod}/{container}` with plain text, and takes the query of `kubectl logs`
-(follow, previous, tailLines, limitBytes, sinceSeconds, sinceTime, timestamps).
+The node says where its agent listens: annotation `devcluster/kubelet-url`, e.g. `http://127.0.0.1:10250`. The
+agent answers `GET /containerLogs/{namespace}/{pod}/{container}` with plain text, and takes the query of
+`kubectl logs` (follow, previous, tailLines, limitBytes, sinceSeconds, sinceTime, timestamps).
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def _taken_over(found: list[Owner], changed: set[Path], removed: set[Path], writ
 def apply(live: Manifest, config: Manifest, schema: Schema, writer: Writer, *, force: bool) -> Manifest:
     """Return `live` with the configuration `config` put over it and managedFields brought up to date.
 
-    Raises a 409 StatusError that names every other manager of a field whose value would change, unless forced.
+    Raises a 409 that names every other manager of a field whose value would change, unless forced.
     """
     wanted = leaves(config, schema)
     found = _moved_to_apply(owners(live), live, schema, writer)

@@ -1,8 +1,8 @@
 """Create, read, change and delete objects: the rules that hold for every kind.
 
-A write is: decode → default → admission → check → store. Only admission awaits, and only when a webhook matches; a
-change is therefore computed from the object as it is and stored only if it still is. Callers that named a
-resourceVersion get the conflict; for the others the change is computed again.
+A write is: decode → default → admission → check → store. Only admission awaits, and only when a webhook
+matches; a change is therefore computed from the object as it is and stored only if it still is. Callers that
+named a resourceVersion get the conflict; for the others the change is computed again.
 """
 
 from __future__ import annotations
@@ -368,7 +368,7 @@ class Objects:
         raise errors.conflict(resource.group, resource.plural, name, errors.STALE)
 
     def _prepared(self, resource: Resource, old: Manifest, new: Manifest, subresource: str) -> Manifest:
-        """The new object with the halves and the metadata that this write may not touch taken from the old one."""
+        """The new object; the halves and the metadata that this write may not touch are the old one's."""
         new = self._keep_metadata(resource, old, new)
         if subresource == "status":
             kept = {name: value for name, value in old.items() if name not in ("status", "metadata")}
@@ -388,7 +388,8 @@ class Objects:
         before, after = old["metadata"], dict(new["metadata"])
         name = before["name"]
         if after.get("uid") not in (None, "", before["uid"]):
-            why = f"Precondition failed: UID in precondition: {after['uid']}, UID in object meta: {before['uid']}"
+            uids = f"UID in precondition: {after['uid']}, UID in object meta: {before['uid']}"
+            why = f"Precondition failed: {uids}"
             raise errors.conflict(resource.group, resource.plural, name, why)
         for key in _KEPT_METADATA:
             after.pop(key, None)
@@ -419,7 +420,10 @@ class Objects:
         if metadata.get("deletionTimestamp"):
             added = set(metadata.get("finalizers") or ()) - set(old["metadata"].get("finalizers") or ())
             if added:
-                why = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers {sorted(added)}"
+                why = (
+                    "Forbidden: no new finalizers can be added if the object is being deleted, "
+                    f"found new finalizers {sorted(added)}"
+                )
                 self._raise(resource, new, [Cause("metadata.finalizers", why, "FieldValueForbidden")])
         of_kind: Iterable[Cause] = ()
         if subresource not in ("status", "resize", "binding"):

@@ -27,7 +27,7 @@ _OBJECT_FIELDS = {
 
 
 class Documents:
-    """The documents by path (`api/v1`, `apis/GROUP/VERSION`), made when asked for and kept until the registry changes."""
+    """Documents by path (`api/v1`, `apis/GROUP/VERSION`), kept until the registry changes."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

@@ -31,9 +31,10 @@ _TOLERATIONS = (
     },
 )
 FORBIDDEN_UPDATE = (
-    "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
-    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "
-    "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+    "Forbidden: pod updates may not change fields other than "
+    "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations`"
+    " (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to "
+    "be set to 1 if it was previously negative)"
 )
 
 

@@ -1,4 +1,4 @@
-"""Which resources exist: the built-in table plus whatever CustomResourceDefinitions add while the server runs."""
+"""Which resources exist: the built-in table plus what CustomResourceDefinitions add at run time."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ class ApiServer:
     """A Kubernetes API server on one address, for as long as the `async with` lasts.
 
     `clock` gives the time that objects are stamped with; `port` 0 takes a free one; `bookmark_interval` and
-    `watch_timeout` are seconds; `history` is how many changes per type a watch may go back; `rbac` makes Roles count
-    (members of system:masters may do everything in any case).
+    `watch_timeout` are seconds; `history` is how many changes per type a watch may go back; `rbac` makes
+    Roles count (members of system:masters may do everything in any case).
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ApiServer:
         self._tokens.add(token, user, groups)
 
     def compact(self) -> None:
-        """Forget all history, as etcd does now and then: watches from older versions are answered with 410."""
+        """Forget all history, as etcd does now and then: older versions are answered with 410."""
         self._store.compact()
 
     async def __aenter__(self) -> ApiServer:

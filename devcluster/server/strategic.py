@@ -16,7 +16,7 @@ _MISSING = object()
 
 
 def strategic_merge(value: Any, patch: Any, schema: Schema) -> Any:
-    """Return `value` with `patch` merged in by the `x-kubernetes-patch-*` keys. The inputs are not modified."""
+    """Merge `patch` into `value` by the `x-kubernetes-patch-*` keys. The inputs are not modified."""
     if not isinstance(patch, dict):
         return patch
     directive = patch.get("$patch")
@@ -77,7 +77,7 @@ def _merge_keyed(old: list[Any], change: list[Any], key: str, schema: Schema) ->
 
 
 def _ordered(merged: list[Any], order: list[Any] | None, identity: Any, key: str | None) -> list[Any]:
-    """Listed elements in the listed order; those the patch's author did not know stay where they were among them."""
+    """Listed elements in the listed order; those that the patch does not list stay where they were."""
     if not order:
         return merged
     wanted = [each.get(key) if key else each for each in order]

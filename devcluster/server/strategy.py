@@ -1,4 +1,4 @@
-"""What a kind does beyond its schema when it is created or changed: the interface and the table of built-in kinds."""
+"""What a kind does beyond its schema when it is created or changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def no_problem(*_: Manifest) -> Iterator[Cause]:
 
 @dataclass(frozen=True)
 class Strategy:
-    """`default` fills absent fields in place, `start` makes a new object's initial state, the checks name problems."""
+    """`default` fills absent fields in place, `start` makes a new object's first state."""
 
     default: Change = nothing
     start: Change = nothing

@@ -1,4 +1,4 @@
-"""Which schemas a CustomResourceDefinition may carry: the rules of "structural" schemas, one small check each."""
+"""Which schemas a CustomResourceDefinition may carry: "structural" ones; one small check per rule."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def structural_problems(schema: Schema, path: str) -> Iterator[Cause]:
     for name in (metadata.get("properties") or {}).keys() - {"name", "generateName"}:
         yield Cause(
             f"{path}.properties[metadata].properties[{name}]",
-            "Forbidden: must not specify anything other than name and generateName, but metadata is implicitly "
-            "specified",
+            "Forbidden: must not specify anything other than name and generateName, but metadata is "
+            "implicitly specified",
             "FieldValueForbidden",
         )
     yield from _problems(schema, path)
@@ -174,7 +174,8 @@ def _list_map_fits(schema: Schema, below: Schema, path: str) -> Iterator[Cause]:
         elif "default" not in declared and key not in (below.get("required") or ()):
             yield missing(
                 f"{path}.items.properties[{key}].default",
-                "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property",
+                "this property is in x-kubernetes-list-map-keys, so it must have a default or be a "
+                "required property",
             )
 
 

@@ -1,4 +1,4 @@
-"""Values against a structural schema: types, bounds, enums, patterns, formats, required fields, unique list elements."""
+"""Values against a schema: types, bounds, enums, patterns, formats, required fields, unique elements."""
 
 from __future__ import annotations
 

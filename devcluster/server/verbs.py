@@ -183,7 +183,8 @@ class Verbs:
         if target.subresource:
             raise errors.not_found(resource.group, resource.plural, target.name)
         if metadata.get("uid"):
-            why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
+            uid = metadata["uid"]
+            why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise errors.conflict(resource.group, resource.plural, target.name, why)
         served_config = resource.conversion.from_storage(config) if resource.conversion else config
         answer = await self._objects.create(resource, target.namespace, served_config, options, applied=True)

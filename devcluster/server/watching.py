@@ -1,6 +1,6 @@
 """Watches: an endless answer of JSON lines.
 
-- With a resourceVersion: every later change. Without one, or with "0": first the objects there are, then changes.
+- With a resourceVersion: every later change. Without one, or with "0": first the objects, then changes.
 - `sendInitialEvents`: the same, with a bookmark marked `k8s.io/initial-events-end` after the last object.
 - A selector turns changes into what they mean to it: an object that no longer matches is DELETED.
 - Bookmarks come on request only; the answer ends after `timeoutSeconds`, or with an ERROR event.
@@ -91,7 +91,7 @@ class Watch:
         self._store.close(self._type, self._subscription)
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Pieces of the answer until the time is over. The subscription began with the object, so nothing is lost."""
+        """Pieces of the answer until the time is over."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._request.timeout
         if self._first or self._request.marked:

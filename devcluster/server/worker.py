@@ -1,4 +1,4 @@
-"""A queue of keys and the task that handles them one by one: each waiting key once, failures again after a pause."""
+"""A queue of keys and the task that handles them one by one; failures again after a pause."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Worker(Generic[K]):
         self._wake.set()
 
     async def run(self) -> None:
-        """Handle keys for ever. Refusals by the API are retried; anything else is a bug and is logged once."""
+        """Handle keys for ever. Refusals are retried; anything else is a bug and is logged."""
         try:
             while True:
                 await self._wake.wait()

@@ -44,8 +44,8 @@ async def test_nothing_is_allowed_without_a_role(bot: Api) -> None:
     reply = await bot.get(CONFIG_MAPS)
     assert (reply.code, reply.reason) == (403, "Forbidden")
     assert reply.message == (
-        'configmaps is forbidden: User "system:serviceaccount:default:bot" cannot list resource "configmaps" in API group '
-        '"" in the namespace "default"'
+        'configmaps is forbidden: User "system:serviceaccount:default:bot" cannot list resource "configmaps" '
+        'in API group "" in the namespace "default"'
     )
     assert (await bot.get("/apis")).code == 200
 

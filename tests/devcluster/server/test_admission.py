@@ -1,4 +1,4 @@
-"""Webhooks called over TLS: what they see, what they may change, how they refuse, and when they are not there."""
+"""Webhooks called over TLS: what they see, what they may change, how they refuse, and when they fail."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ class Kubectl:
         return text
 
 
-Run = Callable[..., Awaitable[str]]
+Run = Callable[..., Coroutine[Any, Any, str]]
 
 
 @pytest.fixture
