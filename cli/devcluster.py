@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from elasticjob.cli.errors import Exit, Failure
-from elasticjob.devcluster import DevCluster, VirtualNode
+from elasticjob.devcluster import DevCluster, StateInUse, VirtualNode
 from elasticjob.devcluster.node.heartbeat import machine_capacity
 from elasticjob.devcluster.quantity import parse
 
@@ -60,7 +60,10 @@ def devcluster(
     """
     settings = Settings(tuple(command or ()), kubeconfig, keep, node_list(nodes, capacity or []), port)
     with folder(state) as place:
-        return asyncio.run(serve(settings, place))
+        try:
+            return asyncio.run(serve(settings, place))
+        except StateInUse as error:
+            raise Failure(str(error)) from error
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,15 @@ The parts share no memory with the API server: they talk to it over HTTPS as any
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import random
 import secrets
 import shutil
 import ssl
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,11 +25,12 @@ from typing import Self
 from elasticjob.devcluster.accounts import Accounts
 from elasticjob.devcluster.claims import Claims
 from elasticjob.devcluster.node.addresses import Addresses
-from elasticjob.devcluster.node.decide import Backoff, Rules
+from elasticjob.devcluster.node.decide import Rules
 from elasticjob.devcluster.node.heartbeat import Heartbeat, VirtualNode
 from elasticjob.devcluster.node.identity import Server, kubeconfig, write_private
 from elasticjob.devcluster.node.images import IMAGES, Image, interpreter_path
 from elasticjob.devcluster.node.kubelet import Kubelet, Machine
+from elasticjob.devcluster.node.life import Backoff
 from elasticjob.devcluster.node.logserver import LogServer
 from elasticjob.devcluster.node.maker import Maker
 from elasticjob.devcluster.node.place import Place
@@ -52,6 +54,10 @@ PODS_AT_ONCE = 16
 MEMORY = Path("/dev/shm")
 INHERITED = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
 """What containers get of this process's environment, besides PATH."""
+
+
+class StateInUse(RuntimeError):
+    """The state folder belongs to a cluster that runs."""
 
 
 class DevCluster:
@@ -140,6 +146,7 @@ class DevCluster:
         """The folders; what an earlier cluster left of its pods is deleted."""
         place = Place(self.state, _memory_folder(MEMORY if MEMORY.is_dir() else self.state))
         self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._stack.enter_context(_locked(self.state))
         shutil.rmtree(self.state / "pods", ignore_errors=True)
         self._stack.callback(shutil.rmtree, place.memory, ignore_errors=True)
         return place
@@ -195,6 +202,19 @@ def _recorder(operator: Operator, component: str) -> Recorder:
     recorder = Recorder(operator.client, component, clock=operator.clock, metrics=operator.metrics)
     operator.add(recorder, Group.HTTP)
     return recorder
+
+
+@contextmanager
+def _locked(state: Path) -> Iterator[None]:
+    """The folder is ours alone; the lock ends with the process, however it ends."""
+    with (state / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StateInUse(
+                f"another dev cluster runs in {state}: stop it, or use another folder"
+            ) from error
+        yield
 
 
 def _memory_folder(root: Path) -> Path:

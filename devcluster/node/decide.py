@@ -12,6 +12,15 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from elasticjob.devcluster.node.images import IMAGES, Image, find
+from elasticjob.devcluster.node.life import (
+    Backoff,
+    has_done_its_part,
+    is_ending,
+    is_sidecar,
+    is_terminating,
+    restart_at,
+    wants_restart,
+)
 from elasticjob.devcluster.node.probes import first, probe_of
 from elasticjob.devcluster.node.record import (
     Check,
@@ -27,24 +36,12 @@ from elasticjob.kube.objects import Container, EventType, Pod, Resources
 
 
 @dataclass(frozen=True)
-class Backoff:
-    """`first`, then twice as long each time, up to `longest`."""
-
-    first: timedelta = timedelta(seconds=10)
-    longest: timedelta = timedelta(minutes=5)
-
-    def after(self, attempts: int) -> timedelta:
-        """The wait after that many failures; none after the zeroth."""
-        return min(self.first * 2 ** min(attempts - 1, 30), self.longest) if attempts else timedelta()
-
-
-@dataclass(frozen=True)
 class Rules:
     """How a node treats its pods."""
 
     images: Mapping[str, Image] = field(default_factory=lambda: IMAGES)
-    restart: Backoff = Backoff()
-    pull: Backoff = Backoff()
+    restart: Backoff = field(default_factory=Backoff)
+    pull: Backoff = field(default_factory=Backoff)
     capacity: Quantities = field(default_factory=dict)
     """What one pod may ask for at most in a resize; a resource that is absent here is not limited."""
 
@@ -114,79 +111,6 @@ def decide(pod: Pod, record: PodRecord, now: datetime, rules: Rules) -> Step:
     for work in PASSES:
         work(draft)
     return Step(draft.record, tuple(draft.actions), min(draft.wakes, default=None))
-
-
-# Questions about a pod that the status asks too ---------------------------------------------------
-
-
-def is_sidecar(container: Container) -> bool:
-    """Asked of init containers: does it keep running beside the others?"""
-    return container.restart_policy == "Always"
-
-
-def is_terminating(pod: Pod) -> bool:
-    return pod.metadata.deletion_timestamp is not None
-
-
-def wants_restart(pod: Pod, container: Container, record: ContainerRecord) -> bool:
-    """Would the restart policy start the ended container again?"""
-    policy = container.restart_policy or pod.spec.restart_policy
-    if container in pod.spec.init_containers and not is_sidecar(container):
-        policy = "Never" if policy == "Never" else "OnFailure"
-    failed = record.past is not None and record.past.code != 0
-    return policy == "Always" or (policy == "OnFailure" and failed)
-
-
-def is_over(pod: Pod, container: Container, record: PodRecord) -> bool:
-    """Has the container ended for good?"""
-    own = record[container.name]
-    if own.past is None or own.starting:
-        return False
-    return is_terminating(pod) or record.doom is not None or not wants_restart(pod, container, own)
-
-
-def failed_init(pod: Pod, record: PodRecord) -> Container | None:
-    """The init container that failed for good, and so the pod with it."""
-    for container in pod.spec.init_containers:
-        past = record[container.name].past
-        if past is not None and past.code and not is_sidecar(container) and is_over(pod, container, record):
-            return container
-    return None
-
-
-def is_settled(pod: Pod, record: PodRecord) -> bool:
-    """Is the pod's work done, well or badly? Sidecars may still run."""
-    if failed_init(pod, record) is not None:
-        return True
-    return all(is_over(pod, container, record) for container in pod.spec.containers)
-
-
-def is_ending(pod: Pod, record: PodRecord) -> bool:
-    """Must whatever runs come to an end?"""
-    return is_terminating(pod) or record.doom is not None or is_settled(pod, record)
-
-
-def is_initialized(pod: Pod, record: PodRecord) -> bool:
-    """Have the init containers done what the others wait for?"""
-    return all(has_done_its_part(container, record) for container in pod.spec.init_containers)
-
-
-def has_done_its_part(container: Container, record: PodRecord) -> bool:
-    """Has this init container done what the next ones wait for?"""
-    own = record[container.name]
-    if is_sidecar(container):
-        return own.has_started(container)
-    return own.past is not None and own.past.code == 0
-
-
-def restart_at(record: ContainerRecord, backoff: Backoff) -> datetime | None:
-    """When an ended container may start again. The first restart is at once; a long run is forgiven."""
-    past = record.past
-    if past is None or past.ended is None:
-        return None
-    if past.ended - past.started >= 2 * backoff.longest:
-        return past.ended
-    return past.ended + backoff.after(record.restarts)
 
 
 # The passes ---------------------------------------------------------------------------------------

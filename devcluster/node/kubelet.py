@@ -288,7 +288,7 @@ class Kubelet:
             if written or not fall_back:
                 return written.decode("utf-8", "replace")
             restarts = held.record[container.name].restarts
-            return logs.last_words(self._at.place.log(held.pod, container.name, restarts).read_bytes())
+            return logs.last_words(logs.end_of(self._at.place.log(held.pod, container.name, restarts)))
         return ""
 
     # hooks and probes
@@ -347,7 +347,7 @@ class Kubelet:
         try:
             async with asyncio.timeout(seconds):
                 end = await asyncio.shield(process.ended)
-            return end.code, logs.last_words(path.read_bytes())
+            return end.code, logs.last_words(logs.end_of(path))
         finally:
             process.close()
             path.unlink(missing_ok=True)

@@ -1,13 +1,15 @@
-"""The logs of containers: the file format, and the selection that `kubectl logs` asks for. Pure, over bytes.
+"""The logs of containers: the file format, and the selection that `kubectl logs` asks for.
 
 A line is `2026-01-02T03:04:05.123456789Z stdout F text`; the tag P marks a part without its newline.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,15 @@ def _last(lines: list[bytes], count: int) -> list[bytes]:
 
 def _is_whole(line: bytes) -> bool:
     return line.split(b" ", 3)[2] == b"F"
+
+
+def end_of(path: Path, size: int = 64 * 1024) -> bytes:
+    """The last whole lines of a log, about `size` bytes of it: as much as a message can need."""
+    with path.open("rb") as file:
+        start = max(file.seek(0, os.SEEK_END) - size, 0)
+        file.seek(start)
+        content = file.read()
+    return content[content.find(b"\n") + 1 :] if start else content
 
 
 def last_words(content: bytes) -> str:

@@ -91,9 +91,8 @@ class LogServer:
     async def _pieces(
         self, key: Key, container: str, path: Path, number: int, wanted: Wanted
     ) -> AsyncIterator[bytes]:
-        content = await asyncio.to_thread(_read, path, 0)
-        complete = content.rfind(b"\n") + 1
-        yield select(content[:complete], wanted)
+        selected, complete = await asyncio.to_thread(_select, path, wanted)
+        yield selected
         while wanted.follow:
             ended = self._has_ended(key, container, number)
             content = await asyncio.to_thread(_read, path, complete)
@@ -116,6 +115,13 @@ class LogServer:
 
 def _why(own: ContainerRecord) -> str:
     return own.refusal.reason if own.refusal is not None else "ContainerCreating"
+
+
+def _select(path: Path, wanted: Wanted) -> tuple[bytes, int]:
+    """What is asked for of the whole lines so far, and how many bytes those are. Blocking."""
+    content = _read(path, 0)
+    complete = content.rfind(b"\n") + 1
+    return select(content[:complete], wanted), complete
 
 
 def _read(path: Path, offset: int) -> bytes:

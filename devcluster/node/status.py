@@ -8,11 +8,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from elasticjob.devcluster.node.decide import (
-    ERR_IMAGE_PULL,
-    SHOWN_AS_ERROR,
+from elasticjob.devcluster.node.decide import ERR_IMAGE_PULL, SHOWN_AS_ERROR, Rules
+from elasticjob.devcluster.node.life import (
     Backoff,
-    Rules,
     failed_init,
     has_done_its_part,
     is_initialized,

@@ -7,11 +7,14 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from elasticjob.devcluster import DevCluster, StateInUse
+from elasticjob.kube.errors import ApiError
 from elasticjob.kube.objects import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, ContainerTerminated, Pod
-from tests.devcluster.live import Live, eventually, is_alive, manifest
+from tests.devcluster.live import Live, eventually, is_alive, live, manifest
 
 
 def end_of(pod: Pod) -> ContainerTerminated:
@@ -386,3 +389,60 @@ async def test_pending_pod_can_be_deleted(cluster: Live) -> None:
     await cluster.pod_where("p", lambda pod: pod.status.conditions)
     await cluster.client.delete(POD, "p", "default")
     await cluster.gone("p")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"previous": True}, 'previous terminated container "main" in pod "p" not found'),
+        ({"container": "other"}, "container other is not valid for pod p"),
+    ],
+)
+async def test_logs_that_do_not_exist(cluster: Live, options: dict[str, Any], message: str) -> None:
+    await cluster.start("p", "true")
+    await cluster.finished("p")
+    with pytest.raises(ApiError, match=message):
+        await cluster.logs("p", **options)
+
+
+async def test_log_of_a_container_that_waits(cluster: Live) -> None:
+    await cluster.start("p", "true", container={"image": "nowhere.example/none"})
+    await cluster.pod_where("p", lambda pod: waiting(pod))
+    with pytest.raises(ApiError, match='container "main" in pod "p" is waiting to start: ErrImagePull'):
+        await cluster.logs("p")
+
+
+async def test_failed_post_start_hook_ends_the_container(cluster: Live) -> None:
+    hook = {"lifecycle": {"postStart": {"exec": {"command": ["false"]}}}}
+    await cluster.start("p", "sleep", "600", container=hook)
+    assert end_of(await cluster.finished("p")).exit_code == 137
+    assert "FailedPostStartHook" in await cluster.until(
+        lambda: found if "FailedPostStartHook" in (found := cluster.reasons("p")) else None
+    )
+
+
+async def test_claims_are_found_again_by_the_next_cluster(tmp_path: Path) -> None:
+    mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    async with live(tmp_path / "state") as cluster:
+        await cluster.start("p", "sh", "-c", "echo kept > /v/file", container=mount, volumes=volumes)
+        await cluster.finished("p")
+    async with live(tmp_path / "state") as cluster:
+        await cluster.start("q", "cat", "/v/file", container=mount, volumes=volumes)
+        await cluster.finished("q")
+        assert await cluster.logs("q") == "kept\n"
+
+
+async def test_one_cluster_per_state_folder(cluster: Live) -> None:
+    with pytest.raises(StateInUse, match="another dev cluster runs in"):
+        async with DevCluster(cluster.cluster.state):
+            pass
+
+
+async def test_two_clusters_side_by_side(cluster: Live, tmp_path: Path) -> None:
+    async with live(tmp_path / "other") as other:
+        await cluster.start("p", "sleep", "600")
+        await other.start("p", "sleep", "600")
+        one = await cluster.pod_where("p", lambda pod: pod.status.phase == "Running")
+        two = await other.pod_where("p", lambda pod: pod.status.phase == "Running")
+    assert one.status.pod_ip != two.status.pod_ip
