@@ -207,7 +207,7 @@ class AdmissionServer:
             "scope": "Namespaced" if kind.namespaced else "Cluster",
         }
         return {
-            "name": f"{verb}.{kind.resource}",
+            "name": f"{verb}.{kind.plural}.{kind.group or 'core'}",  # three parts, or it is refused
             "clientConfig": where | {"caBundle": base64.b64encode(bundle).decode()},
             "rules": [rule],
             "admissionReviewVersions": ["v1"],

@@ -146,8 +146,18 @@ class Operator:
         self._stopping.set()
 
     async def wait_started(self) -> None:
-        """Return once all groups are started and all caches are in step."""
-        await self._started.wait()
+        """Return once all groups are started and all caches are in step.
+
+        Raises RuntimeError when the operator stops before.
+        """
+        waits = [asyncio.create_task(event.wait()) for event in (self._started, self._stopping)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+        if not self._started.is_set():
+            raise RuntimeError(f"{self._name} stopped before all of its parts had started")
 
     async def run(self) -> None:
         """Run until cancelled, stopped, or told to by SIGTERM or SIGINT.

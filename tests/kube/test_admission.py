@@ -187,7 +187,7 @@ async def test_the_api_server_is_told_where_and_whom_to_trust() -> None:
         assert server.ready() is None
         mutating, validating = told(stub, 0), told(stub, 1)
         assert mutating["rules"][0]["resources"] == ["configmaps"]
-        assert mutating["failurePolicy"] == "Fail"
+        assert (mutating["name"], mutating["failurePolicy"]) == ("mutate.configmaps.core", "Fail")
         refused = await review(validating, TWO)
         assert (refused["allowed"], refused["status"]["message"]) == (
             False,

@@ -140,9 +140,12 @@ async def test_stopping_while_caches_are_not_in_step() -> None:
     async with operating() as (operator, stub):
         operator.cache(CONFIG_MAP)
         running = asyncio.create_task(operator.run())
+        waiting = asyncio.create_task(operator.wait_started())
         await until(lambda: len(stub.seen) == 1)
         operator.stop()
         await running
+        with pytest.raises(RuntimeError, match="stopped before"):
+            await waiting
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
