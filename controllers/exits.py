@@ -20,6 +20,8 @@ from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.kube.objects import Container, ContainerTerminated, Pod
 
 RUN_AGAIN = 75
+LEFT = "Left"
+"""The reason in an agent's last words when it was told to go before the training was over."""
 OOM_CODE = 247
 HARDWARE_CODES = frozenset({14, 201, 202})
 KILLED_CODES = frozenset({137, 143})
@@ -107,6 +109,8 @@ class Exit:
                 return "taken away by the cluster"
             case ExitReason.OOM_KILLED:
                 return f"OOMKilled at {self.memory}" if self.memory else "OOMKilled"
+            case ExitReason.RUN_AGAIN if self.code == 0:
+                return "left before the end"
             case _:
                 return _code_in_words(self.code)
 
@@ -141,13 +145,14 @@ def main_container(pod: Pod) -> Container | None:
 
 def classify(pod: Pod, terminated: ContainerTerminated | None) -> ExitReason:
     """Return why a pod that is over ended; `terminated` is its training container's end, if it ever ran."""
+    said = _decoded(terminated.message).get("reason") if terminated else None
     if pod.status.phase == "Succeeded":
-        return ExitReason.SUCCEEDED
+        return ExitReason.RUN_AGAIN if said == LEFT else ExitReason.SUCCEEDED
     if pod.status.phase == "Failed" and (pod.status.reason in TAKEN_AWAY or _disrupted(pod)):
         return ExitReason.TAKEN_AWAY
     if terminated is None:
         return ExitReason.FATAL_ERROR
-    if terminated.reason == "OOMKilled" or _decoded(terminated.message).get("reason") == "OOMKilled":
+    if "OOMKilled" in (terminated.reason, said):
         return ExitReason.OOM_KILLED
     return of_code(terminated.exit_code)
 

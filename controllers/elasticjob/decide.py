@@ -162,6 +162,8 @@ def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
         return None
     going = tuple(_deletion(life) for life in seen.masters if life.ended is None and not life.terminating)
     actions = (*_suspension(seen), *going)
+    if not actions and (asked_for := follow_the_users_sizes(seen, now)):
+        return asked_for
     return Plan("JobSuspended", "the job is suspended: its pods are freed", groups=_group(actions))
 
 
@@ -208,16 +210,20 @@ def free_masters_of_lost_machines(seen: Seen, now: datetime) -> Plan | None:
 
 
 def follow_the_users_sizes(seen: Seen, now: datetime) -> Plan | None:
-    """A size that the user changed becomes a manual ScalePlan, once: its name is the job's generation."""
-    want = asked(seen.job)
-    if seen.resource is None or want == seen.last_asked:
+    """A size that the user changed becomes a manual ScalePlan, once: its name is the job's generation.
+
+    So do bounds that a size, whoever chose it, is outside of.
+    """
+    if seen.resource is None:
         return None
-    changed = {role: count for role, count in want.items() if seen.last_asked.get(role) != count}
+    name = f"{seen.job.metadata.name}-user-{seen.job.metadata.generation}"
+    changed = _asked_anew(seen) or _out_of_bounds(seen, name)
     remember = (_remember(seen),)
+    if not changed and asked(seen.job) == seen.last_asked:
+        return None
     if not changed:
         return Plan("SizesForgotten", "the user leaves the size to the optimizer", groups=(remember,))
     told = ", ".join(f"{role} {count}" for role, count in changed.items())
-    name = f"{seen.job.metadata.name}-user-{seen.job.metadata.generation}"
     plan = _scale_plan(
         seen, name, {role: {"replicas": n} for role, n in changed.items()}, f"the user asks for {told}", manual=True
     )
@@ -258,6 +264,19 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
 
 def _end(outcome: Outcome) -> Plan:
     return Plan(outcome.reason, outcome.message, outcome=outcome)
+
+
+def _asked_anew(seen: Seen) -> dict[str, int]:
+    """The sizes that the user asks for since they were last carried out."""
+    return {role: count for role, count in asked(seen.job).items() if seen.last_asked.get(role) != count}
+
+
+def _out_of_bounds(seen: Seen, name: str) -> dict[str, int]:
+    """The nearest allowed sizes of roles that are outside of their bounds, unless plan `name` saw to it."""
+    if any(plan.metadata.name == name for plan in seen.plans):
+        return {}
+    nearest = {role: seen.job.spec.roles[role].bounds.clamp(count) for role, count in seen.sizes.items()}
+    return {role: count for role, count in nearest.items() if count != seen.sizes[role]}
 
 
 def _deadline_in(seen: Seen, now: datetime) -> timedelta | None:

@@ -10,14 +10,13 @@ from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan, ScalePlanStatus
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import is_ours, is_over
-from elasticjob.controllers.owners import controlled_by
-from elasticjob.controllers.plan import Apply, Delete, Note, Plan, Rule, first
+from elasticjob.controllers.plan import Apply, Delete, Plan, Rule, first
 from elasticjob.controllers.scaleplan.fold import Folded, Impossible, fold, touches
-from elasticjob.kube.conditions import find, is_true, set_condition
-from elasticjob.kube.objects import Condition
+from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending
+from elasticjob.kube.conditions import find, is_true
 
 PATIENCE: Final = timedelta(minutes=10)
 """How long a plan may take until its nodes are ready."""
@@ -60,14 +59,16 @@ def fail_plans_without_a_job(seen: Seen, now: datetime) -> Plan | None:
     """There is nothing to change."""
     if seen.job is not None:
         return None
-    return _end_all(seen.open, PlanPhase.FAILED, "JobNotFound", "there is no ElasticJob of this name", now)
+    message = "there is no ElasticJob of this name"
+    return ending("JobNotFound", (End(p, PlanPhase.FAILED, "JobNotFound", message) for p in seen.open), now)
 
 
 def close_plans_of_a_finished_job(seen: Seen, now: datetime) -> Plan | None:
     """A job that is over changes no more."""
     if seen.job is None or not is_over(seen.job):
         return None
-    return _end_all(seen.open, PlanPhase.SUPERSEDED, "JobFinished", "the job is over", now)
+    ends = (End(plan, PlanPhase.SUPERSEDED, "JobFinished", "the job is over") for plan in seen.open)
+    return ending("JobFinished", ends, now)
 
 
 def adopt_plans(seen: Seen, now: datetime) -> Plan | None:
@@ -75,25 +76,20 @@ def adopt_plans(seen: Seen, now: datetime) -> Plan | None:
     orphans = [plan for plan in seen.plans if not plan.metadata.owner_references]
     if seen.job is None or not orphans:
         return None
-    reference = controlled_by(seen.job)
-    applies = [_apply(plan, metadata={"ownerReferences": [reference]}) for plan in orphans]
-    return Plan("PlansAdopted", "plans belong to their job", groups=(tuple(applies),), quiet=True)
+    adoptions = tuple(adoption(plan, seen.job) for plan in orphans)
+    return Plan("PlansAdopted", "plans belong to their job", groups=(adoptions,), quiet=True)
 
 
 def close_plans_that_give_way(seen: Seen, now: datetime) -> Plan | None:
     """A newer plan that changes the same supersedes an older one, an automatic one never a manual one."""
-    ended = [
-        _end(
-            old, PlanPhase.SUPERSEDED, "Superseded", f"{new.metadata.name} is newer and changes the same", now
+    ended = {
+        old.metadata.name: End(
+            old, PlanPhase.SUPERSEDED, "Superseded", f"{new.metadata.name} is newer and changes the same"
         )
         for old, new in _pairs(seen.open)
         if new.manual or not old.manual
-    ]
-    return (
-        Plan("PlansSuperseded", "newer plans change the same", groups=(tuple(ended),), quiet=True)
-        if ended
-        else None
-    )
+    }
+    return ending("PlansSuperseded", ended.values(), now) if ended else None
 
 
 def carry_out_the_next(seen: Seen, now: datetime) -> Plan | None:
@@ -108,19 +104,14 @@ def carry_out_the_next(seen: Seen, now: datetime) -> Plan | None:
     try:
         folded = fold(seen.job, seen.resource, plan)
     except Impossible as error:
-        sentence = f"{plan.metadata.name} cannot be carried out: {error}"
-        note = Note("ScalePlanFailed", sentence, warning=True)
-        end = _end(plan, PlanPhase.FAILED, "Impossible", str(error), now)
-        return Plan(note.reason, sentence, groups=((end,),), details=(note,))
+        return ending("Impossible", (End(plan, PlanPhase.FAILED, "Impossible", str(error)),), now)
     return _carry_out(seen.resource, plan, folded, now)
 
 
 def finish_plans(seen: Seen, now: datetime) -> Plan | None:
     """A plan has succeeded when the nodes it changed are ready, and failed when that takes too long."""
     ends = tuple(end for plan in seen.going if (end := _finish(seen, plan, now)) is not None)
-    if ends:
-        return Plan("PlansFinished", "plans are finished", groups=(ends,), quiet=True)
-    return None
+    return ending("PlansFinished", ends, now) if ends else None
 
 
 def forget_the_oldest(seen: Seen, now: datetime) -> Plan | None:
@@ -165,10 +156,10 @@ def _carry_out(resource: JobResource, plan: ScalePlan, folded: Folded, now: date
     mark = f"{plan.metadata.name}/{plan.metadata.uid}"
     why = f" ({plan.metadata.name}: {plan.spec.reason})" if plan.spec.reason else f" ({plan.metadata.name})"
     if resource.metadata.annotations.get(names.FOLDED) == mark:
-        return Plan("ScalePlanStarted", "", groups=((_start(plan, ("carried out",), now),),), quiet=True)
+        return Plan("ScalePlanStarted", groups=((begin(plan, ("carried out",), now),),), quiet=True)
     if not folded.changes:
-        end = _end(plan, PlanPhase.SUCCEEDED, "NothingToChange", "the job is as planned already", now)
-        return Plan("NothingToChange", "the job is as planned already" + why, groups=((end,),), quiet=True)
+        end = End(plan, PlanPhase.SUCCEEDED, "NothingToChange", "the job is as planned already")
+        return ending("NothingToChange", (end,), now)
     metadata = {
         "name": resource.metadata.name,
         "namespace": resource.metadata.namespace,
@@ -183,24 +174,24 @@ def _carry_out(resource: JobResource, plan: ScalePlan, folded: Folded, now: date
         "spec": spec,
     }
     sentence = "; ".join(folded.changes) + why
-    start = _start(plan, folded.changes, now)
+    start = begin(plan, folded.changes, now)
     return Plan("ScalePlanStarted", sentence, groups=((Apply(JOBRESOURCE, manifest),), (start,)))
 
 
-def _finish(seen: Seen, plan: ScalePlan, now: datetime) -> Apply | None:
+def _finish(seen: Seen, plan: ScalePlan, now: datetime) -> End | None:
     resource = seen.resource
     if resource is None:
         return None
     if resource.spec.suspend:
-        return _end(plan, PlanPhase.SUCCEEDED, "JobSuspended", "it takes effect when the job is resumed", now)
+        return End(plan, PlanPhase.SUCCEEDED, "JobSuspended", "it takes effect when the job is resumed")
     if _is_reached(resource, plan):
-        return _end(plan, PlanPhase.SUCCEEDED, "NodesReady", "all nodes are as planned", now)
+        return End(plan, PlanPhase.SUCCEEDED, "NodesReady", "all nodes are as planned")
     if now < (plan.status.start_time or now) + PATIENCE:
         return None
     ready = find(resource.status.conditions, "Ready")
     why = f": {ready.message}" if ready else ""
     minutes = PATIENCE // timedelta(minutes=1)
-    return _end(plan, PlanPhase.FAILED, "Timeout", f"nodes were not ready after {minutes} minutes{why}", now)
+    return End(plan, PlanPhase.FAILED, "Timeout", f"nodes were not ready after {minutes} minutes{why}")
 
 
 def _is_reached(resource: JobResource, plan: ScalePlan) -> bool:
@@ -217,56 +208,3 @@ def _is_reached(resource: JobResource, plan: ScalePlan) -> bool:
 
 def _finished(plan: ScalePlan) -> bool:
     return plan.status.phase is not None and plan.status.phase.finished
-
-
-def _end_all(plans: Iterable[ScalePlan], phase: PlanPhase, reason: str, message: str, now: datetime) -> Plan:
-    ends = tuple(_end(plan, phase, reason, message, now) for plan in plans)
-    return Plan(reason, message, groups=(ends,) if ends else (), quiet=True)
-
-
-def _start(plan: ScalePlan, changes: tuple[str, ...], now: datetime) -> Apply:
-    return _status(plan, PlanPhase.SCALING, "Scaling", "; ".join(changes), now, changes=changes)
-
-
-def _end(plan: ScalePlan, phase: PlanPhase, reason: str, message: str, now: datetime) -> Apply:
-    return _status(plan, phase, reason, message, now, changes=tuple(plan.status.changes))
-
-
-_CONDITION: Final = {
-    PlanPhase.SCALING: ("Complete", "False"),
-    PlanPhase.SUCCEEDED: ("Complete", "True"),
-    PlanPhase.FAILED: ("Failed", "True"),
-    PlanPhase.SUPERSEDED: ("Superseded", "True"),
-}
-
-
-def _status(
-    plan: ScalePlan, phase: PlanPhase, reason: str, message: str, now: datetime, *, changes: tuple[str, ...]
-) -> Apply:
-    type_, value = _CONDITION[phase]
-    generation = plan.metadata.generation
-    condition = Condition(
-        type=type_, status=value, reason=reason, message=message, observed_generation=generation
-    )
-    status = ScalePlanStatus(
-        phase=phase,
-        conditions=set_condition(plan.status.conditions, condition, now),
-        observed_generation=generation,
-        start_time=plan.status.start_time or (now if phase is PlanPhase.SCALING else None),
-        finish_time=now if phase.finished else None,
-        changes=list(changes),
-    )
-    return _apply(plan, status=status.manifest())
-
-
-def _apply(plan: ScalePlan, *, metadata: dict[str, object] | None = None, status: object = None) -> Apply:
-    identity = {
-        "name": plan.metadata.name,
-        "namespace": plan.metadata.namespace,
-        "uid": plan.metadata.uid,
-        **(metadata or {}),
-    }
-    manifest = {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name, "metadata": identity}
-    if status is None:
-        return Apply(SCALEPLAN, manifest)
-    return Apply(SCALEPLAN, {**manifest, "status": status}, "status")

@@ -227,6 +227,23 @@ ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
     ),
     (
         rules.follow_the_users_sizes,
+        running(
+            job({"worker": role(2, minReplicas=1, maxReplicas=3)}, generation=4),
+            resource_=resource({"worker": 5}),
+        ),
+        "SizeAsked",
+        {"+ScalePlan digits-user-4", "=JobResource suspend False"},
+    ),
+    (
+        rules.free_everything_when_suspended,
+        running(
+            job({"worker": role(3)}, generation=7, suspend=True), resource_=resource(suspend=True), masters=()
+        ),
+        "SizeAsked",
+        {"+ScalePlan digits-user-7", "=JobResource suspend True"},
+    ),
+    (
+        rules.follow_the_users_sizes,
         running(job({"worker": role(None)})),
         "SizesForgotten",
         {"=JobResource suspend False"},
@@ -263,7 +280,11 @@ QUIET: list[tuple[str, Seen]] = [
     ),
     ("a node failed within its budget", running(lives=(ended(0), life(1)))),
     ("kills beyond the budget", running(lives=(ended(0, 9, 137, restarts_before=3), life(1)))),
-    ("the optimizer changed the size", running(resource_=resource({"worker": 4}))),
+    ("the optimizer changed the size", running(job(ELASTIC), resource_=resource({"worker": 4}))),
+    (
+        "a size is brought within its bounds already",
+        running(resource_=resource({"worker": 4}), plans=(plan("digits-user-1"),)),
+    ),
     (
         "out of memory, and asked already",
         running(lives=(oom(0), life(1)), plans=(plan("digits-worker-0-memory"),)),

@@ -82,6 +82,11 @@ ENDINGS: list[tuple[str, Any, str]] = [
         pod("Failed", reason="OutOfcpu", message="Pod was rejected"),
         "failed before it ran: Pod was rejected",
     ),
+    (
+        "an agent that was told to go",
+        pod("Succeeded", {"exitCode": 0, "message": '{"reason": "Left", "message": "SIGTERM"}'}),
+        "left before the end: SIGTERM",
+    ),
     ("success", pod("Succeeded", {"exitCode": 0}), "succeeded"),
     ("the training container ends the pod", pod("Running", {"exitCode": 2}), "exit code 2"),
 ]

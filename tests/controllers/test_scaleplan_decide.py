@@ -108,7 +108,7 @@ ROWS: list[tuple[str, Callable[..., Any], Seen, str, list[str]]] = [
         "impossible",
         rules.carry_out_the_next,
         seen(plan("up", {"elf": 1})),
-        "ScalePlanFailed",
+        "Impossible",
         ["up Failed"],
     ),
     (

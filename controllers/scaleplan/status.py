@@ -1,0 +1,89 @@
+"""What is written about a ScalePlan: its begin, its end, and whose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan, ScalePlanStatus
+from elasticjob.controllers.owners import controlled_by
+from elasticjob.controllers.plan import Apply, Note, Plan
+from elasticjob.kube.conditions import set_condition
+from elasticjob.kube.objects import Condition
+
+_CONDITIONS: Final = {
+    PlanPhase.SCALING: ("Complete", "False"),
+    PlanPhase.SUCCEEDED: ("Complete", "True"),
+    PlanPhase.FAILED: ("Failed", "True"),
+    PlanPhase.SUPERSEDED: ("Superseded", "True"),
+}
+
+
+@dataclass(frozen=True)
+class End:
+    """How a plan ended: Succeeded, Failed or Superseded."""
+
+    plan: ScalePlan
+    phase: PlanPhase
+    reason: str
+    message: str
+
+    def written(self, now: datetime) -> Apply:
+        """The status that says so."""
+        changes = tuple(self.plan.status.changes)
+        return _status(self.plan, self.phase, self.reason, self.message, now, changes)
+
+    @property
+    def note(self) -> Note:
+        """What to tell people at the job."""
+        failed = self.phase is PlanPhase.FAILED
+        return Note(f"ScalePlan{self.phase}", f"{self.plan.metadata.name}: {self.message}", warning=failed)
+
+
+def ending(reason: str, ends: Iterable[End], now: datetime) -> Plan:
+    """Return the decision to end plans."""
+    found = tuple(ends)
+    writes = tuple(end.written(now) for end in found)
+    return Plan(reason, groups=(writes,) if writes else (), details=tuple(end.note for end in found))
+
+
+def begin(plan: ScalePlan, changes: tuple[str, ...], now: datetime) -> Apply:
+    """Return the status of a plan that is being carried out."""
+    return _status(plan, PlanPhase.SCALING, "Scaling", "; ".join(changes), now, changes)
+
+
+def adoption(plan: ScalePlan, job: ElasticJob) -> Apply:
+    """Return the write that makes a plan go with its job."""
+    return Apply(SCALEPLAN, _about(plan, ownerReferences=[controlled_by(job)]))
+
+
+def _status(
+    plan: ScalePlan, phase: PlanPhase, reason: str, message: str, now: datetime, changes: tuple[str, ...]
+) -> Apply:
+    type_, value = _CONDITIONS[phase]
+    generation = plan.metadata.generation
+    condition = Condition(
+        type=type_, status=value, reason=reason, message=message, observed_generation=generation
+    )
+    status = ScalePlanStatus(
+        phase=phase,
+        conditions=set_condition(plan.status.conditions, condition, now),
+        observed_generation=generation,
+        start_time=plan.status.start_time or (now if phase is PlanPhase.SCALING else None),
+        finish_time=now if phase.finished else None,
+        changes=list(changes),
+    )
+    return Apply(SCALEPLAN, _about(plan) | {"status": status.manifest()}, "status")
+
+
+def _about(plan: ScalePlan, **more: Any) -> dict[str, Any]:
+    metadata = {
+        "name": plan.metadata.name,
+        "namespace": plan.metadata.namespace,
+        "uid": plan.metadata.uid,
+        **more,
+    }
+    return {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name, "metadata": metadata}
