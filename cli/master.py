@@ -57,7 +57,10 @@ def master(
         "kubeconfig": kubeconfig,
     }
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    settings = Settings(**{name: value for name, value in given.items() if value is not None})
+    try:
+        settings = Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValueError as error:  # Pydantic's, which names the field
+        raise Failure(f"the settings are wrong: {error}", code=Exit.USAGE) from error
     if not settings.namespace and (why := settings.spec.bounds.problem()):
         raise Failure(why, next_step="give --nnodes and --node-unit that fit", code=Exit.USAGE)
     try:

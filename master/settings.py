@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from elasticjob.api.rpc import environment as env
@@ -16,6 +16,14 @@ from elasticjob.master.job import Bounds, Limits, Spec
 def _named(name: str, default: Any) -> Any:
     """Return a field that is set by the environment variable `name` of the contract, or by its own name."""
     return Field(default=default, validation_alias=AliasChoices(name, name.lower()))
+
+
+def _seconds(value: Any) -> Any:
+    """Return a plain number as seconds; anything else is for Pydantic to read (ISO 8601)."""
+    return float(value) if isinstance(value, str) and value.replace(".", "", 1).isdecimal() else value
+
+
+Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
 
 
 class Settings(BaseSettings):
@@ -58,13 +66,13 @@ class Settings(BaseSettings):
     node_unit: int = Field(default=1, ge=1)
     """Outside of a cluster: the number of nodes that train is a multiple of this."""
 
-    silence: timedelta = Limits().silence
-    """A node that is not heard for so long is lost."""
+    silence: Seconds = Limits().silence
+    """A node that is not heard for so long is lost (seconds, like the next two)."""
 
-    last_call: timedelta = Limits().last_call
+    last_call: Seconds = Limits().last_call
     """So long after the last join, nodes that are missing are not waited for any more."""
 
-    join_timeout: timedelta = Limits().join_timeout
+    join_timeout: Seconds = Limits().join_timeout
     """A job without a world for so long has failed."""
 
     @property

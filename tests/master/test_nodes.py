@@ -112,7 +112,7 @@ def test_the_replacement_does_not_end_the_life_it_replaces() -> None:
 def test_all_finished_is_success() -> None:
     game = played("node-0", "node-1")
     game.ask(report("node-0", 1, 40), finish("node-0", 1))
-    assert game.job.verdict is None
+    assert game.ended() is None
     game.ask(finish("node-1", 1), finish("node-1", 1))
     verdict = game.job.verdict
     assert verdict is not None
@@ -135,7 +135,7 @@ def test_a_finished_node_that_hangs_up_is_not_lost() -> None:
 def test_the_last_node_that_gives_up_fails_the_job_with_its_words() -> None:
     game = played("node-0")
     game.ask(failure("node-0", final=False))
-    assert game.job.verdict is None
+    assert game.ended() is None
     game.ask(failure("node-0"))
     verdict = game.job.verdict
     assert verdict is not None
@@ -149,13 +149,13 @@ def test_a_node_that_gives_up_is_survived_while_enough_are_left() -> None:
     game = played("node-0", "node-1")
     game.ask(failure("node-1"), join("node-0", after=1))
     assert game.names() == ["node-0"]
-    assert game.job.verdict is None
+    assert game.ended() is None
 
 
 def test_replaced_nodes_fail_the_job_when_their_budget_is_spent() -> None:
     game = Played(minimum=2, maximum=2, replicas=2, restart_count=1)
     game.ask(watch("node-0"), watch("node-1"), failure("node-1"), failure("node-1"))
-    assert game.job.verdict is None
+    assert game.ended() is None
     game.ask(watch("node-1", "second"), failure("node-1", life="second"))
     assert game.job.verdict
     assert "1 nodes are left, the job needs 2" in game.job.verdict.message
@@ -178,7 +178,7 @@ def test_too_few_nodes_for_too_long_is_a_failure_that_says_who_is_missing() -> N
     game.see(pod("node-0"), pod("node-1", Phase.PENDING))
     game.ask(watch("node-0"), join("node-0", wait=2000.0))
     game.wait(899.5, "node-0")
-    assert game.job.verdict is None
+    assert game.ended() is None
     game.wait(0.5, "node-0")
     assert game.job.verdict
     assert game.job.verdict.message == ("no world for 900 s: 1 of at least 2 nodes joined (node-1: pending)")

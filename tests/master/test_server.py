@@ -72,9 +72,10 @@ async def until(true: Callable[[], bool]) -> None:
 async def world_of_two(agents: Agents) -> World:
     await agents.call(watch("node-0"))
     await agents.call(watch("node-1"))
-    worlds = await asyncio.gather(agents.call(join("node-0")), agents.call(join("node-1")))
-    assert worlds[0] == worlds[1]
-    return worlds[0]
+    world: World
+    world, other = await asyncio.gather(agents.call(join("node-0")), agents.call(join("node-1")))
+    assert world == other
+    return world
 
 
 async def waiting(agents: Agents, *requests: Any) -> list[asyncio.Task[Any]]:

@@ -9,7 +9,7 @@ from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Progress, Report, Watch
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
 from elasticjob.master import dispatch, nodes, rendezvous
-from elasticjob.master.job import Bounds, Job, Phase, Spec, invariants
+from elasticjob.master.job import Bounds, Job, Phase, Spec, Verdict, invariants
 from elasticjob.master.nodes import Pod
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -95,6 +95,9 @@ class Played:
 
     def world(self, name: str, after: int = 0) -> World | None:
         return rendezvous.answer(self.job, join(name, self.job.nodes[name].incarnation, after=after))
+
+    def ended(self) -> Verdict | None:
+        return self.job.verdict
 
     def names(self) -> list[str]:
         """Members of the last world in rank order."""

@@ -1,0 +1,114 @@
+"""What a master reads of its ElasticJob and pods, and what it writes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.kube.objects import POD
+from elasticjob.master.cluster import pods_of, spec_of, start_up_plan, training_status
+from elasticjob.master.job import Bounds, Limits, Phase
+from tests.master.world import START, Played, played, report
+
+
+def elasticjob(unit: int = 1, **roles: dict[str, Any]) -> ElasticJob:
+    spec = {
+        "nodeUnit": unit,
+        "replicaSpecs": {role: {"template": {}, **given} for role, given in roles.items()},
+    }
+    metadata = {"name": "digits", "namespace": "default", "uid": "1234"}
+    return ElasticJob.model_validate({"metadata": metadata, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("given", "bounds", "replicas"),
+    [
+        ({"replicas": 2, "minReplicas": 1, "maxReplicas": 4}, (1, 4), 2),
+        ({"replicas": 3}, (3, 3), 3),
+        ({"minReplicas": 2, "maxReplicas": 4}, (2, 4), 2),
+        ({"minReplicas": 2}, (2, 2), 2),
+        ({}, (1, 1), 1),
+    ],
+)
+def test_the_size_of_the_world_is_the_size_of_the_role(
+    given: dict[str, int], bounds: tuple[int, int], replicas: int
+) -> None:
+    spec = spec_of(elasticjob(worker={**given, "restartCount": 7}), Limits())
+    assert spec.bounds == Bounds(minimum=bounds[0], maximum=bounds[1])
+    assert (spec.replicas, spec.restart_count, spec.roles) == (replicas, 7, ("worker",))
+
+
+def test_a_chief_trains_with_the_workers_and_an_evaluator_does_not() -> None:
+    spec = spec_of(
+        elasticjob(2, worker={"replicas": 3}, chief={"replicas": 1}, evaluator={"replicas": 1}), Limits()
+    )
+    assert (spec.bounds.lo, spec.bounds.hi, spec.roles) == (4, 4, ("chief", "worker"))
+
+
+def listed(name: str, phase: str, role: str = "worker", **metadata: Any) -> Any:
+    labels = {
+        "elasticjob.dlrover/replica-type": role,
+        "elasticjob.dlrover/replica-index": "1",
+        "elasticjob.dlrover/relaunch-count": "2",
+    }
+    about = {"name": name, "namespace": "default", "uid": "u", "labels": labels, **metadata}
+    return POD.decode(msgspec.json.encode({"metadata": about, "status": {"phase": phase}}))
+
+
+def test_pods_are_seen_by_their_labels_not_by_their_names() -> None:
+    pods = [
+        listed("some-name", "Running"),
+        listed("dying", "Running", deletionTimestamp="2026-01-01T00:00:00Z"),
+        listed("cut-off", "Unknown"),
+        listed("digits-master-0", "Running", role="dlrover-master"),
+    ]
+    seen = pods_of("digits", pods)
+    assert [(pod.name, pod.node, pod.phase, pod.leaving, pod.relaunch) for pod in seen] == [
+        ("some-name", "digits-worker-1", Phase.RUNNING, False, 2),
+        ("dying", "digits-worker-1", Phase.RUNNING, True, 2),
+        ("cut-off", "digits-worker-1", Phase.RUNNING, False, 2),
+    ]
+
+
+def test_status_says_how_training_goes() -> None:
+    game = played("node-0", "node-1")
+    for step in (10, 20):
+        game.ask(report("node-0", 1, step, samples=step * 32, total_steps=100, epoch=step / 50, loss=0.7))
+        game.now += timedelta(seconds=5)
+    assert training_status(game.job) == {
+        "step": 20,
+        "epoch": 0.4,
+        "progress": 0.2,
+        "stepsPerSecond": 2.0,
+        "samplesPerSecond": 64.0,
+        "eta": "2026-01-01T00:00:45Z",
+        "worldSize": 2,
+        "round": 1,
+        "goodput": 1.0,
+    }
+
+
+def test_status_before_the_first_step_claims_nothing() -> None:
+    assert training_status(Played().job) == {"worldSize": 0, "round": 0}
+
+
+def test_a_given_size_needs_no_plan() -> None:
+    assert start_up_plan(elasticjob(worker={"replicas": 2}), START) is None
+
+
+def test_the_start_up_plan_is_the_same_whoever_makes_it() -> None:
+    job = elasticjob(worker={"minReplicas": 2, "maxReplicas": 4}, ps={"replicas": 1})
+    plan = start_up_plan(job, START)
+    assert plan == start_up_plan(job, datetime(2027, 1, 1, tzinfo=UTC))
+    assert plan is not None
+    assert plan["metadata"]["name"] == "digits-start-03ac6742"
+    assert plan["metadata"]["labels"]["elasticjob.dlrover/scale-type"] == "auto"
+    assert plan["spec"] == {
+        "ownerJob": "digits",
+        "replicaResourceSpecs": {"worker": {"replicas": 2}},
+        "reason": "the job says no size: it starts with 2 of worker, the fewest that it allows",
+    }

@@ -1,0 +1,123 @@
+"""A master against a real API: it continues from its snapshot, reports to its job, and follows its pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elasticjob.api.rpc.nodes import Order
+from elasticjob.api.v1alpha1.crds import manifests
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
+from elasticjob.devcluster import DevCluster
+from elasticjob.kube import config
+from elasticjob.kube.client import Client
+from elasticjob.kube.clock import SystemClock
+from elasticjob.kube.objects import CONFIG_MAP, CRD, POD
+from elasticjob.master.main import in_cluster
+from elasticjob.master.settings import Settings
+from tests.master.world import join, report, watch
+
+
+class Place:
+    """A namespace with one ElasticJob, and what its master needs to start."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self.client, self.settings = client, settings
+
+    async def declare(self, **worker: Any) -> None:
+        template = {"spec": {"containers": [{"name": "main", "image": "python:3"}]}}
+        manifest = {
+            "apiVersion": ELASTICJOB.api_version,
+            "kind": "ElasticJob",
+            "metadata": {"name": "digits", "namespace": "default"},
+            "spec": {"replicaSpecs": {"worker": {"template": template, **worker}}},
+        }
+        await self.client.create(ELASTICJOB.untyped(), manifest)
+
+    async def pod(self, index: int) -> None:
+        """A pod that stays when it is deleted, until somebody lets it go."""
+        labels = {
+            "elasticjob.dlrover/name": "digits",
+            "elasticjob.dlrover/replica-type": "worker",
+            "elasticjob.dlrover/replica-index": str(index),
+        }
+        metadata = {
+            "name": f"digits-worker-{index}",
+            "namespace": "default",
+            "labels": labels,
+            "finalizers": ["elasticjob.dlrover/test"],
+        }
+        spec = {"containers": [{"name": "main", "image": "python:3"}], "nodeSelector": {"no": "where"}}
+        await self.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    async with DevCluster(tmp_path / "state") as cluster:
+        found = await config.load(cluster.kubeconfig)
+        async with Client(found) as client:
+            for manifest in manifests():
+                await client.apply(CRD, manifest, manager="test")
+            token = tmp_path / "token"
+            token.write_text("secret\n")
+            yield Place(
+                client,
+                Settings(
+                    job="digits",
+                    namespace="default",
+                    host="127.0.0.1",
+                    port=0,
+                    token_file=token,
+                    kubeconfig=cluster.kubeconfig,
+                ),
+            )
+
+
+async def test_a_successor_continues_and_the_job_says_how_training_goes(place: Place) -> None:
+    await place.declare(replicas=2, minReplicas=1, maxReplicas=3)
+    names = ("digits-worker-0", "digits-worker-1")
+    async with in_cluster(place.settings, SystemClock()) as master:
+        for name in names:
+            await master.ask(watch(name))
+        world, _ = await asyncio.gather(*(master.ask(join(name)) for name in names))
+        await master.ask(report(names[0], 1, 7, samples=448))
+    said = (await place.client.get(ELASTICJOB, "digits", "default")).status.training
+    assert said is not None
+    assert (said.step, said.world_size, said.round) == (7, 2, 1)
+    kept = await place.client.get(CONFIG_MAP, "digits-master-state", "default")
+    assert kept.metadata.owner_references[0].name == "digits"
+    async with in_cluster(place.settings, SystemClock()) as master:
+        assert master.job.world == world
+        orders = await master.ask(watch(names[0], round=1, seen=1))
+        assert (orders.order, orders.round) == (Order.TRAIN, 1)
+
+
+async def test_a_pod_that_is_being_deleted_is_left_at_a_boundary(place: Place) -> None:
+    await place.declare(replicas=2)
+    names = ("digits-worker-0", "digits-worker-1")
+    for index in range(2):
+        await place.pod(index)
+    async with in_cluster(place.settings, SystemClock()) as master:
+        for name in names:
+            await master.ask(watch(name, pod=name))
+        await asyncio.gather(*(master.ask(join(name)) for name in names))
+        await place.client.delete(POD, names[1], "default")
+        orders = await master.ask(watch(names[0], pod=names[0], seen=master.job.version, round=1))
+        assert (orders.order, orders.lost) == (Order.REGROUP, ())
+        assert orders.reason == "pod digits-worker-1 is being deleted"
+
+
+async def test_a_size_that_nobody_gave_is_planned_once(place: Place) -> None:
+    await place.declare(minReplicas=2, maxReplicas=4)
+    for _ in range(2):
+        async with in_cluster(place.settings, SystemClock()):
+            plans: list[ScalePlan] = []
+            while not plans:
+                plans = await place.client.list(SCALEPLAN, "default")
+    assert [plan.spec.replica_resource_specs["worker"].replicas for plan in plans] == [2]
+    assert not plans[0].manual
