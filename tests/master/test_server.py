@@ -72,10 +72,11 @@ async def until(true: Callable[[], bool]) -> None:
 async def world_of_two(agents: Agents) -> World:
     await agents.call(watch("node-0"))
     await agents.call(watch("node-1"))
-    world: World
-    world, other = await asyncio.gather(agents.call(join("node-0")), agents.call(join("node-1")))
-    assert world == other
-    return world
+    first: World
+    second: World
+    first, second = await asyncio.gather(agents.call(join("node-0")), agents.call(join("node-1")))
+    assert first == second
+    return first
 
 
 async def waiting(agents: Agents, *requests: Any) -> list[asyncio.Task[Any]]:
