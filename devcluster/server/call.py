@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from elasticjob.devcluster.server import protobuf
 from elasticjob.devcluster.server.errors import bad_request, unsupported_media
 from elasticjob.devcluster.server.lists import Form
 from elasticjob.devcluster.server.objects import Deletion, Options, User
@@ -53,15 +54,15 @@ class Call:
 
     def manifest(self) -> Any:
         """The body as an object, JSON or YAML."""
+        if self.media == protobuf.MEDIA:
+            return protobuf.decode(self.body)
         if self.media not in (*_BODIES, "", APPLY):
             raise unsupported_media(self.media, _BODIES)
         return parsed(self.body, yaml_too=self.media in ("application/yaml", APPLY))
 
     def deletion(self) -> Deletion:
         """DeleteOptions from the body and the query; the query wins."""
-        body = parsed(self.body) if self.body.strip() and "json" in (self.media or "json") else {}
-        if not isinstance(body, dict):
-            raise bad_request("DeleteOptions must be an object")
+        body = self._delete_options()
         preconditions = body.get("preconditions") or {}
         return Deletion(
             _grace(self.query.get("gracePeriodSeconds", body.get("gracePeriodSeconds"))),
@@ -74,8 +75,13 @@ class Call:
         )
 
     def dry_deletion(self) -> bool:
+        return self._delete_options().get("dryRun") == ["All"]
+
+    def _delete_options(self) -> Manifest:
         body = parsed(self.body) if self.body.strip() and "json" in (self.media or "json") else {}
-        return isinstance(body, dict) and body.get("dryRun") == ["All"]
+        if not isinstance(body, dict):
+            raise bad_request("DeleteOptions must be an object")
+        return body
 
 
 def _grace(value: Any) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from aiohttp import web
 
 from elasticjob.api import core
-from elasticjob.devcluster.server import discovery, errors
+from elasticjob.devcluster.server import discovery, errors, protobuf
 from elasticjob.devcluster.server.call import Call, parsed
 from elasticjob.devcluster.server.errors import StatusError
 from elasticjob.devcluster.server.lists import Form, form_of
@@ -179,7 +179,8 @@ class Http:
         if request.method != "POST":
             raise errors.method_not_allowed()
         group, version, plural, kind = self._kinds[path[1], path[3]]
-        review = parsed(await request.read())
+        body = await request.read()
+        review = protobuf.decode(body) if request.content_type == protobuf.MEDIA else parsed(body)
         status = self._reviews[group, plural](review if isinstance(review, dict) else {}, user)
         spec = {"spec": review["spec"]} if isinstance(review, dict) and "spec" in review else {}
         metadata = {"creationTimestamp": None}

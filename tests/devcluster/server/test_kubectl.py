@@ -210,3 +210,15 @@ async def test_dry_run_and_diff_free_deletion(kubectl: Run, api: Api) -> None:
     await kubectl("delete cm --all")
     assert "No resources found" in await kubectl("get cm")
     assert (await api.get(THINGS)).code == 404
+
+
+async def test_what_kubectl_sends_as_protobuf(kubectl: Run) -> None:
+    assert await kubectl("create namespace n") == "namespace/n created\n"
+    assert await kubectl("create configmap a --from-literal=x=1") == "configmap/a created\n"
+    assert await kubectl("get cm a -o jsonpath={.data.x}") == "1"
+    assert await kubectl("create secret generic s --from-literal=k=v") == "secret/s created\n"
+    assert await kubectl("get secret s -o jsonpath={.data.k}") == "dg=="
+    assert await kubectl("create serviceaccount bot") == "serviceaccount/bot created\n"
+    assert len(await kubectl("create token bot --duration=10m")) > 20
+    assert await kubectl("auth can-i create pods") == "yes\n"
+    assert "admin" in await kubectl("auth whoami")
