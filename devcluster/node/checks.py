@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 import aiohttp
 
@@ -37,6 +36,8 @@ async def ask(handler: Manifest, target: Target, seconds: float) -> str:
                 return await _command(command, target, seconds)
     except TimeoutError:
         return f"no answer within {seconds:g} s"
+    except UnknownPort as error:
+        return str(error)
     return f"handler {sorted(handler)} is not supported by devcluster: use httpGet, tcpSocket or exec"
 
 
@@ -73,7 +74,15 @@ async def _command(command: Manifest, target: Target, seconds: float) -> str:
     return "" if code == 0 else f"command exited with {code}: {output}"
 
 
-def _port(port: Any, target: Target) -> int:
-    """A number, or the number of the container's port of that name."""
+class UnknownPort(ValueError):
+    """The container has no port of that name."""
+
+
+def _port(port: int | str, target: Target) -> int:
+    """A number, or the number of the container's port of that name. Raises UnknownPort."""
     named = {entry.name: entry.container_port for entry in target.container.ports if entry.name}
-    return named[port] if port in named else int(port)
+    if port in named:
+        return named[str(port)]
+    if str(port).isdecimal():
+        return int(port)
+    raise UnknownPort(f"container {target.container.name} has no port {port!r}: it has {', '.join(named)}")

@@ -18,6 +18,7 @@ from elasticjob.devcluster.node.life import (
     is_ending,
     is_sidecar,
     is_terminating,
+    ran_long,
     restart_at,
     wants_restart,
 )
@@ -290,8 +291,9 @@ def _start(draft: _Draft, container: Container) -> None:
         return
     if not _may_start(draft, container, own):
         return
+    forgiven = own.restarts if ran_long(own, draft.rules.restart) else own.forgiven
     draft.record = draft.record.change(
-        container.name, starting=True, resources=container.resources, resize=None
+        container.name, starting=True, resources=container.resources, resize=None, forgiven=forgiven
     )
     draft.actions.append(Start(container.name))
 

@@ -208,7 +208,12 @@ class Kubelet:
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._aside_ended)
+
+    def _aside_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a probe or hook broke", exc_info=error)
 
     # starting
 

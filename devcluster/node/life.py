@@ -82,10 +82,17 @@ def has_done_its_part(container: Container, record: PodRecord) -> bool:
 
 
 def restart_at(record: ContainerRecord, backoff: Backoff) -> datetime | None:
-    """When an ended container may start again. The first restart is at once; a long run is forgiven."""
+    """When an ended container may start again; None for one that has not ended."""
     past = record.past
-    if past is None or past.ended is None:
-        return None
-    if past.ended - past.started >= 2 * backoff.longest:
-        return past.ended
-    return past.ended + backoff.after(record.restarts)
+    return None if past is None or past.ended is None else past.ended + pause(record, backoff)
+
+
+def pause(record: ContainerRecord, backoff: Backoff) -> timedelta:
+    """The wait before the next start: none for the first restart, nor after a long run."""
+    return timedelta() if ran_long(record, backoff) else backoff.after(record.restarts - record.forgiven)
+
+
+def ran_long(record: ContainerRecord, backoff: Backoff) -> bool:
+    """Did the last run last so long that what was before is forgiven?"""
+    past = record.past
+    return past is not None and past.ended is not None and past.ended - past.started >= 2 * backoff.longest

@@ -75,6 +75,8 @@ class ContainerRecord:
     run: Run | None = None
     previous: Run | None = None
     restarts: int = 0
+    forgiven: int = 0
+    """How many of the restarts no longer count for the back-off."""
     starting: bool = False
     refusal: Refusal | None = None
     stopping: Stopping | None = None

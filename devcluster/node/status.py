@@ -18,6 +18,7 @@ from elasticjob.devcluster.node.life import (
     is_settled,
     is_sidecar,
     is_terminating,
+    pause,
     restart_at,
 )
 from elasticjob.devcluster.node.record import ContainerRecord, PodRecord, Run, every_container
@@ -151,7 +152,7 @@ def _waiting(
 
 
 def _backing_off(pod: Pod, container: Container, own: ContainerRecord, backoff: Backoff) -> str:
-    seconds = backoff.after(own.restarts).total_seconds()
+    seconds = pause(own, backoff).total_seconds()
     name = f"container={container.name} pod={pod.metadata.name}_{pod.metadata.namespace}({pod.metadata.uid})"
     return f"back-off {seconds:g}s restarting failed {name}"
 

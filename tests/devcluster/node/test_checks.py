@@ -45,6 +45,7 @@ def target(port: int) -> Target:
         ({"httpGet": {"port": "web", "path": "302"}}, ""),
         ({"httpGet": {"port": "web", "path": "/500"}}, "HTTP probe failed with statuscode: 500"),
         ({"tcpSocket": {"port": "web"}}, ""),
+        ({"tcpSocket": {"port": "none"}}, "container c has no port 'none': it has web"),
         ({"exec": {"command": ["true"]}}, ""),
         ({"exec": {"command": ["false"]}}, "command exited with 3: no"),
         ({"exec": {"command": ["slow"]}}, "no answer within 5 s"),

@@ -62,6 +62,10 @@ def test_back_off_is_forgiven_after_a_long_run() -> None:
     kubelet.after(8)
     kubelet.exits("c0", 1)
     assert kubelet.alive == ["c0"]
+    kubelet.exits("c0", 1)
+    assert kubelet.alive == []
+    kubelet.after(1)
+    assert kubelet.alive == ["c0"]
 
 
 def test_init_containers_run_one_after_the_other() -> None:
