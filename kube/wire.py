@@ -49,16 +49,12 @@ class Meta(msgspec.Struct, rename="camel", gc=False):
         return int(self.resource_version) if self.resource_version.isdecimal() else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One object: metadata, and its JSON without managedFields."""
+class Item(msgspec.Struct, frozen=True, gc=False):
+    """One object: metadata, and its JSON without managedFields. Not tracked by the garbage collector."""
 
+    key: Key
     meta: Meta
     raw: bytes
-
-    @property
-    def key(self) -> Key:
-        return self.meta.key
 
 
 class ChangeType(StrEnum):
@@ -115,9 +111,9 @@ def item_of(raw: msgspec.Raw | bytes) -> Item:
     """The item of one object's JSON, which is copied. Raises ValueError when its metadata cannot be read."""
     meta = _shell.decode(raw).metadata
     if meta.managed_fields is msgspec.UNSET:
-        return Item(meta, bytes(raw))
+        return Item(meta.key, meta, bytes(raw))
     meta.managed_fields = msgspec.UNSET  # it would keep the whole page in memory
-    return Item(meta, _without_managed_fields(raw))
+    return Item(meta.key, meta, _without_managed_fields(raw))
 
 
 def _without_managed_fields(raw: msgspec.Raw | bytes) -> bytes:
