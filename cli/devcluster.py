@@ -55,6 +55,7 @@ def devcluster(
 
     Pods run as processes of this machine. Images [bold]python:*[/], [bold]busybox*[/], [bold]debian*[/] and
     [bold]elasticjob/*[/] all mean the programs of this machine, those of this Python environment first.
+    Memory limits hold; cpu limits, securityContext and read-only mounts have no effect.
 
     Example: [bold]elasticjob devcluster -- kubectl run hello --image=busybox --restart=Never -- echo hello[/]
     """

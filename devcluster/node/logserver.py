@@ -95,7 +95,7 @@ class LogServer:
         yield selected
         while wanted.follow:
             ended = self._has_ended(key, container, number)
-            content = await asyncio.to_thread(_read, path, complete)
+            content, complete = await asyncio.to_thread(_read_on, path, complete)
             whole = content.rfind(b"\n") + 1
             if whole:
                 complete += whole
@@ -122,6 +122,12 @@ def _select(path: Path, wanted: Wanted) -> tuple[bytes, int]:
     content = _read(path, 0)
     complete = content.rfind(b"\n") + 1
     return select(content[:complete], wanted), complete
+
+
+def _read_on(path: Path, offset: int) -> tuple[bytes, int]:
+    """What was written since, and where it begins: at the start where the log has begun anew. Blocking."""
+    begun_anew = path.exists() and path.stat().st_size < offset
+    return (_read(path, 0), 0) if begun_anew else (_read(path, offset), offset)
 
 
 def _read(path: Path, offset: int) -> bytes:

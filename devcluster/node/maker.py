@@ -142,7 +142,8 @@ class Maker:
         pod, name = wanted.pod, wanted.container.name
         path = self._place.log(pod, name, wanted.number)
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._place.log(pod, name, wanted.number - 2).unlink(missing_ok=True)
+        for old in path.parent.glob(f"{wanted.number - 2}.log*"):
+            old.unlink()
         return path
 
 

@@ -22,7 +22,7 @@ import msgspec
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What to run: `argv[0]` is looked up in the PATH of `env`; `memory` is a limit in bytes, 0 for none."""
 
     argv: tuple[str, ...]
@@ -30,6 +30,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cwd: str
     log: str
     memory: int = 0
+    log_limit: int = 64 * 1024 * 1024
+    """Bytes after which the log begins anew."""
 
 
 class End(msgspec.Struct, frozen=True):

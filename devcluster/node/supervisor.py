@@ -85,10 +85,31 @@ class Lines:
             yield json.loads(line)
 
 
+class LogFile:
+    """The log of a container. Beyond `limit` bytes it begins anew; what was before stays in `PATH.old`."""
+
+    def __init__(self, path: str, limit: int) -> None:
+        self.path, self.limit = path, limit
+        self.open()
+
+    def open(self) -> None:
+        self.fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+        self.size = os.fstat(self.fd).st_size
+
+    def write(self, text: bytes) -> None:
+        if self.size and self.size + len(text) > self.limit:
+            os.close(self.fd)
+            os.replace(self.path, self.path + ".old")
+            self.open()
+        self.size += len(text)
+        while text:
+            text = text[os.write(self.fd, text) :]
+
+
 class Log:
     """One stream of the container on its way to the log file, in the format of container runtimes."""
 
-    def __init__(self, name: str, pipe: int, file: int) -> None:
+    def __init__(self, name: str, pipe: int, file: LogFile) -> None:
         self.name, self.pipe, self.file = name.encode(), pipe, file
         self.rest = b""
         os.set_blocking(pipe, False)
@@ -122,9 +143,7 @@ class Log:
         seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
         clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
         head = b"%s.%09dZ %s %s " % (clock.encode(), nanoseconds, self.name, tag)
-        text = b"".join(head + line + b"\n" for line in lines)
-        while text:
-            text = text[os.write(self.file, text) :]
+        self.file.write(b"".join(head + line + b"\n" for line in lines))
 
 
 class Keeper:
@@ -132,10 +151,10 @@ class Keeper:
 
     def __init__(self, link: socket.socket, lines: Lines, order: dict[str, Any]) -> None:
         self.link, self.lines, self.order = link, lines, order
-        self.memory: int = order.get("memory", 0)
+        self.memory: int = order["memory"]
         self.status: int | None = None
         self.oom = False
-        file = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+        file = LogFile(order["log"], order["log_limit"])
         self.pid = 0
         (out, self.out), (err, self.err) = os.pipe(), os.pipe()
         self.logs = {out: Log("stdout", out, file), err: Log("stderr", err, file)}

@@ -51,6 +51,16 @@ async def test_long_lines_are_written_in_parts(nursery: Nursery, tmp_path: Path)
     assert said(tmp_path / "log") == b"x" * 100_000 + b"\n"
 
 
+async def test_log_that_grows_too_long_begins_anew(nursery: Nursery, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    script = "for n in range(5000): print('x' * 100, n)"
+    order = Order(argv=(sys.executable, "-c", script), env={}, cwd="/", log=str(log), log_limit=200_000)
+    await (await nursery.start(order)).ended
+    assert said(log).endswith(b" 4999\n")
+    assert log.stat().st_size <= 200_000
+    assert (tmp_path / "log.old").stat().st_size <= 200_000
+
+
 @pytest.mark.parametrize(
     ("argv", "cwd", "message"),
     [
