@@ -38,10 +38,14 @@ class Ready(Line, frozen=True, tag="ready"):
 
 
 class Advance(Line, frozen=True, tag="advance"):
-    """Progress in the world of `round`; the first in a round is sent at once, then a few each second."""
+    """Progress in the world of `round`; the first in a round is sent at once, then a few each second.
+
+    `seconds` is how long the last step took.
+    """
 
     round: int
     progress: Progress
+    seconds: float = 0.0
 
 
 class Boundary(Line, frozen=True, tag="boundary"):

@@ -17,7 +17,10 @@ from elasticjob.trainer.channel import Abort, Enter, FromAgent, Interrupt, Stop
 
 EXCUSE = 1.0  # seconds in which the master may say that a failure was only the echo of another node's
 ECHOES = 3  # failures per restart in the budget, those that echo another node's included
+STUCK = 3.0  # seconds that a worker of quick steps has to give a broken collective up
+UNKNOWN = 30.0  # the same, of a worker whose steps are not known yet
 PATIENCE = 5.0  # seconds that a worker of a world that is over has to end by itself
+LEFT = "Left"  # the reason of an end that was asked for by SIGTERM
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ def leave_when_asked(group: Group, now: float) -> Step | None:
         planned=True,
         reason=group.asked_to_leave,
     )
-    ending = Ending(0, "Left", group.asked_to_leave, gentle=True, kill_at=now + group.terms.grace)
+    ending = Ending(0, LEFT, group.asked_to_leave, gentle=True, kill_at=now + group.terms.grace)
     return Step(replace(group, ending=ending), (Ask(None), Report(leave)), f"leaving: {ending.message}")
 
 
@@ -209,14 +212,17 @@ def end_workers_when_ending(group: Group, now: float) -> Step | None:
 
 
 def abort_what_is_broken(group: Group, now: float) -> Step | None:
-    """Members are gone: workers that wait for them in a collective are told to give up."""
+    """Members are gone: workers that wait for them in a collective are told to give up.
+
+    One that does not (gloo may miss that a connection closed) is killed, and replaced by a fresh one.
+    """
     if not (group.lost or group.given_up == group.round):
         return None
     stuck = [w for w in group.training if w.elastic and w.aborted < w.round]
     if not stuck:
         return None
     tell = tuple(Tell(w.slot, Abort(round=w.round, lost=group.lost)) for w in stuck)
-    done = with_all(group, (replace(w, aborted=w.round) for w in stuck))
+    done = with_all(group, (replace(w, aborted=w.round, kill_at=now + patience(w)) for w in stuck))
     return Step(done, tell, f"round {group.round} lost {', '.join(group.lost) or 'a worker here'}")
 
 
@@ -349,6 +355,11 @@ RULES: tuple[Rule, ...] = (
     start_missing_workers,
     ask_for_a_world,
 )
+
+
+def patience(worker: Worker) -> float:
+    """Return how many seconds a worker has to come out of a broken collective: many times its step."""
+    return max(STUCK, 10 * worker.step_seconds) if worker.step_seconds else UNKNOWN
 
 
 def wish(group: Group) -> tuple[Join | None, tuple[int, ...]]:

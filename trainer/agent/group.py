@@ -54,6 +54,7 @@ class Worker:
     port: int = 0
     broken: bool = False
     progressed: bool = False
+    step_seconds: float = 0.0  # of its last step, 0 if unknown
     interrupted: int = 0  # the round it was asked to end at a boundary
     aborted: int = 0  # the round whose collectives it was told to give up
     kill_at: float | None = None  # asked to end; killed then
@@ -247,14 +248,14 @@ def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
             return replace(group.with_worker(replace(worker, elastic=True)), recovery=Recovery.IN_PROCESS)
         case Ready(port=port):
             return group.with_worker(replace(worker, life=Life.WAITING, port=port, round=0))
-        case Advance(round=round_, progress=progress):
-            there = group.with_worker(replace(worker, progressed=True))
+        case Advance(round=round_, progress=progress, seconds=seconds):
+            there = group.with_worker(replace(worker, progressed=True, step_seconds=seconds))
             return replace(there, progress=progress, progress_round=round_)
         case Boundary(round=round_, port=port):
             waits = replace(worker, life=Life.WAITING, port=port, broken=False)
             return group.with_worker(waits) if round_ == worker.round else group
         case Broken(round=round_, port=port):
-            waits = replace(worker, life=Life.WAITING, port=port, broken=True)
+            waits = replace(worker, life=Life.WAITING, port=port, broken=True, kill_at=None)
             return group.with_worker(waits) if round_ == worker.round else group
         case _:
             assert_never(message)

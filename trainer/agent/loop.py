@@ -24,7 +24,7 @@ from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Order, Report, Watch
 from elasticjob.api.rpc.rendezvous import Join, Recovery
 from elasticjob.trainer.agent import decide as steps
-from elasticjob.trainer.agent.decide import Action, Exit, Step, again_at, decide
+from elasticjob.trainer.agent.decide import LEFT, Action, Exit, Step, again_at, decide
 from elasticjob.trainer.agent.environ import worker_environment
 from elasticjob.trainer.agent.group import (
     AskedToLeave,
@@ -57,6 +57,7 @@ log = logging.getLogger("elasticjob.agent")
 AGAIN = 75  # exit code: run me again
 REPORT_EVERY = 1.0  # seconds
 LAST_CALLS = 10.0  # seconds that the last words to the master may take
+FAREWELL = 1.0  # the same for one who leaves: where the master has gone too, nobody waits for it
 GOODBYE = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -108,7 +109,7 @@ class Agent:
         self._start(self._report())
         try:
             end = await self._act()
-            await self._finish_calls()
+            await self._finish_calls(end)
         finally:
             await self._close()
         self._last_words(end)
@@ -262,10 +263,10 @@ class Agent:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _finish_calls(self) -> None:
+    async def _finish_calls(self, end: Exit) -> None:
         """Let the last words to the master arrive."""
         if self._calls:
-            await asyncio.wait(self._calls, timeout=LAST_CALLS)
+            await asyncio.wait(self._calls, timeout=last_calls(end))
 
     async def _close(self) -> None:
         running = [*self._tasks, *self._calls]
@@ -327,6 +328,11 @@ def terms(settings: Settings) -> Terms:
         max_restarts=settings.max_restarts,
         grace=settings.grace,
     )
+
+
+def last_calls(end: Exit) -> float:
+    """Return how many seconds the last words may take: a leave shows on the line as well, a result does not."""
+    return FAREWELL if end.reason == LEFT else LAST_CALLS
 
 
 def recovery(wanted: Recover, found: frozenset[str]) -> Recovery:

@@ -80,7 +80,7 @@ class Elastic:
         self._collate = collate
         self._order: tuple[int, Tensor] | None = None
         self._epochs = 0
-        self._said = 0.0
+        self._said = self._began = 0.0
         self._stepped: float | None = None  # when the last step of the world before ended
         self._entered = False  # no step in this world yet
         self._boundary = False  # all agreed to end this world
@@ -172,6 +172,7 @@ class Elastic:
 
     def _attempt(self, loss_of: Callable[..., Tensor]) -> bool:
         """Take the next step or change nothing; return whether all agreed to end this world."""
+        self._began = time.monotonic()
         done, sampler = self._state.done, self._sampler()
         window = sampler.window(done.position)
         total = len(window.places)
@@ -308,13 +309,16 @@ class Elastic:
     def _report(self, *, last: bool) -> None:
         """Tell the agent: the first step of a world at once, then a few a second, and the last."""
         now = time.monotonic()
+        seconds = now - self._began
         first, before = not self._entered, self._stepped
         self._entered, self._stepped = True, now
         if self._link is None or not (first or last or now - self._said >= REPORT_EVERY):
             return
         self._said = now
         standstill = now - before if first and before is not None else None
-        self._link.advance(Advance(round=self._peers.place.round, progress=self._news(standstill)))
+        self._link.advance(
+            Advance(round=self._peers.place.round, progress=self._news(standstill), seconds=seconds)
+        )
 
     def _news(self, standstill: float | None) -> Progress:
         done = self._state.done
