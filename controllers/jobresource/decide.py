@@ -93,6 +93,13 @@ def decide(seen: Seen, now: datetime) -> Plan:
     return first(RULES, seen, now)
 
 
+def differing(seen: Seen, node: Node) -> dict[str, str]:
+    """The resources of which a node's pod has another amount than it should."""
+    wanted = seen.resource_of(node.role, node.index)
+    have, want = Resources.parse(node.latest.resource if node.latest else {}), Resources.parse(wanted)
+    return {name: wanted[name] for name in want if name not in have or have[name] != want[name]}
+
+
 def leave_it_to_the_collector(seen: Seen, now: datetime) -> Plan | None:
     """An object on its way out takes its pods with it."""
     gone = seen.resource.metadata.deletion_timestamp or (seen.job and seen.job.metadata.deletion_timestamp)
@@ -215,7 +222,7 @@ def _fit(seen: Seen, node: Node) -> Iterator[Step]:
     life = node.latest
     if life is None or life.terminating or not life.alive:
         return
-    differs = _differing(seen, node)
+    differs = differing(seen, node)
     if _must_be_replaced(seen, node):
         if _may_leave(seen, life) and _its_turn(seen, node):
             sentence = f"{life.name} cannot be resized in place: a replacement gets {_told(differs)}"
@@ -231,7 +238,7 @@ def _must_be_replaced(seen: Seen, node: Node) -> bool:
     life = node.latest
     if life is None or not life.alive:
         return False
-    return life.resize == "Infeasible" or (life.resize == "refused" and bool(_differing(seen, node)))
+    return life.resize == "Infeasible" or (life.resize == "refused" and bool(differing(seen, node)))
 
 
 def _housekeeping(node: Node) -> Iterator[Step]:
@@ -283,13 +290,6 @@ def _to_clean(job: ElasticJob, life: Life) -> bool:
             return life.ended is None
         case CleanPodPolicy.NONE:
             return False
-
-
-def _differing(seen: Seen, node: Node) -> dict[str, str]:
-    """The resources of which a node's pod has another amount than it should."""
-    wanted = seen.resource_of(node.role, node.index)
-    have, want = Resources.parse(node.latest.resource if node.latest else {}), Resources.parse(wanted)
-    return {name: wanted[name] for name in want if name not in have or have[name] != want[name]}
 
 
 def _told(resource: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
-from elasticjob.controllers.jobresource.decide import Seen
+from elasticjob.controllers.jobresource.decide import Seen, differing
 from elasticjob.controllers.lives import Node, Standing
 from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Plan
 from elasticjob.kube.conditions import set_condition
@@ -86,7 +86,7 @@ def _obstacles(seen: Seen, now: datetime) -> Iterator[tuple[str, str]]:
     found = [obstacle for node in seen.wanted.values() if (obstacle := _obstacle(seen, node, now))]
     surplus = (node for place, node in seen.nodes.items() if place not in seen.wanted)
     found += [("Leaving", f"{life.name} leaves") for node in surplus for life in node.lives if life.alive]
-    order = ("RestartsSpent", "Restarting", "Pending", "Leaving", "Starting")
+    order = ("RestartsSpent", "Restarting", "Pending", "Leaving", "Resizing", "Starting")
     yield from sorted(found, key=lambda obstacle: order.index(obstacle[0]))
 
 
@@ -95,6 +95,8 @@ def _obstacle(seen: Seen, node: Node, now: datetime) -> tuple[str, str] | None:
     match node.standing(seen.policy(node.role), now):
         case Standing.DONE:
             return None
+        case Standing.RUNS if life and life.ready and differing(seen, node):
+            return "Resizing", f"{life.name} is given other resources"
         case Standing.RUNS if life and life.ready:
             return None
         case Standing.RUNS if life and life.waiting:

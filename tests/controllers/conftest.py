@@ -83,19 +83,19 @@ class Site:
                 return condition.status, condition.reason, condition.message
         return "", "", ""
 
-    async def until(self, holds: Callable[[], T]) -> T:
+    async def until(self, holds: Callable[[], T], within: float = PATIENCE) -> T:
         """Wait until `holds` returns something true; looks whenever a cache of the operator changes."""
         changed = asyncio.Event()
         for kind in KINDS:
             self.operator.cache(kind).subscribe(lambda _: changed.set())
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(within):
                 while not (found := _asked(holds)):
                     changed.clear()
                     await changed.wait()
                 return found
         except TimeoutError:
-            raise AssertionError(f"it did not come to pass in {PATIENCE} s; {self._picture()}") from None
+            raise AssertionError(f"it did not come to pass in {within} s; {self._picture()}") from None
 
     def _picture(self) -> str:
         pods = {name: pod.status.phase for name, pod in self.pods().items()}
@@ -106,7 +106,7 @@ class Site:
 def _asked(holds: Callable[[], T]) -> T | None:
     try:
         return holds()
-    except AssertionError:  # not there yet
+    except (AssertionError, LookupError):  # not there yet
         return None
 
 

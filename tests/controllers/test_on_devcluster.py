@@ -10,7 +10,7 @@ import yaml
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
-from elasticjob.api.v1alpha1.scaleplan import PlanPhase
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.objects import (
     NETWORK_POLICY,
@@ -181,6 +181,20 @@ async def test_out_of_memory_gets_more_memory(site: Site) -> None:
     assert plan.spec.reason == "digits-worker-0 was OOMKilled at 128Mi: worker gets 256Mi"
     assert site.pods()["digits-worker-0-1"].spec.containers[0].resources.limits == {"memory": "256Mi"}
     assert site.job().status.restarts == 1
+
+
+async def test_a_plan_gives_running_pods_more_memory_in_place(site: Site) -> None:
+    await site.apply(local(memory="128Mi"))
+    await site.until(lambda: len(site.running()) == 2)
+    before = {name: pod.metadata.uid for name, pod in site.pods().items()}
+    spec = {"ownerJob": "digits", "replicaResourceSpecs": {"worker": {"resource": {"memory": "192Mi"}}}}
+    plan = {"metadata": {"name": "more", "namespace": site.namespace}, "spec": spec}
+    await site.client.create(SCALEPLAN, plan)
+    await site.until(lambda: site.plans()["more"].status.phase is PlanPhase.SUCCEEDED)
+    assert {name: pod.metadata.uid for name, pod in site.pods().items()} == before
+    limits = [pod.spec.containers[0].resources.limits for pod in site.pods().values()]
+    assert limits == [{"memory": "192Mi"}] * 2
+    assert [owner.name for owner in site.plans()["more"].metadata.owner_references] == ["digits"]
 
 
 async def test_a_finished_job_is_deleted_after_its_time(site: Site) -> None:

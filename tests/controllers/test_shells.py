@@ -1,0 +1,199 @@
+"""The thin parts around the decisions: writing, counting, settings."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.controllers.counters import Counters
+from elasticjob.controllers.frameworks import FRAMEWORKS, framework_of
+from elasticjob.controllers.perform import Hand
+from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Create, Delete, Plan, Resize
+from elasticjob.controllers.settings import Settings
+from elasticjob.kube.client import Client
+from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, Unreachable
+from elasticjob.kube.events import Recorder
+from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects import POD
+from tests.controllers.build import job, over, role
+
+
+class Server:
+    """Answers like an API server that holds `pods`, and refuses with `error` once it is set."""
+
+    def __init__(self, error: KubeError | None = None, **owners: str) -> None:
+        self.error = error
+        self.owners = owners
+        self.patches: list[tuple[str, str]] = []
+
+    async def create(self, kind: Kind[Any], manifest: Manifest) -> None:
+        if self.error:
+            raise self.error
+        if manifest["metadata"]["name"] in self.owners:
+            raise AlreadyExists(409, "AlreadyExists", "it exists")
+        self.owners[manifest["metadata"]["name"]] = manifest["metadata"]["ownerReferences"][0]["uid"]
+
+    async def find(self, kind: Kind[Any], name: str, namespace: str) -> Any:
+        owner = {
+            "apiVersion": "v1",
+            "kind": "JobResource",
+            "name": "digits",
+            "uid": self.owners[name],
+            "controller": True,
+        }
+        return POD.convert({"metadata": {"name": name, "ownerReferences": [owner]}})
+
+    async def delete(
+        self, kind: Kind[Any], name: str, namespace: str, *, uid: str, grace: int | None
+    ) -> None:
+        raise Conflict(409, "Conflict", "the uid differs")
+
+    async def merge_patch(
+        self,
+        kind: Kind[Any],
+        name: str,
+        patch: Manifest,
+        namespace: str,
+        *,
+        subresource: str = "",
+        strategic: bool = False,
+    ) -> None:
+        if subresource and self.error:
+            raise self.error
+        self.patches.append((name, subresource))
+
+
+class Audience:
+    """Hears what is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str]] = []
+
+    def event(self, regarding: Any, type_: str, reason: str, note: str) -> None:
+        self.heard.append((type_, reason))
+
+
+def hand(server: Server) -> tuple[Hand, Audience]:
+    audience = Audience()
+    return Hand(cast(Client, server), cast(Recorder, audience), "test"), audience
+
+
+def creation(*names: str) -> Plan:
+    owner = {"apiVersion": "v1", "kind": "JobResource", "name": "digits", "uid": "ours", "controller": True}
+    pods = (
+        Create(POD, {"metadata": {"name": name, "namespace": "ml", "ownerReferences": [owner]}})
+        for name in names
+    )
+    return Plan("Made", "made pods", groups=(tuple(pods),))
+
+
+async def test_what_is_ours_already_is_left_alone() -> None:
+    server = Server(a="ours")
+    hands, audience = hand(server)
+    plan = creation("a", "b")
+    assert await hands.attempt(job(), plan) == plan
+    assert server.owners == {"a": "ours", "b": "ours"}
+    assert audience.heard == [("Normal", "Made")]
+
+
+async def test_a_predecessors_object_is_waited_for_and_the_others_are_made() -> None:
+    server = Server(a="theirs")
+    hands, audience = hand(server)
+    done = await hands.attempt(job(), creation("a", "b"))
+    assert (done.reason, done.actions) == (NAME_TAKEN, ())
+    assert (
+        done.sentence == "Pod a exists and does not belong to this object: it is made when that one is gone"
+    )
+    assert server.owners["b"] == "ours"
+    assert audience.heard == []
+
+
+async def test_a_refusal_is_told() -> None:
+    hands, audience = hand(Server(Forbidden(403, "Forbidden", "exceeded quota: compute")))
+    done = await hands.attempt(job(), creation("a"))
+    assert (done.reason, done.sentence) == (REFUSED, "exceeded quota: compute")
+    assert done.again_in is not None
+    assert audience.heard == [("Warning", REFUSED)]
+
+
+async def test_an_outage_is_for_the_controller_to_retry() -> None:
+    hands, _ = hand(Server(Unreachable("connection refused")))
+    with pytest.raises(Unreachable):
+        await hands.attempt(job(), creation("a"))
+
+
+async def test_a_namesake_of_another_uid_is_not_deleted() -> None:
+    hands, _ = hand(Server())
+    plan = Plan("Gone", groups=((Delete(POD, "a", "old"),),))
+    assert await hands.attempt(job(), plan) == plan
+
+
+async def test_a_refused_resize_marks_the_pod() -> None:
+    server = Server(Forbidden(403, "Forbidden", "no resize"))
+    hands, _ = hand(server)
+    await hands.attempt(
+        job(), Plan("Fit", groups=((Resize("a", "uid", "main", {"limits": {"memory": "1Gi"}}),),))
+    )
+    assert server.patches == [("a", "")]
+
+
+def counted(registry: CollectorRegistry, name: str) -> float | None:
+    labels = {"job_namespace": "ml", "framework": "pytorch"}
+    return registry.get_sample_value(f"training_operator_jobs_{name}_total", labels)
+
+
+def test_jobs_are_counted_once() -> None:
+    registry = CollectorRegistry()
+    counters = Counters(registry)
+    new = job()
+    running = with_status(new, {"phase": "Running", "restarts": 2})
+    ended = with_status(new, {"phase": "Succeeded", "restarts": 2, **over()})
+    counters.saw(new, running.status)
+    counters.saw(running, running.status)
+    counters.saw(running, ended.status)
+    counters.saw(ended, ended.status)
+    counters.forget(new.key)
+    counters.forget(new.key)
+    found = {
+        name: counted(registry, name) for name in ("created", "successful", "restarted", "deleted", "failed")
+    }
+    assert found == {"created": 1, "successful": 1, "restarted": 2, "deleted": 1, "failed": None}
+
+
+def with_status(given: ElasticJob, status: Manifest) -> ElasticJob:
+    manifest = {
+        "metadata": {"name": "digits", "namespace": "ml"},
+        "spec": given.spec.manifest(),
+        "status": status,
+    }
+    return ELASTICJOB.convert(manifest)
+
+
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELASTICJOB_OPERATOR_NAMESPACE", "ml")
+    monkeypatch.setenv("ELASTICJOB_OPERATOR_WEBHOOK_PORT", "0")
+    assert (Settings().namespace, Settings().webhook_port) == ("ml", 0)
+    assert Settings(namespace="other").namespace == "other"
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_every_framework_keeps_the_protocol(name: str) -> None:
+    annotated = job(metadata={"annotations": {"elasticjob.dlrover/framework": name}})
+    framework = framework_of(annotated)
+    assert framework is not None
+    assert framework.check(annotated.spec) == ()
+    assert all(isinstance(value, str) for value in framework.environment(annotated, "worker", 0).values())
+
+
+def test_torchrun_finds_the_rendezvous() -> None:
+    elastic = job({"worker": role(2, minReplicas=1, maxReplicas=4)})
+    assert FRAMEWORKS["pytorch"].environment(elastic, "worker", 0) == {
+        "PET_NNODES": "1:4",
+        "PET_RDZV_BACKEND": "elasticjob",
+        "PET_RDZV_ENDPOINT": "$(ELASTICJOB_MASTER)",
+        "PET_RDZV_ID": "digits",
+    }
+    assert FRAMEWORKS["pytorch"].environment(job(distributionStrategy="Local"), "worker", 0) == {}
