@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from elasticjob.cli.errors import Exit, Failure
+from elasticjob.cli.laptop import operator_of
 from elasticjob.devcluster import DevCluster, StateInUse, VirtualNode
 from elasticjob.devcluster.node.heartbeat import machine_capacity
 from elasticjob.devcluster.quantity import parse
@@ -41,6 +42,12 @@ def devcluster(
             help="Folder for logs, volumes and claims.", show_default="a temporary one, deleted at the end"
         ),
     ] = None,
+    operator: Annotated[
+        bool,
+        typer.Option(
+            "--operator", help="Start elasticjob's operator beside it, with its resources installed."
+        ),
+    ] = False,
     keep: Annotated[bool, typer.Option(help="Stay up after COMMAND, until Ctrl-C.")] = False,
     nodes: Annotated[int, typer.Option(min=1, help="How many nodes this machine stands for.")] = 1,
     capacity: Annotated[
@@ -59,7 +66,9 @@ def devcluster(
 
     Example: [bold]elasticjob devcluster -- kubectl run hello --image=busybox --restart=Never -- echo hello[/]
     """
-    settings = Settings(tuple(command or ()), kubeconfig, keep, node_list(nodes, capacity or []), port)
+    settings = Settings(
+        tuple(command or ()), kubeconfig, keep, node_list(nodes, capacity or []), port, operator
+    )
     with folder(state) as place:
         try:
             return asyncio.run(serve(settings, place))
@@ -76,6 +85,7 @@ class Settings:
     keep: bool
     nodes: Sequence[VirtualNode]
     port: int
+    operator: bool = False
 
 
 def node_list(count: int, capacity: Sequence[str]) -> list[VirtualNode]:
@@ -118,9 +128,12 @@ async def serve(settings: Settings, state: Path) -> int:
             next_step="name a new file",
             code=Exit.USAGE,
         )
-    async with DevCluster(
-        state, nodes=settings.nodes, port=settings.port, kubeconfig=settings.kubeconfig
-    ) as cluster:
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(
+            DevCluster(state, nodes=settings.nodes, port=settings.port, kubeconfig=settings.kubeconfig)
+        )
+        if settings.operator:
+            await stack.enter_async_context(operator_of(cluster.kubeconfig, cluster.state))
         code = int(Exit.DONE)
         if settings.command:
             code = await run(settings.command, cluster.kubeconfig)

@@ -15,6 +15,8 @@ from elasticjob.cli.story.seen import Said
 from elasticjob.cli.story.steps import Standstill, rate, smooth, standstills
 from elasticjob.cli.story.timeline import Line, Result
 
+SMOOTHING = 0.04
+"""The weight of a new loss in the moving average."""
 WINDOW = 0.5
 """Seconds over which the speed is counted."""
 
@@ -81,7 +83,7 @@ def picture(result: Result) -> Figure:
     """Return loss, speed and workers over the time since the job was applied, with every act marked."""
     began, steps = result.began, result.steps
     raw = [(step.at - began, step.loss) for step in steps if step.loss is not None]
-    loss = [(at - began, value) for at, value in smooth(steps, 0.08)]
+    loss = [(at - began, value) for at, value in smooth(steps, SMOOTHING)]
     speed = [(at - began, value) for at, value in rate(steps, WINDOW)]
     return Figure(
         result.seconds,

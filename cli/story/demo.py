@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import shutil
 import signal
 import tempfile
@@ -58,16 +59,22 @@ class Wishes:
 def run(wishes: Wishes) -> int:
     """Run the demo; return its exit code."""
     state = Path(tempfile.mkdtemp(prefix="elasticjob-demo-"))
+    log_to(state / "cluster.log")
     try:
         code = asyncio.run(until_signalled(perform(wishes, state)))
     except ActFailed as failure:
-        Console(stderr=True).print(f"the files of the cluster are kept in {state}", highlight=False)
-        raise Failure(str(failure)) from failure
+        raise Failure(str(failure), next_step=f"the files of the cluster are kept in {state}") from failure
     except BaseException:
         shutil.rmtree(state, ignore_errors=True)
         raise
     shutil.rmtree(state, ignore_errors=True)
     return code
+
+
+def log_to(file: Path) -> None:
+    """Send what this process logs (the cluster is part of it) to a file, away from the screen."""
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(filename=file, level=logging.INFO, format=form, force=True)
 
 
 async def until_signalled(work: Coroutine[Any, Any, int]) -> int:
@@ -112,13 +119,13 @@ async def following(
 ) -> AsyncIterator[Watched]:
     """Follow a job from now on; `look` sees every moment of it."""
     watched = Watched(client, key, record, time.time, look)
-    async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(watched.run())
+    task = asyncio.create_task(watched.run())
+    try:
         await watched.synced()
-        try:
-            yield watched
-        finally:
-            task.cancel()
+        yield watched
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 @asynccontextmanager

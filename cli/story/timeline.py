@@ -108,4 +108,7 @@ def _during(stills: Iterable[Standstill], began: float, end: float) -> tuple[Sta
 
 
 def _spoken(said: Iterable[Said], began: float, end: float) -> tuple[Said, ...]:
-    return tuple(sentence for sentence in said if began <= sentence.at < end)
+    """Return what was said between two moments, without what another sentence says too."""
+    during = [one for one in said if began <= one.at < end]
+    others = [(one, [other.sentence for other in during if other is not one]) for one in during]
+    return tuple(one for one, rest in others if not any(one.sentence in sentence for sentence in rest))

@@ -54,9 +54,18 @@ class Watched:
         self._caches: tuple[Cache[Any], ...] = (self._jobs, self._pods, self._events)
         self._heard: set[tuple[str, int]] = set()
         self._change = asyncio.Event()
+        self._broken: Exception | None = None
 
     async def run(self) -> None:
-        """Follow the job until cancelled."""
+        """Follow the job until cancelled; an error also reaches those who wait for a change."""
+        try:
+            await self._follow()
+        except ExceptionGroup as group:
+            self._broken = group.exceptions[0]
+            self._change.set()
+            raise
+
+    async def _follow(self) -> None:
         self._jobs.on_version(self._look_at_job)
         self._pods.on_version(self._look_at_pods)
         self._events.on_version(self._look_at_events)
@@ -66,8 +75,10 @@ class Watched:
             tasks.create_task(self._follow_steps())
 
     async def changed(self) -> None:
-        """Return at the next change of anything."""
+        """Return at the next change of anything. Raises what ended `run`."""
         await self._change.wait()
+        if self._broken:
+            raise self._broken
 
     async def synced(self) -> None:
         """Return once everything there is has been seen."""
