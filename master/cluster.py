@@ -221,6 +221,7 @@ def _pod(job: str, pod: Pod) -> nodes.Pod:
     role, index = labels[LABEL_ROLE], int(labels.get(LABEL_INDEX, "0"))
     return nodes.Pod(
         name=pod.metadata.name,
+        uid=pod.metadata.uid,
         node=f"{job}-{role}-{index}",
         role=role,
         index=index,

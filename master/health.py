@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from elasticjob.master import rounds
-from elasticjob.master.job import End, Job, Node, Verdict
+from elasticjob.master.job import End, Job, Node, Phase, Verdict
 
 Rule = Callable[[Job, datetime], Verdict | None]
 
@@ -70,8 +70,9 @@ RULES: tuple[Rule, ...] = (
 
 
 def _finished(job: Job, name: str) -> bool:
+    """Whether the node said so, or its pod did: not every script has an agent of ours."""
     node = job.nodes.get(name)
-    return bool(node and node.finished)
+    return bool(node and (node.finished or node.phase is Phase.SUCCEEDED))
 
 
 def _possible(job: Job, spent: list[Node]) -> int:

@@ -108,9 +108,9 @@ class Node(Value, frozen=True):
 
     `round` is the world whose model state the node holds, 0 if none. `beat` is when its agent was last
     heard, None without an agent. `left` is the last round that it gave up while alive. `pod` is the pod
-    of this life, by its own words; `phase` and `pods` are what the cluster lists for this place.
-    `failures` counts lives that failed for good, `reported` is the last failure that was counted (round,
-    local rank).
+    of this life, by its own words; `phase`, `uid` (of its newest pod) and `pods` are what the cluster
+    lists for this place. `failures` counts lives that failed for good, `reported` is the last failure
+    that was counted (round, local rank).
     """
 
     name: str
@@ -119,6 +119,7 @@ class Node(Value, frozen=True):
     phase: Phase = Phase.INITIAL
     pod: str = ""
     pods: tuple[str, ...] = ()
+    uid: str = ""
     leaving: bool = False
     incarnation: str = ""
     retired: tuple[str, ...] = ()

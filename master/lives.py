@@ -73,6 +73,7 @@ def _reborn(node: Node, request: Watch | Join) -> Node:
         index=request.index,
         phase=node.phase,
         pods=node.pods,
+        uid=node.uid,
         incarnation=request.incarnation,
         retired=(*node.retired, node.incarnation)[-RETIRED:],
         failures=node.failures,

@@ -39,6 +39,7 @@ class Pod(msgspec.Struct, frozen=True):
     role: str
     index: int
     phase: Phase
+    uid: str = ""
     leaving: bool = False
     relaunch: int = 0
 
@@ -144,6 +145,11 @@ def tick(job: Job, now: datetime) -> Job:
     return rounds.settle(job, now)
 
 
+def overslept(job: Job, gap: timedelta) -> Job:
+    """Return the job after the master itself was out for `gap`: what nobody could hear was no silence."""
+    return job.but(nodes={name: _heard_later(node, gap) for name, node in job.nodes.items()})
+
+
 def observe(job: Job, pods: Sequence[Pod], now: datetime) -> Job:
     """Take over what the cluster lists: all pods of the job's nodes, the master's not among them."""
     by_node: dict[str, list[Pod]] = {name: [] for name, node in job.nodes.items() if node.pods}
@@ -154,6 +160,11 @@ def observe(job: Job, pods: Sequence[Pod], now: datetime) -> Job:
     return rounds.settle(job, now)
 
 
+def _heard_later(node: Node, gap: timedelta) -> Node:
+    joined = node.joined and node.joined.but(until=node.joined.until + gap)
+    return node.but(beat=node.beat and node.beat + gap, joined=joined)
+
+
 def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
     node = job.nodes.get(name) or Node(name=name, role=listed[0].role, index=listed[0].index)
     current = max(
@@ -161,7 +172,11 @@ def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
     )
     own = next((pod for pod in listed if pod.name == node.pod), None)
     vanished = node.pod in node.pods and own is None
-    seen = node.but(pods=tuple(sorted(pod.name for pod in listed)), phase=_phase(node, current))
+    seen = node.but(
+        pods=tuple(sorted(pod.name for pod in listed)),
+        phase=_phase(node, current),
+        uid=current.uid if current else "",
+    )
     if seen != node:
         job = job.put(seen)
     if node.beat and (vanished or (own and own.phase in _ENDS)):
@@ -176,7 +191,7 @@ def _phase(node: Node, current: Pod | None) -> Phase:
     if current is None:
         return Phase.DELETED
     phase = Phase.DELETED if current.leaving and current.phase in _ENDS else current.phase
-    same_life = current.name in node.pods
+    same_life = current.uid == node.uid
     return phase if not same_life or phase in TRANSITIONS[node.phase] else node.phase
 
 

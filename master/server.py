@@ -29,6 +29,7 @@ from elasticjob.master.store import Store, snapshot
 log = logging.getLogger("elasticjob.master")
 
 TICK = 0.25  # seconds between two looks at the clock
+LATE = timedelta(seconds=1)  # a tick that comes so late has seen no Watch that came in time
 SAVE_PROGRESS = timedelta(seconds=5)  # progress alone is saved at most so often
 
 
@@ -192,9 +193,13 @@ class Master:
     async def _tick(self) -> None:
         """Carry all timeouts."""
         looked, job = self.now(), self.job
+        ticked = looked
         while True:
             await self.clock.sleep(TICK)
-            self.become(dispatch.tick(self.job, self.now()))
+            if self.now() - ticked > LATE:  # stopped, or starved: the silence was ours
+                self.job = nodes.overslept(self.job, self.now() - ticked)
+            ticked = self.now()
+            self.become(dispatch.tick(self.job, ticked))
             for poll in self._polls:
                 self._expire(poll)
             if job is not self.job and self.now() - looked > SAVE_PROGRESS:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from elasticjob.api.rpc.nodes import Order
-from elasticjob.master import progress
+from elasticjob.master import nodes, progress
 from elasticjob.master.errors import Stale
 from elasticjob.master.job import End, Phase
 from elasticjob.master.nodes import TRANSITIONS
@@ -43,6 +43,13 @@ def test_another_pod_of_the_same_place_begins_another_life(end: Phase) -> None:
     assert game.job.nodes["node-0"].phase is Phase.PENDING
 
 
+def test_a_pod_of_the_same_name_is_another_life_by_its_uid() -> None:
+    game = Played()
+    game.see(pod("node-0", Phase.RUNNING, uid="before"))
+    game.see(pod("node-0", Phase.PENDING, uid="after a suspension"))
+    assert game.job.nodes["node-0"].phase is Phase.PENDING
+
+
 def test_every_phase_has_its_row() -> None:
     assert set(TRANSITIONS) == set(Phase)
     assert all(row <= set(Phase) for row in TRANSITIONS.values())
@@ -55,6 +62,16 @@ def test_silence_is_a_loss_after_five_seconds() -> None:
     game.wait(0.5, "node-0")
     assert game.orders("node-0").lost == ("node-1",)
     assert game.orders("node-0").reason == "node-1 is silent"
+
+
+def test_a_master_that_was_stopped_takes_its_own_silence_for_nobodys() -> None:
+    game = played("node-0", "node-1")
+    game.now += timedelta(seconds=60)
+    game.job = nodes.overslept(game.job, timedelta(seconds=60))
+    game.wait(4)
+    assert game.order("node-0") is Order.TRAIN
+    game.wait(2, "node-0")
+    assert game.orders("node-0").lost == ("node-1",)
 
 
 def test_a_cut_line_is_a_loss_at_once() -> None:
@@ -121,6 +138,15 @@ def test_all_finished_is_success() -> None:
         "all 2 nodes of round 1 finished after step 40",
     )
     assert game.order("node-0") is Order.STOP
+
+
+def test_pods_that_ended_well_count_as_finished_though_nobody_said_so() -> None:
+    game = played("node-0", "node-1")
+    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1"))
+    assert game.ended() is None
+    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1", Phase.SUCCEEDED))
+    assert game.job.verdict
+    assert game.job.verdict.end is End.SUCCEEDED
 
 
 def test_a_finished_node_that_hangs_up_is_not_lost() -> None:

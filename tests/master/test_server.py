@@ -262,6 +262,27 @@ async def test_the_snapshot_is_written_when_a_world_changes_and_at_the_end(tmp_p
     assert found.training.progress.step == 7
 
 
+class Jumpy(VirtualClock):
+    """A clock whose owner was stopped: time is suddenly much later."""
+
+    def jump(self, seconds: float) -> None:
+        self._elapsed += seconds
+
+
+async def test_a_master_that_was_stopped_gives_nobody_up() -> None:
+    clock = Jumpy()
+    job = Job(spec=Spec(job="digits"), gathering=clock.now())
+    async with Master(job, TOKEN, Nowhere(), clock=clock) as master:
+        await master.ask(watch("node-0"))
+        await master.ask(join("node-0"))
+        await clock.advance(0.25)
+        clock.jump(60)
+        await clock.advance(0.5)
+        soon = master.job
+        await clock.advance(6)
+        assert (soon.ending, master.job.ending and master.job.ending.lost) == (None, ("node-0",))
+
+
 class Stubborn:
     """A store that fails twice."""
 

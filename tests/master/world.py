@@ -51,6 +51,7 @@ def finish(name: str, number: int, life: str = "") -> Finish:
 
 def pod(node: str, phase: Phase = Phase.RUNNING, **more: Any) -> Pod:
     given: dict[str, Any] = {"name": node, "role": "worker", "index": int(node[-1]), **more}
+    given.setdefault("uid", given["name"])
     return Pod(node=node, phase=phase, **given)
 
 
