@@ -56,7 +56,7 @@ log = logging.getLogger("elasticjob.agent")
 
 AGAIN = 75  # exit code: run me again
 REPORT_EVERY = 1.0  # seconds
-LAST_CALLS = 10.0  # seconds that the last words to the master may take
+LAST_CALLS = 3.0  # seconds that the last words to the master may take; it may be gone already
 FAREWELL = 1.0  # the same for one who leaves: where the master has gone too, nobody waits for it
 GOODBYE = (signal.SIGTERM, signal.SIGINT)
 
