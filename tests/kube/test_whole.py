@@ -1,0 +1,220 @@
+"""The framework as a whole: on the embedded server, or on the control plane of $KUBE_TEST_KUBECONFIG.
+
+The same tests must pass on both; a difference is a bug of one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from elasticjob.devcluster.server import ApiServer
+from elasticjob.kube import config
+from elasticjob.kube.admission import AdmissionServer, Problem, Review, Webhook
+from elasticjob.kube.client import Client
+from elasticjob.kube.config import Config, Static
+from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
+from elasticjob.kube.events import reference
+from elasticjob.kube.finalizers import add_finalizer, remove_finalizer
+from elasticjob.kube.kinds import Key
+from elasticjob.kube.objects import (
+    CONFIG_MAP,
+    EVENT,
+    MUTATING_WEBHOOKS,
+    NAMESPACE,
+    SECRET,
+    VALIDATING_WEBHOOKS,
+    ConfigMap,
+)
+from elasticjob.kube.operator import Operator
+from elasticjob.kube.owner import owner_reference
+from tests.kube.stub import until
+
+TOKEN = "whole"
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[Config]:
+    if path := os.environ.get("KUBE_TEST_KUBECONFIG"):
+        yield await config.load(path)
+        return
+    async with ApiServer() as server:
+        server.add_token(TOKEN, "tester", ["system:masters"])
+        trusted = ssl.create_default_context(cadata=server.ca_pem)
+        yield Config(server.url, trusted, Static(f"Bearer {TOKEN}"))
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async with cluster() as found, Client(found) as client:
+        yield client
+
+
+@pytest.fixture
+async def namespace(client: Client) -> AsyncIterator[str]:
+    name = f"whole-{secrets.token_hex(3)}"
+    await client.create(NAMESPACE, {"metadata": {"name": name}})
+    yield name
+    await client.delete(NAMESPACE, name)
+
+
+@asynccontextmanager
+async def operating(client: Client, namespace: str, *controllers: Controller) -> AsyncIterator[Operator]:
+    operator = Operator(client, namespace, probes=None, signals=False)
+    for controller in controllers:
+        operator.add(controller)
+    yield operator
+
+
+@asynccontextmanager
+async def started(operator: Operator) -> AsyncIterator[None]:
+    running = asyncio.create_task(operator.run())
+    try:
+        await operator.wait_started()
+        yield
+    finally:
+        operator.stop()
+        await running
+
+
+async def test_errors_are_the_same_everywhere(client: Client, namespace: str) -> None:
+    with pytest.raises(NotFound) as absent:
+        await client.get(CONFIG_MAP, "a", namespace)
+    assert absent.value.details["name"] == "a"
+    made = await client.create(CONFIG_MAP, {"metadata": {"name": "a"}, "data": {"x": "1"}}, namespace)
+    with pytest.raises(AlreadyExists):
+        await client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, namespace)
+    with pytest.raises(Conflict):
+        await client.delete(CONFIG_MAP, "a", namespace, uid="another")
+    test = [{"op": "test", "path": "/data/x", "value": "2"}]
+    with pytest.raises(Invalid):
+        await client.json_patch(CONFIG_MAP, "a", test, namespace)
+    ghost = {"metadata": {"name": "ghost", "namespace": namespace, "uid": made.metadata.uid}}
+    with pytest.raises(Conflict):
+        await client.apply(CONFIG_MAP, ghost, manager="me")
+
+
+async def test_server_side_apply_and_its_conflicts(client: Client, namespace: str) -> None:
+    manifest = {"metadata": {"name": "a", "namespace": namespace}, "data": {"x": "1", "y": "1"}}
+    first = await client.apply(CONFIG_MAP, manifest, manager="one")
+    again = await client.apply(CONFIG_MAP, manifest, manager="one")
+    assert again.metadata.resource_version == first.metadata.resource_version
+    rival = {"metadata": {"name": "a", "namespace": namespace}, "data": {"x": "2"}}
+    with pytest.raises(Conflict, match="one"):
+        await client.apply(CONFIG_MAP, rival, manager="two", force=False)
+    assert (await client.apply(CONFIG_MAP, rival, manager="two")).data == {"x": "2", "y": "1"}
+    less = {"metadata": {"name": "a", "namespace": namespace}, "data": {}}
+    assert (await client.apply(CONFIG_MAP, less, manager="one")).data == {"x": "2"}
+
+
+async def test_a_controller_makes_neither_too_few_nor_too_many(client: Client, namespace: str) -> None:
+    """The children's names are of chance: only reading its own writes keeps their number right."""
+    wanted = 4
+
+    async def reconcile(key: Key) -> Result:
+        owner = owners.get(key)
+        if owner is None or "wanted" not in owner.data:
+            return Result.done()
+        for _ in range(wanted - len(children.owned_by(owner.metadata.uid))):
+            metadata = {
+                "generateName": f"{key.name}-",
+                "namespace": key.namespace,
+                "ownerReferences": [owner_reference(owner, CONFIG_MAP)],
+            }
+            await client.create(SECRET, {"metadata": metadata})
+        return Result.again(timedelta(milliseconds=5))
+
+    controller = Controller("family", reconcile, for_=CONFIG_MAP, owns=(SECRET,))
+    async with operating(client, namespace, controller) as operator:
+        owners, children = operator.cache(CONFIG_MAP), operator.cache(SECRET)
+        await client.create(CONFIG_MAP, {"metadata": {"name": "early"}, "data": {"wanted": "yes"}}, namespace)
+        async with started(operator):
+            for number in range(8):
+                manifest = {"metadata": {"name": f"o{number}"}, "data": {"wanted": "yes"}}
+                await client.create(CONFIG_MAP, manifest, namespace)
+            await until(lambda: len(children) == 9 * wanted, within=20)
+            for lost in children.list()[::3]:
+                await client.delete(SECRET, lost.metadata.name, namespace)
+            await until(lambda: len(children) == 9 * wanted, within=20)
+            await asyncio.sleep(0.1)
+            assert len(await client.list(SECRET, namespace)) == 9 * wanted
+
+
+async def test_caches_follow_labels_and_deletions(client: Client, namespace: str) -> None:
+    async with operating(client, namespace) as operator:
+        cache = operator.cache(CONFIG_MAP, labels="color=red")
+        async with started(operator):
+            for name, color in (("a", "red"), ("b", "blue")):
+                manifest = {"metadata": {"name": name, "labels": {"color": color}}}
+                await client.create(CONFIG_MAP, manifest, namespace)
+            await until(lambda: [each.metadata.name for each in cache.list()] == ["a"])
+            await client.merge_patch(CONFIG_MAP, "b", {"metadata": {"labels": {"color": "red"}}}, namespace)
+            await until(lambda: len(cache) == 2)
+            await client.merge_patch(CONFIG_MAP, "a", {"metadata": {"labels": {"color": None}}}, namespace)
+            await until(lambda: [each.metadata.name for each in cache.list()] == ["b"])
+            await client.delete(CONFIG_MAP, "b", namespace)
+            await until(lambda: len(cache) == 0)
+
+
+async def test_finalizers_hold_back_and_let_go(client: Client, namespace: str) -> None:
+    made = await client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, namespace)
+    assert await add_finalizer(client, CONFIG_MAP, made, "x.io/one")
+    assert await add_finalizer(client, CONFIG_MAP, made, "x.io/two")
+    await client.delete(CONFIG_MAP, "a", namespace)
+    dying = await client.get(CONFIG_MAP, "a", namespace)
+    assert dying.metadata.deletion_timestamp is not None
+    assert dying.metadata.finalizers == ["x.io/one", "x.io/two"]
+    assert not await add_finalizer(client, CONFIG_MAP, dying, "x.io/three")
+    assert await remove_finalizer(client, CONFIG_MAP, dying, "x.io/one")
+    assert await remove_finalizer(client, CONFIG_MAP, dying, "x.io/two")
+    assert await client.find(CONFIG_MAP, "a", namespace) is None
+
+
+async def test_events_are_written_and_counted(client: Client, namespace: str) -> None:
+    made = await client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, namespace)
+    async with operating(client, namespace) as operator, started(operator):
+        for _ in range(3):
+            operator.recorder.event(reference(CONFIG_MAP, made), "Warning", "Lost", "a worker is lost")
+    fields = "involvedObject.kind=ConfigMap,involvedObject.name=a"
+    found = await client.list(EVENT, namespace, fields=fields)
+    assert [(each.reason, each.message, each.count) for each in found] == [("Lost", "a worker is lost", 3)]
+
+
+async def test_admission_is_asked_over_tls(client: Client, namespace: str) -> None:
+    def check(review: Review[ConfigMap]) -> list[Problem]:
+        crowded = review.new is not None and review.namespace == namespace and len(review.new.data) > 1
+        return [Problem("data", "2 entries are more than 1; remove some")] if crowded else []
+
+    def label(review: Review[ConfigMap]) -> list[dict[str, object]]:
+        ours = review.namespace == namespace
+        return [{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}] if ours else []
+
+    webhook = Webhook(CONFIG_MAP, mutate=label, validate=check)
+    async with operating(client, namespace) as operator:
+        operator.add(AdmissionServer("127.0.0.1", 0, [webhook], client=client, name=namespace))
+        try:
+            async with started(operator):
+                await _until_labelled(client, namespace)
+                manifest = {"metadata": {"name": "b"}, "data": {"x": "1", "y": "2"}}
+                with pytest.raises(Invalid, match="2 entries are more than 1"):
+                    await client.create(CONFIG_MAP, manifest, namespace)
+        finally:
+            for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+                await client.delete(kind, namespace)
+
+
+async def _until_labelled(client: Client, namespace: str) -> None:
+    """A server takes a moment to heed a new configuration."""
+    async with asyncio.timeout(10):
+        while True:
+            manifest = {"metadata": {"generateName": "a-"}}
+            if (await client.create(CONFIG_MAP, manifest, namespace)).metadata.labels == {"seen": "yes"}:
+                return
