@@ -52,9 +52,9 @@ def _condition(type_: str, reason: str, message: str, stamp: str) -> dict[str, s
 
 
 def _accept(crd: Manifest, conditions: list[dict[str, str]]) -> None:
-    stored = [version["name"] for version in crd["spec"]["versions"] if version.get("storage")]
+    stored = [each.get("name") for each in crd["spec"].get("versions") or () if each.get("storage")]
     crd["status"] = {
-        "acceptedNames": crd["spec"]["names"],
+        "acceptedNames": crd["spec"].get("names") or {},
         "conditions": conditions,
         "storedVersions": stored,
     }

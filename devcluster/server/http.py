@@ -207,6 +207,8 @@ class Http:
             async for lines in watch.lines():
                 await response.write(lines)
             await response.write_eof()
+        except ConnectionResetError:  # the client went away, as watchers do
+            pass
         finally:
             watch.close()
         return response

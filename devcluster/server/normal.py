@@ -6,6 +6,8 @@ from typing import Any
 
 from elasticjob.devcluster.server.schemas import ANYTHING, QUANTITY, Schema, items, member
 
+_EMPTY: dict[str, Any] = {}  # what Go makes of a null among structs
+
 
 def normalise(value: Any, schema: Schema) -> Any:
     """Return the value in normal form; parts without a schema stay as they are."""
@@ -19,7 +21,7 @@ def normalise(value: Any, schema: Schema) -> Any:
         }
     if isinstance(value, list):
         below = items(schema)
-        return [normalise(item, below) for item in value]
+        return [normalise(_EMPTY if item is None else item, below) for item in value]
     return value
 
 

@@ -20,7 +20,7 @@ import msgspec
 from elasticjob.devcluster.server import errors, managed
 from elasticjob.devcluster.server.defaulting import fill
 from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.names import metadata_problems
+from elasticjob.devcluster.server.names import metadata_problems, missing
 from elasticjob.devcluster.server.normal import normalise
 from elasticjob.devcluster.server.pods import grace_period
 from elasticjob.devcluster.server.pruning import prune
@@ -151,7 +151,7 @@ class Objects:
         """Store a new object. AlreadyExists, Invalid, NotFound (its namespace) or Forbidden (a dying one)."""
         warnings: list[str] = []
         new = self.decode(resource, namespace, body, options, warnings)
-        self._name_it(new["metadata"])
+        self._name_it(resource, new["metadata"])
         attributes = self._attributes(
             resource, "CREATE", namespace, new["metadata"].get("name", ""), "", None, options
         )
@@ -195,7 +195,9 @@ class Objects:
         same = {name: value for name, value in new.items() if name not in fresh}
         unknown = prune(fresh, resource.schema)
         self._check_unknown(resource, unknown, options, warnings)
-        if not resource.custom:
+        if resource.custom:
+            self._check_types(resource, {name: fresh[name] for name in ("metadata",) if name in fresh})
+        else:
             self._check_types(resource, fresh)
             fresh = normalise(fresh, resource.schema)
         new = same | fresh
@@ -241,10 +243,13 @@ class Objects:
                     resource.kind, resource.version, f"json: cannot unmarshal {cause.message}"
                 )
 
-    def _name_it(self, metadata: Manifest) -> None:
+    def _name_it(self, resource: Resource, metadata: Manifest) -> None:
         if not metadata.get("name") and metadata.get("generateName"):
             suffix = "".join(self._chance.choices(_SUFFIX, k=5))
             metadata["name"] = metadata["generateName"][:58] + suffix
+        if not metadata.get("name"):
+            cause = missing("metadata.name", "name or generateName is required")
+            raise errors.invalid(resource.group, resource.kind, "", [cause])
 
     def _check_namespace(self, resource: Resource, namespace: str) -> None:
         if not resource.namespaced:
@@ -286,14 +291,8 @@ class Objects:
         return new
 
     def _default(self, resource: Resource, new: Manifest) -> None:
-        if (
-            not resource.custom
-            and "spec" in (resource.schema.get("properties") or {})
-            and resource.group != ""
-        ):
+        if not resource.custom and "spec" in (resource.schema.get("properties") or {}):
             new.setdefault("spec", {})
-        if resource.kind == "Pod" and not new.get("spec"):
-            new["spec"] = {}
         fill(new, resource.schema)
         self._strategy(resource).default(new)
 
@@ -381,6 +380,8 @@ class Objects:
         self._default(resource, new)
         if resource.kind == "Service" and not resource.custom:
             keep_address(new, old)
+        if resource.type == NAMESPACES and subresource != "finalize":
+            new["spec"] = old["spec"]
         self._count_generation(resource, old, new)
         return new
 

@@ -1,7 +1,7 @@
 """The few protobuf bodies that kubectl insists on: `create namespace|configmap|secret|sa|token` and `auth`.
 
-kubectl's typed clients send protobuf whatever the server would like. Answers may be JSON, so reading is enough.
-A body is `k8s\\0` + Unknown{typeMeta, raw}; `MESSAGES` is the part of the published .proto files that we need.
+kubectl's typed clients send protobuf whatever the server would like. Answers may be JSON, so reading is
+enough. A body is `k8s\\0` + Unknown{typeMeta, raw}; `MESSAGES` is what we need of the published .proto files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from elasticjob.devcluster.server.store import Manifest
 MEDIA = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 
-# message → field number → (name, kind); kinds: text, int, bool, base64, texts, text map, base64 map, or a message
+# message → field number → (name, kind); kinds: text, int, bool, base64, texts, text map, … or a message
 Fields = dict[int, tuple[str, str]]
 _META = (1, ("metadata", "ObjectMeta"))
 MESSAGES: dict[str, Fields] = {
@@ -67,7 +67,7 @@ MESSAGES: dict[str, Fields] = {
 
 
 def decode(body: bytes) -> Manifest:
-    """The object in a protobuf body. 400 for a kind that is not in the table, and for a body that is cut off."""
+    """The object in a protobuf body. 400 for a kind that is not in the table and for a broken body."""
     if not body.startswith(_MAGIC):
         raise bad_request("the body of the request is no Kubernetes protobuf: it does not begin with k8s\\0")
     try:
@@ -75,9 +75,10 @@ def decode(body: bytes) -> Manifest:
         kind = (envelope.get("typeMeta") or {}).get("kind", "")
         if kind not in MESSAGES:
             raise bad_request(f"protobuf bodies of kind {kind!r} are not read here: send JSON")
-        return envelope["typeMeta"] | _message(envelope.get("raw", b""), kind)
+        answer: Manifest = envelope["typeMeta"] | _message(envelope.get("raw", b""), kind)
     except (IndexError, KeyError, UnicodeDecodeError) as error:
         raise bad_request("the body of the request is a broken protobuf message") from error
+    return answer
 
 
 def _message(raw: bytes, name: str) -> Manifest:
