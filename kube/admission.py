@@ -47,6 +47,7 @@ from elasticjob.kube.review import (
     mutated,
     validated,
 )
+from elasticjob.kube.rungroup import Group
 
 __all__ = [
     "AdmissionServer",
@@ -89,8 +90,7 @@ class AdmissionServer:
     the Secret that replicas share their authority through. Port 0 takes a free one.
     """
 
-    group = 1
-    """`Group.WEBHOOKS` of operator.py."""
+    group = Group.WEBHOOKS
 
     def __init__(
         self,
@@ -234,9 +234,7 @@ class AdmissionServer:
                 review = msgspec.json.decode(await http.read(), type=AdmissionReview)
             except msgspec.DecodeError as error:
                 return web.Response(status=400, text=f"this is no AdmissionReview: {error}")
-            began = self._clock.monotonic()
-            found = await answer(webhook, review.request)
-            self._measure(http.path, found, self._clock.monotonic() - began)
+            found = await self._measured(http.path, answer(webhook, review.request))
             body = msgspec.json.encode(found.manifest(review.request.uid))
             return web.Response(body=body, content_type="application/json")
 
@@ -248,10 +246,16 @@ class AdmissionServer:
     async def _validated(self, webhook: Webhook[Any], request: Request) -> Answer:
         return await validated(webhook, request, self._client)
 
-    def _measure(self, path: str, answer: Answer, seconds: float) -> None:
-        if self._metrics:
-            self._metrics.webhook_requests.labels(webhook=path, code=str(answer.code)).inc()
-            self._metrics.webhook_seconds.labels(webhook=path).observe(seconds)
+    async def _measured(self, path: str, answering: Awaitable[Answer]) -> Answer:
+        metrics = self._metrics
+        if metrics is None:
+            return await answering
+        with metrics.webhook_in_flight.labels(webhook=path).track_inprogress():
+            began = self._clock.monotonic()
+            answer = await answering
+            metrics.webhook_seconds.labels(webhook=path).observe(self._clock.monotonic() - began)
+        metrics.webhook_requests.labels(webhook=path, code=str(answer.code)).inc()
+        return answer
 
 
 def _path(verb: str, kind: Kind[Any]) -> str:

@@ -69,9 +69,6 @@ class Metrics:
         self.requests = Counter(
             "rest_client_requests", "Requests to the API server", ("code", "method", "host"), registry=r
         )
-        self.leader = Gauge(
-            "leader_election_master_status", "1 where this process leads", ("name",), registry=r
-        )
 
         self.webhook_requests = Counter(
             "controller_runtime_webhook_requests", "Admission requests", ("webhook", "code"), registry=r

@@ -20,7 +20,6 @@ import logging
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import IntEnum
 from typing import Any, TypeVar, cast
 
 from prometheus_client import CollectorRegistry
@@ -34,8 +33,10 @@ from elasticjob.kube.informer import Informer
 from elasticjob.kube.kinds import Kind
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.probes import Check, LoopWatch, Probes
-from elasticjob.kube.rungroup import RunGroup, Runnable
+from elasticjob.kube.rungroup import STOP_ORDER, Group, RunGroup, Runnable
 from elasticjob.kube.wire import Item
+
+__all__ = ["GRACE", "Group", "Operator"]
 
 T = TypeVar("T")
 
@@ -43,19 +44,6 @@ GRACE = 30.0
 """Seconds that runs in flight have to finish when the process is asked to stop."""
 
 log = logging.getLogger(__name__)
-
-
-class Group(IntEnum):
-    """The stages, in the order of their start."""
-
-    HTTP = 0
-    WEBHOOKS = 1
-    CACHES = 2
-    OTHERS = 3
-    CONTROLLERS = 4
-
-
-STOP_ORDER = (Group.OTHERS, Group.CONTROLLERS, Group.CACHES, Group.WEBHOOKS, Group.HTTP)
 
 
 class Operator:

@@ -5,11 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Protocol, runtime_checkable
 
 from elasticjob.kube.clock import Clock, deadline
 
 log = logging.getLogger(__name__)
+
+
+class Group(IntEnum):
+    """The stages of a process, in the order of their start."""
+
+    HTTP = 0
+    WEBHOOKS = 1
+    CACHES = 2
+    OTHERS = 3
+    CONTROLLERS = 4
+
+
+STOP_ORDER = (Group.OTHERS, Group.CONTROLLERS, Group.CACHES, Group.WEBHOOKS, Group.HTTP)
 
 
 class Runnable(Protocol):

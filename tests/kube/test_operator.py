@@ -16,7 +16,8 @@ from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import CONFIG_MAP, NODE, SECRET
-from elasticjob.kube.operator import Group, Operator
+from elasticjob.kube.operator import Operator
+from elasticjob.kube.rungroup import Group
 from tests.kube.build import bookmark, event, manifest
 from tests.kube.stub import Answer, Stub, stream, until
 
