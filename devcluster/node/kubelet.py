@@ -5,7 +5,8 @@ nothing is left to do; then write the status if it changed. Ends of processes, r
 wake the pod's next pass. Several virtual nodes share one kubelet.
 
 Containers run as the present user with the whole machine in view: securityContext, cpu limits and read-only
-mounts have no effect. A memory limit has: see `supervisor.py`.
+mounts have no effect. A memory limit has: see `supervisor.py`. ConfigMaps and Secrets are
+written to their volumes when a container starts, and not again. Ports are the machine's: see `proxy.py`.
 """
 
 from __future__ import annotations
