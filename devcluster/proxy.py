@@ -5,8 +5,8 @@ Guarantees, on which liveness by open connections rests:
 - The end of one direction (FIN) is passed on, and the other direction stays open.
 - A reset of one side resets the other at once.
 - A port without a ready endpoint refuses connections; one whose endpoints all refuse resets them.
-Only TCP; IPv4 loopback. Ports are the machine's: a program that binds a port on all addresses (0.0.0.0) finds it
-in use where another pod or a service listens on the same number. Bind the pod's own address, or let the
+Only TCP; IPv4 loopback. Ports are the machine's: a program that binds a port on all addresses (0.0.0.0) finds
+it in use where another pod or a service listens on the same number. Bind the pod's own address, or let the
 service's `port` differ from its `targetPort`.
 """
 
