@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from posixpath import dirname
 from typing import Final
 
@@ -12,6 +13,8 @@ from elasticjob.kube.kinds import Manifest
 
 TOKEN_VOLUME: Final = "elasticjob-token"
 TERMINATION_LOG: Final = "/dev/termination-log"
+LAST_LINES: Final[Mapping[str, str]] = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+"""Of a container: the last lines of a program that left no last words stand for them, so its error is told."""
 
 
 def identity(

@@ -51,6 +51,9 @@ class ExitReason(StrEnum):
     CRASHED = "Crashed"  # exit codes from 128: a signal, or a retryable error
 
 
+SUDDEN = frozenset({ExitReason.OOM_KILLED, ExitReason.KILLED})
+"""Ends that a program does not foresee: the last line of its log says nothing about them."""
+
 ON_ANY_FAILURE = frozenset({RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE})
 ON_RETRYABLE = ON_ANY_FAILURE | {RestartPolicy.EXIT_CODE}
 EVEN_NEVER = frozenset(RestartPolicy)  # the program did not end by itself, so running it again is no restart
@@ -98,7 +101,7 @@ class Exit:
     @property
     def sentence(self) -> str:
         """What happened, for people: `exit code 1: ValueError: x`."""
-        last = last_error(self.words)
+        last = message_of(self.words) if self.reason in SUDDEN else last_error(self.words)
         return f"{self._fact()}: {last}" if last else self._fact()
 
     def _fact(self) -> str:
@@ -174,11 +177,16 @@ def of_code(code: int) -> ExitReason:
 
 def last_error(words: str) -> str:
     """Return the error in a termination message: `message` of our programs' JSON, else a text's last line."""
-    said = _decoded(words).get("message")
-    if isinstance(said, str):
-        return said.strip()[:512]
+    if said := message_of(words):
+        return said
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     return lines[-1][:512] if lines and not words.lstrip().startswith("{") else ""
+
+
+def message_of(words: str) -> str:
+    """Return the `message` in the JSON of our programs' termination message, "" if there is none."""
+    said = _decoded(words).get("message")
+    return said.strip()[:512] if isinstance(said, str) else ""
 
 
 def _decoded(words: str) -> dict[str, object]:

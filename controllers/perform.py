@@ -111,8 +111,9 @@ class Hand:
 
     async def _apply(self, kind: Kind[Any], manifest: Manifest, subresource: str) -> bool:
         """Apply what we say about an object; False where it is gone: a status then has no reader."""
+        said = _without_empty_status(manifest) if subresource == "status" else manifest
         try:
-            await self._client.apply(kind, manifest, manager=self._manager, subresource=subresource)
+            await self._client.apply(kind, said, manager=self._manager, subresource=subresource)
         except NotFound:
             if not subresource:
                 raise
@@ -158,6 +159,12 @@ class Hand:
             await self._client.merge_patch(POD, action.pod, patch, namespace)
         except (Conflict, NotFound):
             return
+
+
+def _without_empty_status(manifest: Manifest) -> Manifest:
+    """Return a status without empty maps and lists: the server merges such a one to null, and refuses that."""
+    status = {field: value for field, value in manifest["status"].items() if value not in ({}, [])}
+    return {**manifest, "status": status}
 
 
 async def _together(writes: Iterable[Awaitable[None]]) -> None:

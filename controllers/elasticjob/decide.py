@@ -206,7 +206,11 @@ def free_masters_of_lost_machines(seen: Seen, now: datetime) -> Plan | None:
     lost = [life for life in seen.masters if life.lost]
     dead = [life for life in seen.master.lives if life.ended and not life.lost and not life.terminating]
     going = [*lost, *dead[:-KEPT_MASTERS]]
-    return Plan("MastersTidied", "old pods of the master are deleted", _group(map(_deletion, going))) if going else None
+    return (
+        Plan("MastersTidied", "old pods of the master are deleted", _group(map(_deletion, going)))
+        if going
+        else None
+    )
 
 
 def follow_the_users_sizes(seen: Seen, now: datetime) -> Plan | None:
@@ -225,7 +229,11 @@ def follow_the_users_sizes(seen: Seen, now: datetime) -> Plan | None:
         return Plan("SizesForgotten", "the user leaves the size to the optimizer", groups=(remember,))
     told = ", ".join(f"{role} {count}" for role, count in changed.items())
     plan = _scale_plan(
-        seen, name, {role: {"replicas": n} for role, n in changed.items()}, f"the user asks for {told}", manual=True
+        seen,
+        name,
+        {role: {"replicas": n} for role, n in changed.items()},
+        f"the user asks for {told}",
+        manual=True,
     )
     return Plan("SizeAsked", f"the user asks for {told}: ScalePlan {name}", groups=((plan,), remember))
 
@@ -309,7 +317,9 @@ def _why_spent(seen: Seen, node: Node) -> tuple[str, str]:
 
 
 def _last_failure(seen: Seen) -> str:
-    failed = [life for node in seen.wanted for life in node.lives if life.ended and life.ended.consequence.counts]
+    failed = [
+        life for node in seen.wanted for life in node.lives if life.ended and life.ended.consequence.counts
+    ]
     failed.sort(key=lambda life: life.ended.at.timestamp() if life.ended and life.ended.at else 0.0)
     last = failed[-1] if failed else None
     return f"the last: {last.name}, {last.ended.sentence}" if last and last.ended else "their pods are gone"

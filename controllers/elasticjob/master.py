@@ -68,7 +68,9 @@ def verdict(end: Exit) -> Outcome | None:
         words = _Words()
     match words.verdict:
         case "Succeeded":
-            return Outcome(True, words.reason or "TrainingSucceeded", words.message or "the training succeeded")
+            return Outcome(
+                True, words.reason or "TrainingSucceeded", words.message or "the training succeeded"
+            )
         case "Failed":
             return Outcome(False, words.reason or "TrainingFailed", words.message or "the training failed")
         case "" if end.reason is ExitReason.SUCCEEDED:
@@ -127,6 +129,7 @@ def _container(job: ElasticJob, given: Manifest, provision: Provision) -> Manife
         "image": provision.image,
         "command": COMMAND,
         "securityContext": dict(SECURE),
+        **environment.LAST_LINES,
         "readinessProbe": _probe("/readyz", every=1, failures=3),
         "livenessProbe": _probe("/healthz", every=10, failures=6),
     }

@@ -45,7 +45,9 @@ def growth(seen: Seen) -> Growth | None:
 
 def _was_short(life: Life) -> bool:
     end = life.ended
-    return end is not None and end.reason is ExitReason.OOM_KILLED and bool(end.memory) and not life.terminating
+    return (
+        end is not None and end.reason is ExitReason.OOM_KILLED and bool(end.memory) and not life.terminating
+    )
 
 
 def _more(seen: Seen, life: Life) -> Growth | None:

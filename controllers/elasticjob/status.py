@@ -74,7 +74,9 @@ class Picture:
         """Why nodes do not run, a sentence each: what the server refuses first, then the master's reason."""
         master = self.seen.master.latest
         held = [f"{master.name} is pending: {master.waiting}"] if master and master.waiting else []
-        return tuple(self._refusals() + held + [s for node in self.seen.wanted if (s := self._obstacle(node))])
+        return tuple(
+            self._refusals() + held + [s for node in self.seen.wanted if (s := self._obstacle(node))]
+        )
 
     @cached_property
     def freed(self) -> bool:
@@ -257,9 +259,15 @@ def _succeeded_life(life: Life) -> bool:
 
 def _restarts(picture: Picture) -> int:
     """Replacements after failures and kills; it never falls, though pods are deleted and nodes scaled away."""
-    nodes = picture.seen.nodes.values()
-    seen = sum(max(node.restarts, node.latest.relaunch if node.latest else 0) for node in nodes)
+    seen = sum(_replacements(picture.seen, node) for node in picture.seen.nodes.values())
     return max(picture.seen.job.status.restarts or 0, seen)
+
+
+def _replacements(seen: Seen, node: Node) -> int:
+    """How often a node was replaced, or is about to be: not after its last failure, if that was one too many."""
+    end = node.latest.ended if node.latest else None
+    for_good = end is not None and end.consequence.counts and seen.is_spent(node)
+    return max(node.restarts - for_good, node.latest.relaunch if node.latest else 0)
 
 
 def _start(picture: Picture) -> datetime | None:

@@ -70,7 +70,8 @@ def _spec(
 
     def furnished(container: Manifest) -> Manifest:
         known = [*identity, environment.termination_log(container)]
-        found = {**container, "env": environment.complete(known, extra, container.get("env") or [])}
+        variables = environment.complete(known, extra, container.get("env") or [])
+        found = {**environment.LAST_LINES, **container, "env": variables}
         if job.spec.needs_master:
             found["volumeMounts"] = [*(container.get("volumeMounts") or []), environment.token_mount()]
         if container is main and birth.resource:

@@ -167,7 +167,7 @@ def test_numbers() -> None:
         "succeeded": 1,
         "failed": 1,
     }
-    assert (found.workers, found.replicas, found.restarts) == ("1/4", 2, 4)
+    assert (found.workers, found.replicas, found.restarts) == ("1/4", 2, 3)
     assert found.selector == "elasticjob.dlrover/name=digits,elasticjob.dlrover/replica-type=worker"
     assert found.observed_generation == 1
 

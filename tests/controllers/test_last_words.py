@@ -1,0 +1,89 @@
+"""What is told of a program that failed: its last lines, if they say why; and how often it was replaced."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResourceStatus
+from elasticjob.controllers.elasticjob.decide import decide
+from elasticjob.controllers.elasticjob.master import Provision, master_pod
+from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.elasticjob.status import describe
+from elasticjob.controllers.exits import Exit, ExitReason
+from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
+from elasticjob.controllers.lives import Node
+from elasticjob.controllers.perform import Hand
+from elasticjob.kube.client import Client
+from elasticjob.kube.events import Recorder
+from elasticjob.kube.kinds import Kind, Manifest
+from tests.controllers.build import NOW, ended, job, life, pending, resource, template
+
+POLICY = "terminationMessagePolicy"
+
+
+def container(**main: Any) -> Manifest:
+    """Return the container of a pod whose template says `main` about its own."""
+    owner = job({"worker": {"replicas": 1, "template": template(**main)}})
+    manifest = pod_manifest(owner, resource(), Birth("worker", 0), master="10.0.0.1:50001", nodes=1)
+    found: Manifest = manifest["spec"]["containers"][0]
+    return found
+
+
+def test_the_log_of_a_program_without_last_words_speaks_for_it() -> None:
+    assert container()[POLICY] == "FallbackToLogsOnError"
+    assert container(**{POLICY: "File"})[POLICY] == "File"
+    master = master_pod(job(), Node("master", 0), Provision("elasticjob/trainer"))
+    assert master.manifest["spec"]["containers"][0][POLICY] == "FallbackToLogsOnError"
+
+
+@pytest.mark.parametrize(
+    ("reason", "words", "sentence"),
+    [
+        (ExitReason.FATAL_ERROR, "Traceback\nValueError: no data", "exit code 9: ValueError: no data"),
+        (ExitReason.OOM_KILLED, "step 7: loss 0.3", "OOMKilled at 4Gi"),
+        (ExitReason.KILLED, "step 7: loss 0.3", "exit code 9"),
+        (
+            ExitReason.OOM_KILLED,
+            '{"message": "worker 0 was killed"}',
+            "OOMKilled at 4Gi: worker 0 was killed",
+        ),
+    ],
+)
+def test_the_last_line_is_told_where_it_is_about_the_end(
+    reason: ExitReason, words: str, sentence: str
+) -> None:
+    assert Exit(reason, 9, words, "4Gi").sentence == sentence
+
+
+@pytest.mark.parametrize(
+    ("case", "lives", "restarts"),
+    [
+        ("failed, about to be replaced", (ended(0),), 1),
+        ("replaced", (ended(0), pending(0, 1, restarts_before=1)), 1),
+        ("failed once too often", (ended(0, 3, restarts_before=3),), 3),
+        ("killed", (ended(0, code=137), life(0, 1)), 1),
+    ],
+)
+def test_restarts_are_replacements_not_failures(case: str, lives: Any, restarts: int) -> None:
+    seen = Seen(job(), resource(), (), lives)
+    assert describe(seen, decide(seen, NOW), NOW).restarts == restarts
+
+
+class Server:
+    """Keeps what is applied."""
+
+    def __init__(self) -> None:
+        self.applied: list[Manifest] = []
+
+    async def apply(self, kind: Kind[Any], manifest: Manifest, *, manager: str, subresource: str) -> None:
+        self.applied.append(manifest)
+
+
+async def test_a_status_is_applied_without_empty_maps() -> None:
+    server = Server()
+    hand = Hand(cast(Client, server), cast(Recorder, None), "test")
+    status = JobResourceStatus(observed_generation=1)
+    assert await hand.write_status(JOBRESOURCE, resource(), status, JobResourceStatus())
+    assert [manifest["status"] for manifest in server.applied] == [{"observedGeneration": 1}]
