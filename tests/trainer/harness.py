@@ -1,6 +1,8 @@
-"""Real jobs for tests: a master in this process, agents and workers as processes, everything awaited by what they say.
+"""Real jobs for tests: a master in this process, agents and workers as processes, everything awaited by what
+they say.
 
-Workers of `scripts/counted.py` print one JSON line per counted step; `Scenario.until` waits for lines, never for time.
+Workers of `scripts/counted.py` print one JSON line per counted step; `Scenario.until` waits for lines, never
+for time.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ PATIENCE: Final = 90.0  # seconds until a scenario that does not get on fails, w
 
 @dataclass(frozen=True)
 class Line:
-    """What one agent or its workers printed; `said` is the JSON object of a worker's line, empty for others."""
+    """What an agent or its workers printed; `said`: the JSON object of a worker's line, empty for others."""
 
     node: str
     text: str
@@ -78,13 +80,23 @@ class Scenario:
     readers: list[asyncio.Task[None]] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
 
-    async def agent(self, index: int, script: str | Path, *arguments: object, flags: Iterable[str] = ()) -> Agent:
+    async def agent(
+        self, index: int, script: str | Path, *arguments: object, flags: Iterable[str] = ()
+    ) -> Agent:
         """Start the agent of node `index`; its pod's name tells its lives apart."""
         node = f"job-worker-{index}"
         life = sum(agent.node == node for agent in self.agents)
         termination = self.folder / f"{node}-{life}.log"
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "elasticjob.cli", "run", *flags, str(SCRIPTS / script), *map(str, arguments)),
+            *(
+                sys.executable,
+                "-m",
+                "elasticjob.cli",
+                "run",
+                *flags,
+                str(SCRIPTS / script),
+                *map(str, arguments),
+            ),
             env=self.environment(node, index, termination),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -100,7 +112,9 @@ class Scenario:
         """Return the environment of a pod."""
         token = self.folder / "token"
         token.write_text(TOKEN)
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("ELASTICJOB_", "PET_"))}
+        kept = {
+            key: value for key, value in os.environ.items() if not key.startswith(("ELASTICJOB_", "PET_"))
+        }
         return {
             **kept,
             "OMP_NUM_THREADS": "1",
@@ -116,7 +130,7 @@ class Scenario:
         }
 
     async def until(self, question: Callable[[], Any]) -> Any:
-        """Return the first true answer to `question`, which is asked again whenever somebody says something."""
+        """Return the first true answer to `question`, asked again whenever somebody says something."""
         try:
             async with asyncio.timeout(PATIENCE), self.changed:
                 while not (answer := question()):
@@ -166,9 +180,7 @@ class Scenario:
 
 
 @asynccontextmanager
-async def scenario(
-    folder: Path, *, nodes: tuple[int, int], silence: float = 5.0
-) -> AsyncIterator[Scenario]:
+async def scenario(folder: Path, *, nodes: tuple[int, int], silence: float = 5.0) -> AsyncIterator[Scenario]:
     """Run a job; afterwards nothing of it is left, and no process outlived its agent."""
     spec = Spec(
         job="job",

@@ -3,31 +3,33 @@
 import json
 import os
 import sys
+from typing import Any
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch import Tensor
 from torch.utils.data import Dataset
 
 from elasticjob.trainer.torch import Elastic
 
 
-class Numbered(Dataset):
+class Numbered(Dataset[tuple[Tensor, Tensor, int]]):
     """Records that know their number."""
 
-    def __init__(self, size):
+    def __init__(self, size: int) -> None:
         generator = torch.Generator().manual_seed(1)
         self.x = torch.randn(size, 8, generator=generator, dtype=torch.float64)
         self.y = torch.randint(0, 3, (size,), generator=generator)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.x)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
         return self.x[index], self.y[index], index
 
 
-def main(epochs, size=101, checkpoint=""):
+def main(epochs: int, checkpoint: str = "") -> None:
     torch.manual_seed(os.getpid())  # only the oldest worker's weights may count: rank 0 sets them below
     model = nn.Linear(8, 3, dtype=torch.float64)
     with torch.no_grad():
@@ -35,26 +37,26 @@ def main(epochs, size=101, checkpoint=""):
             parameter.copy_(torch.linspace(-1, 1, parameter.numel(), dtype=torch.float64).view_as(parameter))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     elastic = Elastic(
-        model, optimizer, dataset=Numbered(size), micro_batch=4, checkpoint=checkpoint or None, save_every=50
+        model, optimizer, dataset=Numbered(101), micro_batch=4, checkpoint=checkpoint or None, save_every=50
     )
-    attempt = {}
+    attempt: dict[str, Any] = {}
 
-    def loss_of(x, y, index):
+    def loss_of(x: Tensor, y: Tensor, index: Tensor) -> Tensor:
         if attempt.get("round") != elastic.round:  # the first, or again in another world
             attempt.update(round=elastic.round, rank=elastic.rank, world=elastic.world_size, records=[])
         attempt["records"] += index.tolist()
         return F.cross_entropy(elastic.model(x), y)
 
-    said = {"pid": os.getpid(), "started": elastic.progress.step}
-    print(json.dumps({**said, "rank": elastic.rank}), flush=True)
+    print(json.dumps({"pid": os.getpid(), "started": elastic.progress.step}), flush=True)
     for step in elastic.steps(epochs=epochs):
         attempt.clear()
         epoch = elastic.epoch
         loss = elastic.step(loss_of)
-        print(json.dumps({"pid": os.getpid(), "step": step, "epoch": epoch, "loss": loss, **attempt}), flush=True)
+        said = {"pid": os.getpid(), "step": step, "epoch": epoch, "loss": loss, **attempt}
+        print(json.dumps(said), flush=True)
     parameters = [value for parameter in model.parameters() for value in parameter.flatten().tolist()]
     print(json.dumps({"pid": os.getpid(), "parameters": parameters, "rank": elastic.rank}), flush=True)
 
 
 if __name__ == "__main__":
-    main(*(int(word) if word.isdigit() else word for word in sys.argv[1:]))
+    main(int(sys.argv[1]), *sys.argv[2:])

@@ -1,0 +1,47 @@
+"""Checkpoints on disk: whole or absent, the newest two kept, nothing in them that could run code."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from elasticjob.trainer.torch.checkpoint import Checkpoints
+
+
+def test_newest_is_loaded_and_two_are_kept(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "new" / "folder")
+    for step in (5, 10, 15):
+        checkpoints.save(step, {"model": {"w": torch.full((2,), float(step))}, "done": {"step": step}})
+    assert checkpoints.steps() == [10, 15]
+    loaded = checkpoints.load()
+    assert loaded is not None
+    assert loaded["done"] == {"step": 15}
+    assert loaded["model"]["w"].tolist() == [15.0, 15.0]
+
+
+def test_no_folder_means_no_checkpoint(tmp_path: Path) -> None:
+    assert Checkpoints(tmp_path / "absent").load() is None
+
+
+def test_writer_that_dies_leaves_the_previous_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, {"done": {"step": 1}})
+
+    def dies(snapshot: object, file: Any) -> None:
+        file.write(b"half of it")
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(torch, "save", dies)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoints.save(2, {"done": {"step": 2}})
+    assert checkpoints.load() == {"done": {"step": 1}}
+
+
+def test_file_that_could_run_code_is_refused(tmp_path: Path) -> None:
+    torch.save({"evil": Checkpoints}, tmp_path / "step-000000001.pt")
+    with pytest.raises(Exception, match="Weights only load failed"):
+        Checkpoints(tmp_path).load()

@@ -1,0 +1,13 @@
+"""How long an agent that ends waits for its master to hear of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from elasticjob.trainer.agent.decide import LEFT, Exit
+from elasticjob.trainer.agent.loop import last_calls
+
+
+@pytest.mark.parametrize(("reason", "seconds"), [(LEFT, 1.0), ("Completed", 10.0), ("WorkerFailed", 10.0)])
+def test_who_leaves_waits_shortly_and_who_has_a_result_longer(reason: str, seconds: float) -> None:
+    assert last_calls(Exit(0, reason, "")) == seconds

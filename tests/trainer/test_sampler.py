@@ -1,0 +1,108 @@
+"""The arithmetic of steps: every record once per epoch for any series of worlds, weights that sum to the mean."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elasticjob.trainer.torch.batch import bounds, micro_batches, shares, weight
+from elasticjob.trainer.torch.sampler import Position, Sampler
+
+sizes = st.integers(1, 300)
+slots = st.integers(1, 9)
+
+
+@pytest.mark.parametrize(
+    ("total", "parts", "expected"),
+    [(10, 1, (10,)), (10, 3, (4, 3, 3)), (2, 3, (1, 1, 0)), (0, 2, (0, 0)), (9, 3, (3, 3, 3))],
+)
+def test_shares_differ_by_at_most_one(total: int, parts: int, expected: tuple[int, ...]) -> None:
+    assert shares(total, parts) == expected
+
+
+def test_shares_of_nobody_are_an_error() -> None:
+    with pytest.raises(ValueError, match="cannot split 3 into 0 parts"):
+        shares(3, 0)
+
+
+@given(total=st.integers(0, 500), parts=st.integers(1, 20))
+def test_bounds_cover_everything_once(total: int, parts: int) -> None:
+    assert [index for part in bounds(total, parts) for index in part] == list(range(total))
+
+
+@given(slots=slots, data=st.data())
+def test_workers_share_all_micro_batches(slots: int, data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, slots))
+    dealt = [index for rank in range(size) for index in micro_batches(slots, size, rank)]
+    assert dealt == list(range(slots))
+
+
+def test_more_workers_than_micro_batches_is_an_error() -> None:
+    with pytest.raises(ValueError, match="4 workers cannot share a global batch of 3"):
+        micro_batches(3, 4, 0)
+
+
+@given(records=sizes, micro_batch=st.integers(1, 16), slots=slots, data=st.data())
+def test_every_record_once_per_epoch_for_any_series_of_worlds(
+    records: int, micro_batch: int, slots: int, data: st.DataObject
+) -> None:
+    sampler, position = Sampler(records, micro_batch, slots), Position()
+    expected, taken = sampler.steps_left(position, 1), 0
+    seen: list[int] = []
+    while position.epoch == 0:
+        size = data.draw(st.integers(1, slots))
+        pieces = [piece for rank in range(size) for piece in sampler.window(position).of(rank, size)]
+        seen += [place for piece in pieces for place in piece.places]
+        position, taken = sampler.after(position), taken + 1
+    assert seen == list(range(records))
+    assert taken == expected
+    assert position == Position(1)
+
+
+@given(records=sizes, micro_batch=st.integers(1, 16), slots=slots)
+def test_a_step_has_the_same_micro_batches_for_every_number_of_workers(
+    records: int, micro_batch: int, slots: int
+) -> None:
+    sampler, position = Sampler(records, micro_batch, slots), Position()
+    while position.epoch == 0:
+        window = sampler.window(position)
+        alone = window.of(0, 1)
+        for size in range(2, slots + 1):
+            assert tuple(piece for rank in range(size) for piece in window.of(rank, size)) == alone
+        position = sampler.after(position)
+
+
+@given(records=sizes, micro_batch=st.integers(1, 16), slots=slots, data=st.data())
+def test_weights_make_the_average_of_workers_the_mean_of_records(
+    records: int, micro_batch: int, slots: int, data: st.DataObject
+) -> None:
+    sampler = Sampler(records, micro_batch, slots)
+    size = data.draw(st.integers(1, slots))
+    window = sampler.window(Position())
+    total = len(window.places)
+    value = {place: float(place % 7) for place in window.places}  # the gradient of one record
+    summed = 0.0
+    for rank in range(size):
+        for piece in window.of(rank, size):
+            mean = sum(value[place] for place in piece.places) / len(piece.places)
+            summed += mean * weight(len(piece.places), total, size)
+    assert summed / size == pytest.approx(sum(value.values()) / total)
+
+
+@given(records=sizes, micro_batch=st.integers(1, 16), slots=slots, epochs=st.integers(0, 4), data=st.data())
+def test_steps_left_counts_down_to_zero(
+    records: int, micro_batch: int, slots: int, epochs: int, data: st.DataObject
+) -> None:
+    sampler, position = Sampler(records, micro_batch, slots), Position()
+    left = sampler.steps_left(position, epochs)
+    for count in range(left, 0, -1):
+        assert sampler.steps_left(position, epochs) == count
+        position = sampler.after(position)
+    assert sampler.steps_left(position, epochs) == 0
+    assert position == Position(epochs)
+
+
+def test_empty_data_is_an_error() -> None:
+    with pytest.raises(ValueError, match="each must be >= 1"):
+        Sampler(0, 4, 1)
