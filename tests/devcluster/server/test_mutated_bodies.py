@@ -1,0 +1,91 @@
+"""Good bodies with random holes in them: whatever comes, the answer is a Status and never a stumble."""
+
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any
+
+import pytest
+
+from tests.devcluster.server.conftest import CRDS, PODS, THINGS, Api, definition, pod, thing
+
+JUNK: list[Any] = [
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    "",
+    "x",
+    "a/b",
+    [],
+    {},
+    [None],
+    [{}],
+    {"a": None},
+    [[]],
+    {"": ""},
+    10**30,
+]
+CONTAINER = {
+    "name": "c",
+    "image": "i",
+    "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}],
+    "ports": [{"containerPort": 1}],
+    "resources": {"limits": {"cpu": 1}, "requests": {"cpu": 1}},
+    "volumeMounts": [{"name": "v", "mountPath": "/x"}],
+}
+METADATA = {
+    "name": "p",
+    "labels": {"a": "b"},
+    "finalizers": ["a/b"],
+    "ownerReferences": [{"apiVersion": "v1", "kind": "x", "name": "y", "uid": "z"}],
+    "managedFields": [{"manager": "x", "fieldsV1": {"f:x": {}}}],
+}
+SERVICE = {
+    "metadata": {"name": "s"},
+    "spec": {"ports": [{"port": 1, "name": "x"}, {"port": 2, "name": "y"}], "clusterIP": "None"},
+}
+PARTS = [{"name": "a", "size": 1}]
+BODIES: list[tuple[str, dict[str, Any]]] = [
+    (
+        PODS,
+        pod("p", containers=[CONTAINER], volumes=[{"name": "v", "emptyDir": {}}]) | {"metadata": METADATA},
+    ),
+    ("/api/v1/namespaces/default/services", SERVICE),
+    ("/api/v1/namespaces", {"metadata": {"name": "n"}, "spec": {"finalizers": ["kubernetes"]}}),
+    (THINGS, thing("t", replicas=1, parts=PARTS, tags=["a"], labels={"a": "b"}, port=1, free={"a": 1})),
+    (CRDS, definition(name="foos")),
+]
+
+
+def mutated(chance: random.Random, value: Any) -> Any:
+    """The value with one piece of it replaced by junk or left out."""
+    if not isinstance(value, dict | list) or not value or chance.random() < 0.15:
+        return copy.deepcopy(chance.choice(JUNK))
+    answer = copy.copy(value)
+    place: Any = chance.choice(list(value)) if isinstance(value, dict) else chance.randrange(len(value))
+    if chance.random() < 0.1:
+        del answer[place]
+    else:
+        answer[place] = mutated(chance, value[place])
+    return answer
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_no_body_makes_the_server_stumble(things: Api, seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(100):
+        path, good = chance.choice(BODIES)
+        one, body = f"{path}/{good['metadata']['name']}", mutated(chance, mutated(chance, good))
+        await things.post(path, good)
+        for kind in ("post", "put", "merge", "strategic"):
+            if kind == "post":
+                reply = await things.post(path, body)
+            elif kind == "put":
+                reply = await things.put(one, body)
+            else:
+                reply = await things.patch(one, body, kind)
+            assert reply.code < 500, (kind, path, body, reply.body)
+        assert (await things.get(path)).code == 200
