@@ -30,7 +30,7 @@ def operator(
     webhook_port: Annotated[int | None, typer.Option(help="The port that webhooks listen on.")] = None,
     install: Annotated[
         bool | None,
-        typer.Option("--install/--no-install", help="Apply CRDs and webhook configurations first."),
+        typer.Option("--install/--no-install", help="Apply the CRDs first."),
     ] = None,
     log_format: Annotated[str, typer.Option(help="console or json.")] = "console",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,

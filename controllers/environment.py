@@ -14,7 +14,7 @@ from elasticjob.kube.kinds import Manifest
 TOKEN_VOLUME: Final = "elasticjob-token"
 TERMINATION_LOG: Final = "/dev/termination-log"
 LAST_LINES: Final[Mapping[str, str]] = {"terminationMessagePolicy": "FallbackToLogsOnError"}
-"""Of a container: the last lines of a program that left no last words stand for them, so its error is told."""
+"""Of a container: the last lines of a program without last words stand for them, so its error is told."""
 
 
 def identity(

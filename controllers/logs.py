@@ -1,9 +1,10 @@
-"""Log lines of the operator: one per decision that changed something, for people or as JSON."""
+"""Log lines of operators: one per decision that changed something, for people or as JSON."""
 
 from __future__ import annotations
 
 import logging
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -22,8 +23,10 @@ SHOWN: Final = (
 )
 
 
-def configure(*, json: bool, verbose: bool) -> None:
-    """Send the log of this process to stderr, as one line per entry."""
+def configure(
+    *, json: bool = False, verbose: bool = False, quiet: bool = False, file: Path | None = None
+) -> None:
+    """Send the log of this process to stderr, or to `file`, one line per entry; `quiet`: what went wrong."""
     render: Any = (
         structlog.processors.JSONRenderer()
         if json
@@ -43,8 +46,9 @@ def configure(*, json: bool, verbose: bool) -> None:
         if json
         else [structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.FileHandler(file) if file else logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
-    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
+    level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
+    logging.basicConfig(level=level, handlers=[handler], force=True)
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -162,7 +162,7 @@ class Hand:
 
 
 def _without_empty_status(manifest: Manifest) -> Manifest:
-    """Return a status without empty maps and lists: the server merges such a one to null, and refuses that."""
+    """Return a status without empty maps and lists: the server merges such to null, and refuses that."""
     status = {field: value for field, value in manifest["status"].items() if value not in ({}, [])}
     return {**manifest, "status": status}
 
