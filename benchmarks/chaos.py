@@ -150,7 +150,7 @@ async def play(here: Laptop, number: int, seed: int, console: Console) -> Outcom
         end = watched.seen
         await here.client.delete(ELASTICJOB, key.name, key.namespace)
         await until(watched, lambda seen: not seen.pods, GONE_WITHIN)
-        wrong = (*verdict(end, watched.steps, of_job(key.name)), *witness.wrong)
+        wrong = (*verdict(end, watched.steps, of_job(end.uid)), *witness.wrong)
         if wrong:
             await keep_evidence(here, watched, number, wrong)
         return Outcome(
@@ -201,23 +201,23 @@ async def kill_operator(here: Laptop, watched: Watched, job: str, strike: Strike
 
 async def kill_master(here: Laptop, watched: Watched, job: str, strike: Strike) -> str:
     """Kill the master's process."""
-    return kill([pod for pod in watched.seen.pods if "master" in pod.role], lambda tree: main_of(tree))
+    return kill(watched.seen, [pod for pod in watched.seen.pods if "master" in pod.role], main_of)
 
 
 async def kill_agent(here: Laptop, watched: Watched, job: str, strike: Strike) -> str:
     """Kill an agent; its workers have to die with it."""
-    return kill(watched.seen.workers, main_of)
+    return kill(watched.seen, watched.seen.workers, main_of)
 
 
 async def kill_worker(here: Laptop, watched: Watched, job: str, strike: Strike) -> str:
     """Kill a worker process."""
-    return kill(watched.seen.workers, lambda tree: next(iter(workers_of(tree)), None))
+    return kill(watched.seen, watched.seen.workers, lambda tree: next(iter(workers_of(tree)), None))
 
 
-def kill(pods: Sequence[Pod], choose: Callable[[tuple[Process, ...]], Process | None]) -> str:
+def kill(seen: Seen, pods: Sequence[Pod], choose: Callable[[tuple[Process, ...]], Process | None]) -> str:
     """SIGKILL the chosen process of the last of `pods` that has one; say which."""
     for pod in reversed(pods):
-        if found := choose(of_pod(pod.name)):
+        if found := choose(of_pod(pod.name, seen.uid)):
             os.kill(found.pid, signal.SIGKILL)
             return f"killed {found.pid} of {pod.name}"
     return "found nobody to kill"

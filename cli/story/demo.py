@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import shutil
 import signal
 import tempfile
@@ -12,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,13 @@ from elasticjob.cli.story.stage import Real
 from elasticjob.cli.story.timeline import Result, tell
 from elasticjob.cli.story.watched import Watched
 from elasticjob.cli.version import versions
+from elasticjob.controllers.logs import configure
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import POD
 
+WIDE = 150
 REFRESH = 0.1
 """Seconds between two pictures of the live screen."""
 
@@ -59,7 +61,7 @@ class Wishes:
 def run(wishes: Wishes) -> int:
     """Run the demo; return its exit code."""
     state = Path(tempfile.mkdtemp(prefix="elasticjob-demo-"))
-    log_to(state / "cluster.log")
+    configure(file=state / "cluster.log")  # the cluster is part of this process; the screen is the story's
     try:
         code = asyncio.run(until_signalled(perform(wishes, state)))
     except ActFailed as failure:
@@ -71,10 +73,10 @@ def run(wishes: Wishes) -> int:
     return code
 
 
-def log_to(file: Path) -> None:
-    """Send what this process logs (the cluster is part of it) to a file, away from the screen."""
-    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(filename=file, level=logging.INFO, format=form, force=True)
+def console_for(output: Output) -> Console:
+    """Return where to print: stderr if stdout is for JSON; wide lines where nobody knows how wide."""
+    console = Console(stderr=output is Output.JSON)
+    return console if console.is_terminal else Console(stderr=output is Output.JSON, width=WIDE)
 
 
 async def until_signalled(work: Coroutine[Any, Any, int]) -> int:
@@ -89,7 +91,7 @@ async def until_signalled(work: Coroutine[Any, Any, int]) -> int:
 
 async def perform(wishes: Wishes, state: Path) -> int:
     """Set the stage, play, tell."""
-    console = Console(stderr=wishes.output is Output.JSON)
+    console = console_for(wishes.output)
     record = state / "steps.jsonl"
     example = load().recording(record)
     if wishes.epochs:
@@ -235,16 +237,15 @@ def as_json(result: Result, report: Path) -> dict[str, Any]:
 
 async def explain(failure: ActFailed, here: Laptop, watched: Watched, console: Console) -> None:
     """Print what helps to understand a failed act: conditions, and the last lines of every log."""
-    console.print(f"\n✗ {failure.act.title}", style="bold red")
+    show = partial(console.print, markup=False, highlight=False, soft_wrap=True)
+    show(f"\n✗ {failure.act.title}", style="bold red")
     for condition in failure.seen.conditions:
-        console.print(
-            f"  {condition.type}={condition.status} {condition.reason}: {condition.message}", markup=False
-        )
+        show(f"  {condition.type}={condition.status} {condition.reason}: {condition.message}")
     for pod in failure.seen.pods:
-        console.print(f"\nlast lines of pod {pod.name}:", style="bold")
-        console.print(await tail(here.client, pod.name, "default"), markup=False, highlight=False)
-    console.print("\nlast lines of the operator:", style="bold")
-    console.print("\n".join(here.operator.log.read_text().splitlines()[-10:]), markup=False, highlight=False)
+        show(f"\nlast lines of pod {pod.name}:", style="bold")
+        show(await tail(here.client, pod.name, watched.key.namespace))
+    show("\nlast lines of the operator:", style="bold")
+    show("\n".join(here.operator.log.read_text().splitlines()[-10:]))
 
 
 async def tail(client: Client, pod: str, namespace: str) -> str:

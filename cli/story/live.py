@@ -119,14 +119,21 @@ class Lines:
     announced: str = field(default="")
 
     def show(self, scene: Scene) -> None:
-        """Write a line for each sentence and each act that ended or began."""
-        for said in scene.said[self.said :]:
-            self.write(f"{said.at - scene.began:6.1f} s      {said.sentence}")
-        self.said = len(scene.said)
-        for one in scene.story.played[self.acts :]:
-            self.write(f"{one.ended - scene.began:6.1f} s  ✓ {one.act.title}: {stood(one, scene.steps)}")
-        self.acts = len(scene.story.played)
-        current = scene.story.current
-        if current and scene.story.did and current.title != self.announced:
-            self.announced = current.title
-            self.write(f"{scene.now - scene.began:6.1f} s  ▶ {current.title}: {scene.story.did}")
+        """Write a line for each sentence and each act that ended or began, in order of time."""
+        new = [(said.at, f"    {said.sentence}") for said in scene.said[self.said :]]
+        done = scene.story.played[self.acts :]
+        new += [(one.ended, f"✓ {one.act.title}: {stood(one, scene.steps)}") for one in done]
+        new += (
+            [(scene.now, f"▶ {scene.story.current.title}: {scene.story.did}")]
+            if self._begins(scene.story)
+            else []
+        )
+        for at, line in sorted(new, key=lambda one: one[0]):
+            self.write(f"{at - scene.began:6.1f} s  {line}")
+        self.said, self.acts = len(scene.said), len(scene.story.played)
+
+    def _begins(self, story: Story) -> bool:
+        """Whether an act is under way that was not announced yet; it is from now on."""
+        title = story.current.title if story.current and story.did else self.announced
+        begins, self.announced = title != self.announced, title
+        return begins

@@ -32,8 +32,8 @@ class Process:
 
     @property
     def job(self) -> str:
-        """The job that it belongs to; "" if to none."""
-        return self.environment.get(environment.JOB, "")
+        """The uid of the job that it belongs to; "" if to none."""
+        return self.environment.get(environment.JOB_UID, "")
 
 
 def running(belongs: Callable[[Process], bool]) -> tuple[Process, ...]:
@@ -41,14 +41,14 @@ def running(belongs: Callable[[Process], bool]) -> tuple[Process, ...]:
     return tuple(filter(belongs, _all()))
 
 
-def of_job(job: str) -> tuple[Process, ...]:
-    """Return all processes of a job."""
-    return running(lambda process: process.job == job)
+def of_job(uid: str) -> tuple[Process, ...]:
+    """Return all processes of a job, by its uid: other clusters of this machine may have its namesake."""
+    return running(lambda process: bool(uid) and process.job == uid)
 
 
-def of_pod(pod: str) -> tuple[Process, ...]:
-    """Return all processes of a pod."""
-    return running(lambda process: process.pod == pod)
+def of_pod(pod: str, job: str) -> tuple[Process, ...]:
+    """Return all processes of a pod of the job with this uid."""
+    return tuple(process for process in of_job(job) if process.pod == pod)
 
 
 def main_of(tree: tuple[Process, ...]) -> Process | None:

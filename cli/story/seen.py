@@ -54,8 +54,8 @@ class Said:
 class Seen:
     """The job, its pods and its last counted step, in a round whose first step was at `round_began`."""
 
+    uid: str = ""
     phase: str = ""
-    desired: int = 0
     conditions: tuple[Condition, ...] = ()
     pods: tuple[Pod, ...] = ()
     last: Step | None = None

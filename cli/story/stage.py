@@ -44,7 +44,7 @@ class Real:
     async def kill_worker(self) -> str:
         """SIGKILL a worker process of the newest pod."""
         pod = newest(self.look().workers)
-        workers = workers_of(of_pod(pod.name))
+        workers = workers_of(of_pod(pod.name, self.look().uid))
         if not workers:
             raise Failure(f"no worker process of pod {pod.name} is left to kill", next_step="see its logs")
         os.kill(workers[0].pid, signal.SIGKILL)

@@ -44,7 +44,7 @@ class Watched:
         self.steps: list[Step] = []
         self.said: list[Said] = []
         self._client = client
-        self._key = key
+        self.key = key
         self._record = Record(record)
         self._now = now
         self._look = look
@@ -92,14 +92,15 @@ class Watched:
         self._change = asyncio.Event()
 
     def _look_at_job(self) -> None:
-        job = self._jobs.get(self._key)
+        job = self._jobs.get(self.key)
         if job is None:
             return
         conditions = conditions_of(job)
         for condition in conditions:
             if condition.status and condition not in self.seen.conditions:
                 self._hear(condition.reason, condition.message, warning=condition.type == "Failed")
-        self._tell(replace(self.seen, phase=str(job.status.phase or ""), conditions=conditions))
+        phase = str(job.status.phase or "")
+        self._tell(replace(self.seen, uid=job.metadata.uid, phase=phase, conditions=conditions))
 
     def _look_at_pods(self) -> None:
         pods = sorted(map(pod_of, self._pods.list()), key=lambda pod: pod.name)
@@ -108,7 +109,7 @@ class Watched:
     def _look_at_events(self) -> None:
         for event in self._events.list():
             about, mark = event.involved_object, (event.metadata.uid, event.count)
-            if (about.kind, about.name) == (ELASTICJOB.name, self._key.name) and mark not in self._heard:
+            if (about.kind, about.name) == (ELASTICJOB.name, self.key.name) and mark not in self._heard:
                 self._heard.add(mark)
                 self._hear(event.reason, event.message, warning=event.type == "Warning")
         self._tell(self.seen)

@@ -44,9 +44,9 @@ def test_main_process_of_a_pod_is_the_one_that_the_kubelet_started() -> None:
 def test_processes_are_found_by_the_environment_of_their_pod() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", "input()"],
-        env={**os.environ, "POD_NAME": "test-processes-0", "ELASTICJOB_NAME": "test-processes"},
+        env={**os.environ, "POD_NAME": "test-processes-0", "ELASTICJOB_UID": "test-processes"},
         stdin=subprocess.PIPE,
     ) as child:
-        found = of_pod("test-processes-0")
+        found = of_pod("test-processes-0", "test-processes")
         child.communicate(b"\n")
     assert [(one.pid, one.parent, one.job) for one in found] == [(child.pid, os.getpid(), "test-processes")]
