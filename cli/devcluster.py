@@ -18,6 +18,7 @@ import typer
 
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.laptop import operator_of
+from elasticjob.controllers.logs import configure
 from elasticjob.devcluster import DevCluster, StateInUse, VirtualNode
 from elasticjob.devcluster.node.heartbeat import machine_capacity
 from elasticjob.devcluster.quantity import parse
@@ -69,6 +70,7 @@ def devcluster(
     settings = Settings(
         tuple(command or ()), kubeconfig, keep, node_list(nodes, capacity or []), port, operator
     )
+    configure(quiet=True)
     with folder(state) as place:
         try:
             return asyncio.run(serve(settings, place))
