@@ -39,7 +39,7 @@ from elasticjob.cli.story.seen import Pod, Seen
 from elasticjob.cli.story.steps import Step, gaps
 from elasticjob.cli.story.watched import Watched
 
-EPOCHS = 12
+EPOCHS = 25
 SPAN = 8.0
 """Seconds after the first step within which all kills of a round happen."""
 COMPLETE_WITHIN, GONE_WITHIN = 120.0, 30.0
@@ -291,6 +291,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
     wishes = parser.parse_args()
     console = Console()
+    console = console if console.is_terminal else Console(width=150)
     console.print(f"chaos: {wishes.rounds} rounds, --seed {wishes.seed}", highlight=False)
     outcomes = asyncio.run(run(wishes, console))
     console.print(table(outcomes))

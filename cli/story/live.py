@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import takewhile
 
 from rich.columns import Columns
@@ -116,24 +116,20 @@ class Lines:
     write: Callable[[str], object]
     acts: int = 0
     said: int = 0
-    announced: str = field(default="")
+    announced: str = ""
 
     def show(self, scene: Scene) -> None:
         """Write a line for each sentence and each act that ended or began, in order of time."""
         new = [(said.at, f"    {said.sentence}") for said in scene.said[self.said :]]
         done = scene.story.played[self.acts :]
         new += [(one.ended, f"✓ {one.act.title}: {stood(one, scene.steps)}") for one in done]
-        new += (
-            [(scene.now, f"▶ {scene.story.current.title}: {scene.story.did}")]
-            if self._begins(scene.story)
-            else []
-        )
+        new += [(scene.now, line) for line in self._announcement(scene.story)]
         for at, line in sorted(new, key=lambda one: one[0]):
             self.write(f"{at - scene.began:6.1f} s  {line}")
         self.said, self.acts = len(scene.said), len(scene.story.played)
 
-    def _begins(self, story: Story) -> bool:
-        """Whether an act is under way that was not announced yet; it is from now on."""
-        title = story.current.title if story.current and story.did else self.announced
-        begins, self.announced = title != self.announced, title
-        return begins
+    def _announcement(self, story: Story) -> Iterator[str]:
+        """Yield the line of an act that is under way and was not announced yet."""
+        if story.current and story.did and story.current.title != self.announced:
+            self.announced = story.current.title
+            yield f"▶ {story.current.title}: {story.did}"
