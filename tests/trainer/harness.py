@@ -87,16 +87,19 @@ class Scenario:
         node = f"job-worker-{index}"
         life = sum(agent.node == node for agent in self.agents)
         termination = self.folder / f"{node}-{life}.log"
+        command = ("elasticjob.cli", "run", *flags, SCRIPTS / script, *arguments)
+        return await self._start(node, index, termination, command)
+
+    async def torchrun(self, index: int, script: Path, epochs: int, checkpoint: Path) -> Agent:
+        """Start plain torchrun as node `index`, with our rendezvous."""
+        rendezvous = ("--rdzv-backend=elasticjob", f"--rdzv-endpoint={self.master.address}", "--rdzv-id=job")
+        command = ("torch.distributed.run", "--nnodes=1:2", *rendezvous, script, "--epochs", epochs)
+        node = f"job-worker-{index}"
+        return await self._start(node, index, self.folder / node, (*command, "--checkpoint", checkpoint))
+
+    async def _start(self, node: str, index: int, termination: Path, command: Iterable[object]) -> Agent:
         process = await asyncio.create_subprocess_exec(
-            *(
-                sys.executable,
-                "-m",
-                "elasticjob.cli",
-                "run",
-                *flags,
-                str(SCRIPTS / script),
-                *map(str, arguments),
-            ),
+            *(sys.executable, "-m", *map(str, command)),
             env=self.environment(node, index, termination),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

@@ -27,7 +27,9 @@ def test_no_folder_means_no_checkpoint(tmp_path: Path) -> None:
     assert Checkpoints(tmp_path / "absent").load() is None
 
 
-def test_writer_that_dies_leaves_the_previous_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_that_dies_leaves_the_previous_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(1, {"done": {"step": 1}})
 

@@ -1,4 +1,4 @@
-"""The arithmetic of steps: every record once per epoch for any series of worlds, weights that sum to the mean."""
+"""The arithmetic of steps: every record once per epoch for any series of worlds; weights sum to the mean."""
 
 from __future__ import annotations
 

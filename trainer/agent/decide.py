@@ -231,6 +231,8 @@ def give_up_a_broken_round(group: Group, now: float) -> Step | None:
     gone = set(group.seats) - set(group.workers) - group.ended
     if group.ending or not group.world or group.given_up >= group.round or not gone or not_started(group):
         return None
+    if group.regroup and group.recovery is Recovery.RESTART:
+        return None  # they were terminated because the round is over
     done = replace(group, given_up=group.round)
     if any(worker.elastic and worker.round for worker in group.workers.values()):
         return Step(done, ())

@@ -331,7 +331,7 @@ def terms(settings: Settings) -> Terms:
 
 
 def last_calls(end: Exit) -> float:
-    """Return how many seconds the last words may take: a leave shows on the line as well, a result does not."""
+    """Return how many seconds the last words may take: a leave shows on the line too, a result does not."""
     return FAREWELL if end.reason == LEFT else LAST_CALLS
 
 

@@ -1,0 +1,299 @@
+"""The agent's decisions, as stories: events in, actions out; no process, no clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Progress
+from elasticjob.api.rpc.rendezvous import Join, Leave, Member, Recovery, World
+from elasticjob.trainer.agent.decide import Action, Ask, Exit, Report, Signal, Spawn, Tell, again_at, decide
+from elasticjob.trainer.agent.group import (
+    AskedToLeave,
+    Dismissed,
+    Ended,
+    Event,
+    Formed,
+    Group,
+    Life,
+    Ordered,
+    Said,
+    Terms,
+    WarmReady,
+    observe,
+)
+from elasticjob.trainer.channel import Abort, Advance, Boundary, Broken, Enter, Hello, Interrupt, Ready, Stop
+
+TERMS = Terms(
+    node="a",
+    role="worker",
+    index=0,
+    incarnation="1",
+    address="10.0.0.1",
+    workers=1,
+    max_restarts=3,
+    grace=20.0,
+)
+
+
+def short(action: Action) -> str:
+    """Return an action as one reads it in a table."""
+    match action:
+        case Spawn(slot=slot, enter=enter):
+            return f"spawn {slot}" + (f" as {enter.rank}/{enter.size}" if enter else "")
+        case Signal(slot=slot, number=number):
+            return f"{number.name} {slot}"
+        case Tell(slot=slot, message=Enter(round=round_, rank=rank, size=size)):
+            return f"enter {slot} round {round_} as {rank}/{size}"
+        case Tell(slot=slot, message=Interrupt()):
+            return f"interrupt {slot}"
+        case Tell(slot=slot, message=Abort()):
+            return f"abort {slot}"
+        case Tell(slot=slot, message=Stop()):
+            return f"stop {slot}"
+        case Report(request=Leave(planned=planned, round=round_)):
+            return f"leave {round_}" + (" planned" if planned else "")
+        case Report(request=Failure(final=final)):
+            return "failure" + (" final" if final else "")
+        case Report(request=Finish()):
+            return "finish"
+        case Ask(join=Join(after=after, slots=slots, broken=broken, port=port)):
+            return f"join after {after} with {slots} at {port}" + (" broken" if broken else "")
+        case Ask(join=None):
+            return "no join"
+        case Exit(code=code, reason=reason):
+            return f"exit {code} {reason}"
+    raise AssertionError(action)
+
+
+class Story:
+    """One agent's group; `then` feeds an event and returns what the agent did."""
+
+    def __init__(self, recovery: Recovery = Recovery.IN_PROCESS, **terms: object) -> None:
+        self.group = Group(terms=replace(TERMS, **terms), recovery=recovery)  # type: ignore[arg-type]  # by name
+        self.now = 100.0
+        self.did = self._decide()
+
+    def then(self, *events: Event, after: float = 0.0) -> list[str]:
+        """Feed events, `after` seconds later; return the actions."""
+        self.now += after
+        for event in events:
+            self.group = observe(self.group, event, self.now)
+        self.did = self._decide()
+        return self.did
+
+    def _decide(self) -> list[str]:
+        did: list[str] = []
+        for _ in range(50):
+            if (step := decide(self.group, self.now)) is None:
+                return did
+            self.group = step.group
+            did += [short(action) for action in step.actions]
+            if did and did[-1].startswith("exit"):
+                return did
+        raise AssertionError(f"the rules never come to rest: {did[-5:]}")
+
+
+def formed(round_: int, *nodes: str, slots: int = 1) -> Formed:
+    """Return a world of nodes with as many slots each."""
+    members = tuple(
+        Member(node=node, incarnation="1", slots=slots, address="10.0.0.9", port=7000, since=1)
+        for node in nodes
+    )
+    return Formed(World(round=round_, members=members, batch_slots=4))
+
+
+def orders(version: int, order: Order, round_: int = 0, *lost: str) -> Ordered:
+    """Return orders of the master."""
+    return Ordered(Orders(version=version, order=order, round=round_, lost=lost, reason="because"))
+
+
+def training(*nodes: str, slots: int = 1) -> Story:
+    """Return the story of node `a` whose elastic workers train in round 1 of `nodes`."""
+    story = Story(workers=slots)
+    for slot in range(slots):
+        story.then(Said(slot, Hello()), Said(slot, Ready(port=5000 + slot)))
+    story.then(formed(1, *nodes, slots=slots))
+    for slot in range(slots):
+        story.then(Said(slot, Advance(round=1, progress=Progress(step=1), seconds=0.01)))
+    return story
+
+
+def restarting(*nodes: str, **terms: object) -> Story:
+    """Return the story of node `a` whose plain worker trains in round 1 of `nodes`."""
+    story = Story(Recovery.RESTART, **terms)
+    story.then(WarmReady())
+    story.then(formed(1, *nodes))
+    return story
+
+
+def test_elastic_worker_starts_first_and_joins_when_ready() -> None:
+    story = Story()
+    assert story.did == ["spawn 0"]
+    assert story.then(Said(0, Hello())) == []
+    assert story.then(Said(0, Ready(port=5000))) == ["join after 0 with 1 at 5000"]
+    assert story.then(formed(1, "b", "a")) == ["enter 0 round 1 as 1/2"]
+
+
+def test_plain_script_joins_first_and_starts_in_the_world() -> None:
+    story = Story(Recovery.RESTART)
+    assert story.did == []
+    assert story.then(WarmReady()) == ["join after 0 with 1 at 0"]
+    assert story.then(formed(1, "b", "a")) == ["spawn 0 as 1/2"]
+
+
+def test_script_that_turns_out_elastic_keeps_its_process() -> None:
+    story = restarting("b", "a")
+    assert story.then(Said(0, Hello()), Said(0, Ready(port=5000))) == ["enter 0 round 1 as 1/2"]
+    assert story.then(orders(2, Order.REGROUP, 1)) == ["interrupt 0"]
+
+
+def test_lost_peer_breaks_the_round_and_the_survivor_joins_the_next() -> None:
+    story = training("b", "a")
+    assert story.then(orders(2, Order.REGROUP, 1, "b")) == ["abort 0", "interrupt 0"]
+    assert story.then(Said(0, Broken(round=1, port=5001))) == ["join after 1 with 1 at 5001 broken"]
+    assert story.then(formed(2, "a")) == ["enter 0 round 2 as 0/1"]
+
+
+def test_survivor_that_noticed_before_the_master_joins_unasked() -> None:
+    story = training("b", "a")
+    assert story.then(Said(0, Broken(round=1, port=5001))) == ["join after 1 with 1 at 5001 broken"]
+    assert story.then(orders(2, Order.REGROUP, 1, "b")) == []
+
+
+def test_worker_that_does_not_come_out_of_a_broken_collective_is_replaced() -> None:
+    story = training("b", "a")
+    story.then(orders(2, Order.REGROUP, 1, "b"))
+    assert again_at(story.group) == story.now + 3.0
+    assert story.then(after=3.0) == ["SIGKILL 0"]
+    assert story.then(Ended(0, -9)) == ["leave 1", "spawn 0"]
+    assert not story.group.failures
+
+
+def test_joiner_ends_the_world_at_a_boundary() -> None:
+    story = training("a")
+    assert story.then(orders(2, Order.REGROUP, 1)) == ["interrupt 0"]
+    assert story.then(Said(0, Boundary(round=1, port=5001))) == ["join after 1 with 1 at 5001"]
+    assert story.then(formed(2, "a", "b")) == ["enter 0 round 2 as 0/2"]
+
+
+def test_killed_worker_leaves_the_round_and_comes_back_as_a_newcomer() -> None:
+    story = training("a", "b")
+    assert story.then(Ended(0, -9)) == ["failure", "leave 1", "spawn 0"]
+    assert story.then(Said(0, Hello()), Said(0, Ready(port=5002))) == ["join after 1 with 1 at 5002"]
+
+
+def test_surviving_worker_of_the_node_keeps_the_lineage() -> None:
+    story = training("a", slots=2)
+    assert story.then(Ended(0, -9)) == ["failure", "abort 1", "spawn 0"]
+    assert story.then(Said(1, Broken(round=1, port=6001))) == ["join after 1 with 1 at 6001 broken"]
+    assert story.then(formed(2, "a")) == ["enter 1 round 2 as 0/1"]
+    assert story.then(Said(0, Hello()), Said(0, Ready(port=6002))) == ["interrupt 1"]
+    assert story.then(Said(1, Boundary(round=2, port=6003))) == ["join after 2 with 2 at 6003"]
+    assert story.then(formed(3, "a", slots=2)) == ["enter 1 round 3 as 0/2", "enter 0 round 3 as 1/2"]
+
+
+def test_world_that_broke_before_we_entered_it_is_not_entered() -> None:
+    story = training("a", "b")
+    story.then(Said(0, Broken(round=1, port=5001)))
+    story.then(orders(3, Order.REGROUP, 2, "b"))
+    assert story.then(formed(2, "a", "b")) == ["join after 2 with 1 at 5001"]
+
+
+def test_worker_that_dies_while_it_waits_takes_its_question_back() -> None:
+    story = Story()
+    story.then(Said(0, Hello()), Said(0, Ready(port=5000)))
+    assert story.then(Ended(0, -9)) == ["failure", "spawn 0", "no join"]
+    assert story.then(orders(2, Order.TRAIN, 1)) == ["leave 1"]
+
+
+def test_sigterm_finishes_the_step_and_exits_with_zero() -> None:
+    story = training("a", "b")
+    assert story.then(AskedToLeave("received SIGTERM")) == ["no join", "leave 1 planned", "interrupt 0"]
+    assert story.then(Said(0, Boundary(round=1, port=5001))) == ["stop 0"]
+    assert story.then(Ended(0, 0)) == ["exit 0 Left"]
+
+
+def test_sigterm_without_a_boundary_kills_after_the_grace_period() -> None:
+    story = training("a", "b")
+    story.then(AskedToLeave("received SIGTERM"))
+    assert again_at(story.group) == story.now + TERMS.grace
+    assert story.then(after=TERMS.grace) == ["SIGKILL 0"]
+    assert story.then(Ended(0, -9)) == ["exit 0 Left"]
+
+
+def test_sigterm_ends_a_plain_script_by_sigterm() -> None:
+    story = restarting("a", "b")
+    assert story.then(AskedToLeave("received SIGTERM")) == ["no join", "leave 1 planned", "SIGTERM 0"]
+    assert story.then(Ended(0, -15)) == ["exit 0 Left"]
+
+
+@pytest.mark.parametrize("story", [training("a"), restarting("a")], ids=["elastic", "plain"])
+def test_end_of_all_workers_is_the_end(story: Story) -> None:
+    assert story.then(Ended(0, 0)) == ["no join", "finish", "exit 0 Completed"]
+
+
+def test_order_to_stop_terminates_the_workers() -> None:
+    story = training("a")
+    assert story.then(orders(9, Order.STOP)) == ["SIGTERM 0"]
+    assert story.then(Ended(0, -15)) == ["exit 0 Stopped"]
+
+
+def test_replaced_incarnation_stops_itself_with_75() -> None:
+    story = training("a")
+    assert story.then(Dismissed(75, "Replaced", "a newer incarnation")) == ["SIGTERM 0"]
+    assert story.then(Ended(0, -15)) == ["exit 75 Replaced"]
+
+
+@pytest.mark.parametrize(("recovery", "code"), [(Recovery.IN_PROCESS, 3), (Recovery.RESTART, 3)])
+def test_script_that_fails_twice_without_progress_is_given_up(recovery: Recovery, code: int) -> None:
+    story = Story(recovery, max_restarts=10)
+    story.then(WarmReady())
+    story.then(formed(1, "a"))
+    story.then(Ended(0, code, "ValueError: no data"))
+    story.then(formed(2, "a"))
+    did = story.then(Ended(0, code, "ValueError: no data"))
+    assert did == ["failure final", f"exit {code} WorkerFailed"]
+    ending = story.group.ending
+    assert ending is not None
+    assert "ValueError: no data; it failed twice without any progress" in ending.message
+
+
+def test_budget_of_restarts_is_spent_by_kills_too() -> None:
+    story = Story(max_restarts=2)
+    for round_ in (1, 2, 3):
+        story.then(Said(0, Hello()), Said(0, Ready(port=5000)))
+        story.then(formed(round_, "a"))
+        did = story.then(Ended(0, -9))
+    assert did == ["failure final", "exit 137 WorkerFailed"]
+
+
+def test_failure_that_echoes_a_lost_node_is_not_charged() -> None:
+    story = restarting("a", "b", max_restarts=0)
+    assert story.then(Ended(0, 1, "RuntimeError: Connection closed by peer"), after=60) == ["leave 1"]
+    assert again_at(story.group) == story.now + 1.0
+    assert story.then(orders(2, Order.REGROUP, 1, "b", "a")) == ["failure", "join after 1 with 1 at 0"]
+
+
+def test_plain_workers_end_with_their_world() -> None:
+    story = restarting("a", "b")
+    assert story.then(orders(2, Order.REGROUP, 1)) == ["SIGTERM 0"]
+    assert story.then(Ended(0, -15)) == ["join after 1 with 1 at 0"]
+    assert story.then(formed(2, "a", "b", "c")) == ["spawn 0 as 0/3"]
+    assert not story.group.failures
+
+
+def test_plain_worker_that_ignores_sigterm_is_killed() -> None:
+    story = restarting("a", "b")
+    story.then(orders(2, Order.REGROUP, 1))
+    assert story.then(after=5.0) == ["SIGKILL 0"]
+
+
+def test_what_is_said_of_an_older_round_is_no_news() -> None:
+    story = training("a", "b")
+    story.then(Said(0, Broken(round=1, port=5001)))
+    story.then(formed(2, "a", "b"))
+    assert story.then(Said(0, Boundary(round=1, port=1))) == []
+    assert story.group.workers[0].life is Life.TRAINING
+    assert story.then(orders(2, Order.REGROUP, 1, "b")) == []

@@ -1,0 +1,90 @@
+"""Jobs of scripts that know nothing of us: restarted when the world changes, given up when hopeless."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import elasticjob
+from tests.trainer.harness import Scenario, scenario
+
+PLAIN = Path(elasticjob.__file__).resolve().parent.parent / "examples" / "digits" / "plain_ddp.py"
+
+
+def starts(job: Scenario) -> list[str]:
+    """Return what the plain script says when it starts, from rank 0."""
+    return [line.text for line in job.lines if "rank 0 of" in line.text]
+
+
+def said(job: Scenario, text: str) -> bool:
+    """Whether anybody said `text`."""
+    return any(text in line.text for line in job.lines)
+
+
+async def test_killed_worker_of_a_plain_script_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    async with scenario(tmp_path, nodes=(2, 2)) as job:
+        arguments = ("--epochs", 30, "--checkpoint", tmp_path / "digits.pt")
+        agents = [await job.agent(index, PLAIN, *arguments) for index in (0, 1)]
+        await job.until(lambda: said(job, "epoch 3:"))
+        workers = [process for process in agents[1].tree() if os.getpgid(process.pid) == process.pid]
+        os.kill(workers[-1].pid, signal.SIGKILL)
+        assert [await job.ends(agent) for agent in agents] == [0, 0]
+        assert starts(job)[0] == "rank 0 of 2 starts with epoch 0"
+        assert len(starts(job)) == 2
+        assert not starts(job)[1].endswith("epoch 0")
+        assert said(job, "done:")
+
+
+async def test_script_that_fails_at_once_is_given_up_with_its_last_line(tmp_path: Path) -> None:
+    async with scenario(tmp_path, nodes=(1, 1)) as job:
+        agent = await job.agent(0, "failing.py")
+        assert await job.ends(agent) == 1
+        words = agent.last_words()
+        assert words["reason"] == "WorkerFailed"
+        assert "ValueError: no such file: data.csv" in words["message"]
+        assert "twice without any progress" in words["message"]
+        traceback = [line.text for line in job.lines if "File " in line.text]
+        assert traceback
+        assert all("failing.py" in line for line in traceback), "frames of ours in the user's traceback"
+
+
+async def test_exit_code_of_the_script_is_the_agents_in_a_cold_start_too(tmp_path: Path) -> None:
+    async with scenario(tmp_path, nodes=(1, 1)) as job:
+        agent = await job.agent(0, "failing.py", "exit", flags=("--start-method", "spawn"))
+        assert await job.ends(agent) == 3
+        assert agent.last_words()["exitCode"] == 3
+
+
+async def test_any_program_runs_with_torchruns_environment(tmp_path: Path) -> None:
+    async with scenario(tmp_path, nodes=(1, 1)) as job:
+        shown = "import os; print({k: v for k, v in os.environ.items() if 'RANK' in k or 'WORLD' in k})"
+        flags = ("--no-python", "--nproc-per-node", "2", "--role", "trainer")
+        agent = await job.agent(0, sys.executable, "-c", shown, flags=flags)
+        assert await job.ends(agent) == 0
+        lines = sorted(line.text for line in job.lines if line.text.startswith("[trainer"))
+        for local, line in enumerate(lines):
+            assert line.startswith(f"[trainer{local}]: ")
+            for name, value in (("RANK", local), ("LOCAL_RANK", local), ("WORLD_SIZE", 2), ("GROUP_RANK", 0)):
+                assert f"'{name}': '{value}'" in line
+        assert len(lines) == 2
+
+
+async def test_newer_incarnation_replaces_the_older_which_says_run_me_again(tmp_path: Path) -> None:
+    async with scenario(tmp_path, nodes=(1, 1)) as job:
+        old = await job.agent(0, "counted.py", 100000)
+        await job.until(lambda: job.last()["step"] > 5)
+        new = await job.agent(0, "counted.py", 1)
+        assert await job.ends(old) == 75
+        assert old.last_words()["reason"] == "Replaced"
+        assert await job.ends(new) == 0
+
+
+async def test_torchrun_finds_our_rendezvous(tmp_path: Path) -> None:
+    async with scenario(tmp_path, nodes=(1, 2)) as job:
+        nodes = [await job.torchrun(index, PLAIN, 8, tmp_path / "digits.pt") for index in (0, 1)]
+        assert [await job.ends(node) for node in nodes] == [0, 0]
+        assert "epoch 0" in starts(job)[0]
+        assert " of 2 " in starts(job)[-1]
+        assert said(job, "done:")
