@@ -1,29 +1,32 @@
-"""What a job needs next: its end, its parts, its master, and what the user changed; RULES is the table of contents."""
+"""What a job needs next: its end, its parts, its master, the user's changes. RULES is the contents."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, LABEL_JOB, LABEL_SCALE_TYPE, PS
+from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, CleanPodPolicy, RestartPolicy
-from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
-from elasticjob.controllers.conclusions import is_over, is_ours
+from elasticjob.controllers.conclusions import is_ours, is_over
 from elasticjob.controllers.elasticjob import memory
 from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict
-from elasticjob.controllers.elasticjob.objects import asked, foundation, job_resource, written
+from elasticjob.controllers.elasticjob.objects import asked, foundation, job_resource
 from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.elasticjob.sizes import (
+    asked_anew,
+    out_of_bounds,
+    remembered,
+    scale_plan,
+    suspension,
+)
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.frameworks import FRAMEWORKS, framework_of, name_of
 from elasticjob.controllers.lives import Life, Node, Standing
-from elasticjob.controllers.owners import controlled_by, controller_uid
+from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.plan import (
     NAME_TAKEN,
     SOON,
-    Apply,
-    Create,
     Delete,
     Note,
     Outcome,
@@ -32,7 +35,6 @@ from elasticjob.controllers.plan import (
     first,
     soonest,
 )
-from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.objects import POD
 
 LAST_WORDS: Final = timedelta(seconds=5)
@@ -44,7 +46,7 @@ AT_THE_SIDE: Final = frozenset({PS, EVALUATOR})
 
 
 def decide(seen: Seen, now: datetime) -> Plan:
-    """Return the plan of the first rule that applies, and look again when the next deadline of the job is due."""
+    """Return the plan of the first rule that applies, looking again when the job's next deadline is due."""
     plan = first(RULES, seen, now)
     return plan if is_over(seen.job) else plan.again_by(_deadline_in(seen, now))
 
@@ -124,7 +126,7 @@ def fail_when_the_master_is_spent(seen: Seen, now: datetime) -> Plan | None:
 
 
 def fail_when_restarts_are_spent(seen: Seen, now: datetime) -> Plan | None:
-    """The job fails when its backoffLimit is passed, or nodes that are lost for good leave too few of a role."""
+    """A job fails beyond its backoffLimit, or when nodes that are lost for good leave too few of a role."""
     limit = seen.job.spec.run_policy.backoff_limit
     total = sum(node.restarts for node in seen.wanted)
     if limit is not None and total > limit:
@@ -161,7 +163,7 @@ def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
     if not seen.job.spec.suspend:
         return None
     going = tuple(_deletion(life) for life in seen.masters if life.ended is None and not life.terminating)
-    actions = (*_suspension(seen), *going)
+    actions = (*suspension(seen), *going)
     if not actions and (asked_for := follow_the_users_sizes(seen, now)):
         return asked_for
     return Plan("JobSuspended", "the job is suspended: its pods are freed", groups=_group(actions))
@@ -181,7 +183,7 @@ def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
 
 def resume(seen: Seen, now: datetime) -> Plan | None:
     """A job that is no longer suspended gets its nodes back."""
-    actions = _suspension(seen)
+    actions = suspension(seen)
     return Plan("JobResumed", "the job goes on", groups=_group(actions)) if actions else None
 
 
@@ -221,14 +223,14 @@ def follow_the_users_sizes(seen: Seen, now: datetime) -> Plan | None:
     if seen.resource is None:
         return None
     name = f"{seen.job.metadata.name}-user-{seen.job.metadata.generation}"
-    changed = _asked_anew(seen) or _out_of_bounds(seen, name)
-    remember = (_remember(seen),)
+    changed = asked_anew(seen) or out_of_bounds(seen, name)
+    remember = (remembered(seen),)
     if not changed and asked(seen.job) == seen.last_asked:
         return None
     if not changed:
         return Plan("SizesForgotten", "the user leaves the size to the optimizer", groups=(remember,))
     told = ", ".join(f"{role} {count}" for role, count in changed.items())
-    plan = _scale_plan(
+    plan = scale_plan(
         seen,
         name,
         {role: {"replicas": n} for role, n in changed.items()},
@@ -244,7 +246,7 @@ def grow_after_out_of_memory(seen: Seen, now: datetime) -> Plan | None:
     if growth is None:
         return None
     specs = {growth.role: {"resource": {"memory": growth.memory}}}
-    plan = _scale_plan(seen, growth.plan, specs, growth.sentence, manual=False)
+    plan = scale_plan(seen, growth.plan, specs, growth.sentence, manual=False)
     return Plan("MemoryGrown", growth.sentence, groups=((plan,),))
 
 
@@ -272,19 +274,6 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
 
 def _end(outcome: Outcome) -> Plan:
     return Plan(outcome.reason, outcome.message, outcome=outcome)
-
-
-def _asked_anew(seen: Seen) -> dict[str, int]:
-    """The sizes that the user asks for since they were last carried out."""
-    return {role: count for role, count in asked(seen.job).items() if seen.last_asked.get(role) != count}
-
-
-def _out_of_bounds(seen: Seen, name: str) -> dict[str, int]:
-    """The nearest allowed sizes of roles that are outside of their bounds, unless plan `name` saw to it."""
-    if any(plan.metadata.name == name for plan in seen.plans):
-        return {}
-    nearest = {role: seen.job.spec.roles[role].bounds.clamp(count) for role, count in seen.sizes.items()}
-    return {role: count for role, count in nearest.items() if count != seen.sizes[role]}
 
 
 def _deadline_in(seen: Seen, now: datetime) -> timedelta | None:
@@ -349,44 +338,3 @@ def _deletion(life: Life) -> Delete:
 def _group(actions: Any) -> tuple[tuple[Any, ...], ...]:
     found = tuple(actions)
     return (found,) if found else ()
-
-
-def _suspension(seen: Seen) -> tuple[Apply, ...]:
-    """Tell the JobResource whether the job is suspended, if it does not know."""
-    if seen.resource is None or seen.resource.spec.suspend == seen.job.spec.suspend:
-        return ()
-    return (_said(seen, asked_for=seen.last_asked),)
-
-
-def _remember(seen: Seen) -> Apply:
-    return _said(seen, asked_for=asked(seen.job))
-
-
-def _said(seen: Seen, *, asked_for: Any) -> Apply:
-    """All that this controller says about a JobResource after it was created; the rest is the plans'."""
-    job = seen.job.metadata
-    metadata = {
-        "name": job.name,
-        "namespace": job.namespace,
-        "uid": seen.resource.metadata.uid if seen.resource else "",
-        "annotations": {names.ASKED: written(asked_for)},
-    }
-    spec = {"selector": {"name": job.name}, "suspend": seen.job.spec.suspend}
-    return Apply(JOBRESOURCE, _manifest(JOBRESOURCE, metadata, spec))
-
-
-def _scale_plan(seen: Seen, name: str, specs: Manifest, reason: str, *, manual: bool) -> Create:
-    job = seen.job.metadata
-    kind = "manual" if manual else "auto"
-    metadata = {
-        "name": name,
-        "namespace": job.namespace,
-        "labels": {LABEL_JOB: job.name, LABEL_SCALE_TYPE: kind},
-        "ownerReferences": [controlled_by(seen.job)],
-    }
-    spec = {"ownerJob": job.name, "replicaResourceSpecs": specs, "manualScaling": manual, "reason": reason}
-    return Create(SCALEPLAN, _manifest(SCALEPLAN, metadata, spec))
-
-
-def _manifest(kind: Any, metadata: Manifest, spec: Manifest) -> Manifest:
-    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}

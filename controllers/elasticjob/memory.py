@@ -28,10 +28,10 @@ class Growth:
 
 
 def growth(seen: Seen) -> Growth | None:
-    """Return the growth that the latest killed pod without a plan asks for; None where nothing can or need be done.
+    """Return the growth that a killed pod without a plan asks for; None where nothing can or need be done.
 
-    Each killed pod asks once: the plan bears its name. Jobs in mode manual, and roles with autoScale false, stay
-    as their user sized them.
+    Each killed pod asks once: the plan bears its name. Jobs in mode manual, and roles with autoScale false,
+    stay as their user sized them.
     """
     if seen.resource is None or seen.job.spec.optimize_mode is OptimizeMode.MANUAL:
         return None

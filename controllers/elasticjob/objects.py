@@ -1,4 +1,4 @@
-"""The manifests of what a job is made of, beside its nodes: token, rights of the master, services, JobResource."""
+"""The manifests of what a job is made of beside its nodes: token, rights, services, JobResource."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def written(sizes: Mapping[str, int]) -> str:
 
 
 def rights(job: str) -> list[Manifest]:
-    """Return what the master of a job may do: see and mark pods, say how training goes, plan, keep its snapshot."""
+    """Return what a job's master may do: see and mark pods, say how it goes, plan, keep its snapshot."""
     state = names.master_state(job)
     return [
         _allow(GROUP, ELASTICJOB.plural, "get", "list", "watch", only=job),
@@ -109,7 +109,7 @@ def _binding(job: ElasticJob) -> Manifest:
 
 
 def _pods_service(job: ElasticJob) -> Manifest:
-    """The headless Service that gives each pod its DNS name, ready or not: pods meet before they are ready."""
+    """The headless Service that gives each pod its DNS name, also before it is ready."""
     selector = {LABEL_JOB: job.metadata.name}
     return {"spec": {"clusterIP": "None", "selector": selector, "publishNotReadyAddresses": True}}
 

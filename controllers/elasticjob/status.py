@@ -1,4 +1,4 @@
-"""The status of an ElasticJob: what is true of it, in numbers, conditions and sentences; `training` is the master's."""
+"""The status of an ElasticJob: what is true of it, in numbers and sentences; `training` is the master's."""
 
 from __future__ import annotations
 
@@ -258,13 +258,13 @@ def _succeeded_life(life: Life) -> bool:
 
 
 def _restarts(picture: Picture) -> int:
-    """Replacements after failures and kills; it never falls, though pods are deleted and nodes scaled away."""
+    """Replacements after failures and kills; never fewer, though pods are deleted and nodes scaled away."""
     seen = sum(_replacements(picture.seen, node) for node in picture.seen.nodes.values())
     return max(picture.seen.job.status.restarts or 0, seen)
 
 
 def _replacements(seen: Seen, node: Node) -> int:
-    """How often a node was replaced, or is about to be: not after its last failure, if that was one too many."""
+    """How often a node was replaced or is about to be; its last failure only if it will be."""
     end = node.latest.ended if node.latest else None
     for_good = end is not None and end.consequence.counts and seen.is_spent(node)
     return max(node.restarts - for_good, node.latest.relaunch if node.latest else 0)

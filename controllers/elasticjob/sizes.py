@@ -1,0 +1,69 @@
+"""What the user's wishes become: what a job's JobResource is told, and ScalePlans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers import names
+from elasticjob.controllers.elasticjob.objects import asked, written
+from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.owners import controlled_by
+from elasticjob.controllers.plan import Apply, Create
+from elasticjob.kube.kinds import Manifest
+
+
+def asked_anew(seen: Seen) -> dict[str, int]:
+    """The sizes that the user asks for since they were last carried out."""
+    return {role: count for role, count in asked(seen.job).items() if seen.last_asked.get(role) != count}
+
+
+def out_of_bounds(seen: Seen, name: str) -> dict[str, int]:
+    """The nearest allowed sizes of roles that are outside of their bounds, unless plan `name` saw to it."""
+    if any(plan.metadata.name == name for plan in seen.plans):
+        return {}
+    nearest = {role: seen.job.spec.roles[role].bounds.clamp(count) for role, count in seen.sizes.items()}
+    return {role: count for role, count in nearest.items() if count != seen.sizes[role]}
+
+
+def suspension(seen: Seen) -> tuple[Apply, ...]:
+    """Tell the JobResource whether the job is suspended, if it does not know."""
+    if seen.resource is None or seen.resource.spec.suspend == seen.job.spec.suspend:
+        return ()
+    return (_said(seen, asked_for=seen.last_asked),)
+
+
+def remembered(seen: Seen) -> Apply:
+    """Return the write that remembers what the user asks for as carried out."""
+    return _said(seen, asked_for=asked(seen.job))
+
+
+def _said(seen: Seen, *, asked_for: Mapping[str, int]) -> Apply:
+    """All that this controller says about a JobResource after it was created; the rest is the plans'."""
+    job = seen.job.metadata
+    metadata = {
+        "name": job.name,
+        "namespace": job.namespace,
+        "uid": seen.resource.metadata.uid if seen.resource else "",
+        "annotations": {names.ASKED: written(asked_for)},
+    }
+    spec = {"selector": {"name": job.name}, "suspend": seen.job.spec.suspend}
+    manifest = {"apiVersion": JOBRESOURCE.api_version, "kind": JOBRESOURCE.name}
+    return Apply(JOBRESOURCE, {**manifest, "metadata": metadata, "spec": spec})
+
+
+def scale_plan(seen: Seen, name: str, specs: Manifest, reason: str, *, manual: bool) -> Create:
+    """Return a ScalePlan of this job; a plan of the same name is the same plan, so it is made once."""
+    job = seen.job.metadata
+    kind = "manual" if manual else "auto"
+    metadata = {
+        "name": name,
+        "namespace": job.namespace,
+        "labels": {LABEL_JOB: job.name, LABEL_SCALE_TYPE: kind},
+        "ownerReferences": [controlled_by(seen.job)],
+    }
+    spec = {"ownerJob": job.name, "replicaResourceSpecs": specs, "manualScaling": manual, "reason": reason}
+    manifest = {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name}
+    return Create(SCALEPLAN, {**manifest, "metadata": metadata, "spec": spec})
