@@ -118,7 +118,7 @@ class Run:
         script = [str(SCRIPTS / self.system.script), str(self.folder / "checkpoint.pt")]
         process = subprocess.Popen(
             [*prefix, *script],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

@@ -1,0 +1,104 @@
+"""What the agent learns before it starts anything: the script's imports, the pod, the flags."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from elasticjob.trainer.agent.script import Script, imports, is_elastic, preloads
+from elasticjob.trainer.agent.settings import place_from, worker_count
+from elasticjob.trainer.channel import LIMIT, Lines
+
+
+@pytest.mark.parametrize(
+    ("source", "elastic"),
+    [
+        ("from elasticjob.trainer.torch import Elastic", True),
+        ("import elasticjob.trainer.torch as ej", True),
+        ("def main():\n    from elasticjob.trainer.torch import Elastic", True),
+        ("from elasticjob.trainer.torch.sampler import Sampler", False),
+        ("import torch  # elasticjob.trainer.torch", False),
+        ("this is not Python", False),
+    ],
+)
+def test_imports_tell_whether_a_script_is_elastic(tmp_path: Path, source: str, elastic: bool) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(source)
+    assert is_elastic(imports(Script(str(script)))) is elastic
+
+
+def test_what_cannot_be_read_is_not_elastic(tmp_path: Path) -> None:
+    assert imports(Script(str(tmp_path / "absent.py"))) == frozenset()
+    assert imports(Script("no.such.module", module=True)) == frozenset()
+    assert imports(Script("/bin/true", python=False)) == frozenset()
+
+
+def test_modules_are_found_like_files() -> None:
+    assert "asyncio" in imports(Script("elasticjob.trainer.master", module=True))
+
+
+def test_warm_process_imports_what_is_slow_and_harmless(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import os, ray\nfrom sklearn.datasets import load_digits\nfrom torch.nn import Linear")
+    assert preloads(imports(Script(str(script)))) == (
+        "sklearn.datasets",
+        "sklearn.datasets.load_digits",
+        "torch",
+        "torch.nn",
+    )
+
+
+def test_pod_environment_tells_the_place(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    place = place_from(
+        {
+            "ELASTICJOB_NAME": "digits",
+            "ELASTICJOB_NODE": "digits-worker-4",
+            "ELASTICJOB_ROLE": "worker",
+            "ELASTICJOB_INDEX": "4",
+            "ELASTICJOB_MASTER": "10.96.0.9:50001",
+            "ELASTICJOB_TOKEN_FILE": str(token),
+            "POD_IP": "10.1.2.3",
+            "POD_NAME": "digits-worker-4-1",
+        }
+    )
+    assert (place.node, place.index, place.pod, place.address) == (
+        "digits-worker-4",
+        4,
+        "digits-worker-4-1",
+        "10.1.2.3",
+    )
+    assert (place.master, place.token) == ("10.96.0.9:50001", "secret")
+
+
+def test_dlrovers_names_are_understood() -> None:
+    place = place_from(
+        {"ELASTIC_JOB_NAME": "old", "NODE_TYPE": "chief", "NODE_RANK": "2", "DLROVER_MASTER_ADDR": "m:1"}
+    )
+    assert (place.node, place.role, place.index, place.master) == ("old-chief-2", "chief", 2, "m:1")
+
+
+def test_number_of_workers_is_checked() -> None:
+    assert worker_count("3") == 3
+    assert worker_count("cpu") >= 1
+    for wrong in ("0", "-1", "many"):
+        with pytest.raises(ValueError, match="--nproc-per-node"):
+            worker_count(wrong)
+
+
+def test_lines_are_cut_wherever_the_stream_was() -> None:
+    lines = Lines()
+    assert list(lines.feed(b'{"a"')) == []
+    assert list(lines.feed(b':1}\n{}\n{"b"')) == [b'{"a":1}', b"{}"]
+    with pytest.raises(ValueError, match="longer than"):
+        list(lines.feed(b"x" * LIMIT))
+
+
+def test_importing_the_trainer_loads_neither_torch_nor_the_network() -> None:
+    code = "import sys, elasticjob.trainer; print({'torch', 'aiohttp', 'pydantic'} & {*sys.modules})"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"
