@@ -14,6 +14,8 @@ RESIZE: Final = "elasticjob.dlrover/resize"
 """On pods: `refused` where the server would not resize it in place, so that it is replaced."""
 ASKED: Final = "elasticjob.dlrover/asked"
 """On JobResources: the replicas that the user last asked for, as JSON role → count."""
+ASKED_AT: Final = "elasticjob.dlrover/asked-at"
+"""On JobResources: the generation of the ElasticJob that asked so."""
 FOLDED: Final = "elasticjob.dlrover/folded-plan"
 """On JobResources: `<name>/<uid>` of the ScalePlan that was folded in last."""
 FRAMEWORK: Final = "elasticjob.dlrover/framework"
@@ -50,6 +52,17 @@ def node(job: str, role: str, index: int) -> str:
 def pod(job: str, role: str, index: int, relaunch: int) -> str:
     """Return the name of a pod: the node's, and the number of the relaunch unless it is the first life."""
     return f"{node(job, role, index)}-{relaunch}" if relaunch else node(job, role, index)
+
+
+def user_plan(job: str, generation: int) -> str:
+    """Return the name of the ScalePlan for what the user asks for in this generation of the job."""
+    return f"{job}-user-{generation}"
+
+
+def generation_of(job: str, plan: str) -> int:
+    """Return the generation in the name of a user's plan, -1 for other plans."""
+    number = plan.removeprefix(f"{job}-user-")
+    return int(number) if number != plan and number.isdecimal() else -1
 
 
 def token(job: str) -> str:

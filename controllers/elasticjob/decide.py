@@ -222,7 +222,7 @@ def follow_the_users_sizes(seen: Seen, now: datetime) -> Plan | None:
     """
     if seen.resource is None:
         return None
-    name = f"{seen.job.metadata.name}-user-{seen.job.metadata.generation}"
+    name = names.user_plan(seen.job.metadata.name, seen.job.metadata.generation)
     changed = asked_anew(seen) or out_of_bounds(seen, name)
     remember = (remembered(seen),)
     if not changed and asked(seen.job) == seen.last_asked:

@@ -54,7 +54,10 @@ def job_resource(job: ElasticJob) -> Create:
         "replicaResourceSpecs": sizes,
     }
     made = _make(job, JOBRESOURCE, job.metadata.name, {"spec": spec})
-    made.manifest["metadata"]["annotations"] = {names.ASKED: written(asked(job))}
+    made.manifest["metadata"]["annotations"] = {
+        names.ASKED: written(asked(job)),
+        names.ASKED_AT: str(job.metadata.generation),
+    }
     return made
 
 

@@ -60,6 +60,22 @@ class Seen:
         kept = self.resource.metadata.annotations.get(names.ASKED, "{}") if self.resource else "{}"
         return {str(role): int(count) for role, count in json.loads(kept).items()}
 
+    @cached_property
+    def asked_at(self) -> int:
+        """The generation of the job of which `last_asked` tells."""
+        kept = self.resource.metadata.annotations.get(names.ASKED_AT, "0") if self.resource else "0"
+        return int(kept)
+
+    @cached_property
+    def told(self) -> Mapping[str, int]:
+        """What the user asked for last, by what was remembered and by plans whose making died before that."""
+        job, told = self.job.metadata.name, dict(self.last_asked)
+        dated = {names.generation_of(job, plan.metadata.name): plan for plan in self.plans}
+        for generation in sorted(at for at in dated if at > self.asked_at):
+            specs = dated[generation].spec.replica_resource_specs.items()
+            told |= {role: spec.replicas for role, spec in specs if spec.replicas is not None}
+        return told
+
     def policy(self, role: str) -> Policy:
         """How often nodes of a role are made again."""
         spec = self.job.spec.replica_specs.get(role)

@@ -17,7 +17,7 @@ from elasticjob.kube.kinds import Manifest
 
 def asked_anew(seen: Seen) -> dict[str, int]:
     """The sizes that the user asks for since they were last carried out."""
-    return {role: count for role, count in asked(seen.job).items() if seen.last_asked.get(role) != count}
+    return {role: count for role, count in asked(seen.job).items() if seen.told.get(role) != count}
 
 
 def out_of_bounds(seen: Seen, name: str) -> dict[str, int]:
@@ -32,22 +32,22 @@ def suspension(seen: Seen) -> tuple[Apply, ...]:
     """Tell the JobResource whether the job is suspended, if it does not know."""
     if seen.resource is None or seen.resource.spec.suspend == seen.job.spec.suspend:
         return ()
-    return (_said(seen, asked_for=seen.last_asked),)
+    return (_said(seen, seen.last_asked, seen.asked_at),)
 
 
 def remembered(seen: Seen) -> Apply:
     """Return the write that remembers what the user asks for as carried out."""
-    return _said(seen, asked_for=asked(seen.job))
+    return _said(seen, asked(seen.job), seen.job.metadata.generation)
 
 
-def _said(seen: Seen, *, asked_for: Mapping[str, int]) -> Apply:
+def _said(seen: Seen, sizes: Mapping[str, int], generation: int) -> Apply:
     """All that this controller says about a JobResource after it was created; the rest is the plans'."""
     job = seen.job.metadata
     metadata = {
         "name": job.name,
         "namespace": job.namespace,
         "uid": seen.resource.metadata.uid if seen.resource else "",
-        "annotations": {names.ASKED: written(asked_for)},
+        "annotations": {names.ASKED: written(sizes), names.ASKED_AT: str(generation)},
     }
     spec = {"selector": {"name": job.name}, "suspend": seen.job.spec.suspend}
     manifest = {"apiVersion": JOBRESOURCE.api_version, "kind": JOBRESOURCE.name}

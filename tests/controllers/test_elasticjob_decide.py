@@ -270,6 +270,15 @@ def test_every_rule_has_a_row() -> None:
     assert {rule for rule, *_ in ROWS} == set(rules.RULES)
 
 
+def test_a_plan_that_was_made_but_not_remembered_counts() -> None:
+    """The operator died in between, and the user is back at the old size."""
+    given = running(job(generation=3), plans=(plan("digits-user-2", {"worker": 1}, manual=True),))
+    assert {written(action) for action in decide(given, NOW).actions} == {
+        "+ScalePlan digits-user-3",
+        "=JobResource suspend False",
+    }
+
+
 QUIET: list[tuple[str, Seen]] = [
     ("as specified", running()),
     ("a node pends", running(lives=(life(0), pending(1)))),
@@ -342,7 +351,10 @@ def test_the_users_size_travels_in_a_manual_plan() -> None:
     assert first.manifest["metadata"]["labels"]["elasticjob.dlrover/scale-type"] == "manual"
     assert first.manifest["spec"]["replicaResourceSpecs"] == {"worker": {"replicas": 3}}
     assert first.manifest["spec"]["reason"] == "the user asks for worker 3"
-    assert second.manifest["metadata"]["annotations"] == {"elasticjob.dlrover/asked": '{"worker": 3}'}
+    assert second.manifest["metadata"]["annotations"] == {
+        "elasticjob.dlrover/asked": '{"worker": 3}',
+        "elasticjob.dlrover/asked-at": "7",
+    }
 
 
 GROWTH = [

@@ -192,7 +192,10 @@ def test_verdict(words: str, reason: ExitReason, outcome: Outcome | None) -> Non
 def test_the_job_resource_begins_with_the_users_sizes() -> None:
     made = job_resource(job({"worker": role(3), "evaluator": role(None)})).manifest
     assert made["spec"]["replicaResourceSpecs"] == {"worker": {"replicas": 3}}
-    assert made["metadata"]["annotations"] == {"elasticjob.dlrover/asked": '{"worker": 3}'}
+    assert made["metadata"]["annotations"] == {
+        "elasticjob.dlrover/asked": '{"worker": 3}',
+        "elasticjob.dlrover/asked-at": "1",
+    }
 
 
 def test_everything_belongs_to_the_job() -> None:
