@@ -1,0 +1,305 @@
+"""What goes wrong in users' hands, one story each: the job says what happened, budgets hold, training goes on.
+
+Everything is real: the dev cluster, the operator as a process, masters, agents, training.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
+from elasticjob.cli.story.demo import following
+from elasticjob.cli.story.example import Example, load
+from elasticjob.cli.story.processes import main_of
+from elasticjob.cli.story.seen import Seen
+from elasticjob.cli.story.steps import gaps
+from elasticjob.cli.story.watched import Watched
+from elasticjob.kube.objects import (
+    NETWORK_POLICY,
+    POD,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+)
+from tests.controllers.conftest import Site
+from tests.e2e.conftest import Job, Stage, local, role, worker
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+WAITS = "import signal; signal.sigwait({signal.SIGTERM})"
+FAILS = "raise ValueError('no data')"
+HUNGRY = "food = b'x' * (60 << 20); import time; time.sleep(1.5); len(food)"
+"""Needs more than 60Mi, for long enough to be noticed."""
+SLOW = 90.0
+"""Seconds within which training begins or ends, though torch has to be imported on a busy machine."""
+
+
+# pods that cannot run
+
+
+async def test_an_image_that_cannot_start_is_named_and_the_corrected_job_runs(site: Site) -> None:
+    job = Job(site)
+    await site.apply(local(role(["train"], image="registry.example/trianer:1")))
+    await site.until(lambda: "ErrImagePull: registry.example/trianer:1" in job.said("Running")[2])
+    await site.until(lambda: "ImagePullBackOff: registry.example/trianer:1" in job.said("Running")[2])
+    assert job.said("Running")[:2] == ("False", "Pending")
+    assert (job.status.phase, job.status.restarts, job.status.workers) == (Phase.PENDING, 0, "0/1")
+    assert job.born.keys() == {"worker-0"}
+    await site.client.delete(ELASTICJOB, "digits", site.namespace)
+    await site.until(lambda: not site.pods() and not site.operator.cache(ELASTICJOB).list(site.namespace))
+    await site.apply(local(worker("print('hello')")))
+    await site.until(job.has_ended("Complete"))
+
+
+async def test_a_command_that_does_not_exist_fails_the_job_by_its_name(site: Site) -> None:
+    job = Job(site)
+    await site.apply(local(role(["trian.py"], restartCount=1)))
+    await site.until(job.has_ended("Failed"))
+    _, reason, message = job.said("Failed")
+    assert reason == "RestartsSpent"
+    assert message.startswith("digits-worker-0-1 failed with exit code 128: ")
+    assert 'exec: "trian.py": executable file not found in $PATH' in message
+    assert job.status.restarts == 1
+
+
+async def test_a_node_that_fits_nowhere_says_so_and_starts_nothing(site: Site) -> None:
+    job = Job(site)
+    await site.apply(local(worker(WAITS, resources={"requests": {"cpu": "1000"}})))
+    sentence = "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu."
+    await site.until(lambda: sentence in job.said("Running")[2])
+    assert job.said("Running")[2] == f"0 of 1 nodes run; digits-worker-0 is pending: {sentence}"
+    assert job.status.phase is Phase.PENDING
+    assert job.processes() == ()
+
+
+# programs that fail
+
+
+async def test_a_program_that_fails_at_once_is_restarted_as_often_as_allowed(site: Site) -> None:
+    job = Job(site)
+    await site.apply(local(worker(FAILS, restartCount=2)))
+    await site.until(job.has_ended("Failed"))
+    _, reason, message = job.said("Failed")
+    assert reason == "RestartsSpent"
+    assert message == "digits-worker-0-2 failed with exit code 1: ValueError: no data; all 2 restarts are spent"
+    assert (job.status.phase, job.status.restarts) == (Phase.FAILED, 2)
+    assert {name: len(uids) for name, uids in job.born.items()} == {
+        "worker-0": 1,
+        "worker-0-1": 1,
+        "worker-0-2": 1,
+    }
+
+
+async def test_a_script_under_the_agent_fails_with_its_last_error(site: Site) -> None:
+    job = Job(site)
+    command = ["elasticjob", "run", "--no-python", "python", "-c", FAILS]
+    await site.apply({"replicaSpecs": {"worker": role(command, restartCount=1)}})
+    await site.until(job.has_ended("Failed"), SLOW)
+    _, reason, message = job.said("Failed")
+    assert reason == "RestartsSpent"
+    assert message.startswith("digits-worker-0-1 failed with exit code 1: ")
+    assert "ValueError: no data" in message
+    assert message.endswith("all 1 restarts are spent")
+    assert job.born.keys() == {"master-0", "worker-0", "worker-0-1"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept"),
+    [
+        ("Running", {"worker-0", "worker-0-1"}),
+        ("All", set()),
+        ("None", {"worker-0", "worker-0-1", "worker-1"}),
+    ],
+)
+async def test_clean_pod_policy_decides_what_a_failed_job_leaves(
+    site: Site, policy: str, kept: set[str]
+) -> None:
+    job = Job(site)
+    program = f"import os; os.environ['ELASTICJOB_INDEX'] == '0' and exit('no data'); {WAITS}"
+    await site.apply(local(worker(program, 2, restartCount=1), runPolicy={"cleanPodPolicy": policy}))
+    await site.until(job.has_ended("Failed"))
+    await site.until(lambda: job.pods().keys() == kept)
+    assert job.running() == kept & {"worker-1"}
+
+
+# memory
+
+
+async def test_out_of_memory_is_told_with_the_limit_and_spends_the_budget(site: Site) -> None:
+    job = Job(site)
+    greedy = worker(HUNGRY, resources={"limits": {"memory": "48Mi"}}, restartCount=1)
+    await site.apply(local(greedy, optimizeMode="manual"))
+    await site.until(job.has_ended("Failed"))
+    assert ("Restarting", "NodesReplaced", "digits-worker-0 failed: OOMKilled at 48Mi") in job.heard
+    sentence = "digits-worker-0-1 failed with OOMKilled at 48Mi; all 1 restarts are spent"
+    assert job.said("Failed") == ("True", "OutOfMemory", sentence)
+    assert job.born.keys() == {"worker-0", "worker-0-1"}
+    assert site.plans() == {}
+
+
+async def test_out_of_memory_gets_twice_as_much_unless_the_user_decides(site: Site) -> None:
+    job = Job(site)
+    await site.apply(local(worker(HUNGRY, resources={"limits": {"memory": "48Mi"}}, restartCount=1)))
+    await site.until(job.has_ended("Complete"))
+    await site.until(lambda: site.plans()["digits-worker-0-memory"].status.phase is PlanPhase.SUCCEEDED)
+    plan = site.plans()["digits-worker-0-memory"]
+    assert plan.spec.reason == "digits-worker-0 was OOMKilled at 48Mi: worker gets 96Mi"
+    assert job.born.keys() == {"worker-0", "worker-0-1"}
+    limits = job.pods()["worker-0-1"].spec.containers[0].resources.limits
+    assert limits == {"memory": "96Mi"}
+    assert job.status.restarts == 1
+
+
+# the control plane
+
+
+@pytest.mark.parametrize("moment", ["asked", "planned", "made"])
+async def test_an_operator_killed_while_it_scales_up_finishes_when_it_is_back(
+    site: Site, stage: Stage, moment: str
+) -> None:
+    job = Job(site)
+    reached: dict[str, Callable[[], object]] = {
+        "asked": lambda: True,
+        "planned": site.plans,
+        "made": lambda: len(job.pods()) > 1,
+    }
+    await site.apply(local(worker(WAITS, 1, minReplicas=1, maxReplicas=6)))
+    await site.until(lambda: job.running() == {"worker-0"})
+    await site.scale(6)
+    await site.until(reached[moment])
+    await stage.operator.kill()
+    await stage.operator.start()
+    await stage.operator.ready()
+    await site.until(lambda: job.status.workers == "6/6" and job.status.phase is Phase.RUNNING)
+    assert job.running() == {f"worker-{index}" for index in range(6)}
+    assert {name: len(uids) for name, uids in job.born.items()} == dict.fromkeys(job.running(), 1)
+    assert job.status.restarts == 0
+    assert [plan.status.phase for plan in site.plans().values()] == [PlanPhase.SUCCEEDED]
+
+
+async def test_a_line_to_the_api_server_that_breaks_again_and_again_loses_nothing(
+    site: Site, stage: Stage
+) -> None:
+    job = Job(site)
+    assert stage.line.cut() > 0
+    await site.apply(local(worker(WAITS, 1, minReplicas=1, maxReplicas=6)))
+    stage.line.cut()
+    await site.until(lambda: job.running() == {"worker-0"})
+    stage.line.cut()
+    await site.scale(6)
+    stage.line.cut()
+    await site.until(lambda: len(job.pods()) > 1)
+    stage.line.cut()
+    await site.until(lambda: len(job.running()) == 6)
+    await site.scale(2)
+    stage.line.cut()
+    await site.until(lambda: job.pods().keys() == {"worker-0", "worker-1"} and job.status.workers == "2/2")
+    assert all(len(uids) == 1 for uids in job.born.values())
+    assert job.status.restarts == 0
+
+
+# time
+
+
+async def test_a_job_that_takes_too_long_fails_and_is_deleted_in_due_time(site: Site) -> None:
+    job = Job(site)
+    policy = {"activeDeadlineSeconds": 1, "ttlSecondsAfterFinished": 1}
+    await site.apply(local(worker(WAITS), runPolicy=policy))
+    await site.until(lambda: job.running() == {"worker-0"})
+    processes = job.processes()
+    await site.until(job.has_ended("Failed"))
+    sentence = "the job ran longer than activeDeadlineSeconds (1 s)"
+    assert job.said("Failed") == ("True", "DeadlineExceeded", sentence)
+    await site.until(lambda: not site.pods() and not site.operator.cache(ELASTICJOB).list(site.namespace))
+    assert processes
+    assert not any(Path(f"/proc/{process.pid}").exists() for process in processes)
+
+
+# training
+
+
+@dataclass(frozen=True)
+class Training:
+    """The example as a job of this test's namespace, and what is seen of it."""
+
+    job: Job
+    example: Example
+    watched: Watched
+
+    async def until(self, true: Callable[[Seen], bool]) -> None:
+        """Wait until something is true of the job."""
+        async with asyncio.timeout(SLOW):
+            while not true(self.watched.seen):
+                await self.watched.changed()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def training(site: Site, tmp_path: Path) -> AsyncIterator[Training]:
+    record = tmp_path / "steps.jsonl"
+    example = load().recording(record)
+    example.job["metadata"]["namespace"] = site.namespace
+    async with following(site.client, example.key, record) as watched:
+        yield Training(Job(site), example, watched)
+
+
+async def test_a_killed_master_is_replaced_while_the_training_goes_on(site: Site, training: Training) -> None:
+    job = training.job
+    await training.example.training(15).apply(site.client, "kubectl")
+    await training.until(lambda seen: seen.step >= 10)
+    master = main_of(job.processes("master-0"))
+    assert master is not None
+    os.kill(master.pid, signal.SIGKILL)
+    await site.until(lambda: "master-0-1" in job.born)
+    assert not job.has_ended("Complete")()
+    await site.until(job.has_ended("Complete"), SLOW)
+    killed = "digits-master-0 failed: killed by SIGKILL (exit code 137)"
+    assert any(type_ == "Restarting" and killed in message for type_, _, message in job.heard)
+    await training.until(lambda seen: seen.step == 450)
+    assert gaps(training.watched.steps) == ()
+    assert {step.round for step in training.watched.steps} == {1}
+    assert job.born.keys() == {"master-0", "master-0-1", "worker-0", "worker-1"}
+
+
+async def test_a_suspended_job_is_gone_in_seconds_and_resumes_where_it_was(
+    site: Site, training: Training
+) -> None:
+    job, loop = training.job, asyncio.get_running_loop()
+    await training.example.training(10_000).apply(site.client, "kubectl")
+    await training.until(lambda seen: seen.step >= 10)
+    began = loop.time()
+    await site.patch({"suspend": True})
+    await site.until(lambda: not site.pods() and job.has_ended("Suspended")())
+    assert loop.time() - began < 6
+    assert job.processes() == ()
+    saved = training.watched.seen.step
+    await site.patch({"suspend": False})
+    await training.until(lambda seen: seen.step > saved)
+    assert gaps(training.watched.steps) == ()
+    assert min(step.step for step in training.watched.steps if step.round > 1) == saved + 1
+
+
+async def test_a_job_deleted_in_mid_training_leaves_nothing(site: Site, training: Training) -> None:
+    job = training.job
+    await training.example.training(10_000).apply(site.client, "kubectl")
+    await training.until(lambda seen: seen.step >= 10)
+    processes = job.processes()
+    assert len(processes) > 3
+    await site.client.delete(ELASTICJOB, "digits", site.namespace)
+    await site.until(lambda: not site.pods() and not site.operator.cache(JOBRESOURCE).list(site.namespace))
+    assert not any(Path(f"/proc/{process.pid}").exists() for process in processes)
+    for kind in (POD, SECRET, SERVICE, ROLE, ROLE_BINDING, NETWORK_POLICY, SCALEPLAN):
+        assert await site.client.list(kind, site.namespace) == []
+    accounts = await site.client.list(SERVICE_ACCOUNT, site.namespace)
+    assert [account.metadata.name for account in accounts] == ["default"]
