@@ -52,14 +52,14 @@ class Said:
 
 @dataclass(frozen=True)
 class Seen:
-    """The job, its pods and its last counted step, in a round whose first step was at `round_began`."""
+    """The job, its pods, its last counted step, and the first one of the same round."""
 
     uid: str = ""
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
     pods: tuple[Pod, ...] = ()
     last: Step | None = None
-    round_began: float = 0.0
+    first: Step | None = None
 
     @property
     def step(self) -> int:
@@ -77,9 +77,11 @@ class Seen:
         return self.last.world if self.last else 0
 
     @property
-    def steady_for(self) -> float:
-        """How many seconds of steps the present round has behind it."""
-        return self.last.at - self.round_began if self.last else 0.0
+    def steady(self) -> bool:
+        """Whether the present round has gone on for long enough to be seen in a plot."""
+        if self.last is None or self.first is None:
+            return False
+        return self.last.at - self.first.at >= SECONDS or self.last.step - self.first.step >= STEPS
 
     @property
     def workers(self) -> tuple[Pod, ...]:
@@ -98,16 +100,16 @@ class Seen:
 Question = Callable[[Seen, Seen], bool]
 """Asked with what was seen when the act began and what is seen now."""
 
-SETTLED = 3.0
-"""Seconds of steps after which a round counts as steady: long enough to be seen in the plot."""
+SECONDS, STEPS = 2.5, 200
+"""After so many a round counts as steady: in seconds on a slow machine, in steps on a fast one."""
 
 
-def trains(world: int, *, again: bool = True, steady: float = SETTLED) -> Question:
+def trains(world: int, *, again: bool = True) -> Question:
     """Ask whether `world` workers train steadily and the count went on; with `again`, in a later round."""
 
     def asked(before: Seen, now: Seen) -> bool:
         moved_on = now.step > before.step and (now.round > before.round or not again)
-        return moved_on and now.world == world and now.steady_for >= steady
+        return moved_on and now.world == world and now.steady
 
     return asked
 

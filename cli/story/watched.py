@@ -129,8 +129,7 @@ class Watched:
     def _count(self, new: list[Step]) -> None:
         seen = self.seen
         for step in new:
-            began = step.at if step.round != seen.round else seen.round_began
-            seen = replace(seen, last=step, round_began=began)
+            seen = replace(seen, last=step, first=step if step.round != seen.round else seen.first)
         self.steps += new
         self._tell(seen)
 

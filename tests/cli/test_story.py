@@ -25,9 +25,10 @@ def pod(index: int) -> Pod:
     return Pod(f"digits-worker-{index}", f"uid-{index}", "worker", "Running")
 
 
-def at_step(step: int, *, world: int, round: int, at: float = 100.0, began: float = 0.0) -> Seen:
-    last = Step(at=at, round=round, step=step, world=world)
-    return Seen(phase="Running", pods=tuple(map(pod, range(world))), last=last, round_began=began)
+def at_step(step: int, *, world: int, round: int, first: tuple[float, int] = (0.0, 0)) -> Seen:
+    last = Step(at=100.0, round=round, step=step, world=world)
+    began = Step(at=first[0], round=round, step=first[1], world=world)
+    return Seen(phase="Running", pods=tuple(map(pod, range(world))), last=last, first=began)
 
 
 @dataclass
@@ -125,7 +126,8 @@ async def test_job_that_ends_too_early_ends_the_story_at_once(end: Condition, wh
         (at_step(20, world=1, round=3), False),  # the world is smaller
         (at_step(20, world=2, round=2), False),  # still the round in which the worker was killed
         (at_step(10, world=2, round=3), False),  # no step yet
-        (at_step(20, world=2, round=3, began=98.0), False),  # not steady yet
+        (at_step(20, world=2, round=3, first=(98.0, 11)), False),  # not steady yet
+        (at_step(320, world=2, round=3, first=(99.0, 11)), True),  # a fast machine
         (Seen(), False),
     ],
 )
