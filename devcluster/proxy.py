@@ -124,6 +124,7 @@ class Listener:
         self._turn = 0
         self._sides: set[Side] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_cut = False
 
     async def open(self, address: Address) -> None:
         """Listen. Raises OSError when somebody else does."""
@@ -131,12 +132,20 @@ class Listener:
         self._server = await loop.create_server(self._accept, *address, reuse_address=True, backlog=1024)
 
     def close(self) -> None:
-        """Refuse new connections; those that are open stay."""
-        self._server.close()
+        """Refuse new connections; those that are open stay.
+
+        A connection that was accepted in this pass of the loop gets its transport in the next one: asyncio
+        would lose it, unclosed, if the server were closed before.
+        """
+        loop = asyncio.get_running_loop()
+        for listening in self._server.sockets:
+            loop.remove_reader(listening)
+        loop.call_soon(self._server.close)
 
     def cut(self) -> None:
         """Reset all connections."""
         self.close()
+        self._is_cut = True
         for task in self._tasks:
             task.cancel()
         for side in self._sides:
@@ -147,6 +156,9 @@ class Listener:
 
     def accepted(self, front: Side) -> None:
         """A client has connected."""
+        if self._is_cut:
+            front.reset()
+            return
         task = asyncio.create_task(self._join(front))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
