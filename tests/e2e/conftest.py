@@ -38,7 +38,7 @@ class Stage:
 
 
 class Job:
-    """One ElasticJob of a test: what is said of it now and was before, its pods now, and all that it ever had."""
+    """One ElasticJob of a test: what is and was said of it, its pods, and all that it ever had."""
 
     def __init__(self, site: Site, name: str = "digits") -> None:
         self._site = site

@@ -1,4 +1,4 @@
-"""What goes wrong in users' hands, one story each: the job says what happened, budgets hold, training goes on.
+"""What goes wrong in users' hands, one story each: the job says what happened, budgets hold, training lives.
 
 Everything is real: the dev cluster, the operator as a process, masters, agents, training.
 """
@@ -11,7 +11,9 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 import pytest_asyncio
 
@@ -24,6 +26,8 @@ from elasticjob.cli.story.processes import main_of
 from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.steps import gaps
 from elasticjob.cli.story.watched import Watched
+from elasticjob.kube.errors import Invalid
+from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import (
     NETWORK_POLICY,
     POD,
@@ -93,7 +97,7 @@ async def test_a_program_that_fails_at_once_is_restarted_as_often_as_allowed(sit
     await site.until(job.has_ended("Failed"))
     _, reason, message = job.said("Failed")
     assert reason == "RestartsSpent"
-    assert message == "digits-worker-0-2 failed with exit code 1: ValueError: no data; all 2 restarts are spent"
+    assert message.startswith("digits-worker-0-2 failed with exit code 1: ValueError: no data; ")
     assert (job.status.phase, job.status.restarts) == (Phase.FAILED, 2)
     assert {name: len(uids) for name, uids in job.born.items()} == {
         "worker-0": 1,
@@ -224,7 +228,150 @@ async def test_a_job_that_takes_too_long_fails_and_is_deleted_in_due_time(site: 
     assert job.said("Failed") == ("True", "DeadlineExceeded", sentence)
     await site.until(lambda: not site.pods() and not site.operator.cache(ELASTICJOB).list(site.namespace))
     assert processes
-    assert not any(Path(f"/proc/{process.pid}").exists() for process in processes)
+    assert not any(psutil.pid_exists(process.pid) for process in processes)
+
+
+# what is refused
+
+FAULTY: list[tuple[str, Manifest, str, str]] = [
+    (
+        "a role that is not known",
+        {"replicaSpecs": {"wroker": worker(WAITS)}},
+        "spec.replicaSpecs[worker]",
+        "write worker for wroker",
+    ),
+    (
+        "min above max",
+        local(worker(WAITS, 4, minReplicas=5, maxReplicas=3)),
+        "spec.replicaSpecs[worker].minReplicas",
+        "maxReplicas",
+    ),
+    (
+        "a size outside of its bounds",
+        local(worker(WAITS, 9, minReplicas=1, maxReplicas=3)),
+        "spec.replicaSpecs[worker].replicas",
+        "maxReplicas",
+    ),
+    (
+        "a template without containers",
+        local({"replicas": 1, "template": {"spec": {"containers": []}}}),
+        "spec.replicaSpecs[worker].template.spec.containers",
+        "write one, with a name and an image",
+    ),
+    ("a negative size", local(worker(WAITS, -1)), "spec.replicaSpecs.worker.replicas", "equal to 0"),
+    (
+        "a negative budget",
+        local(worker(WAITS, restartCount=-2)),
+        "spec.replicaSpecs.worker.restartCount",
+        "equal to 0",
+    ),
+    (
+        "a malformed quantity",
+        local(worker(WAITS, resources={"limits": {"memory": "4 GB"}})),
+        "spec.replicaSpecs[worker].template.spec.containers[0].resources.limits[memory]",
+        "write 8Gi or 512Mi",
+    ),
+    (
+        "a malformed limit",
+        local(worker(WAITS), resourceLimits={"memory": "lots"}),
+        "spec.resourceLimits[memory]",
+        "write 8Gi or 512Mi",
+    ),
+    (
+        "a strategy that does not exist",
+        local(worker(WAITS)) | {"distributionStrategy": "Alreduce"},
+        "spec.distributionStrategy",
+        "AllreduceStrategy",
+    ),
+    ("a word for a number", local(worker(WAITS) | {"replicas": "two"}), "replicas", "integer"),
+    ("nothing to run", {}, "spec.replicaSpecs", "worker"),
+]
+
+
+@pytest.mark.parametrize(("case", "spec", "field", "advice"), FAULTY, ids=[case[0] for case in FAULTY])
+async def test_a_faulty_job_is_refused_whole(
+    site: Site, case: str, spec: Manifest, field: str, advice: str
+) -> None:
+    with pytest.raises(Invalid) as refusal:
+        await site.apply(spec)
+    check(refusal.value, field, advice)
+    assert await site.client.list(ELASTICJOB, site.namespace) == []
+
+
+async def test_a_name_without_room_for_those_of_its_pods_is_refused(site: Site) -> None:
+    with pytest.raises(Invalid) as refusal:
+        await site.apply(local(worker(WAITS)), "d" * 51)
+    check(refusal.value, "metadata.name", "write at most 50")
+
+
+PLANS: list[tuple[str, Manifest, str, str]] = [
+    (
+        "above the most",
+        {"ownerJob": "digits", "replicaResourceSpecs": {"worker": {"replicas": 7}}},
+        "spec.replicaResourceSpecs[worker].replicas",
+        "1 to 3",
+    ),
+    (
+        "below the least",
+        {"ownerJob": "digits", "replicaResourceSpecs": {"worker": {"replicas": 0}}},
+        "spec.replicaResourceSpecs[worker].replicas",
+        "1 to 3",
+    ),
+    (
+        "for no job",
+        {"ownerJob": "digitz", "replicaResourceSpecs": {"worker": {"replicas": 2}}},
+        "spec.ownerJob",
+        "there is no ElasticJob 'digitz'",
+    ),
+    (
+        "for no role of the job",
+        {"ownerJob": "digits", "replicaResourceSpecs": {"ps": {"replicas": 2}}},
+        "spec.replicaResourceSpecs[ps]",
+        "write one of worker",
+    ),
+    (
+        "with a malformed quantity",
+        {"ownerJob": "digits", "replicaResourceSpecs": {"worker": {"resource": {"memory": "4 GB"}}}},
+        "spec.replicaResourceSpecs[worker].resource[memory]",
+        "write 8Gi or 512Mi",
+    ),
+]
+CHANGES: list[tuple[str, Manifest, str, str]] = [
+    ("the strategy", {"distributionStrategy": "CustomStrategy"}, "distributionStrategy", "create it again"),
+    ("the manager", {"managedBy": "kueue"}, "managedBy", "create it again"),
+    ("the variables", {"envs": {"A": {"value": "1"}}}, "spec.envs", "set suspend: true first"),
+    ("a role", {"replicaSpecs": {"evaluator": worker(WAITS)}}, "spec.replicaSpecs[evaluator]", "suspend"),
+    ("a size out of bounds", {"replicaSpecs": {"worker": {"replicas": 9}}}, "replicas", "maxReplicas"),
+]
+
+
+async def test_plans_and_changes_that_cannot_be_are_refused_and_change_nothing(site: Site) -> None:
+    job = Job(site)
+    await site.apply(local(worker(WAITS, minReplicas=1, maxReplicas=3)))
+    await site.until(lambda: job.status.workers == "1/1")
+    before = site.job().spec
+    for _, spec, field, advice in PLANS:
+        plan = {"apiVersion": SCALEPLAN.api_version, "kind": "ScalePlan", "spec": spec}
+        with pytest.raises(Invalid) as refusal:
+            await site.client.create(SCALEPLAN, plan | {"metadata": {"name": "plan"}}, site.namespace)
+        check(refusal.value, field, advice)
+    for _, patch, field, advice in CHANGES:
+        with pytest.raises(Invalid) as refusal:
+            await site.patch(patch)
+        check(refusal.value, field, advice)
+    with pytest.raises(Invalid) as refusal:
+        await site.scale(9)
+    check(refusal.value, "replicas", "maxReplicas")
+    assert (await site.client.get(ELASTICJOB, "digits", site.namespace)).spec == before
+    assert site.plans() == {}
+    assert job.born.keys() == {"worker-0"}
+
+
+def check(refusal: Invalid, field: str, advice: str) -> None:
+    """Check that a refusal names the field, in its causes as well, and what would be right."""
+    assert field in refusal.message
+    assert advice in refusal.message
+    assert any(field in cause["field"] for cause in refusal.details["causes"])
 
 
 # training
@@ -248,10 +395,17 @@ class Training:
 @pytest_asyncio.fixture(loop_scope="module")
 async def training(site: Site, tmp_path: Path) -> AsyncIterator[Training]:
     record = tmp_path / "steps.jsonl"
-    example = load().recording(record)
-    example.job["metadata"]["namespace"] = site.namespace
+    example = small(load().recording(record), site.namespace)
     async with following(site.client, example.key, record) as watched:
         yield Training(Job(site), example, watched)
+
+
+def small(example: Example, namespace: str) -> Example:
+    """Return the example with a tiny network, in a namespace."""
+    arguments = example.workers["template"]["spec"]["containers"][0]["args"]
+    arguments[arguments.index("--width") + 1] = "4"
+    example.job["metadata"]["namespace"] = namespace
+    return example
 
 
 async def test_a_killed_master_is_replaced_while_the_training_goes_on(site: Site, training: Training) -> None:
@@ -298,8 +452,9 @@ async def test_a_job_deleted_in_mid_training_leaves_nothing(site: Site, training
     assert len(processes) > 3
     await site.client.delete(ELASTICJOB, "digits", site.namespace)
     await site.until(lambda: not site.pods() and not site.operator.cache(JOBRESOURCE).list(site.namespace))
-    assert not any(Path(f"/proc/{process.pid}").exists() for process in processes)
-    for kind in (POD, SECRET, SERVICE, ROLE, ROLE_BINDING, NETWORK_POLICY, SCALEPLAN):
+    assert not any(psutil.pid_exists(process.pid) for process in processes)
+    kinds: tuple[Kind[Any], ...] = (POD, SECRET, SERVICE, ROLE, ROLE_BINDING, NETWORK_POLICY, SCALEPLAN)
+    for kind in kinds:
         assert await site.client.list(kind, site.namespace) == []
     accounts = await site.client.list(SERVICE_ACCOUNT, site.namespace)
     assert [account.metadata.name for account in accounts] == ["default"]
