@@ -24,7 +24,7 @@ import psutil
 from elasticjob.api.rpc import environment as names
 from elasticjob.master.job import Bounds, Job, Limits, Spec
 from elasticjob.master.server import Master
-from elasticjob.master.store import Nowhere
+from elasticjob.master.store import Nowhere, restore, snapshot
 
 TOKEN: Final = "secret"
 SCRIPTS: Final = Path(__file__).parent / "scripts"
@@ -132,6 +132,13 @@ class Scenario:
             names.TERMINATION_LOG: str(termination),
         }
 
+    async def restart_master(self) -> None:
+        """End the master as a crash would, and start another one from what it had saved."""
+        host, _, port = self.master.address.partition(":")
+        await self.master.__aexit__(None, None, None)
+        saved = restore(snapshot(self.master.job), self.master.job.spec, self.master.now())
+        self.master = await Master(saved, TOKEN, Nowhere(), host=host, port=int(port)).__aenter__()
+
     async def until(self, question: Callable[[], Any]) -> Any:
         """Return the first true answer to `question`, asked again whenever somebody says something."""
         try:
@@ -192,19 +199,26 @@ async def scenario(folder: Path, *, nodes: tuple[int, int], silence: float = 5.0
         replicas=nodes[0],
         restart_count=3,
     )
-    async with Master(Job(spec=spec), TOKEN, Nowhere()) as master:
-        running = Scenario(master, folder)
+    running = Scenario(await Master(Job(spec=spec), TOKEN, Nowhere()).__aenter__(), folder)
+    try:
+        yield running
+    finally:
         try:
-            yield running
+            await end(running)
         finally:
-            family = [process for agent in running.agents if alive(agent) for process in agent.tree()]
-            for agent in running.agents:
-                if alive(agent):
-                    agent.kill()
-            await asyncio.gather(*(agent.process.wait() for agent in running.agents), *running.readers)
-            _, orphans = await asyncio.to_thread(psutil.wait_procs, family, timeout=5)
-            assert not orphans, f"processes outlived their agent: {orphans}"
-            assert not [pid for pid in running.seen if psutil.pid_exists(pid)], "workers outlived their agent"
+            await running.master.__aexit__(None, None, None)
+
+
+async def end(running: Scenario) -> None:
+    """Kill what is left of the agents; AssertionError if a process outlived its agent."""
+    family = [process for agent in running.agents if alive(agent) for process in agent.tree()]
+    for agent in running.agents:
+        if alive(agent):
+            agent.kill()
+    await asyncio.gather(*(agent.process.wait() for agent in running.agents), *running.readers)
+    _, orphans = await asyncio.to_thread(psutil.wait_procs, family, timeout=5)
+    assert not orphans, f"processes outlived their agent: {orphans}"
+    assert not [pid for pid in running.seen if psutil.pid_exists(pid)], "workers outlived their agent"
 
 
 def alive(agent: Agent) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import signal
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ import torch.nn.functional as F
 
 from elasticjob.trainer.torch.elastic import permutation
 from elasticjob.trainer.torch.sampler import Position, Sampler
-from tests.trainer.harness import Scenario, counted, scenario
+from tests.trainer.harness import SCRIPTS, Scenario, counted, scenario
 
 SIZE, MICRO_BATCH = 101, 4
 
@@ -170,3 +173,35 @@ async def test_all_leave_and_a_new_job_goes_on_from_the_checkpoint(tmp_path: Pat
         started = [line.said["started"] for line in job.lines if "started" in line.said]
         assert started == [0, left]
         check(job, slots=1, epochs=100)
+
+
+async def test_master_that_restarts_costs_no_step(tmp_path: Path) -> None:
+    async with scenario(tmp_path, nodes=(2, 2)) as job:
+        agents = [await job.agent(index, "counted.py", 150) for index in (0, 1)]
+        await job.until(job.trains_with(2, after=20))
+        await job.restart_master()
+        assert [await job.ends(agent) for agent in agents] == [0, 0]
+        check(job, slots=2, epochs=150)
+        assert {step["round"] for step in job.steps()} == {1}
+        assert job.master.job.verdict is not None
+
+
+async def test_elastic_script_under_another_launcher_says_what_to_do(tmp_path: Path) -> None:
+    script = str(SCRIPTS / "counted.py")
+    launched = {**os.environ, "WORLD_SIZE": "2", "RANK": "0"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, script, "1", env=launched, stderr=asyncio.subprocess.PIPE
+    )
+    _, error = await process.communicate()
+    assert process.returncode == 1
+    assert b"start it with `elasticjob run`" in error
+
+
+async def test_script_trains_alone_without_an_agent(tmp_path: Path) -> None:
+    script = str(SCRIPTS / "counted.py")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, script, "2", stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    result = json.loads(output.splitlines()[-1])
+    assert result["parameters"] == pytest.approx(trained_alone(1, 2), abs=1e-6)

@@ -144,8 +144,16 @@ class Link:
 
 
 def from_environment(environment: Mapping[str, str]) -> Link | None:
-    """Return the link to the agent that started this process, None if no agent did."""
+    """Return the link to the agent that started this process, None if no agent did: then it trains alone.
+
+    Another launcher's worker would train alone too, beside the others: that is an error.
+    """
     if FD not in environment:
+        if int(environment.get("WORLD_SIZE") or 1) > 1:
+            raise RuntimeError(
+                "this script is elastic, and its launcher is not: start it with `elasticjob run`, which takes "
+                "torchrun's flags"
+            )
         return None
     return Link(socket.socket(fileno=int(environment[FD])), environment.get(ADDRESS, "127.0.0.1"))
 
