@@ -186,7 +186,7 @@ def write_report(wishes: Wishes, result: Result, example: Example) -> None:
 def announce(result: Result, wishes: Wishes, console: Console) -> None:
     """Print the timeline and, as the last line, what came out; or all of it as JSON on stdout."""
     if wishes.output is Output.JSON:
-        print(json.dumps(as_json(result, wishes.report), indent=2))
+        print(json.dumps(as_json(result, wishes.report), indent=2, ensure_ascii=False), flush=True)
         return
     console.print()
     console.print(table(result))

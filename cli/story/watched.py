@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -115,10 +115,9 @@ class Watched:
         self._tell(self.seen)
 
     def _hear(self, reason: str, sentence: str, *, warning: bool) -> None:
-        """Note what was said, once: a condition and an event often say the same."""
-        now = self._now()
-        if not any(one.sentence == sentence and now - one.at < ECHO for one in self.said):
-            self.said.append(Said(now, reason, sentence, warning))
+        said = Said(self._now(), reason, sentence, warning)
+        if not is_echo(said, self.said):
+            self.said.append(said)
 
     async def _follow_steps(self) -> None:
         while True:
@@ -132,6 +131,11 @@ class Watched:
             seen = replace(seen, last=step, first=step if step.round != seen.round else seen.first)
         self.steps += new
         self._tell(seen)
+
+
+def is_echo(said: Said, before: Sequence[Said]) -> bool:
+    """Whether the same was said just before: a condition and an event often say the same."""
+    return any(one.sentence == said.sentence and said.at - one.at < ECHO for one in before)
 
 
 class Record:

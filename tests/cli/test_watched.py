@@ -1,11 +1,16 @@
-"""The record of steps, read while it is written."""
+"""What is seen of a job: its steps as they are written, its pods, conditions and sentences."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.cli.story.seen import Condition, Pod, Said
 from elasticjob.cli.story.steps import Step
-from elasticjob.cli.story.watched import Record
+from elasticjob.cli.story.watched import Record, conditions_of, is_echo, pod_of
+from elasticjob.kube.objects import POD
 
 ONE = b'{"at":1.5,"round":1,"step":1,"world":2,"loss":2.25}\n'
 TWO = b'{"at":2.5,"round":1,"step":2,"world":2}\n'
@@ -20,3 +25,61 @@ def test_steps_are_read_once_and_half_lines_later(tmp_path: Path) -> None:
     assert list(record.new()) == []
     file.write_bytes(ONE + TWO)
     assert list(record.new()) == [Step(at=2.5, round=1, step=2, world=2)]
+
+
+def test_conditions_are_those_of_the_status() -> None:
+    job = ELASTICJOB.convert(
+        {
+            "apiVersion": ELASTICJOB.api_version,
+            "kind": "ElasticJob",
+            "metadata": {"name": "digits", "namespace": "default"},
+            "spec": {"replicaSpecs": {"worker": {"replicas": 1}}},
+            "status": {
+                "conditions": [
+                    {
+                        "type": "Running",
+                        "status": "True",
+                        "reason": "NodesRunning",
+                        "message": "1 of 1 nodes run",
+                    },
+                    {
+                        "type": "Suspended",
+                        "status": "False",
+                        "reason": "Resumed",
+                        "message": "the job goes on",
+                    },
+                ]
+            },
+        }
+    )
+    assert conditions_of(job) == (
+        Condition("Running", True, "NodesRunning", "1 of 1 nodes run"),
+        Condition("Suspended", False, "Resumed", "the job goes on"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "deleted", "expected"),
+    [
+        ({}, None, Pod("digits-worker-2", "u", "worker", "Pending", index=2)),
+        ({"phase": "Running"}, None, Pod("digits-worker-2", "u", "worker", "Running", index=2)),
+        (
+            {"phase": "Running"},
+            "2026-11-21T15:00:00Z",
+            Pod("digits-worker-2", "u", "worker", "Running", leaving=True, index=2),
+        ),
+    ],
+)
+def test_pod_is_seen_with_its_place_and_whether_it_leaves(
+    status: dict[str, str], deleted: str | None, expected: Pod
+) -> None:
+    labels = {"elasticjob.dlrover/replica-type": "worker", "elasticjob.dlrover/replica-index": "2"}
+    metadata = {"name": "digits-worker-2", "uid": "u", "labels": labels, "deletionTimestamp": deleted}
+    assert pod_of(POD.convert({"kind": "Pod", "metadata": metadata, "status": status})) == expected
+
+
+def test_same_sentence_is_an_echo_for_a_while_only() -> None:
+    before = [Said(10.0, "NodesRunning", "2 of 2 nodes run")]
+    assert is_echo(Said(12.0, "Running", "2 of 2 nodes run"), before)
+    assert not is_echo(Said(20.0, "Running", "2 of 2 nodes run"), before)
+    assert not is_echo(Said(12.0, "Running", "1 of 2 nodes run"), before)
