@@ -145,7 +145,7 @@ async def play(here: Laptop, number: int, seed: int, console: Console) -> Outcom
     async with following(here.client, key, record, witness.look) as watched:
         await example.apply(here.client, "chaos")
         await until(watched, lambda seen: seen.step > 0, COMPLETE_WITHIN)
-        await strike_all(here, watched, key.name, planned, console)
+        await strike_all(here, watched, planned, console)
         await until(watched, lambda seen: seen.holds("Complete") or seen.holds("Failed"), COMPLETE_WITHIN)
         end = watched.seen
         await here.client.delete(ELASTICJOB, key.name, key.namespace)
@@ -175,9 +175,7 @@ async def until(watched: Watched, true: Callable[[Seen], bool], within: float) -
     return True
 
 
-async def strike_all(
-    here: Laptop, watched: Watched, job: str, planned: Sequence[Strike], console: Console
-) -> None:
+async def strike_all(here: Laptop, watched: Watched, planned: Sequence[Strike], console: Console) -> None:
     """Kill as planned; a job that is over is left alone."""
     began = time.monotonic()
     for strike in planned:
@@ -187,11 +185,11 @@ async def strike_all(
         )
         if over:
             return
-        said = await KILLS[strike.victim](here, watched, job, strike)
+        said = await KILLS[strike.victim](here, watched, strike)
         console.print(f"    {time.monotonic() - began:4.1f} s  {said}", style="dim", highlight=False)
 
 
-async def kill_operator(here: Laptop, watched: Watched, job: str, strike: Strike) -> str:
+async def kill_operator(here: Laptop, watched: Watched, strike: Strike) -> str:
     """Kill the operator, and start it again after a while."""
     pid = await here.operator.kill()
     await asyncio.sleep(strike.away)
@@ -199,31 +197,34 @@ async def kill_operator(here: Laptop, watched: Watched, job: str, strike: Strike
     return f"killed the operator ({pid}), away for {strike.away:.1f} s"
 
 
-async def kill_master(here: Laptop, watched: Watched, job: str, strike: Strike) -> str:
+async def kill_master(here: Laptop, watched: Watched, strike: Strike) -> str:
     """Kill the master's process."""
-    return kill(watched.seen, [pod for pod in watched.seen.pods if "master" in pod.role], main_of)
+    masters = [pod for pod in watched.seen.pods if "master" in pod.role]
+    return kill(strike, watched.seen, masters, main_of)
 
 
-async def kill_agent(here: Laptop, watched: Watched, job: str, strike: Strike) -> str:
+async def kill_agent(here: Laptop, watched: Watched, strike: Strike) -> str:
     """Kill an agent; its workers have to die with it."""
-    return kill(watched.seen, watched.seen.workers, main_of)
+    return kill(strike, watched.seen, watched.seen.workers, main_of)
 
 
-async def kill_worker(here: Laptop, watched: Watched, job: str, strike: Strike) -> str:
+async def kill_worker(here: Laptop, watched: Watched, strike: Strike) -> str:
     """Kill a worker process."""
-    return kill(watched.seen, watched.seen.workers, lambda tree: next(iter(workers_of(tree)), None))
+    return kill(strike, watched.seen, watched.seen.workers, lambda tree: next(iter(workers_of(tree)), None))
 
 
-def kill(seen: Seen, pods: Sequence[Pod], choose: Callable[[tuple[Process, ...]], Process | None]) -> str:
+def kill(
+    strike: Strike, seen: Seen, pods: Sequence[Pod], choose: Callable[[tuple[Process, ...]], Process | None]
+) -> str:
     """SIGKILL the chosen process of the last of `pods` that has one; say which."""
     for pod in reversed(pods):
         if found := choose(of_pod(pod.name, seen.uid)):
             os.kill(found.pid, signal.SIGKILL)
-            return f"killed {found.pid} of {pod.name}"
-    return "found nobody to kill"
+            return f"killed the {strike.victim} of {pod.name} ({found.pid})"
+    return f"found no {strike.victim} to kill"
 
 
-Kill = Callable[[Laptop, Watched, str, Strike], Awaitable[str]]
+Kill = Callable[[Laptop, Watched, Strike], Awaitable[str]]
 KILLS: Mapping[Victim, Kill] = {
     Victim.OPERATOR: kill_operator,
     Victim.MASTER: kill_master,
