@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -34,12 +34,13 @@ from elasticjob.kube.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects import POD, Pod
 from elasticjob.kube.operator import Operator
 from elasticjob.master import nodes, progress
-from elasticjob.master.job import Bounds, Job, Limits, Phase, Spec
+from elasticjob.master.job import Bounds, Job, Limits, Phase, Spec, Training
 from elasticjob.master.server import Master
 from elasticjob.master.store import MANAGER
 
 log = logging.getLogger("elasticjob.master")
 
+FORESEEABLE = timedelta(days=3650)
 TRAINING_ROLES = (CHIEF, WORKER)
 PLAIN_JOB: Kind[dict[str, Any]] = Kind(
     ELASTICJOB.group, ELASTICJOB.version, ELASTICJOB.name, ELASTICJOB.plural, dict
@@ -69,16 +70,15 @@ def spec_of(job: ElasticJob, limits: Limits) -> Spec:
 
 
 def pods_of(job: str, pods: Iterable[Pod]) -> list[nodes.Pod]:
-    """Return the pods that train, as the master sees them; its own is not among them."""
-    return [_pod(job, pod) for pod in pods if pod.metadata.labels.get(LABEL_ROLE) not in _NOT_NODES]
+    """Return the pods that train, as the master sees them: its own, and pods without a place, are not."""
+    return [_pod(job, pod) for pod in pods if _is_node(pod.metadata.labels)]
 
 
 def training_status(job: Job) -> Manifest:
     """Return `status.training`: a function of the job alone, so that nothing new means nothing to write."""
     training, world = job.training, job.running
-    latest, rate, left = training.progress, progress.speed(training), progress.eta(training)
+    latest, rate, ends = training.progress, progress.speed(training), _end(training)
     share = latest.step / latest.total_steps if latest and latest.total_steps else None
-    ends = training.at + timedelta(seconds=left) if training.at and left is not None else None
     known = {
         "step": latest and latest.step,
         "epoch": latest and round(latest.epoch, 4),
@@ -140,7 +140,7 @@ class Cluster:
 
     def __init__(self, client: Client, job: ElasticJob, master: Master, limits: Limits) -> None:
         self._client, self._master, self._limits = client, master, limits
-        self._key = Key(job.metadata.namespace, job.metadata.name)
+        self._key, self._uid = Key(job.metadata.namespace, job.metadata.name), job.metadata.uid
         self._plan = start_up_plan(job, master.now())
         self._written: Manifest = {}
         self._changed = asyncio.Event()
@@ -167,7 +167,7 @@ class Cluster:
         manifest = {
             "apiVersion": ELASTICJOB.api_version,
             "kind": ELASTICJOB.name,
-            "metadata": {"name": self._key.name, "namespace": self._key.namespace},
+            "metadata": {"name": self._key.name, "namespace": self._key.namespace, "uid": self._uid},
             "status": {"training": status},
         }
         try:
@@ -185,7 +185,7 @@ class Cluster:
         await self._operator.wait_started()
         while True:
             self._changed.clear()
-            if found := self._jobs.get(self._key):
+            if (found := self._jobs.get(self._key)) and found.metadata.uid == self._uid:
                 spec = spec_of(found, self._limits)
                 self._master.observe(lambda job, now, spec=spec: job.but(spec=spec))  # type: ignore[misc]
             pods = pods_of(self._key.name, self._pods.list())
@@ -216,6 +216,12 @@ _NOT_NODES = (None, MASTER, MASTER_ALIAS)
 _PHASES = {phase.value: phase for phase in Phase}
 
 
+def _is_node(labels: Mapping[str, str]) -> bool:
+    """Whether a pod has a role that trains and a place in it; anybody can label a pod."""
+    numbers = labels.get(LABEL_INDEX, "0"), labels.get(LABEL_RELAUNCH, "0")
+    return labels.get(LABEL_ROLE) not in _NOT_NODES and all(map(str.isdecimal, numbers))
+
+
 def _pod(job: str, pod: Pod) -> nodes.Pod:
     labels = pod.metadata.labels
     role, index = labels[LABEL_ROLE], int(labels.get(LABEL_INDEX, "0"))
@@ -241,6 +247,14 @@ def _most(job: ElasticJob, role: str) -> int:
     """Return the largest size of a role; without a given end, the size that is asked for."""
     most = job.spec.roles[role].bounds.most
     return most if most is not None else max(_wanted(job, role), 1)
+
+
+def _end(training: Training) -> datetime | None:
+    """Return when the last step will be made; None when unknown, or too far away to mean anything."""
+    left = progress.eta(training)
+    if training.at is None or left is None or left > FORESEEABLE.total_seconds():
+        return None
+    return training.at + timedelta(seconds=left)
 
 
 def _rounded(share: float | None) -> float | None:

@@ -92,6 +92,10 @@ class Phase(StrEnum):
     DELETED = "Deleted"
 
 
+ENDS = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED})
+"""The phases after which a pod runs no more."""
+
+
 class Joined(Value, frozen=True):
     """A node that waits for the next world: with what, since when, until when it counts unasked."""
 
@@ -137,7 +141,7 @@ class Node(Value, frozen=True):
     @property
     def ended(self) -> bool:
         """Whether this life takes no part any more."""
-        return self.finished or self.failed or self.phase in (Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED)
+        return self.finished or self.failed or self.phase in ENDS
 
     @property
     def alive(self) -> bool:

@@ -13,7 +13,7 @@ from elasticjob.api.rpc.nodes import Watch
 from elasticjob.api.rpc.rendezvous import Join
 from elasticjob.master import rounds
 from elasticjob.master.errors import Stale
-from elasticjob.master.job import Job, Node
+from elasticjob.master.job import ENDS, Job, Node, Phase
 
 RETIRED = 16  # incarnations remembered for each node
 
@@ -46,7 +46,7 @@ def enter(job: Job, request: Watch | Join, now: datetime) -> Job:
     if request.incarnation in node.retired:
         raise Stale(f"incarnation {request.incarnation} of {request.node} was replaced by {node.incarnation}")
     if not node.incarnation:
-        return job.put(node.but(incarnation=request.incarnation))
+        return job.put(node.but(incarnation=request.incarnation, phase=_begun(node)))
     job = job.put(node.but(finished=False))
     job = rounds.lose(job, node.name, f"{node.name} was replaced by a new incarnation", now)
     job = job.put(_reborn(job.nodes[node.name], request))
@@ -65,13 +65,18 @@ def claim(job: Job, name: str, number: int, now: datetime) -> Job:
     )
 
 
+def _begun(node: Node) -> Phase:
+    """Return the phase in which a life begins: a pod that has ended is not the one that speaks."""
+    return Phase.INITIAL if node.phase in ENDS else node.phase
+
+
 def _reborn(node: Node, request: Watch | Join) -> Node:
     """Return the next life of `node`: what belongs to the place stays."""
     return Node(
         name=node.name,
         role=request.role,
         index=request.index,
-        phase=node.phase,
+        phase=_begun(node),
         pods=node.pods,
         uid=node.uid,
         incarnation=request.incarnation,

@@ -16,15 +16,14 @@ from elasticjob.api.rpc.message import Empty
 from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Report, Watch
 from elasticjob.master import lives, progress, rounds
 from elasticjob.master.errors import Stale
-from elasticjob.master.job import Job, Node, Phase, Turn
+from elasticjob.master.job import ENDS, Job, Node, Phase, Turn
 
 DOUBT = timedelta(seconds=0.5)  # a line closed between two Watches: how long the next one may take
 
-_ENDS = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED})
 TRANSITIONS: dict[Phase, frozenset[Phase]] = {
-    Phase.INITIAL: frozenset({Phase.PENDING, Phase.RUNNING}) | _ENDS,
-    Phase.PENDING: frozenset({Phase.RUNNING}) | _ENDS,
-    Phase.RUNNING: _ENDS,
+    Phase.INITIAL: frozenset({Phase.PENDING, Phase.RUNNING}) | ENDS,
+    Phase.PENDING: frozenset({Phase.RUNNING}) | ENDS,
+    Phase.RUNNING: ENDS,
     Phase.SUCCEEDED: frozenset({Phase.DELETED}),
     Phase.FAILED: frozenset({Phase.DELETED}),
     Phase.DELETED: frozenset(),
@@ -123,7 +122,7 @@ def hang_up(job: Job, request: Watch, now: datetime) -> Job:
     node = job.nodes.get(request.node)
     if node is None or node.incarnation != request.incarnation:
         return job
-    return _gone(job, node, f"lost the connection to {node.name}", now)
+    return rounds.settle(_gone(job, node, f"lost the connection to {node.name}", now), now)
 
 
 def doubt(job: Job, request: Watch, now: datetime) -> Job:
@@ -168,29 +167,38 @@ def _heard_later(node: Node, gap: timedelta) -> Node:
 def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
     node = job.nodes.get(name) or Node(name=name, role=listed[0].role, index=listed[0].index)
     current = max(
-        listed, key=lambda pod: (not pod.leaving, pod.phase not in _ENDS, pod.relaunch), default=None
+        listed, key=lambda pod: (not pod.leaving, pod.phase not in ENDS, pod.relaunch), default=None
     )
     own = next((pod for pod in listed if pod.name == node.pod), None)
     vanished = node.pod in node.pods and own is None
     seen = node.but(
         pods=tuple(sorted(pod.name for pod in listed)),
-        phase=_phase(node, current),
+        phase=node.phase if not vanished and _is_of_the_past(node, current) else _phase(node, current),
         uid=current.uid if current else "",
     )
     if seen != node:
         job = job.put(seen)
-    if node.beat and (vanished or (own and own.phase in _ENDS)):
+    if node.beat and (vanished or (own and own.phase in ENDS)):
         return _gone(job, seen, f"pod {node.pod} is gone", now)
     if own and own.leaving and not seen.leaving:
         return _leaves(job, seen, now)
     return job
 
 
+def _is_of_the_past(node: Node, current: Pod | None) -> bool:
+    """Whether the pod ended before the agent that talks to us began: its own pod is not listed yet."""
+    if current is None or node.beat is None or current.phase not in ENDS:
+        return False
+    if node.pod:
+        return current.name != node.pod
+    return current.uid == node.uid and node.phase is Phase.INITIAL
+
+
 def _phase(node: Node, current: Pod | None) -> Phase:
     """Return the phase by the table; another pod begins another life."""
     if current is None:
         return Phase.DELETED
-    phase = Phase.DELETED if current.leaving and current.phase in _ENDS else current.phase
+    phase = Phase.DELETED if current.leaving and current.phase in ENDS else current.phase
     same_life = current.uid == node.uid
     return phase if not same_life or phase in TRANSITIONS[node.phase] else node.phase
 
@@ -204,8 +212,8 @@ def _leaves(job: Job, node: Node, now: datetime) -> Job:
 
 
 def _gone(job: Job, node: Node, why: str, now: datetime) -> Job:
-    job = job.put(node.but(beat=None))
-    return rounds.settle(rounds.lose(job, node.name, why, now), now)
+    """The caller settles once all who are gone are known: nobody of them is to be in a world in between."""
+    return rounds.lose(job.put(node.but(beat=None)), node.name, why, now)
 
 
 def _last_words(request: Failure) -> str:

@@ -17,12 +17,16 @@ from elasticjob.api.rpc.nodes import Progress
 from elasticjob.master import progress, rounds
 from elasticjob.master.job import Job, Node
 
+READING = ("GET", "HEAD")
+
 
 def render(request: web.BaseRequest, job: Job, now: datetime) -> web.Response:
-    """Return the page at the request's path; 404 with the list of pages."""
+    """Return the page at the request's path; 404 with the list of pages, 405 unless it is read."""
     page = PAGES.get(request.path)
-    if page is None or request.method not in ("GET", "HEAD"):
+    if page is None:
         return web.Response(status=404, text=f"no such page; there are {', '.join(PAGES)}\n")
+    if request.method not in READING:
+        return web.Response(status=405, text="pages are read only\n", headers={"Allow": ", ".join(READING)})
     return page(job, now)
 
 

@@ -3,10 +3,10 @@
 1. A world has lo <= k <= hi nodes, k a multiple of the unit. Nothing is formed below lo, nothing exceeds
 hi. 2. While any member of the last world lives, only such members hold up the next one; else every live
 node does. 3. Complete as soon as nobody is missing; last call bounds how long a missing one is waited
-for. 4. Survivors come first, the oldest is rank 0; newcomers follow by place. Nobody who holds the
-model's state is pushed out by a newcomer. 5. A world that ends stays ended. Its number is never used
-again, so it fences every later message. 6. Newcomers are cut in when they are ready, in groups of the
-unit, as far as there is room.
+for, once somebody who holds the model's state has joined. 4. Survivors come first, the oldest is rank 0;
+newcomers follow by place. Nobody who holds the model's state is pushed out by a newcomer. 5. A world that
+ends stays ended. Its number is never used again, so it fences every later message. 6. Newcomers are cut
+in when they are ready, in groups of the unit, as far as there is room.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def choose(job: Job, now: datetime) -> tuple[Node, ...]:
         return ()
     survivors = _has_survivors(job)
     must_wait = survivors or size < job.spec.bounds.hi
-    if must_wait and now < _last_call(job, joined) and next(_missing(job, survivors), None):
+    if must_wait and now < _last_call(job, joined, survivors) and next(_missing(job, survivors), None):
         return ()
     return tuple(sorted(joined, key=_Age(job))[:size])
 
@@ -71,8 +71,9 @@ def why_waiting(job: Job, now: datetime) -> str:
     joined, size = _joined(job)
     if not size:
         return f"{len(joined)} of at least {job.spec.bounds.lo} nodes joined"
-    missing = list(_missing(job, _has_survivors(job)))
-    left = (_last_call(job, joined) - now).total_seconds()
+    survivors = _has_survivors(job)
+    missing = list(_missing(job, survivors))
+    left = (_last_call(job, joined, survivors) - now).total_seconds()
     return f"{len(joined)} nodes joined; waiting for {_names(missing)}, {left:.0f} s at most"
 
 
@@ -123,11 +124,17 @@ def _missing(job: Job, survivors: bool) -> Iterator[Node]:
             yield node
 
 
-def _last_call(job: Job, joined: list[Node]) -> datetime:
-    """Return when waiting for the missing is over; a trickle of joins cannot stretch it for ever."""
+def _last_call(job: Job, joined: list[Node], survivors: bool) -> datetime:
+    """Return when waiting for the missing is over; a trickle of joins cannot stretch it for ever.
+
+    Newcomers alone wait for the survivors, who may be on a long step: without them the model would be lost.
+    """
     times = [node.joined.since for node in joined if node.joined]
     limits = job.spec.limits
-    return min(max(times) + limits.last_call, min(times) + limits.join_timeout)
+    longest = min(times) + limits.join_timeout
+    if survivors and not any(node.round for node in joined):
+        return longest
+    return min(max(times) + limits.last_call, longest)
 
 
 class _Age:

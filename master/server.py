@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import Any, Self
@@ -18,7 +18,7 @@ from typing import Any, Self
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from elasticjob.api.rpc.message import PREFIX, Request
+from elasticjob.api.rpc.message import PREFIX, Problem, Request
 from elasticjob.api.rpc.nodes import Order, Orders, Watch
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.master import dispatch, nodes, pages, wire
@@ -70,6 +70,8 @@ class Master:
         self.job = job
         self.clock: Clock = clock or SystemClock()
         self.ended = asyncio.Event()
+        if job.verdict:  # a predecessor had it, and did not live to say so
+            self.ended.set()
         self._token, self._store = token, store
         self._host, self._port = host, port
         self._began, self._origin = self.clock.monotonic(), self.clock.now()
@@ -233,21 +235,21 @@ class Master:
             poll.answer.cancel()
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.path.startswith(PREFIX) and request.method == "POST":
+        if request.path.startswith(PREFIX):
             return await self._call(request)
         return pages.render(request, self.job, self.now())
 
     async def _call(self, request: web.BaseRequest) -> web.Response:
         try:
-            name = wire.verb(request.path)
+            name = wire.verb(request.method, request.path)
             wire.authorize(request.headers.get("Authorization", ""), self._token)
             mime = wire.media_type(request.content_type)
             question = wire.decode(name, mime, await _body(request))
             reply = await self._ask_on_line(question, request.transport)
         except wire.Rejected as error:
-            return _problem(error.problem.status, *wire.problem_body(error.problem))
+            return _problem(error.problem, error.headers)
         except RequestError as error:
-            return _problem(error.status, *wire.problem_body(error.problem()))
+            return _problem(error.problem())
         if reply is None:
             return web.Response(status=204)
         accepted = wire.media_type(request.headers.get("Accept", ""), default=mime)
@@ -308,5 +310,6 @@ async def _body(request: web.BaseRequest) -> bytes:
         raise wire.too_large(None) from error
 
 
-def _problem(status: int, body: bytes, mime: str) -> web.Response:
-    return web.Response(status=status, body=body, content_type=mime)
+def _problem(problem: Problem, headers: Mapping[str, str] | None = None) -> web.Response:
+    body, mime = wire.problem_body(problem)
+    return web.Response(status=problem.status, body=body, content_type=mime, headers=headers)

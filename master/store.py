@@ -15,6 +15,7 @@ from typing import Protocol
 
 import msgspec
 
+from elasticjob.kube import objects
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.kinds import Manifest
@@ -26,6 +27,10 @@ MANAGER = "elasticjob-master"
 
 class StoreError(OSError):
     """The snapshot could not be read or written this time."""
+
+
+class SnapshotError(ValueError):
+    """There is a snapshot, and it is none: going on without it must be somebody's decision."""
 
 
 class Store(Protocol):
@@ -90,7 +95,13 @@ class ConfigMap:
             found = await self._client.find(CONFIG_MAP, self._name, self._namespace)
         except KubeError as error:
             raise StoreError(f"ConfigMap {self._name} cannot be read: {error}") from error
-        return found.data[self.KEY].encode() if found and self.KEY in found.data else None
+        if found is None or self.KEY not in found.data or not self._is_ours(found):
+            return None
+        return found.data[self.KEY].encode()
+
+    def _is_ours(self, found: objects.ConfigMap) -> bool:
+        """Whether it is of this job, not of a deleted namesake whose objects are still being collected."""
+        return any(owner.uid == self._owner["uid"] for owner in found.metadata.owner_references)
 
     async def save(self, data: bytes) -> None:
         metadata = {"name": self._name, "namespace": self._namespace, "ownerReferences": [self._owner]}
@@ -113,10 +124,15 @@ def snapshot(job: Job) -> bytes:
 
 
 def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
-    """Return the job to go on with: `spec` as it is today, lives as they were."""
+    """Return the job to go on with: `spec` as it is today, lives as they were. Raises SnapshotError."""
     if data is None:
         return Job(spec=spec, gathering=now)
-    job = msgspec.json.decode(data, type=Job)
+    try:
+        job = msgspec.json.decode(data, type=Job)
+    except msgspec.DecodeError as error:
+        raise SnapshotError(
+            f"the snapshot of job {spec.job} cannot be read ({error}): delete it to begin anew"
+        ) from error
     nodes = {name: _waiting_for_a_word(node, spec, now) for name, node in job.nodes.items()}
     gathering = None if job.running else now
     return job.but(spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -22,26 +23,34 @@ _ENCODERS = {JSON: msgspec.json.Encoder().encode, MSGPACK: msgspec.msgpack.Encod
 class Rejected(Exception):
     """A call that never reached the job."""
 
-    def __init__(self, status: int, code: str, title: str, detail: str) -> None:
+    def __init__(
+        self, status: int, code: str, title: str, detail: str, headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(detail)
         self.problem = Problem(title=title, status=status, detail=detail, code=code)
+        self.headers = headers or {}
 
 
-def verb(path: str) -> str:
-    """Return the conversation and verb that `path` names; Rejected if there is none."""
+def verb(method: str, path: str) -> str:
+    """Return the conversation and verb that `path` names; Rejected if there is none, or it is not POSTed."""
     name = path.removeprefix(PREFIX)
     if name not in VERBS:
         known = ", ".join(sorted(VERBS))
         raise Rejected(404, "unknown-verb", "No such verb", f"{name} is not one of {known}")
+    if method != "POST":
+        detail = f"{method} {path}: verbs are called by POST"
+        raise Rejected(405, "malformed", "Wrong method", detail, {"Allow": "POST"})
     return name
 
 
 def authorize(header: str, token: str) -> None:
     """Reject a call without the job's token; takes the same time for every wrong one."""
     expected = f"Bearer {token}"
-    if not hmac.compare_digest(header.encode(), expected.encode()):
+    sent = header.encode(errors="surrogateescape")  # as which a header's odd bytes come
+    if not token or not hmac.compare_digest(sent, expected.encode()):
         detail = "send the job's token as `Authorization: Bearer <token>`; it is in the Secret <job>-token"
-        raise Rejected(401, "unauthenticated", "Wrong or missing token", detail)
+        challenge = {"WWW-Authenticate": "Bearer"}
+        raise Rejected(401, "unauthenticated", "Wrong or missing token", detail, challenge)
 
 
 def decode(name: str, mime: str, body: bytes) -> Request[Any]:

@@ -6,7 +6,7 @@ writes `world = await master.call(Join(...))` and a type checker knows what `wor
 
 from __future__ import annotations
 
-from typing import ClassVar, Generic, TypeVar, get_args
+from typing import Annotated, ClassVar, Generic, TypeVar, get_args
 
 import msgspec
 
@@ -16,6 +16,11 @@ PREFIX = "/v1/"
 PROBLEM = "application/problem+json"
 JSON = "application/json"
 MSGPACK = "application/msgpack"
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""A round or a version: far from what a number on the wire can hold, since more will follow."""
+Wait = Annotated[float, msgspec.Meta(ge=0, le=3600)]
+"""For how many seconds a question may wait for its answer."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -37,7 +42,8 @@ class Problem(Message, frozen=True, kw_only=True):
 
     `code` is for programs:
 
-    - `unauthenticated` (401), `unknown-verb` (404), `malformed` (400), `too-large` (413): the call is wrong;
+    - `unauthenticated` (401), `unknown-verb` (404), `malformed` (400; 405: not by POST), `too-large` (413):
+      the call is wrong;
     - `stale` (409): to Watch and Join: a newer incarnation of this node is at work, so end (exit code
       75); to any other request: its round is over, or the master does not know the sender (yet): drop it
       and go on watching;

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
-from elasticjob.api.rpc.message import Empty, Message, Request
+from elasticjob.api.rpc.message import Count, Empty, Message, Request, Wait
 
 
 class Order(StrEnum):
@@ -51,9 +51,9 @@ class Watch(Request[Orders], frozen=True, kw_only=True):
     index: int
     incarnation: str
     pod: str = ""
-    seen: int = 0
-    wait: float = 2.0
-    round: int = 0
+    seen: Count = 0
+    wait: Wait = 2.0
+    round: Count = 0
 
 
 class Progress(Message, frozen=True, kw_only=True):
@@ -68,8 +68,8 @@ class Progress(Message, frozen=True, kw_only=True):
     epoch: float = 0.0
     total_steps: int = 0
     samples: int = 0  # records consumed by the job in all
-    loss: float | None = None
-    metrics: dict[str, float] = msgspec.field(default_factory=dict)
+    loss: float | None = None  # None also for what JSON has no word for: NaN and infinities
+    metrics: dict[str, float | None] = msgspec.field(default_factory=dict)
     standstill: float | None = None
 
 
@@ -89,7 +89,7 @@ class Report(Request[Empty], frozen=True, kw_only=True):
     PATH: ClassVar[str] = "nodes/report"
     node: str
     incarnation: str
-    round: int
+    round: Count
     progress: Progress | None = None
     usage: Usage | None = None
 
@@ -103,8 +103,8 @@ class Failure(Request[Empty], frozen=True, kw_only=True):
     PATH: ClassVar[str] = "nodes/failure"
     node: str
     incarnation: str
-    round: int
-    local_rank: int
+    round: Count
+    local_rank: Count
     exit_code: int  # negative: killed by that signal
     message: str
     final: bool = False  # the agent gives up: its budget of restarts in place is spent
@@ -116,5 +116,5 @@ class Finish(Request[Empty], frozen=True, kw_only=True):
     PATH: ClassVar[str] = "nodes/finish"
     node: str
     incarnation: str
-    round: int
+    round: Count
     progress: Progress | None = None

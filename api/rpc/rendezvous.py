@@ -8,9 +8,14 @@ that node (the agent's own random id): a newer one replaces an older one, which 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from elasticjob.api.rpc.message import Empty, Message, Request
+import msgspec
+
+from elasticjob.api.rpc.message import Count, Empty, Message, Request, Wait
+
+Slots = Annotated[int, msgspec.Meta(ge=1, le=4096)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
 
 class Member(Message, frozen=True, kw_only=True):
@@ -81,12 +86,12 @@ class Join(Request[World], frozen=True, kw_only=True):
     role: str
     index: int
     incarnation: str
-    slots: int
+    slots: Slots
     address: str
-    port: int
+    port: Port
     recovery: Recovery
-    after: int = 0
-    wait: float = 20.0
+    after: Count = 0
+    wait: Wait = 20.0
     broken: bool = False
 
 
@@ -103,6 +108,6 @@ class Leave(Request[Empty], frozen=True, kw_only=True):
     PATH: ClassVar[str] = "rendezvous/leave"
     node: str
     incarnation: str
-    round: int
+    round: Count
     planned: bool
     reason: str = ""

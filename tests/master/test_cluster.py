@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.kube.objects import POD
@@ -112,3 +113,18 @@ def test_the_start_up_plan_is_the_same_whoever_makes_it() -> None:
         "replicaResourceSpecs": {"worker": {"replicas": 2}},
         "reason": "the job says no size: it starts with 2 of worker, the fewest that it allows",
     }
+
+
+def test_an_end_beyond_the_calendar_is_not_told() -> None:
+    game = played("node-0")
+    for step in (1, 2):
+        game.ask(report("node-0", 1, step, total_steps=2**53))
+        game.now += timedelta(seconds=5)
+    assert "eta" not in training_status(game.job)
+
+
+def test_a_pod_whose_labels_are_not_ours_is_no_node() -> None:
+    odd = listed("odd", "Running")
+    labels = {**odd.metadata.labels, "elasticjob.dlrover/replica-index": "first"}
+    odd = replace(odd, metadata=replace(odd.metadata, labels=labels))
+    assert [found.name for found in pods_of("digits", [odd, listed("some-name", "Running")])] == ["some-name"]

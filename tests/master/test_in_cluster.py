@@ -20,7 +20,7 @@ from elasticjob.kube.clock import SystemClock
 from elasticjob.kube.objects import CONFIG_MAP, CRD, POD
 from elasticjob.master.main import in_cluster
 from elasticjob.master.settings import Settings
-from tests.master.world import join, report, watch
+from tests.master.world import finish, join, report, watch
 
 
 class Place:
@@ -121,3 +121,16 @@ async def test_a_size_that_nobody_gave_is_planned_once(place: Place) -> None:
                 plans = await place.client.list(SCALEPLAN, "default")
     assert [plan.spec.replica_resource_specs["worker"].replicas for plan in plans] == [2]
     assert not plans[0].manual
+
+
+async def test_what_a_deleted_namesake_left_behind_is_not_ours(place: Place) -> None:
+    await place.declare(replicas=1)
+    async with in_cluster(place.settings, SystemClock()) as master:
+        await master.ask(watch("digits-worker-0"))
+        await master.ask(join("digits-worker-0"))
+        await master.ask(finish("digits-worker-0", 1))
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "digits", "uid": "of-another-life"}
+    patch = {"metadata": {"ownerReferences": [owner], "finalizers": ["elasticjob.dlrover/test"]}}
+    await place.client.merge_patch(CONFIG_MAP, "digits-master-state", patch, "default")
+    async with in_cluster(place.settings, SystemClock()) as master:
+        assert (master.job.verdict, master.job.round) == (None, 0)

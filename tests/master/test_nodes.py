@@ -282,3 +282,23 @@ def test_the_history_of_changes_is_bounded() -> None:
         game.ask(join("node-0", after=number))
     assert len(game.job.training.changes) == 64
     assert game.job.training.changes[-1].round == 80
+
+
+def test_the_end_of_an_older_pod_does_not_speak_for_an_agent_that_comes_before_its_pod_is_seen() -> None:
+    game = played("node-0", "node-1")
+    game.ask(watch("node-1", pod="node-1"))
+    game.see(pod("node-0"), pod("node-1"))
+    game.see(pod("node-0"), pod("node-1", Phase.FAILED))
+    game.ask(watch("node-1", "second", pod="node-1-1"), join("node-1", "second"), join("node-0", after=1))
+    assert game.names() == ["node-0", "node-1"]
+    game.see(pod("node-0"), pod("node-1", Phase.FAILED))
+    game.ask(watch("node-1", "second", pod="node-1-1", round=2))
+    assert game.order("node-0") is Order.TRAIN
+    assert game.job.nodes["node-1"].alive
+
+
+def test_the_first_agent_of_a_place_may_come_before_its_pod_is_seen_too() -> None:
+    game = Played(maximum=1)
+    game.see(pod("node-0", Phase.FAILED))
+    game.ask(watch("node-0", pod="node-0-1"), join("node-0"))
+    assert game.names() == ["node-0"]

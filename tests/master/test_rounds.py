@@ -253,3 +253,27 @@ def test_a_node_may_come_back_with_fewer_workers() -> None:
     world = game.job.world
     assert world is not None
     assert (world.size, world.first_rank("node-1"), world.batch_slots) == (3, 1, 4)
+
+
+def test_a_newcomer_does_not_take_the_world_while_its_members_are_on_a_long_step() -> None:
+    """They hold the model; last call is for those who are missed, not against those who have it."""
+    game = played("node-0", maximum=2)
+    game.ask(watch("node-1"), join("node-1", wait=600))
+    game.wait(120, "node-0", "node-1")
+    assert (game.job.round, game.order("node-0")) == (1, Order.REGROUP)
+    game.ask(join("node-0", after=1))
+    assert game.names() == ["node-0", "node-1"]
+
+
+def test_members_that_never_come_are_waited_for_no_longer_than_the_join_timeout() -> None:
+    game = played("node-0", maximum=2)
+    game.ask(watch("node-1"), join("node-1", wait=2000))
+    game.wait(901, "node-0", "node-1")
+    assert game.names() == ["node-1"]
+
+
+def test_who_is_lost_in_the_same_moment_is_in_no_world_in_between() -> None:
+    game = played("node-0", "node-1", "node-2")
+    game.ask(join("node-0", after=1, wait=60), join("node-2", after=1, wait=60))
+    game.wait(6, "node-0")
+    assert (game.job.round, game.names()) == (2, ["node-0"])

@@ -174,6 +174,9 @@ async def test_message_pack_travels_as_well(agents: Agents) -> None:
         assert response.content_type == "application/json"
 
 
+LONG = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "wait": 1e300})
+LATER = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "seen": 2**62})
+NOBODY = msgspec.json.encode({**msgspec.to_builtins(join("node-0")), "slots": 0})
 WRONG: dict[str, tuple[str, bytes, dict[str, str], int, str, str]] = {
     "token": ("nodes/watch", b"{}", {"Authorization": "Bearer no"}, 401, "unauthenticated", "Bearer"),
     "no token": ("nodes/watch", b"{}", {"Authorization": ""}, 401, "unauthenticated", "Secret"),
@@ -181,6 +184,9 @@ WRONG: dict[str, tuple[str, bytes, dict[str, str], int, str, str]] = {
     "verb": ("nodes/destroy", b"{}", {}, 404, "unknown-verb", "nodes/destroy is not one of nodes/failure"),
     "form": ("nodes/watch", b"{", {}, 400, "malformed", "truncated"),
     "field": ("nodes/watch", b'{"node": 3}', {}, 400, "malformed", "$.node"),
+    "wait": ("nodes/watch", LONG, {}, 400, "malformed", "$.wait"),
+    "slots": ("rendezvous/join", NOBODY, {}, 400, "malformed", "$.slots"),
+    "version": ("nodes/watch", LATER, {}, 400, "malformed", "$.seen"),
     "size": ("nodes/watch", b" " * (1024 * 1024 + 1), {}, 413, "too-large", "1048576"),
 }
 
@@ -195,6 +201,37 @@ async def test_what_is_wrong_with_a_call_is_said_and_changes_nothing(agents: Age
     assert (problem.status, problem.code) == (status, code)
     assert detail in problem.detail
     assert agents.master.job is before
+
+
+async def test_a_token_that_is_no_text_is_a_wrong_token(agents: Agents) -> None:
+    host, port = agents.master.address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    head = b"POST /v1/nodes/watch HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n"
+    writer.write(head + b"Authorization: Bearer \xff\xfe\r\n\r\n")
+    answer = await reader.readuntil(b"\r\n\r\n")
+    writer.close()
+    await writer.wait_closed()
+    assert b" 401 " in answer.splitlines()[0]
+    assert b"WWW-Authenticate: Bearer" in answer
+
+
+async def test_without_a_token_nobody_is_let_in() -> None:
+    job = Job(spec=Spec(job="digits"))
+    async with Master(job, "", Nowhere(), clock=VirtualClock()) as master, aiohttp.ClientSession() as session:
+        found = Agents(master, VirtualClock(), session)
+        for header in ("Bearer", "Bearer ", ""):
+            assert (await found.call(watch("node-0"), Authorization=header)).status == 401
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [("GET", "/v1/nodes/watch", "POST"), ("POST", "/status", "GET, HEAD"), ("DELETE", "/", "GET, HEAD")],
+)
+async def test_another_method_is_refused_with_the_right_one(
+    agents: Agents, method: str, path: str, allowed: str
+) -> None:
+    async with agents.session.request(method, f"http://{agents.master.address}{path}") as response:
+        assert (response.status, response.headers["Allow"]) == (405, allowed)
 
 
 async def test_fields_of_a_newer_peer_are_ignored(agents: Agents) -> None:

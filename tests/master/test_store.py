@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from elasticjob.api.rpc.nodes import Order
+from elasticjob.kube.clock import VirtualClock
 from elasticjob.master.job import Job, Spec
-from elasticjob.master.store import File, restore, snapshot
+from elasticjob.master.server import Master
+from elasticjob.master.store import File, Nowhere, SnapshotError, restore, snapshot
 from tests.master.world import START, Played, finish, join, played, report, watch
 
 
@@ -77,3 +81,23 @@ def test_a_verdict_is_kept() -> None:
     old = played("node-0")
     old.ask(finish("node-0", 1))
     assert succeeded_by(old).job.verdict == old.job.verdict
+
+
+async def test_a_successor_of_a_master_that_had_its_verdict_ends_too() -> None:
+    old = played("node-0")
+    old.ask(finish("node-0", 1))
+    async with Master(succeeded_by(old).job, "secret", Nowhere(), clock=VirtualClock()) as master:
+        assert master.ended.is_set()
+
+
+def test_metrics_that_are_no_numbers_survive_a_master() -> None:
+    old = played("node-0")
+    old.ask(report("node-0", 1, 3, loss=float("nan"), metrics={"accuracy": float("nan")}))
+    progress = succeeded_by(old).job.training.progress
+    assert progress is not None
+    assert (progress.step, progress.loss, progress.metrics) == (3, None, {"accuracy": None})
+
+
+def test_a_snapshot_that_cannot_be_read_says_what_to_do() -> None:
+    with pytest.raises(SnapshotError, match=r"snapshot of job digits .* delete it"):
+        restore(b"{", Spec(job="digits"), START)
