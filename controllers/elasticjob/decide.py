@@ -298,7 +298,7 @@ def _why_spent(seen: Seen, node: Node) -> tuple[str, str]:
     if chances.restart not in end.consequence.relaunch_under:
         why = f"restartPolicy {chances.restart} does not restart it"
     else:
-        why = f"all {chances.budget} restarts are spent"
+        why = f"restartCount {chances.budget} is spent"
     reason = "OutOfMemory" if end.reason is ExitReason.OOM_KILLED else "RestartsSpent"
     if chances.restart is RestartPolicy.NEVER:
         reason = "PodFailed"

@@ -380,5 +380,5 @@ def test_the_sentence_of_a_failure_names_pod_error_and_budget() -> None:
     assert outcome is not None
     assert (
         outcome.message
-        == "digits-worker-0-3 failed with exit code 1: ValueError: no data; all 3 restarts are spent"
+        == "digits-worker-0-3 failed with exit code 1: ValueError: no data; restartCount 3 is spent"
     )

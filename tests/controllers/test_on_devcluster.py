@@ -87,7 +87,7 @@ async def test_a_script_that_fails_at_once_fails_the_job_with_its_error(site: Si
     )
     await site.apply(local(replicas=1, program=program, restartCount=1))
     await site.until(lambda: site.job().status.phase is Phase.FAILED)
-    message = "digits-worker-0-1 failed with exit code 3: ValueError: no data; all 1 restarts are spent"
+    message = "digits-worker-0-1 failed with exit code 3: ValueError: no data; restartCount 1 is spent"
     assert site.said("Failed") == ("True", "RestartsSpent", message)
     assert site.pods().keys() == {"digits-worker-0", "digits-worker-0-1"}
 
