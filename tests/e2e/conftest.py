@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -108,7 +109,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
 async def site(stage: Stage, request: pytest.FixtureRequest) -> AsyncIterator[Site]:
     """A namespace named after the test; its jobs are gone afterwards."""
     words = request.node.name.removeprefix("test_").partition("[")[0].replace("_", "-")
-    namespace = f"{words[:40].strip('-')}-{abs(hash(request.node.name)) % 1000}"
+    namespace = f"{words[:40].strip('-')}-{secrets.token_hex(4)}"
     await stage.client.create(NAMESPACE, {"metadata": {"name": namespace}})
     found = Site(stage.client, stage.onlooker, namespace)
     yield found
