@@ -54,6 +54,9 @@ class ExitReason(StrEnum):
 SUDDEN = frozenset({ExitReason.OOM_KILLED, ExitReason.KILLED})
 """Ends that a program does not foresee: the last line of its log says nothing about them."""
 
+FRAME = " \t│╭╮╰╯─"
+"""What stands around the lines of programs that draw boxes."""
+
 ON_ANY_FAILURE = frozenset({RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE})
 ON_RETRYABLE = ON_ANY_FAILURE | {RestartPolicy.EXIT_CODE}
 EVEN_NEVER = frozenset(RestartPolicy)  # the program did not end by itself, so running it again is no restart
@@ -179,7 +182,7 @@ def last_error(words: str) -> str:
     """Return the error in a termination message: `message` of our programs' JSON, else a text's last line."""
     if said := message_of(words):
         return said
-    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    lines = [line.strip(FRAME) for line in words.splitlines() if any(map(str.isalnum, line))]
     return lines[-1][:512] if lines and not words.lstrip().startswith("{") else ""
 
 

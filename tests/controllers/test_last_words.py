@@ -42,6 +42,11 @@ def test_the_log_of_a_program_without_last_words_speaks_for_it() -> None:
     ("reason", "words", "sentence"),
     [
         (ExitReason.FATAL_ERROR, "Traceback\nValueError: no data", "exit code 9: ValueError: no data"),
+        (
+            ExitReason.FATAL_ERROR,
+            "╭─ Error ──────╮\n│ No such option: --nope │\n╰──────────────╯\n",
+            "exit code 9: No such option: --nope",
+        ),
         (ExitReason.OOM_KILLED, "step 7: loss 0.3", "OOMKilled at 4Gi"),
         (ExitReason.KILLED, "step 7: loss 0.3", "exit code 9"),
         (
