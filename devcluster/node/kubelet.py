@@ -62,7 +62,7 @@ from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.controller import Result
-from elasticjob.kube.errors import Conflict, NotFound
+from elasticjob.kube.errors import Invalid, NotFound
 from elasticjob.kube.events import reference
 from elasticjob.kube.kinds import Key, Manifest
 from elasticjob.kube.objects import POD, Container, EventType, ObjectReference, Pod
@@ -382,8 +382,12 @@ class Kubelet:
             await self._at.client.merge_patch(
                 POD, held.key.name, patch, held.key.namespace, subresource="status"
             )
-        except (NotFound, Conflict):  # deleted, or replaced by a namesake: the cache will say so
+        except NotFound:  # the cache will say so
             log.debug("the pod is gone", extra={"pod": str(held.key)})
+        except Invalid as error:
+            if not any(cause.get("field") == "metadata.uid" for cause in error.causes):
+                raise
+            log.debug("a namesake took the pod's place", extra={"pod": str(held.key)})
         held.published = shown
 
     def _tell(self, held: Held, type_: EventType, reason: str, note: str) -> None:

@@ -17,6 +17,7 @@ from elasticjob.devcluster.server.target import Target
 from elasticjob.devcluster.server.tokens import Tokens
 
 _GROUP = "rbac.authorization.k8s.io"
+_SERVICE_ACCOUNTS = Type("", "serviceaccounts")
 _ROLES, _ROLE_BINDINGS = Type(_GROUP, "roles"), Type(_GROUP, "rolebindings")
 _CLUSTER_ROLES, _CLUSTER_ROLE_BINDINGS = Type(_GROUP, "clusterroles"), Type(_GROUP, "clusterrolebindings")
 
@@ -50,7 +51,16 @@ class Access(Gate):
         self._enforced = enforced
 
     def user_of(self, token: str) -> User | None:
-        return self._tokens.user_of(token)
+        """Who holds the token; nobody once its service account is gone."""
+        user = self._tokens.user_of(token)
+        return user if user is None or self._exists(user) else None
+
+    def _exists(self, user: User) -> bool:
+        if not user.uid:
+            return True
+        namespace, name = user.name.split(":")[2:]
+        account = self._store.get(_SERVICE_ACCOUNTS, namespace, name)
+        return account is not None and account.metadata["uid"] == user.uid
 
     def check(self, user: User, verb: str, target: Target) -> None:
         resource = target.resource

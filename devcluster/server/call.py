@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 from elasticjob.devcluster.server import protobuf
-from elasticjob.devcluster.server.errors import bad_request, unsupported_media
+from elasticjob.devcluster.server.errors import Cause, bad_request, invalid, unsupported_media
 from elasticjob.devcluster.server.lists import Form
 from elasticjob.devcluster.server.objects import Deletion, Options, User
 from elasticjob.devcluster.server.store import Manifest
@@ -95,10 +95,9 @@ def _grace(value: Any) -> int | None:
 
 def _propagation(policy: str, orphan: Any) -> str:
     if policy not in ("", "Orphan", "Background", "Foreground"):
-        raise bad_request(
-            f'propagationPolicy: Unsupported value: "{policy}": supported values: "Background", '
-            '"Foreground", "Orphan"'
-        )
+        why = f'Unsupported value: "{policy}": supported values: "Foreground", "Background", "Orphan"'
+        cause = Cause("propagationPolicy", why, "FieldValueNotSupported")
+        raise invalid("meta.k8s.io", "DeleteOptions", "", [cause])
     return "Orphan" if not policy and orphan in (True, "true") else policy
 
 

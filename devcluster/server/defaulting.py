@@ -29,6 +29,8 @@ def _fill_object(value: dict[str, Any], schema: Schema) -> None:
             fill(value[name], below)
     more = schema.get("additionalProperties")
     if isinstance(more, dict):
-        for name, item in value.items():
-            if name not in declared:
-                fill(item, more)
+        for name in [name for name in value if name not in declared]:
+            if value[name] is None and more.get("type") and not more.get("nullable"):
+                del value[name]
+            else:
+                fill(value[name], more)

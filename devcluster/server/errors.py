@@ -119,6 +119,10 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
+def wrong_name(found: str | None, asked: str) -> StatusError:
+    return bad_request(f"the name of the object ({found or ''}) does not match the name on the URL ({asked})")
+
+
 def undecodable(kind: str, version: str, why: str) -> StatusError:
     """A body that is no object of this kind at all."""
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')

@@ -159,6 +159,8 @@ class Http:
             return await self._watch(request, target, query, form)
         if target.subresource == "log":
             return await self._logs.serve(request, target)
+        if verb == "create" and target.name and not target.subresource:
+            raise errors.method_not_allowed()
         handler = self._handlers.get((verb, target.subresource)) or self._handlers.get((verb, _own(target)))
         if handler is None:
             raise errors.method_not_allowed()

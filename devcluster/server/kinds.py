@@ -9,7 +9,7 @@ from typing import Any
 
 from elasticjob.devcluster.server.crd import CRD
 from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.names import missing, wrong
+from elasticjob.devcluster.server.names import file_name_problem, missing, wrong
 from elasticjob.devcluster.server.pods import POD, check_pod_spec, default_template
 from elasticjob.devcluster.server.services import service_strategy
 from elasticjob.devcluster.server.store import Manifest, Store, Type
@@ -35,7 +35,21 @@ def _default_secret(secret: Manifest) -> None:
         secret["data"] = {**(secret.get("data") or {}), **encoded}
 
 
+def _check_keys(holder: Manifest) -> Iterator[Cause]:
+    """Keys become names of files where a volume is made of them."""
+    for member in ("data", "binaryData"):
+        for name in holder.get(member) or ():
+            if problem := file_name_problem(name):
+                yield wrong(f"{member}[{name}]", name, problem)
+
+
+def _check_config_map_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
+    yield from _check_keys(new)
+    yield from _check_frozen_data(new, old)
+
+
 def _check_secret(secret: Manifest) -> Iterator[Cause]:
+    yield from _check_keys(secret)
     for name, value in (secret.get("data") or {}).items():
         try:
             base64.b64decode(value, validate=True)
@@ -189,7 +203,7 @@ def builtin_strategies(store: Store) -> dict[tuple[str, str], Strategy]:
         ("", "Service"): service_strategy(addresses),
         ("", "Namespace"): Strategy(start=_start_namespace),
         ("", "Node"): Strategy(check=_check_node, keeps_status=True),
-        ("", "ConfigMap"): Strategy(check_update=_check_frozen_data),
+        ("", "ConfigMap"): Strategy(check=_check_keys, check_update=_check_config_map_update),
         ("", "Secret"): Strategy(_default_secret, check=_check_secret, check_update=_check_secret_update),
         ("", "PersistentVolumeClaim"): Strategy(start=_start_claim, check=_check_claim),
         ("apps", "Deployment"): Strategy(_default_deployment, **_WORKLOAD),

@@ -74,11 +74,8 @@ class Page:
 
 def page(store: Store, target: Target, query: Mapping[str, str]) -> Page:
     """Select and cut. 410 for a token from before the last compaction, 504 for a version of the future."""
-    limit, token = _number(query, "limit"), query.get("continue", "")
-    asked = query.get("resourceVersion", "")
-    if asked and not asked.isdigit():
-        raise bad_request(f"resourceVersion: Invalid value: {asked!r}: must be a number")
-    store.check_version(int(asked or 0))
+    limit, token = number(query, "limit"), query.get("continue", "")
+    store.check_version(number(query, "resourceVersion"))
     start = _read_token(token, store) if token else None
     keep = selection(target, query)
     resource = target.resource
@@ -96,9 +93,10 @@ def page(store: Store, target: Target, query: Mapping[str, str]) -> Page:
     return Page(cut, version, _write_token(version, _place(cut[-1])), len(found) - limit)
 
 
-def _number(query: Mapping[str, str], name: str) -> int:
+def number(query: Mapping[str, str], name: str) -> int:
+    """A parameter that counts something; 0 where it is absent."""
     text = query.get(name) or "0"
-    if not text.isdigit():
+    if not text.isdecimal():
         raise bad_request(f"{name}: Invalid value: {text!r}: must be a number")
     return int(text)
 

@@ -109,6 +109,12 @@ def applied(config: Manifest, schema: Schema, writer: Writer) -> list[dict[str, 
     return entries([writer.owner("Apply", leaves(config, schema))])
 
 
+def keep_book(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> None:
+    """Bring managedFields of `new` up to date after a write that was no apply; without any, none is begun."""
+    if new["metadata"].get("managedFields"):
+        new["metadata"]["managedFields"] = updated(old, new, schema, writer)
+
+
 def updated(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> list[dict[str, Any]]:
     """managedFields after a write that was no apply. A list that `new` brings along is believed."""
     parts = _different(old, new)
@@ -146,7 +152,7 @@ def apply(live: Manifest, config: Manifest, schema: Schema, writer: Writer, *, f
     Raises a 409 that names every other manager of a field whose value would change, unless forced.
     """
     wanted = leaves(config, schema)
-    found = _moved_to_apply(owners(live), live, schema, writer)
+    found = _moved_to_apply(owners(live) or _unknown(live, schema, writer), live, schema, writer)
     identity = writer.owner("Apply", ()).identity
     previous = next((owner.paths for owner in found if owner.identity == identity), frozenset())
     others = [owner for owner in found if owner.identity != identity]
@@ -163,6 +169,12 @@ def apply(live: Manifest, config: Manifest, schema: Schema, writer: Writer, *, f
         mine = before
     answer["metadata"]["managedFields"] = entries([*_still_there(others, answer, schema), mine])
     return answer
+
+
+def _unknown(live: Manifest, schema: Schema, writer: Writer) -> list[Owner]:
+    """The owner of all that was written before anybody kept book."""
+    before = replace(writer, manager="before-first-apply", subresource="")
+    return [before.owner("Update", leaves(live, schema))]
 
 
 def _moved_to_apply(found: list[Owner], live: Manifest, schema: Schema, writer: Writer) -> list[Owner]:
@@ -185,7 +197,9 @@ def _moved_to_apply(found: list[Owner], live: Manifest, schema: Schema, writer: 
 
 
 def _changes(wanted: Mapping[Path, Any], now: Mapping[Path, Any]) -> set[Path]:
-    """Paths whose value an apply would change, with the live paths that a new whole value would hide."""
+    """Paths whose value an apply would change, with the live paths that a new whole value would hide and the
+    whole values that would become containers.
+    """
     changed = {
         path for path, value in wanted.items() if value is not ELEMENT and now.get(path, _ABSENT) != value
     }
@@ -197,7 +211,9 @@ def _changes(wanted: Mapping[Path, Any], now: Mapping[Path, Any]) -> set[Path]:
         if wanted[path] in ({}, []) and any(below[: len(path)] == path for below in hidden)
     }
     inside = {path for path in hidden if any(path[: len(top)] == top for top in merged)}
-    return (changed - merged) | (hidden - inside)
+    above = {prefix for path in new for prefix in _prefixes([path[:-1]])}
+    opened = {path for path in above if now.get(path, ELEMENT) not in (ELEMENT, {}, [])}
+    return (changed - merged) | (hidden - inside) | opened
 
 
 def _prefixes(paths: Iterable[Path]) -> set[Path]:

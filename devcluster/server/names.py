@@ -38,6 +38,11 @@ _KEY_RULE = (
     "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
     "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
+_FILE_NAME = re.compile(r"[-._a-zA-Z0-9]+")
+_FILE_NAME_RULE = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name', "
+    " or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
 ANNOTATIONS_LIMIT = 256 * 1024
 
 
@@ -116,6 +121,13 @@ def metadata_problems(
             yield wrong(f"metadata.finalizers[{index}]", finalizer, problem)
 
 
+def identity_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Cause]:
+    """What a change may not touch of an object's identity and deletion mark; leaving them out is fine."""
+    for name in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        if new.get(name) not in (None, "", old.get(name)):
+            yield wrong(f"metadata.{name}", new[name], "field is immutable")
+
+
 def finalizer_problem(name: str, *, short: bool) -> str:
     """What is wrong with a finalizer; custom kinds may also have ones without a domain (`short`)."""
     if not short and "/" not in name and name not in ("orphan", "foregroundDeletion", "kubernetes"):
@@ -131,6 +143,24 @@ def label_problems(labels: Mapping[str, str] | None, field: str) -> Iterator[Cau
             yield wrong(field, value, "must be no more than 63 characters")
         elif value and not _QUALIFIED.fullmatch(value):
             yield wrong(field, value, _VALUE_RULE)
+
+
+def file_name_problem(name: str) -> str:
+    """What is wrong with a key of a ConfigMap or Secret, which becomes the name of a file."""
+    if len(name) > 253:
+        return "must be no more than 253 characters"
+    if not _FILE_NAME.fullmatch(name):
+        return _FILE_NAME_RULE
+    if name in (".", ".."):
+        return f"must not be '{name}'"
+    return "must not start with '..'" if name.startswith("..") else ""
+
+
+def path_problem(path: str) -> str:
+    """What is wrong with a path that must stay below the folder it is relative to."""
+    if path.startswith("/"):
+        return "must be a relative path"
+    return "must not contain '..'" if ".." in path.split("/") else ""
 
 
 def key_problem(key: str) -> str:

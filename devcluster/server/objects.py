@@ -20,7 +20,7 @@ import msgspec
 from elasticjob.devcluster.server import errors, managed
 from elasticjob.devcluster.server.defaulting import fill
 from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.names import metadata_problems, missing
+from elasticjob.devcluster.server.names import identity_problems, metadata_problems, missing
 from elasticjob.devcluster.server.normal import normalise
 from elasticjob.devcluster.server.pods import grace_period
 from elasticjob.devcluster.server.pruning import prune
@@ -208,6 +208,11 @@ class Objects:
     def _recognise(self, resource: Resource, body: Any) -> Manifest:
         if not isinstance(body, dict):
             raise errors.bad_request("the body of the request is not a JSON object")
+        for member in ("kind", "apiVersion") if resource.custom else ():
+            if not body.get(member):
+                raise errors.bad_request(
+                    f"the object must be of kind {resource.kind}: its {member} is missing"
+                )
         kind, version = body.get("kind") or resource.kind, body.get("apiVersion") or resource.api_version
         if (kind, version) != (resource.kind, resource.api_version):
             raise errors.bad_request(
@@ -286,7 +291,8 @@ class Objects:
         # an apply owns what it says; any other creation owns the defaults as well
         entries = managed.applied(applied, resource.schema, writer) if applied else None
         self._default(resource, new)
-        metadata["managedFields"] = entries or managed.created(new, resource.schema, writer)
+        if book := entries or managed.created(new, resource.schema, writer):
+            metadata["managedFields"] = book
         strategy.start(new)
         return new
 
@@ -354,7 +360,7 @@ class Objects:
                 return Answer(old, warnings=warnings)
             if not applied:
                 writer = self._writer(resource, options, subresource)
-                new["metadata"]["managedFields"] = managed.updated(old.body, new, resource.schema, writer)
+                managed.keep_book(old.body, new, resource.schema, writer)
             attributes = self._attributes(resource, "UPDATE", namespace, name, subresource, old.body, options)
             if self._admission.concerns(attributes):
                 new = await self._admit(attributes, new, warnings)
@@ -372,8 +378,9 @@ class Objects:
         if subresource == "status":
             kept = {name: value for name, value in old.items() if name not in ("status", "metadata")}
             mine = {"status": new["status"]} if "status" in new else {}
-            metadata = old["metadata"] | {"managedFields": new["metadata"].get("managedFields") or []}
-            new = kept | {"metadata": dict(metadata)} | mine
+            book = new["metadata"].get("managedFields")
+            metadata = old["metadata"] | ({"managedFields": book} if book else {})
+            new = kept | {"metadata": metadata} | mine
         elif resource.status and not subresource:
             new = {name: value for name, value in new.items() if name != "status"}
             new |= {"status": old["status"]} if "status" in old else {}
@@ -387,11 +394,7 @@ class Objects:
 
     def _keep_metadata(self, resource: Resource, old: Manifest, new: Manifest) -> Manifest:
         before, after = old["metadata"], dict(new["metadata"])
-        name = before["name"]
-        if after.get("uid") not in (None, "", before["uid"]):
-            uids = f"UID in precondition: {after['uid']}, UID in object meta: {before['uid']}"
-            why = f"Precondition failed: {uids}"
-            raise errors.conflict(resource.group, resource.plural, name, why)
+        self._raise(resource, old, list(identity_problems(before, after)))
         for key in _KEPT_METADATA:
             after.pop(key, None)
             if key in before:
@@ -399,6 +402,8 @@ class Objects:
         after["resourceVersion"] = before["resourceVersion"]
         if "managedFields" not in after and "managedFields" in before:
             after["managedFields"] = before["managedFields"]
+        elif not any(after.get("managedFields") or ()):  # `[]` and `[{}]` end the book-keeping
+            after.pop("managedFields", None)
         for key in ("labels", "annotations", "ownerReferences", "finalizers"):
             if key in after and not after[key]:
                 del after[key]

@@ -9,13 +9,19 @@ from typing import Any
 
 from elasticjob.devcluster.quantity import parse
 from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.names import label_problem, missing, unsupported, wrong
+from elasticjob.devcluster.server.names import (
+    label_problem,
+    missing,
+    path_problem,
+    unsupported,
+    wrong,
+)
 from elasticjob.devcluster.server.store import Manifest
 from elasticjob.devcluster.server.strategy import Strategy, put
 
 _RESTART = ["Always", "OnFailure", "Never"]
 _PULL = ["Always", "IfNotPresent", "Never"]
-_MUTABLE = ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "schedulingGates")
+_MUTABLE = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 _TOLERATIONS = (
     {
         "key": "node.kubernetes.io/not-ready",
@@ -108,6 +114,20 @@ def default_volume(volume: dict[str, Any]) -> None:
     for source in (volume.get("projected") or {}).get("sources") or ():
         if source.get("serviceAccountToken") is not None:
             put(source["serviceAccountToken"], expirationSeconds=3600)
+    for _, item in _items(volume, ""):
+        if item.get("fieldRef") is not None:
+            put(item["fieldRef"], apiVersion="v1")
+
+
+def _items(volume: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The files that a volume names one by one, each with its place."""
+    sources = [(path, volume)]
+    for index, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+        sources.append((f"{path}.projected.sources[{index}]", source))
+    for place, source in sources:
+        for name in ("configMap", "secret", "downwardAPI"):
+            for index, item in enumerate((source.get(name) or {}).get("items") or ()):
+                yield f"{place}.{name}.items[{index}]", item
 
 
 def start_pod(pod: Manifest) -> None:
@@ -153,8 +173,13 @@ def check_pod_spec(spec: dict[str, Any], path: str) -> Iterator[Cause]:
             spec["terminationGracePeriodSeconds"],
             "must be greater than or equal to 0",
         )
+    if not 0 < spec.get("activeDeadlineSeconds", 1) < 2**31:
+        why = "must be between 1 and 2147483647, inclusive"
+        yield wrong(f"{path}.activeDeadlineSeconds", spec["activeDeadlineSeconds"], why)
     volumes = [volume.get("name") for volume in spec.get("volumes") or ()]
     yield from _unique(volumes, f"{path}.volumes")
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        yield from _check_volume(volume, f"{path}.volumes[{index}]")
     for part in ("initContainers", "containers"):
         found = spec.get(part) or ()
         for index, container in enumerate(found):
@@ -163,6 +188,17 @@ def check_pod_spec(spec: dict[str, Any], path: str) -> Iterator[Cause]:
     for name in ("hostname", "subdomain"):
         if spec.get(name) and (problem := label_problem(spec[name])):
             yield wrong(f"{path}.{name}", spec[name], problem)
+
+
+def _check_volume(volume: dict[str, Any], path: str) -> Iterator[Cause]:
+    name, host = volume.get("name") or "", (volume.get("hostPath") or {}).get("path") or ""
+    if problem := label_problem(name):
+        yield wrong(f"{path}.name", name, problem) if name else missing(f"{path}.name")
+    if ".." in host.split("/"):
+        yield wrong(f"{path}.hostPath.path", host, "must not contain '..'")
+    for place, item in _items(volume, path):
+        if problem := path_problem(item.get("path") or ""):
+            yield wrong(f"{place}.path", item["path"], problem)
 
 
 def _unique(names: list[Any], path: str) -> Iterator[Cause]:
@@ -191,6 +227,9 @@ def _check_container(container: dict[str, Any], volumes: list[Any], path: str) -
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         if not mount.get("mountPath"):
             yield missing(f"{path}.volumeMounts[{index}].mountPath")
+        for field in ("subPath", "subPathExpr"):
+            if problem := path_problem(mount.get(field) or ""):
+                yield wrong(f"{path}.volumeMounts[{index}].{field}", mount[field], problem)
         if mount.get("name") not in volumes:
             yield Cause(
                 f"{path}.volumeMounts[{index}].name",
@@ -221,8 +260,27 @@ def _check_resources(resources: dict[str, Any], path: str) -> Iterator[Cause]:
 
 def check_pod_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
     yield from check_pod(new)
+    yield from _check_deadline_update(new["spec"], old["spec"])
+    kept = new["spec"].get("tolerations") or ()
+    if any(_without_seconds(each) not in map(_without_seconds, kept) for each in old["spec"]["tolerations"]):
+        why = "Forbidden: existing toleration can not be modified except its tolerationSeconds"
+        yield Cause("spec.tolerations", why, "FieldValueForbidden")
     if _frozen(new["spec"]) != _frozen(old["spec"]):
         yield Cause("spec", FORBIDDEN_UPDATE, "FieldValueForbidden")
+
+
+def _without_seconds(toleration: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
+
+
+def _check_deadline_update(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Cause]:
+    """A deadline may be set or come nearer."""
+    before, after = old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds")
+    path = "spec.activeDeadlineSeconds"
+    if before is not None and after is None:
+        yield wrong(path, None, "must not update from a positive integer to nil value")
+    elif before is not None and after > before:
+        yield wrong(path, after, "must be less than or equal to previous value")
 
 
 def _frozen(spec: dict[str, Any]) -> dict[str, Any]:

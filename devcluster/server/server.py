@@ -149,6 +149,8 @@ class ApiServer:
             return
         spec = event.new.body["spec"]
         self._registry.remove(spec["group"], spec["names"]["plural"])
-        if event.change != "DELETED":
-            for resource in resources_of(event.new.body):
-                self._registry.add(resource)
+        if event.change == "DELETED":
+            self._store.end(Type(spec["group"], spec["names"]["plural"]))
+            return
+        for resource in resources_of(event.new.body):
+            self._registry.add(resource)

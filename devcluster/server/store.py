@@ -76,6 +76,7 @@ class Subscription:
         self._limit = limit
         self._wake = asyncio.Event()
         self.overrun = False
+        self.ended = False
         if backlog:
             self._wake.set()
 
@@ -84,6 +85,11 @@ class Subscription:
             self.overrun = True
         else:
             self._events.append(event)
+        self._wake.set()
+
+    def end(self) -> None:
+        """Nothing comes after what is there."""
+        self.ended = True
         self._wake.set()
 
     async def wait(self) -> None:
@@ -108,6 +114,10 @@ class _Shelf:
     history: deque[Event] = field(default_factory=deque)
     forgotten: int = 0
     subscriptions: set[Subscription] = field(default_factory=set)
+
+    def forget(self, version: int) -> None:
+        self.history.clear()
+        self.forgotten = version
 
 
 class Store:
@@ -155,10 +165,12 @@ class Store:
         self._publish(type_, shelf, Event("DELETED", stored.version, stored, old))
         return stored
 
-    def drop(self, type_: Type) -> None:
-        """Forget a type with all its objects (its CRD is gone); watches of it see the deletions."""
-        for stored in self.every(type_):
-            self.remove(type_, stored.copy())
+    def end(self, type_: Type) -> None:
+        """Forget the history of a type that is no longer served, and end its watches."""
+        shelf = self._shelf(type_)
+        shelf.forget(self.version)
+        for subscription in shelf.subscriptions:
+            subscription.end()
 
     def watch(self, type_: Type, since: int | None) -> Subscription:
         """Changes after `since`, or from now on (None). 410 when they are forgotten, 504 for the future."""
@@ -180,8 +192,7 @@ class Store:
         """Forget all history: every version before now is answered with 410."""
         self.compacted = self.version
         for shelf in self._shelves.values():
-            shelf.history.clear()
-            shelf.forgotten = self.version
+            shelf.forget(self.version)
 
     def listen(self, listener: Callable[[Type, Event], None]) -> None:
         """Call `listener` with each change, at once; it must neither await nor write."""

@@ -17,10 +17,6 @@ class Target:
     name: str = ""
     subresource: str = ""
 
-    @property
-    def verb_object(self) -> str:
-        return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
-
 
 def parse(path: list[str], registry: Registry) -> Target:
     """`["apis", group, version, …]` or `["api", "v1", …]` → Target, or 404."""

@@ -18,7 +18,7 @@ from elasticjob.devcluster.server.call import (
     parsed,
     status_success,
 )
-from elasticjob.devcluster.server.lists import page, render_list, render_one, selection, served
+from elasticjob.devcluster.server.lists import number, page, render_list, render_one, selection, served
 from elasticjob.devcluster.server.names import missing, wrong
 from elasticjob.devcluster.server.objects import Answer, Objects, Options
 from elasticjob.devcluster.server.patches import json_patch, merge_patch
@@ -26,6 +26,8 @@ from elasticjob.devcluster.server.pods import resized
 from elasticjob.devcluster.server.registry import Resource
 from elasticjob.devcluster.server.store import Manifest, decode, encode
 from elasticjob.devcluster.server.strategic import strategic_merge
+from elasticjob.devcluster.server.target import Target
+from elasticjob.devcluster.server.typed import untypable
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Verbs:
 
     async def get(self, call: Call) -> Reply:
         target = call.target
+        self._objects.store.check_version(number(call.query, "resourceVersion"))
         stored = self._objects.get(target.resource, target.namespace, target.name)
         return Reply(200, render_one(target.resource, stored, call.form, self._now()))
 
@@ -66,20 +69,22 @@ class Verbs:
         warnings: list[str] = []
         body = self._objects.decode(target.resource, target.namespace, call.manifest(), options, warnings)
         if body["metadata"].get("name") != target.name:
-            raise errors.bad_request(
-                f"the name of the object ({body['metadata'].get('name', '')}) does not match the "
-                f"name on the URL ({target.name})"
-            )
+            raise errors.wrong_name(body["metadata"].get("name"), target.name)
         version = str(body["metadata"].get("resourceVersion") or "")
         self._objects.get(target.resource, target.namespace, target.name)
         if not version and self._objects.needs_version(target.resource):
             cause = wrong("metadata.resourceVersion", 0, "must be specified for an update")
             raise errors.invalid(target.resource.group, target.resource.kind, target.name, [cause])
+
+        def compute(old: Manifest) -> Manifest:
+            self._check_precondition(target.resource, old["metadata"], body["metadata"].get("uid"))
+            return self._half(call, old, body)
+
         answer = await self._objects.update(
             target.resource,
             target.namespace,
             target.name,
-            lambda old: self._half(call, old, body),
+            compute,
             options,
             subresource=target.subresource,
             version=version,
@@ -100,7 +105,7 @@ class Verbs:
             new = self._patched(call, current, parsed(call.body))
             new = self._objects.decode(target.resource, target.namespace, new, options, warnings, current)
             if new["metadata"].get("name") != target.name:
-                raise errors.bad_request("metadata.name: a patch may not rename an object")
+                raise errors.wrong_name(new["metadata"].get("name"), target.name)
             return self._half(call, old, new)
 
         answer = await self._objects.update(
@@ -168,14 +173,16 @@ class Verbs:
         body = call.manifest()
         if isinstance(body, dict) and not (body.get("apiVersion") and body.get("kind")):
             raise errors.bad_request("apiVersion and kind must be set in an apply patch")
+        if isinstance(body, dict) and (problem := next(untypable(body, target.resource.schema), "")):
+            place = f"({target.namespace}/{target.name}; {body['apiVersion']}, Kind={body['kind']})"
+            raise errors.StatusError(500, "", f"failed to create typed patch object {place}: {problem}")
         config = self._objects.decode(target.resource, target.namespace, body, options, warnings)
         metadata = config["metadata"]
         if metadata.get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
         if metadata.setdefault("name", target.name) != target.name:
             raise errors.bad_request("metadata.name does not match the name on the URL")
-        half = "status" if target.resource.status and target.subresource != "status" else ""
-        return {name: value for name, value in config.items() if name != half}
+        return {name: value for name, value in config.items() if _is_of_half(target, name)}
 
     async def _apply_new(self, call: Call, config: Manifest, options: Options, warnings: list[str]) -> Reply:
         target, metadata = call.target, config["metadata"]
@@ -196,6 +203,12 @@ class Verbs:
         if asked and asked != old["metadata"]["uid"]:
             cause = wrong("metadata.uid", asked, "field is immutable")
             raise errors.invalid(resource.group, resource.kind, old["metadata"]["name"], [cause])
+
+    def _check_precondition(self, resource: Resource, old: Manifest, uid: str | None) -> None:
+        """A PUT that names a uid means that very object."""
+        if uid and uid != old["uid"]:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['uid']}"
+            raise errors.conflict(resource.group, resource.plural, old["name"], why)
 
     async def delete(self, call: Call) -> Reply:
         target = call.target
@@ -235,6 +248,13 @@ class Verbs:
     def _reply(self, call: Call, answer: Answer, warnings: list[str] | None = None) -> Reply:
         body = render_one(call.target.resource, answer.stored, call.form, self._now())
         return Reply(201 if answer.created else 200, body, [*(warnings or ()), *answer.warnings])
+
+
+def _is_of_half(target: Target, member: str) -> bool:
+    """Whether an apply to this target may say anything about a top-level member."""
+    if target.subresource == "status":
+        return member in ("apiVersion", "kind", "metadata", "status")
+    return member != "status" or not target.resource.status
 
 
 def _with_dry_run(call: Call) -> Options:

@@ -3,18 +3,20 @@
 - With a resourceVersion: every later change. Without one, or with "0": first the objects, then changes.
 - `sendInitialEvents`: the same, with a bookmark marked `k8s.io/initial-events-end` after the last object.
 - A selector turns changes into what they mean to it: an object that no longer matches is DELETED.
-- Bookmarks come on request only; the answer ends after `timeoutSeconds`, or with an ERROR event.
+- Bookmarks come on request only; the answer ends after `timeoutSeconds`, with an ERROR event, or
+  when its resource is no longer served.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from elasticjob.devcluster.server.errors import Cause, StatusError, bad_request, invalid
-from elasticjob.devcluster.server.lists import Form, page, selection, served, served_raw
+from elasticjob.devcluster.server.lists import Form, number, page, selection, served, served_raw
 from elasticjob.devcluster.server.selectors import Predicate
 from elasticjob.devcluster.server.store import Change, Event, Manifest, Store, Stored, Subscription, encode
 from elasticjob.devcluster.server.table import partial, table
@@ -39,9 +41,7 @@ class Request:
 
 def request_of(target: Target, query: Mapping[str, str], form: Form, default_timeout: float) -> Request:
     """Read the parameters of a watch; 400 where they contradict each other."""
-    version = query.get("resourceVersion", "")
-    if version and not version.isdigit():
-        raise bad_request(f"resourceVersion: Invalid value: {version!r}: must be a number")
+    version = number(query, "resourceVersion")
     marked = query.get("sendInitialEvents") in ("true", "1")
     if marked and query.get("resourceVersionMatch") != "NotOlderThan":
         why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
@@ -49,19 +49,26 @@ def request_of(target: Target, query: Mapping[str, str], form: Form, default_tim
             "meta.k8s.io", "ListOptions", "", [Cause("resourceVersionMatch", why, "FieldValueForbidden")]
         )
     bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
-    whole = marked or version in ("", "0")
+    whole = marked or not version
     if query.get("sendInitialEvents") in ("false", "0"):
         whole = False
     return Request(
         target,
         form,
         selection(target, query),
-        None if whole else int(version or 0) or None,
+        None if whole else version or None,
         whole,
         bookmarks,
         marked and bookmarks,
-        float(query.get("timeoutSeconds") or default_timeout),
+        _seconds(query.get("timeoutSeconds", "")) or default_timeout,
     )
+
+
+def _seconds(text: str) -> float:
+    """Also parts of a second, which a real server does not take: tests are in a hurry."""
+    if not re.fullmatch(r"[0-9]*\.?[0-9]*", text):
+        raise bad_request(f"timeoutSeconds: Invalid value: {text!r}: must be a number")
+    return float(text or 0)
 
 
 class Watch:
@@ -82,7 +89,7 @@ class Watch:
         self._type = request.target.resource.type
         self._headers = True
         if request.marked and query.get("resourceVersion"):
-            store.check_version(int(query["resourceVersion"]))
+            store.check_version(number(query, "resourceVersion"))
         self._first = page(store, request.target, _without_paging(query)).items if request.initial else []
         self._subscription: Subscription = store.watch(self._type, request.since)
         self._seen = store.version if request.since is None else request.since
@@ -110,6 +117,8 @@ class Watch:
             mark = self._bookmark({})
             if lines:
                 yield lines
+            if self._subscription.ended:
+                return
             if self._request.bookmarks and loop.time() >= bookmark:
                 bookmark = loop.time() + self._interval
                 yield mark

@@ -47,7 +47,7 @@ class Worker(Generic[K]):
         except StatusError as error:
             if error.code != 404:
                 self._again(key)
-            return
+                return
         except Exception:  # the one loop that outlives everything it handles
             _log.exception("handling %s failed", key)
             return

@@ -222,12 +222,6 @@ async def test_delete_collection_takes_what_the_selector_matches(api: Api) -> No
     assert await api.names(CONFIG_MAPS) == ["c"]
 
 
-async def test_a_uid_in_an_update_must_be_the_objects(api: Api) -> None:
-    await api.post(CONFIG_MAPS, config_map("a"))
-    reply = await api.patch(f"{CONFIG_MAPS}/a", {"metadata": {"uid": "other"}})
-    assert (reply.code, reply.reason) == (409, "Conflict")
-
-
 async def test_objects_beyond_the_limit_are_refused(api: Api) -> None:
     reply = await api.post(CONFIG_MAPS, config_map("a", x="y" * 1_600_000))
     assert (reply.code, reply.reason) == (413, "RequestEntityTooLarge")
