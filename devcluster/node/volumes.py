@@ -100,7 +100,10 @@ def _host(wanted: _Wanted) -> Volume:
 
 
 def _claim(wanted: _Wanted) -> Volume:
-    return Claim(wanted.volume["persistentVolumeClaim"]["claimName"])
+    name = wanted.volume["persistentVolumeClaim"]["claimName"]
+    if "/" in name or name in (".", ".."):
+        raise unmountable(wanted.volume, f'persistentvolumeclaim "{name}" not found')
+    return Claim(name)
 
 
 def _config_map(wanted: _Wanted) -> Volume:
@@ -263,6 +266,8 @@ def mounts_of(container: Container, folders: Mapping[str, Path], env: Mapping[st
             raise unmountable({"name": mount.name}, "the pod has no such volume")
         folder = folders[mount.name]
         if below := mount.sub_path or expand(mount.sub_path_expr, env):
+            if below.startswith("/") or ".." in below.split("/"):
+                raise unmountable({"name": mount.name}, f"subPath {below!r} leads out of the volume")
             folder = folder / below
             if not folder.exists():
                 folder.mkdir(parents=True)

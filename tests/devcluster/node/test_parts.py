@@ -244,6 +244,8 @@ def test_volume(volume: dict[str, Any], content: volumes.Volume) -> None:
         ({"secret": {"secretName": "gone"}}, 'secret "gone" not found'),
         ({"configMap": {"name": "c", "items": [{"key": "x", "path": "x"}]}}, "references non-existent"),
         ({"nfs": {"server": "x"}}, r"\['nfs'\] is not supported by devcluster"),
+        ({"persistentVolumeClaim": {"claimName": "../../x"}}, 'persistentvolumeclaim "../../x" not found'),
+        ({"persistentVolumeClaim": {"claimName": ".."}}, 'persistentvolumeclaim ".." not found'),
     ],
 )
 def test_volume_that_cannot_be_made(volume: dict[str, Any], message: str) -> None:
@@ -253,6 +255,14 @@ def test_volume_that_cannot_be_made(volume: dict[str, Any], message: str) -> Non
 
 def places(tmp_path: Path) -> volumes.Places:
     return volumes.Places(tmp_path / "pod", tmp_path / "memory", tmp_path / "claims")
+
+
+def test_a_sub_path_from_the_environment_stays_in_its_volume(tmp_path: Path) -> None:
+    mount = {"name": "v", "mountPath": "/v", "subPathExpr": "$(WHERE)"}
+    container = pod({"volumeMounts": [mount]}).spec.containers[0]
+    for where in ("/etc", "a/../../b", ".."):
+        with pytest.raises(Unready, match="leads out of the volume"):
+            volumes.mounts_of(container, {"v": tmp_path}, {"WHERE": where})
 
 
 def test_folders_of_volumes(tmp_path: Path) -> None:
