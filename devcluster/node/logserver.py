@@ -9,6 +9,7 @@ It listens on loopback; the path begins with a secret that only readers of the N
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -44,7 +45,7 @@ class LogServer:
         secret = secrets.token_urlsafe(24)
         app = web.Application()
         app.router.add_get(f"/{secret}/containerLogs/{{namespace}}/{{pod}}/{{container}}", self._answer)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
         try:
             site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -66,9 +67,10 @@ class LogServer:
             return web.Response(status=400, text=log)
         path, number = log
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-        await response.prepare(request)
-        async for piece in self._pieces(key, container, path, number, wanted):
-            await response.write(piece)
+        with contextlib.suppress(ConnectionResetError):  # the reader went away
+            await response.prepare(request)
+            async for piece in self._pieces(key, container, path, number, wanted):
+                await response.write(piece)
         return response
 
     def _locate(self, key: Key, container: str, wanted: Wanted) -> tuple[Path, int] | str:

@@ -39,21 +39,26 @@ class Logs:
         path = f"{url.rstrip('/')}/containerLogs/{target.namespace}/{target.name}/{quote(container)}"
         query = {name: request.query[name] for name in _OPTIONS if name in request.query}
         try:
-            async with self._session.get(path, params=query) as answer:
-                return await self._relay(request, answer)
+            answer = await self._session.get(path, params=query)
         except aiohttp.ClientConnectionError as error:
             message = f"Get {path!r}: {error}: is the node's agent running?"
             raise StatusError(500, "InternalError", message) from error
+        async with answer:
+            return await self._relay(request, answer)
 
     async def _relay(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         if answer.status != 200:
             text = (await answer.text()).strip()
             raise StatusError(answer.status, "BadRequest" if answer.status == 400 else "InternalError", text)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-        await response.prepare(request)
-        async for chunk in answer.content.iter_any():
-            await response.write(chunk)
-        await response.write_eof()
+        try:
+            await response.prepare(request)
+            async for chunk in answer.content.iter_any():
+                await response.write(chunk)
+            await response.write_eof()
+        except (ConnectionResetError, aiohttp.ClientError):  # the reader went away, or the agent did
+            if request.transport is not None:
+                request.transport.abort()  # half an answer must not look like a whole one
         return response
 
     def _agent(self, pod: Mapping[str, Any], container: str) -> str:
