@@ -159,12 +159,12 @@ class Listener:
         if self._is_cut:
             front.reset()
             return
+        self._sides.add(front)
         task = asyncio.create_task(self._join(front))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _join(self, front: Side) -> None:
-        self._sides.add(front)
         back = await self._connect()
         if back is None or front.transport is None or front.transport.is_closing():
             front.reset()
