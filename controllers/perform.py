@@ -157,7 +157,7 @@ class Hand:
         patch = {"metadata": {"uid": action.uid, "annotations": {names.RESIZE: "refused"}}}
         try:
             await self._client.merge_patch(POD, action.pod, patch, namespace)
-        except (Conflict, NotFound):
+        except (Conflict, Invalid, NotFound):  # not this pod any more: a patch for another uid is invalid
             return
 
 
