@@ -26,6 +26,9 @@ K = TypeVar("K", bound=Hashable)
 LOW = -100
 """The priority of keys from an initial list: a fresh change overtakes them."""
 
+SLACK = 64
+"""How many consumed times may lie about."""
+
 
 @dataclass(slots=True)
 class _Entry:
@@ -140,6 +143,7 @@ class Queue(Generic[K]):
             self._make_ready(key, entry)
         else:
             heapq.heappush(self._waiting, (entry.due, entry.turn, key))
+            self._tidy()
             self._schedule()
 
     def _make_ready(self, key: K, entry: _Entry) -> None:
@@ -174,11 +178,21 @@ class Queue(Generic[K]):
         now = self._clock.monotonic()
         while self._waiting and self._waiting[0][0] <= now:
             _, turn, key = heapq.heappop(self._waiting)
-            entry = self._dirty.get(key)
-            if entry and entry.turn == turn and not entry.ready:
+            if self._is_waiting(key, turn):
+                entry = self._dirty[key]
                 entry.turn = next(self._turns)
                 self._make_ready(key, entry)
         self._schedule()
+
+    def _tidy(self) -> None:
+        """Let go of times that were consumed, once most are: far ones would stay for as long as they last."""
+        if len(self._waiting) > 2 * len(self._dirty) + SLACK:
+            self._waiting = [entry for entry in self._waiting if self._is_waiting(entry[2], entry[1])]
+            heapq.heapify(self._waiting)
+
+    def _is_waiting(self, key: K, turn: int) -> bool:
+        entry = self._dirty.get(key)
+        return entry is not None and entry.turn == turn and not entry.ready
 
     def _schedule(self) -> None:
         due = self._waiting[0][0] if self._waiting else None

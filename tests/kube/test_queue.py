@@ -253,3 +253,11 @@ def test_no_key_is_lost_and_none_is_in_two_hands(steps: list[tuple[Any, ...]]) -
         assert len(queue) == 0
 
     asyncio.run(scenario())
+
+
+async def test_pauses_that_changes_consume_leave_nothing_behind(queue: Queue[str]) -> None:
+    for _ in range(5000):
+        queue.add("a", after=3600)
+        queue.add("a")
+        assert await drained(queue) == ["a"]
+    assert len(queue._waiting) < 100
