@@ -154,6 +154,7 @@ class Operator:
         """
         with self._signals():
             starting = asyncio.create_task(self._start(), name=f"{self._name}: start")
+            starting.add_done_callback(self._on_start)
             try:
                 await self._stopping.wait()
             finally:
@@ -172,10 +173,16 @@ class Operator:
         self._started.set()
         log.info("started", extra={"operator": self._name, "kinds": sorted(self._caches)})
 
+    def _on_start(self, starting: asyncio.Task[None]) -> None:
+        if not starting.cancelled() and (error := starting.exception()):
+            self._fail(error)
+
     async def _stop(self) -> None:
+        """Stop group by group; the grace period is that of the process, so they share it."""
         log.info("stopping", extra={"operator": self._name})
+        until = self.clock.monotonic() + self._grace
         for group in STOP_ORDER:
-            await self._groups[group].stop(self.clock, self._grace)
+            await self._groups[group].stop(self.clock, max(0.0, until - self.clock.monotonic()))
 
     def _fail(self, error: BaseException) -> None:
         if self._error is None:

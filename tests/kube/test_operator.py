@@ -234,3 +234,34 @@ async def test_a_kind_is_cached_in_one_way_only() -> None:
             operator.cache(CONFIG_MAP, labels="x=z")
         with pytest.raises(ValueError, match="as ConfigMap"):
             operator.cache(CONFIG_MAP.untyped())
+
+
+async def test_a_part_that_cannot_start_brings_all_down_and_is_raised() -> None:
+    class Late(Part):
+        async def wait_started(self) -> None:
+            raise RuntimeError("it never will")
+
+    notes: list[str] = []
+    async with operating() as (operator, _):
+        operator.add(Late("late", notes))
+        with pytest.raises(RuntimeError, match="it never will"):
+            await asyncio.wait_for(operator.run(), 5)
+        assert notes == ["+late", "-late"]
+
+
+async def test_the_grace_period_is_for_all_groups_together() -> None:
+    class Slow(Part):
+        def drain(self) -> None:
+            self.notes.append("asked")
+
+    notes: list[str] = []
+    async with operating() as (operator, _):
+        for group in (Group.OTHERS, Group.CONTROLLERS, Group.HTTP):
+            operator.add(Slow(group.name, notes), group)
+        running = asyncio.create_task(operator.run())
+        await operator.wait_started()
+        operator.stop()
+        assert isinstance(operator.clock, VirtualClock)
+        await operator.clock.advance(5.1)
+        await until(running.done)
+        assert notes.count("asked") == 3
