@@ -14,6 +14,7 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -164,12 +165,21 @@ class AdmissionServer:
             await self._clock.sleep(pause)
 
     async def _trust(self, tls: ssl.SSLContext) -> None:
-        """Have the API server trust our authority, then serve a leaf of it: no call fails in between."""
+        """Have the API server trust our authority, then serve a leaf of it: no call fails in between.
+
+        The first leaf is served before: without any, calls would fail from the moment of being told.
+        """
         authority, now = await self._authority(), self._clock.now()
+        if self._leaf is None:
+            self._leaf = self._served(tls, authority, now)
         await self._register(authority.bundle)
-        if self._leaf is None or self._leaf.is_due(now) or self._issuer != authority.certificate:
-            self._leaf, self._issuer = issue(authority, self._hosts(), now), authority.certificate
-            load_leaf(tls, self._leaf)
+        if self._leaf.is_due(now) or self._issuer != authority.certificate:
+            self._leaf = self._served(tls, authority, now)
+
+    def _served(self, tls: ssl.SSLContext, authority: Authority, now: datetime) -> Leaf:
+        leaf, self._issuer = issue(authority, self._hosts(), now), authority.certificate
+        load_leaf(tls, leaf)
+        return leaf
 
     async def _authority(self) -> Authority:
         now = self._clock.now()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import logging
 import ssl
 import tempfile
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ AUTHORITY_LIFETIME = timedelta(days=3650)
 LEAF_LIFETIME = timedelta(days=30)
 SKEW = timedelta(minutes=5)
 """Certificates begin a little in the past: clocks differ."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -145,8 +148,13 @@ async def _keep(client: Client, namespace: str, name: str, new: Authority, old: 
 
 
 def _authority(secret: Secret) -> Authority | None:
-    certificate, key = secret.data.get("tls.crt"), secret.data.get("tls.key")
-    if not certificate or not key:
+    """The authority in a Secret; None where there is none that can be used."""
+    certificate, key = secret.data.get("tls.crt", b""), secret.data.get("tls.key", b"")
+    try:
+        x509.load_pem_x509_certificate(certificate)
+        serialization.load_pem_private_key(key, password=None)
+    except ValueError as error:
+        log.warning("the Secret holds no authority and gets a new one", extra={"error": str(error)})
         return None
     return Authority(certificate, key, secret.data.get("previous.crt", b""))
 

@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from elasticjob.kube.admission import LOOK_AGAIN, AdmissionServer, ServiceRef
@@ -33,6 +34,7 @@ from elasticjob.kube.review import (
     validated,
 )
 from tests.kube.build import manifest, status
+from tests.kube.stub import Answer as Respond
 from tests.kube.stub import Stub, answer, until
 
 Manifest = dict[str, Any]
@@ -279,3 +281,20 @@ async def test_odd_requests_are_refused(body: bytes, code: int) -> None:
                 session.post(url, data=data, ssl=False) as response,
             ):
                 assert response.status == code
+
+
+async def test_the_first_to_be_told_can_call_at_once() -> None:
+    asked = []
+
+    def call_back(then: Respond) -> Respond:
+        async def respond(http: web.Request) -> web.StreamResponse:
+            entry = msgspec.json.decode(await http.read())["webhooks"][0]
+            asked.append(await review(entry, manifest("a")))
+            return await then(http)
+
+        return respond
+
+    async with Stub() as stub, serving(stub, clock := VirtualClock(datetime.now(UTC))) as server:
+        stub.then(call_back(APPLIED), call_back(APPLIED))
+        await until(lambda: server.ready() is None, clock)
+        assert len(asked) == 2

@@ -110,3 +110,14 @@ async def test_an_authority_that_ends_soon_is_replaced_and_still_trusted() -> No
         patch = msgspec.json.decode(stub.seen[1].body)
         assert patch["metadata"]["resourceVersion"] == "4"
         assert base64.b64decode(patch["data"]["previous.crt"]) == old.certificate
+
+
+@pytest.mark.parametrize("spoiled", ["tls.crt", "tls.key"])
+async def test_an_authority_that_somebody_spoiled_is_replaced(spoiled: str) -> None:
+    kept = secret(new_authority("test", NOW))
+    kept["data"][spoiled] = base64.b64encode(b"not PEM").decode()
+    async with Stub() as stub, stub.client() as client:
+        stub.then(answer(200, kept), answer(200, kept))
+        found = await shared_authority(client, "sys", "ca", NOW)
+        patch = msgspec.json.decode(stub.seen[1].body)
+        assert base64.b64decode(patch["data"]["tls.crt"]) == found.certificate
