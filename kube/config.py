@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import ssl
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 HOME_KUBECONFIG = Path("~/.kube/config")
 REREAD_AFTER = 60.0
 """Seconds after which a token file is read again: the kubelet rotates them."""
+
+log = logging.getLogger(__name__)
 
 
 class Credentials(Protocol):
@@ -37,7 +40,10 @@ class Static:
 
 
 class TokenFile:
-    """A bearer token in a file that others rotate; read in a thread, at most once a minute."""
+    """A bearer token in a file that others rotate; read in a thread, at most once a minute.
+
+    While the file cannot be read, the token that was read last serves, unless it is refused.
+    """
 
     def __init__(self, path: Path, clock: Clock | None = None) -> None:
         self._path = path
@@ -50,9 +56,17 @@ class TokenFile:
         async with self._lock:
             old = self._clock.monotonic() - self._read_at >= REREAD_AFTER
             if not self._value or old or refused == self._value:
-                self._value = await asyncio.to_thread(self._read)
-                self._read_at = self._clock.monotonic()
+                await self._renew(refused)
             return self._value
+
+    async def _renew(self, refused: str | None) -> None:
+        try:
+            self._value = await asyncio.to_thread(self._read)
+        except ConfigError as error:
+            if not self._value or refused == self._value:
+                raise
+            log.warning("the token is not renewed", extra={"error": str(error)})
+        self._read_at = self._clock.monotonic()
 
     def _read(self) -> str:
         try:

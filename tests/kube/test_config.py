@@ -186,3 +186,15 @@ async def test_many_refusals_of_one_token_run_the_plugin_once(tmp_path: Path) ->
     found = await kubeconfig.load(str(path), clock=VirtualClock())
     headers = await asyncio.gather(*[found.credentials.header(refused="Bearer t1") for _ in range(5)])
     assert headers == ["Bearer t2"] * 5
+
+
+async def test_a_token_that_cannot_be_read_again_serves_until_it_is_refused(tmp_path: Path) -> None:
+    clock, path = VirtualClock(), tmp_path / "token"
+    source = TokenFile(path, clock)
+    path.write_text("t1")
+    await source.header()
+    path.unlink()
+    await clock.advance(REREAD_AFTER)
+    assert await source.header() == "Bearer t1"
+    with pytest.raises(ConfigError, match="token file"):
+        await source.header(refused="Bearer t1")
