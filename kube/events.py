@@ -12,6 +12,7 @@ import logging
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -19,7 +20,15 @@ from typing import Any, Protocol
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.conditions import timestamp
-from elasticjob.kube.errors import ApiError, KubeError, NotFound, ServerError, TooManyRequests, Unreachable
+from elasticjob.kube.errors import (
+    AlreadyExists,
+    ConfigError,
+    KubeError,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects import EVENT, EventType, ObjectReference
@@ -164,35 +173,37 @@ class Recorder:
         self._some.set()
 
     async def _send(self, said: Said) -> None:
+        suffix = self._suffix()  # the same for all attempts: one that was cut may have made the Event
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                await self._write(said)
-            except (Unreachable, ServerError, TooManyRequests) as error:
+                await self._write(said, suffix)
+            except (Unreachable, ServerError, TooManyRequests, ConfigError) as error:
                 if attempt == ATTEMPTS:
                     self._lost(said, error)
                 else:
                     await self._clock.sleep(RETRY_SECONDS * attempt)
-            except ApiError as error:  # the namespace is going away, or we may not
+            except KubeError as error:  # the namespace is going away, or we may not
                 self._lost(said, error)
                 return
             else:
                 self._count("sent")
                 return
 
-    async def _write(self, said: Said) -> None:
+    async def _write(self, said: Said, suffix: str) -> None:
         key = (said.regarding.uid or str(said.regarding), said.type, said.reason, said.note)
-        series = self._series.pop(key, None)
+        series = self._series.get(key)
         if series and said.at - series.last <= SERIES and await self._raise(series.again(said.at)):
             self._remember(key, series.again(said.at))
             return
         new = Series(
-            name=f"{said.regarding.name}.{self._suffix()}",
+            name=f"{said.regarding.name}.{suffix}",
             namespace=said.regarding.namespace or "default",
             count=1,
             first=said.at,
             last=said.at,
         )
-        await self._client.create(EVENT, event_manifest(said, new, self._component, self._instance))
+        with suppress(AlreadyExists):
+            await self._client.create(EVENT, event_manifest(said, new, self._component, self._instance))
         self._remember(key, new)
 
     async def _raise(self, series: Series) -> bool:
@@ -206,6 +217,7 @@ class Recorder:
 
     def _remember(self, key: tuple[str, ...], series: Series) -> None:
         self._series[key] = series
+        self._series.move_to_end(key)
         if len(self._series) > REMEMBERED:
             self._series.popitem(last=False)
 

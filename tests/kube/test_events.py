@@ -10,11 +10,12 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.errors import ConfigError
 from elasticjob.kube.events import BURST, WAITING, Recorder, reference
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects import CONFIG_MAP, NODE, ConfigMap, Node, ObjectMeta, ObjectReference
 from tests.kube.build import Manifest, status
-from tests.kube.stub import Stub, answer, until
+from tests.kube.stub import Stub, answer, stream, until
 
 CREATED = answer(201, {"metadata": {"name": "e"}})
 THING = ConfigMap(metadata=ObjectMeta(name="a", namespace="ns", uid="u"))
@@ -145,3 +146,35 @@ async def test_draining_sends_what_waits() -> None:
         recorder.drain()
         await recorder.run()
         assert len(stub.seen) == 2
+
+
+async def test_an_event_whose_answer_was_cut_is_not_made_twice() -> None:
+    async with Stub() as stub, stub.client(clock := VirtualClock()) as client:
+        metrics = Metrics(CollectorRegistry())
+        recorder = Recorder(client, "tester", metrics=metrics)
+        stub.then(stream(end="cut"), answer(409, status(409, "AlreadyExists")), CREATED)
+        recorder.event(ABOUT, "Normal", "R", "note")
+        recorder.drain()
+        running = asyncio.create_task(recorder.run())
+        await until(running.done, clock)
+        assert body(stub, 0)["metadata"]["name"] == body(stub, 1)["metadata"]["name"]
+        assert (fate(metrics, "sent"), fate(metrics, "failed")) == (1, 0)
+
+
+class NoToken:
+    """Credentials that cannot be read just now."""
+
+    async def header(self, refused: str | None = None) -> str | None:
+        raise ConfigError("the token file is being replaced")
+
+
+async def test_what_cannot_be_sent_does_not_end_the_recorder() -> None:
+    async with Stub() as stub, stub.client(clock := VirtualClock(), NoToken()) as client:
+        metrics = Metrics(CollectorRegistry())
+        recorder = Recorder(client, "tester", metrics=metrics)
+        recorder.event(ABOUT, "Normal", "R", "note")
+        recorder.drain()
+        running = asyncio.create_task(recorder.run())
+        await until(running.done, clock)
+        await running
+        assert fate(metrics, "failed") == 1
