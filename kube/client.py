@@ -1,61 +1,37 @@
-"""Asking the API server: a thin client on aiohttp. It never reads a cache.
+"""Asking the API server for objects: a thin client that never reads a cache.
 
 Guarantees
-- Every request passes `_transmit`. 429 is always tried again (the server did not act on it); 5xx answers,
-  refused and cut connections only for calls that may be repeated (get, list, replace, apply, merge patch,
-  delete). Retry-After is honoured.
-- 401 makes the credentials be read again, once.
+- What is tried again, and how often, is said in transport.py. Repeated are get, list, replace, apply, merge
+  patch and delete; a create or a JSON patch that was cut may have happened.
 - An answer that no API server sends is `Unreachable`, never an object.
-- A write that is answered with an object is noted for the reconcile that made it (running.py).
+- A write that is answered is noted for the reconcile that made it (running.py).
 """
 
 from __future__ import annotations
 
-import asyncio
 import builtins
-import io
 import logging
-import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import quote
 
-import aiohttp
 import msgspec
 
 from elasticjob.kube import running
-from elasticjob.kube.backoff import REQUEST
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.config import Config
-from elasticjob.kube.errors import (
-    ApiError,
-    Gone,
-    KubeError,
-    NotFound,
-    Unauthorized,
-    Unreachable,
-    error_of,
-    is_too_large_resource_version,
-)
+from elasticjob.kube.errors import Gone, NotFound, Undecodable, Unreachable
 from elasticjob.kube.kinds import Key, Kind, Manifest
 from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.transport import TOTAL_TIMEOUT, Call, Transport
 
 T = TypeVar("T")
-Params = Mapping[str, str]
 JsonPatchOperation = dict[str, Any]
 """One operation of RFC 6902: `{"op": "test", "path": "/metadata/uid", "value": "…"}`."""
 
 PAGE = 500
-ATTEMPTS = 5
-TOTAL_TIMEOUT = 60.0
-CONNECT_TIMEOUT = 10.0
-LONGEST_RETRY_AFTER = 30.0
-LARGE = 1 << 19
 
-JSON = "application/json"
 APPLY = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
@@ -71,8 +47,13 @@ class _Meta(msgspec.Struct, rename="camel"):
     labels: dict[str, str] | None = None
 
 
+class _Details(msgspec.Struct):
+    uid: str = ""
+
+
 class _Answer(msgspec.Struct):
     kind: str = ""
+    details: _Details | None = None
     metadata: _Meta = msgspec.field(default_factory=_Meta)
 
 
@@ -97,21 +78,6 @@ class Page(msgspec.Struct):
         return self.metadata.continue_ or ""
 
 
-@dataclass(frozen=True)
-class Call:
-    """One request, before it is sent."""
-
-    method: str
-    path: str
-    params: Params = field(default_factory=dict)
-    body: bytes | None = None
-    content_type: str = JSON
-    repeatable: bool = True
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.path}"
-
-
 class Client:
     """A connection to one cluster as one user: `async with Client(config) as client`."""
 
@@ -126,19 +92,11 @@ class Client:
     ) -> None:
         self.config = config
         self.clock: Clock = clock or SystemClock()
-        self._metrics = metrics
-        self._user_agent = user_agent
-        self._timeout = aiohttp.ClientTimeout(total=timeout, connect=CONNECT_TIMEOUT)
-        self._open: aiohttp.ClientSession | None = None
+        self._transport = Transport(config, self.clock, metrics, user_agent, timeout)
+        self._limit = timeout
 
     async def __aenter__(self) -> Self:
-        self._open = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self.config.ssl or True),
-            timeout=self._timeout,
-            # compression costs both sides more than it saves inside of a cluster
-            headers={"User-Agent": self._user_agent, "Accept": JSON, "Accept-Encoding": "identity"},
-            auto_decompress=True,
-        )
+        self._transport.open()
         return self
 
     async def __aexit__(
@@ -148,15 +106,14 @@ class Client:
 
     async def close(self) -> None:
         """Close all connections, watches too."""
-        if self._open:
-            await self._open.close()
-            self._open = None
+        await self._transport.close()
 
     # reading
 
     async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
-        """The object as the server has it now. Raises NotFound."""
-        return kind.decode(await self._send(Call("GET", _path(kind, namespace, name))))
+        """The object as the server has it now. Raises NotFound; Undecodable if it does not fit its model."""
+        call = Call("GET", _path(kind, namespace, name))
+        return _decoded(kind, call, await self._transport.send(call))
 
     async def find(self, kind: Kind[T], name: str, namespace: str | None = None) -> T | None:
         """As `get`, with None for an object that does not exist."""
@@ -213,11 +170,8 @@ class Client:
     ) -> Page:
         """One page of a consistent list. Raises Gone when `token` is too old."""
         params = selectors(labels, fields) | {"limit": str(PAGE)} | ({"continue": token} if token else {})
-        body = await self._send(Call("GET", _path(kind, namespace), params))
-        try:
-            return msgspec.json.decode(body, type=Page)
-        except msgspec.DecodeError as error:
-            raise Unreachable(f"GET {kind.plural}: the answer is not a list: {error}") from error
+        call = Call("GET", _path(kind, namespace), params)
+        return _as(Page, call, await self._transport.send(call))
 
     # writing
 
@@ -239,8 +193,7 @@ class Client:
             body=msgspec.json.encode(manifest),
             repeatable=False,
         )
-        answer: Manifest = msgspec.json.decode(await self._send(call))
-        return answer
+        return _as(Manifest, call, await self._transport.send(call))
 
     async def apply(
         self,
@@ -330,10 +283,12 @@ class Client:
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         call = Call("DELETE", _path(kind, namespace, name), {}, msgspec.json.encode(options))
+        key = Key((namespace or "") if kind.namespaced else "", name)
         try:
-            _note(kind, await self._send(call))
+            _note_deletion(kind, key, _as(_Answer, call, await self._transport.send(call)))
         except NotFound:
-            return
+            if uid is not None:
+                running.note(running.Written(kind, key, gone=uid))
 
     # streams
 
@@ -353,102 +308,31 @@ class Client:
         params |= {"tailLines": str(tail)} if tail is not None else {}
         params |= {"previous": "true"} if previous else {}
         call = Call("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log", params)
-        async with self.stream(call) as chunks:
+        async with self.stream(call, patience=None if follow else self._limit) as chunks:
             async for chunk in chunks:
                 yield chunk
 
-    @asynccontextmanager
-    async def stream(self, call: Call) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The chunks of an answer that may never end. No time limit: the caller watches for silence.
+    def stream(
+        self, call: Call, *, patience: float | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """The chunks of an answer that may never end: the caller watches for silence.
 
-        Raises ApiError or Unreachable when it is refused; Unreachable from the iterator when it is cut.
+        Raises ApiError or Unreachable when it is refused, or has not begun after `patience` seconds (None:
+        a log that is followed begins with its first line); Unreachable from the iterator when it is cut.
         """
-        response = await self._ask(call, streaming=True)
-        try:
-            if response.status >= 400:
-                raise await _failure(response, call)
-            async with aclosing(_chunks(response, call)) as chunks:
-                yield chunks
-        finally:
-            response.close()
+        return self._transport.stream(call, patience)
 
-    # the one way out
+    # the rest
 
     async def raw(self, method: str, path: str, body: bytes | None = None, **params: str) -> bytes:
         """Any request: the bytes of the answer (`/version`, `/readyz`, a type without a Kind)."""
-        return await self._send(Call(method, path, params, body, repeatable=method != "POST"))
+        return await self._transport.send(Call(method, path, params, body, repeatable=method != "POST"))
 
     async def _write(self, kind: Kind[T], call: Call) -> T:
-        body = await self._send(call)
+        body = await self._transport.send(call)
         if "dryRun" not in call.params:
-            _note(kind, body)
-        return kind.decode(body)
-
-    async def _send(self, call: Call) -> bytes:
-        """The body of a successful answer, after as many attempts as the call allows."""
-        for attempt in range(1, ATTEMPTS):
-            try:
-                return await self._once(call)
-            except KubeError as error:
-                pause = _pause(error, call, attempt)
-                if pause is None:
-                    raise
-                log.debug("request is tried again", extra={"request": str(call), "error": str(error)})
-                await self.clock.sleep(pause)
-        return await self._once(call)
-
-    async def _once(self, call: Call) -> bytes:
-        response = await self._ask(call)
-        try:
-            if response.status >= 400:
-                raise await _failure(response, call)
-            return await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{call}: the answer was cut: {str(error) or type(error).__name__}") from error
-        finally:
-            response.release()
-
-    async def _ask(self, call: Call, *, streaming: bool = False) -> aiohttp.ClientResponse:
-        """The head of the answer; with newer credentials if the first ones are refused."""
-        header = await self.config.credentials.header()
-        response = await self._transmit(call, header, streaming)
-        if response.status != 401:
-            return response
-        newer = await self.config.credentials.header(refused=header)
-        if newer == header:
-            return response
-        response.release()
-        return await self._transmit(call, newer, streaming)
-
-    async def _transmit(self, call: Call, header: str | None, streaming: bool) -> aiohttp.ClientResponse:
-        if self._open is None:
-            raise RuntimeError("the client is closed: use it inside `async with Client(config)`")
-        headers = {"Authorization": header} if header else {}
-        if call.body is not None:
-            headers["Content-Type"] = call.content_type
-        try:
-            response = await self._open.request(
-                call.method,
-                self.config.server.rstrip("/") + quote(call.path),
-                params=dict(call.params),
-                data=_body(call),
-                headers=headers,
-                proxy=self.config.proxy,
-                server_hostname=self.config.tls_server_name,
-                timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT)
-                if streaming
-                else self._timeout,
-            )
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self._count("<error>", call)
-            raise Unreachable(f"{call}: {str(error) or type(error).__name__}") from error
-        self._count(str(response.status), call)
-        return response
-
-    def _count(self, code: str, call: Call) -> None:
-        if self._metrics:
-            host = self.config.server.removeprefix("https://").removeprefix("http://")
-            self._metrics.requests.labels(code=code, method=call.method, host=host).inc()
+            _note(kind, _as(_Answer, call, body))
+        return _decoded(kind, call, body)
 
 
 def selectors(labels: str = "", fields: str = "") -> dict[str, str]:
@@ -473,57 +357,33 @@ def _dry(dry_run: bool) -> dict[str, str]:
     return {"dryRun": "All"} if dry_run else {}
 
 
-def _note(kind: Kind[Any], body: bytes) -> None:
-    if running.current.get() is None:
-        return
-    answer = msgspec.json.decode(body, type=_Answer)
+def _note(kind: Kind[Any], answer: _Answer) -> None:
     meta = answer.metadata
     if answer.kind == kind.name and meta.resource_version.isdecimal():
         key = Key(meta.namespace, meta.name)
         running.note(running.Written(kind, key, int(meta.resource_version), meta.labels or {}))
 
 
-def _pause(error: KubeError, call: Call, attempt: int) -> float | None:
-    """Seconds until the next attempt; None when the error is the caller's."""
-    match error:
-        case ApiError() if is_too_large_resource_version(error):
-            return None
-        case ApiError(status=429, retry_after=after):
-            pass
-        case ApiError(status=500 | 502 | 503 | 504, retry_after=after) if call.repeatable:
-            pass
-        case Unreachable() if call.repeatable:
-            after = None
-        case _:
-            return None
-    if after is not None:
-        return min(after, LONGEST_RETRY_AFTER)
-    return REQUEST.delay(attempt, random.random())
+def _note_deletion(kind: Kind[Any], key: Key, answer: _Answer) -> None:
+    """Note a deletion: an object that still ends is in the answer, of one that is gone only its uid."""
+    if answer.kind != "Status":
+        _note(kind, answer)
+    elif answer.details and answer.details.uid:
+        running.note(running.Written(kind, key, gone=answer.details.uid))
 
 
-def _body(call: Call) -> bytes | io.BytesIO | None:
-    """Large bodies as a file, which aiohttp sends in pieces, letting others run."""
-    if call.body is None or len(call.body) < LARGE:
-        return call.body
-    return io.BytesIO(call.body)
-
-
-async def _failure(response: aiohttp.ClientResponse, call: Call) -> KubeError:
+def _as(type_: type[T], call: Call, body: bytes) -> T:
     try:
-        body = await response.read()
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        body = b""
-    after = response.headers.get("Retry-After", "")
-    error = error_of(response.status, body, str(call), float(after) if after.isdecimal() else None)
-    response.release()
-    if isinstance(error, Unauthorized):
-        log.warning("credentials are refused", extra={"request": str(call)})
-    return error
+        return msgspec.json.decode(body, type=type_)
+    except msgspec.DecodeError as error:
+        said = body[:120].decode(errors="replace")
+        raise Unreachable(f"{call}: 200 and not a Kubernetes answer: {said}") from error
 
 
-async def _chunks(response: aiohttp.ClientResponse, call: Call) -> AsyncGenerator[bytes]:
+def _decoded(kind: Kind[T], call: Call, body: bytes) -> T:
+    """The object in an answer. Raises Unreachable for what is no object, Undecodable for another form."""
     try:
-        async for chunk in response.content.iter_any():
-            yield chunk
-    except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as error:
-        raise Unreachable(f"{call}: the stream was cut: {str(error) or type(error).__name__}") from error
+        return kind.decode(body)
+    except ValueError as error:
+        name = _as(_Answer, call, body).metadata.name
+        raise Undecodable(f"{kind.name} {name} does not fit its model: {error}") from error

@@ -113,10 +113,25 @@ class Expectation:
 
 
 @dataclass(frozen=True)
+class Farewell:
+    """A deletion that a cache should show before the key runs again."""
+
+    cache: Cache[Any]
+    key: Key
+    uid: str
+
+    @property
+    def met(self) -> bool:
+        """Whether the cache has let go of that life of the object."""
+        meta = self.cache.meta(self.key)
+        return meta is None or meta.uid != self.uid
+
+
+@dataclass(frozen=True)
 class Gate:
     """What a key waits for, until when."""
 
-    expectations: tuple[Expectation, ...]
+    expectations: tuple[Expectation | Farewell, ...]
     until: float
 
     @property
@@ -309,10 +324,10 @@ class Runner:
     def _expect(self, run: running.Pass) -> None:
         """Remember what the run wrote and the caches have not shown yet."""
         expectations = [
-            Expectation(cache, cache.lists, written.version)
+            _expectation(cache, written)
             for written in run.writes
             if (cache := self._caches.get(written.kind.resource)) is not None
-            and cache.covers(written.key.namespace, written.labels)
+            and (written.gone or cache.covers(written.key.namespace, written.labels))
         ]
         unmet = tuple(expectation for expectation in expectations if not expectation.met)
         if unmet:
@@ -346,6 +361,12 @@ class Runner:
         labels = {"name": name, "controller": name}
         metrics.unfinished.labels(**labels).set_function(lambda: sum(self._queue.unfinished()))
         metrics.longest.labels(**labels).set_function(lambda: max(self._queue.unfinished(), default=0.0))
+
+
+def _expectation(cache: Cache[Any], written: running.Written) -> Expectation | Farewell:
+    if written.gone:
+        return Farewell(cache, written.key, written.gone)
+    return Expectation(cache, cache.lists, written.version)
 
 
 def _mapped(cache: Cache[Any], item: Item, keys: MapToKeys) -> Iterable[Key]:

@@ -12,12 +12,13 @@ from typing import Generic, TypeVar
 
 from elasticjob.kube.backoff import WATCH, Backoff, Failures
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.client import Call, Client, selectors
+from elasticjob.kube.client import Client, selectors
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.errors import KubeError, Unreachable
 from elasticjob.kube.kinds import Kind
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.store import Change
+from elasticjob.kube.transport import Call
 from elasticjob.kube.watch import (
     Advanced,
     Confirmed,
@@ -39,7 +40,7 @@ from elasticjob.kube.watch import (
     Watching,
     step,
 )
-from elasticjob.kube.wire import Failed, Lines, Spoiled, items_of, line_of
+from elasticjob.kube.wire import Bookmark, Failed, Lines, Spoiled, items_of, line_of
 
 T = TypeVar("T")
 
@@ -139,23 +140,25 @@ class Informer(Generic[T]):
         return Listing(tuple(items), page.version, page.token)
 
     async def _confirm(self, version: str) -> Confirmed:
-        path = self.kind.path(self.cache.namespace)
-        await self._client.raw(
-            "GET", path, limit="1", resourceVersion=version, resourceVersionMatch="NotOlderThan"
-        )
+        cache = self.cache
+        asked = {"limit": "1", "resourceVersion": version, "resourceVersionMatch": "NotOlderThan"}
+        path, chosen = self.kind.path(cache.namespace), selectors(cache.labels, cache.fields)
+        await self._client.raw("GET", path, None, **asked, **chosen)
         return Confirmed()
 
     async def _watch(self, state: State) -> AsyncGenerator[Given]:
         lines, began, heard = Lines(), self._clock.monotonic(), False
         idle = IDLE if isinstance(state, Watching) else IDLE_INITIAL
-        async with self._client.stream(self._call(state)) as chunks:
+        async with self._client.stream(self._call(state), patience=idle) as chunks:
             while chunk := await self._next(chunks, idle):
                 heard = True
                 for given in map(line_of, lines.feed(chunk)):
                     if isinstance(given, Spoiled):
                         self._count_spoiled(given)
-                    else:
-                        yield given
+                        continue
+                    if isinstance(given, Bookmark) and given.initial_done:
+                        idle = IDLE
+                    yield given
                 await asyncio.sleep(0)
         if chunk is None:
             yield Silent()

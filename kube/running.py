@@ -16,12 +16,13 @@ from elasticjob.kube.kinds import Key, Kind
 
 @dataclass(frozen=True)
 class Written:
-    """The answer to a write: which object, and its resourceVersion afterwards."""
+    """The answer to a write: which object, and its resourceVersion afterwards, or the uid that is `gone`."""
 
     kind: Kind[Any]
     key: Key
-    version: int
-    labels: dict[str, str]
+    version: int = 0
+    labels: dict[str, str] = field(default_factory=dict)
+    gone: str = ""
 
 
 @dataclass(frozen=True)

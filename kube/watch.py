@@ -7,7 +7,7 @@
 - Watching knows a resourceVersion and survives every end of its stream with it. Only a server that no longer
   has that version (410), or does not have it yet (restored storage), sends it back to Empty.
 - A watch that falls silent is doubted: the server is asked whether it knows the version before it is resumed.
-- A list that fails in the middle asks for the same page again; one whose token expired starts over.
+- A list that fails in the middle asks for the same page again; one whose token is refused starts over.
 - Nothing reaches the store before the initial set is complete, so a broken list deletes nothing.
 """
 
@@ -22,6 +22,9 @@ from elasticjob.kube.errors import (
     Invalid,
     KubeError,
     MethodNotAllowed,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
     is_too_large_resource_version,
 )
 from elasticjob.kube.wire import Bookmark, Changed, ChangeType, Failed, Item
@@ -208,7 +211,7 @@ def _page(state: Paging, given: Given) -> Turn:
     match given:
         case Listing():
             return _listed(given, ())
-        case Failed(Gone()):
+        case Failed(error) if isinstance(error, BadRequest | Invalid) or _has_lost_the_version(error):
             return Turn(Empty(streaming=False), then=Then.BACK_OFF)
         case _:
             return Turn(state, then=Then.BACK_OFF)
@@ -243,8 +246,10 @@ def _doubt(state: Doubting, given: Given) -> Turn:
     match given:
         case Failed(error) if _has_lost_the_version(error):
             return Turn(Empty(), then=Then.BACK_OFF)
-        case Failed():
+        case Failed(Unreachable() | ServerError() | TooManyRequests()):
             return Turn(state, then=Then.BACK_OFF)
+        case Failed():  # we may watch, but not ask: then the watch alone must do
+            return Turn(Watching(state.version), then=Then.BACK_OFF)
         case _:
             return Turn(Watching(state.version), then=Then.ASK_AGAIN)
 

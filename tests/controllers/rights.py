@@ -5,8 +5,9 @@ from __future__ import annotations
 import builtins
 from typing import Any, NamedTuple
 
-from elasticjob.kube.client import Call, Client, Page
+from elasticjob.kube.client import Client, Page
 from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.transport import Call
 
 
 class Right(NamedTuple):

@@ -25,10 +25,12 @@ from elasticjob.kube.errors import (
     ServerError,
     TooManyRequests,
     Unauthorized,
+    Undecodable,
     Unreachable,
 )
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import CONFIG_MAP, NODE, POD
+from elasticjob.kube.transport import Call
 from tests.kube.build import manifest, status
 from tests.kube.stub import Answer, Stub, answer, page, stream, until
 
@@ -261,3 +263,50 @@ async def test_a_closed_client_says_so() -> None:
     client = Client(Config("http://127.0.0.1:1"))
     with pytest.raises(RuntimeError, match="async with"):
         await client.get(CONFIG_MAP, "a", "ns")
+
+
+async def test_a_success_that_is_no_object_is_unreachable() -> None:
+    page = answer(200, b"<html>sign in</html>")
+    async with Stub() as stub, stub.client() as client:
+        stub.then(*[page] * 4)
+        with running.entered(running.Pass("c", Key("ns", "a"), "id")):
+            for asked in (
+                client.get(CONFIG_MAP, "a", "ns"),
+                client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns"),
+                client.delete(CONFIG_MAP, "a", "ns"),
+                client.post(CONFIG_MAP, "a", "eviction", {}, "ns"),
+            ):
+                with pytest.raises(Unreachable, match=r"/api/v1/namespaces/ns/configmaps.* not a Kubernetes"):
+                    await asked
+
+
+async def test_an_object_that_does_not_fit_its_model_is_undecodable() -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(answer(200, {"kind": "ConfigMap", "metadata": {"name": "a"}, "data": [5]}))
+        with pytest.raises(Undecodable, match=r"ConfigMap a .*data"):
+            await client.get(CONFIG_MAP, "a", "ns")
+
+
+async def test_a_deletion_is_noted_by_the_uid_that_is_gone() -> None:
+    gone = status(200, "", uid="u-a", name="a") | {"status": "Success"}
+    async with Stub() as stub, stub.client() as client:
+        stub.then(answer(200, gone), answer(404, status(404, "NotFound")))
+        with running.entered(running.Pass("c", Key("ns", "a"), "id")) as run:
+            await client.delete(CONFIG_MAP, "a", "ns")
+            await client.delete(CONFIG_MAP, "b", "ns", uid="u-b")
+        assert [(each.key.name, each.gone) for each in run.writes] == [("a", "u-a"), ("b", "u-b")]
+
+
+async def test_an_answer_whose_head_never_comes_is_given_up() -> None:
+    clock = VirtualClock()
+    async with Stub() as stub, stub.client(clock) as client:
+
+        async def ask() -> None:
+            async with client.stream(Call("GET", "/x"), patience=7):
+                pass
+
+        asking = asyncio.create_task(ask())
+        await until(lambda: stub.seen and clock.next_due == 7)
+        await clock.advance(7)
+        with pytest.raises(Unreachable, match="GET /x: no answer within 7 s"):
+            await asking

@@ -322,6 +322,9 @@ async def test_changes_that_do_not_matter_are_passed_over() -> None:
         assert len(it.runs) == 1
 
 
+META = manifest("s", 9)["metadata"]
+
+
 def wrote(kind: Kind[Any], name: str, version: int) -> None:
     running.note(running.Written(kind, key(name), version, {}))
 
@@ -425,3 +428,30 @@ def test_a_typed_view_is_what_the_caller_reads() -> None:
     found = cache.get(A)
     assert found is not None
     assert found.data == {"rv": "3"}
+
+
+async def test_a_key_waits_until_the_cache_has_let_go_of_what_it_deleted() -> None:
+    child = as_item(owned("s", "a", 5))
+
+    async def act(_: Key) -> None:
+        if len(it.runs) == 1:
+            running.note(running.Written(SECRET, child.key, gone=child.meta.uid))
+
+    async with bench(act) as it:
+        it.secrets.take(Upserted(child))
+        await it.changed(item("a", 1))
+        await it.changed(item("a", 2))
+        assert len(it.runs) == 1
+        await it.feed(it.secrets, Removed(as_item(owned("s", "a", 6))))
+        assert len(it.runs) == 2
+
+
+async def test_a_deletion_that_the_cache_has_shown_already_is_not_waited_for() -> None:
+    async def act(_: Key) -> None:
+        running.note(running.Written(SECRET, key("s"), gone="uid-s"))
+
+    async with bench(act) as it:
+        it.secrets.take(Upserted(as_item(owned("s", "a", 9) | {"metadata": {**META, "uid": "another"}})))
+        await it.changed(item("a", 1))
+        await it.changed(item("a", 2))
+        assert len(it.runs) == 2

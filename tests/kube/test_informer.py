@@ -12,11 +12,11 @@ import pytest
 from elasticjob.kube.backoff import WATCH, Backoff
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.kube.informer import IDLE, Informer
+from elasticjob.kube.informer import IDLE, IDLE_INITIAL, Informer
 from elasticjob.kube.objects import CONFIG_MAP, ConfigMap
 from elasticjob.kube.store import Change
 from tests.kube.build import bookmark, event, manifest, status
-from tests.kube.stub import Answer, Stub, answer, page, stream, until
+from tests.kube.stub import Answer, Stub, answer, hang, page, stream, until
 
 AT_ONCE = Backoff(0.0, 0.0)
 REFUSED = answer(422, status(422, "Invalid", "sendInitialEvents is forbidden"))
@@ -225,3 +225,32 @@ async def test_five_thousand_objects_are_told_in_breaths() -> None:
     async with following(REFUSED, page(*many, rv=5000), stream()) as it:
         await it.cache.wait_synced()
         assert len(it.changes) == len(it.cache) == 1200
+
+
+async def test_a_watch_whose_answer_never_begins_is_noticed_too() -> None:
+    async with following(
+        hang(), stream(bookmark(6, initial_done=True), end="close"), hang(), stream(event("ADDED", A))
+    ) as it:
+        await until(lambda: len(it.stub.seen) == 1 and it.clock.next_due == IDLE_INITIAL)
+        await it.clock.advance(IDLE_INITIAL)
+        await until(lambda: it.watched_from == ["6"] and it.clock.next_due == IDLE)
+        await it.clock.advance(IDLE)
+        await until(lambda: it.names == {"a"}, it.clock)
+        assert it.cache.lists == 1
+
+
+async def test_once_in_step_a_quiet_watch_is_left_alone_between_bookmarks() -> None:
+    async with following(stream(event("ADDED", A), bookmark(6, initial_done=True))) as it:
+        await until(lambda: it.cache.synced and it.clock.next_due is not None)
+        await it.clock.advance(IDLE - 1)
+        assert len(it.stub.seen) == 1
+
+
+async def test_the_question_after_silence_is_one_that_the_same_rights_allow() -> None:
+    async with following(
+        stream(bookmark(6, initial_done=True), end="close"), stream(bookmark(6)), page(rv=6), labels="x=y"
+    ) as it:
+        await until(lambda: it.watched_from == ["6"] and it.clock.next_due == IDLE)
+        await it.clock.advance(IDLE)
+        await until(lambda: len(it.stub.seen) >= 3)
+        assert it.stub.seen[2].query["labelSelector"] == "x=y"

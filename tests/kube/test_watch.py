@@ -39,6 +39,7 @@ A, B = item("a", 5), item("b", 6)
 CAUSES = {"causes": [{"reason": "ResourceVersionTooLarge"}]}
 GONE, CUT = api_error(410, "Expired", "too old"), Unreachable("cut")
 INVALID, BUSY = api_error(422, "Invalid", "sendInitialEvents"), api_error(429, "TooManyRequests", "later")
+FORBIDDEN, BAD = api_error(403, "Forbidden", "no"), api_error(400, "BadRequest", "continue key is not valid")
 FUTURE = api_error(504, "Timeout", "Too large resource version", CAUSES)
 ADDED, DELETED = ChangeType.ADDED, ChangeType.DELETED
 ON, ASK, WAIT = Then.READ_ON, Then.ASK_AGAIN, Then.BACK_OFF
@@ -84,6 +85,8 @@ ROWS: list[tuple[str, State, Given, Turn]] = [
         Turn(Watching("9"), (Listed((B,)), Synced("9")), ASK),
     ),
     ("a page is too old", Paging("t"), Failed(GONE), Turn(Empty(streaming=False), (), WAIT)),
+    ("a page is unknown", Paging("t"), Failed(BAD), Turn(Empty(streaming=False), (), WAIT)),
+    ("a page of the future", Paging("t"), Failed(FUTURE), Turn(Empty(streaming=False), (), WAIT)),
     ("a page fails", Paging("t"), Failed(CUT), Turn(Paging("t"), (), WAIT)),
     ("a change", Watching("4"), Changed(ADDED, A), Turn(Watching("5"), (Upserted(A),), ON)),
     ("a deletion", Watching("4"), Changed(DELETED, B), Turn(Watching("6"), (Removed(B),), ON)),
@@ -97,6 +100,7 @@ ROWS: list[tuple[str, State, Given, Turn]] = [
     ("the version is known", Doubting("4"), Confirmed(), Turn(Watching("4"), (), ASK)),
     ("the storage was restored", Doubting("4"), Failed(FUTURE), Turn(Empty(), (), WAIT)),
     ("nobody answers", Doubting("4"), Failed(CUT), Turn(Doubting("4"), (), WAIT)),
+    ("we may not ask", Doubting("4"), Failed(FORBIDDEN), Turn(Watching("4"), (), WAIT)),
 ]
 
 

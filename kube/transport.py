@@ -1,0 +1,225 @@
+"""One request to the API server and its answer: credentials, attempts, streams. It knows no kinds.
+
+Guarantees
+- Every request passes `_transmit`. 429 is always tried again (the server did not act on it); 5xx answers,
+  refused and cut connections only for calls that may be repeated. Retry-After is honoured.
+- 401 makes the credentials be read again, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+import aiohttp
+
+from elasticjob.kube.backoff import REQUEST
+from elasticjob.kube.clock import Clock, deadline
+from elasticjob.kube.config import Config
+from elasticjob.kube.errors import (
+    ApiError,
+    KubeError,
+    Unauthorized,
+    Unreachable,
+    error_of,
+    is_too_large_resource_version,
+)
+from elasticjob.kube.metrics import Metrics
+
+Params = Mapping[str, str]
+
+ATTEMPTS = 5
+TOTAL_TIMEOUT = 60.0
+CONNECT_TIMEOUT = 10.0
+LONGEST_RETRY_AFTER = 30.0
+LARGE = 1 << 19
+
+JSON = "application/json"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, before it is sent."""
+
+    method: str
+    path: str
+    params: Params = field(default_factory=dict)
+    body: bytes | None = None
+    content_type: str = JSON
+    repeatable: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class Transport:
+    """The connections to one server as one user; `open` before the first request, `close` after the last."""
+
+    def __init__(
+        self, config: Config, clock: Clock, metrics: Metrics | None, user_agent: str, timeout: float
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._metrics = metrics
+        self._user_agent = user_agent
+        self._timeout = aiohttp.ClientTimeout(total=timeout, connect=CONNECT_TIMEOUT)
+        self._session: aiohttp.ClientSession | None = None
+
+    def open(self) -> None:
+        """Be ready for requests; on the event loop that will make them."""
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=self._config.ssl or True),
+            timeout=self._timeout,
+            # compression costs both sides more than it saves inside of a cluster
+            headers={"User-Agent": self._user_agent, "Accept": JSON, "Accept-Encoding": "identity"},
+            auto_decompress=True,
+        )
+
+    async def close(self) -> None:
+        """Close all connections, streams too."""
+        if self._session:
+            await self._session.close()
+            self._session = None
+
+    async def send(self, call: Call) -> bytes:
+        """The body of a successful answer, after as many attempts as the call allows."""
+        for attempt in range(1, ATTEMPTS):
+            try:
+                return await self._once(call)
+            except KubeError as error:
+                pause = _pause(error, call, attempt)
+                if pause is None:
+                    raise
+                log.debug("request is tried again", extra={"request": str(call), "error": str(error)})
+                await self._clock.sleep(pause)
+        return await self._once(call)
+
+    @asynccontextmanager
+    async def stream(self, call: Call, patience: float | None) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The chunks of an answer that may never end.
+
+        Raises ApiError or Unreachable when it is refused or has not begun after `patience` seconds;
+        Unreachable from the iterator when it is cut.
+        """
+        response = await self._begun(call, patience)
+        try:
+            if response.status >= 400:
+                raise await _failure(response, call)
+            async with aclosing(_chunks(response, call)) as chunks:
+                yield chunks
+        finally:
+            response.close()
+
+    async def _begun(self, call: Call, patience: float | None) -> aiohttp.ClientResponse:
+        try:
+            async with deadline(self._clock, patience):
+                return await self._ask(call, streaming=True)
+        except TimeoutError as error:
+            raise Unreachable(f"{call}: no answer within {patience:.0f} s") from error
+
+    async def _once(self, call: Call) -> bytes:
+        response = await self._ask(call)
+        try:
+            if response.status >= 400:
+                raise await _failure(response, call)
+            return await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"{call}: the answer was cut: {str(error) or type(error).__name__}") from error
+        finally:
+            response.release()
+
+    async def _ask(self, call: Call, *, streaming: bool = False) -> aiohttp.ClientResponse:
+        """The head of the answer; with newer credentials if the first ones are refused."""
+        header = await self._config.credentials.header()
+        response = await self._transmit(call, header, streaming)
+        if response.status != 401:
+            return response
+        newer = await self._config.credentials.header(refused=header)
+        if newer == header:
+            return response
+        response.release()
+        return await self._transmit(call, newer, streaming)
+
+    async def _transmit(self, call: Call, header: str | None, streaming: bool) -> aiohttp.ClientResponse:
+        if self._session is None:
+            raise RuntimeError("the client is closed: use it inside `async with Client(config)`")
+        headers = {"Authorization": header} if header else {}
+        if call.body is not None:
+            headers["Content-Type"] = call.content_type
+        try:
+            response = await self._session.request(
+                call.method,
+                self._config.server.rstrip("/") + quote(call.path),
+                params=dict(call.params),
+                data=_body(call),
+                headers=headers,
+                proxy=self._config.proxy,
+                server_hostname=self._config.tls_server_name,
+                timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT)
+                if streaming
+                else self._timeout,
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._count("<error>", call)
+            raise Unreachable(f"{call}: {str(error) or type(error).__name__}") from error
+        self._count(str(response.status), call)
+        return response
+
+    def _count(self, code: str, call: Call) -> None:
+        if self._metrics:
+            host = self._config.server.removeprefix("https://").removeprefix("http://")
+            self._metrics.requests.labels(code=code, method=call.method, host=host).inc()
+
+
+def _pause(error: KubeError, call: Call, attempt: int) -> float | None:
+    """Seconds until the next attempt; None when the error is the caller's."""
+    match error:
+        case ApiError() if is_too_large_resource_version(error):
+            return None
+        case ApiError(status=429, retry_after=after):
+            pass
+        case ApiError(status=500 | 502 | 503 | 504, retry_after=after) if call.repeatable:
+            pass
+        case Unreachable() if call.repeatable:
+            after = None
+        case _:
+            return None
+    if after is not None:
+        return min(after, LONGEST_RETRY_AFTER)
+    return REQUEST.delay(attempt, random.random())
+
+
+def _body(call: Call) -> bytes | io.BytesIO | None:
+    """Large bodies as a file, which aiohttp sends in pieces, letting others run."""
+    if call.body is None or len(call.body) < LARGE:
+        return call.body
+    return io.BytesIO(call.body)
+
+
+async def _failure(response: aiohttp.ClientResponse, call: Call) -> KubeError:
+    try:
+        body = await response.read()
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        body = b""
+    after = response.headers.get("Retry-After", "")
+    error = error_of(response.status, body, str(call), float(after) if after.isdecimal() else None)
+    response.release()
+    if isinstance(error, Unauthorized):
+        log.warning("credentials are refused", extra={"request": str(call)})
+    return error
+
+
+async def _chunks(response: aiohttp.ClientResponse, call: Call) -> AsyncGenerator[bytes]:
+    try:
+        async for chunk in response.content.iter_any():
+            yield chunk
+    except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as error:
+        raise Unreachable(f"{call}: the stream was cut: {str(error) or type(error).__name__}") from error
