@@ -30,7 +30,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import AlreadyExists, KubeError
-from elasticjob.kube.kinds import Key, Kind, Manifest
+from elasticjob.kube.kinds import Key, Manifest
 from elasticjob.kube.objects import POD, Pod
 from elasticjob.kube.operator import Operator
 from elasticjob.master import nodes, progress
@@ -42,12 +42,7 @@ log = logging.getLogger("elasticjob.master")
 
 FORESEEABLE = timedelta(days=3650)
 TRAINING_ROLES = (CHIEF, WORKER)
-PLAIN_JOB: Kind[dict[str, Any]] = Kind(
-    ELASTICJOB.group, ELASTICJOB.version, ELASTICJOB.name, ELASTICJOB.plural, dict
-)
-PLAIN_PLAN: Kind[dict[str, Any]] = Kind(
-    SCALEPLAN.group, SCALEPLAN.version, SCALEPLAN.name, SCALEPLAN.plural, dict
-)
+PLAIN_JOB, PLAIN_PLAN = ELASTICJOB.untyped(), SCALEPLAN.untyped()
 
 
 def spec_of(job: ElasticJob, limits: Limits) -> Spec:

@@ -299,15 +299,8 @@ async def test_the_snapshot_is_written_when_a_world_changes_and_at_the_end(tmp_p
     assert found.training.progress.step == 7
 
 
-class Jumpy(VirtualClock):
-    """A clock whose owner was stopped: time is suddenly much later."""
-
-    def jump(self, seconds: float) -> None:
-        self._elapsed += seconds
-
-
 async def test_a_master_that_was_stopped_gives_nobody_up() -> None:
-    clock = Jumpy()
+    clock = VirtualClock()
     job = Job(spec=Spec(job="digits"), gathering=clock.now())
     async with Master(job, TOKEN, Nowhere(), clock=clock) as master:
         await master.ask(watch("node-0"))
