@@ -1,0 +1,94 @@
+"""Functions and methods that expressions may call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+from elasticjob.devcluster.server.cel.values import NONE, CelError, Optional, kind
+
+
+def called(function: Callable[..., Any], name: str, arguments: list[Any]) -> Any:
+    try:
+        return function(*arguments)
+    except (TypeError, ValueError, AttributeError, re.error, IndexError) as error:
+        raise CelError(f"{name}({', '.join(kind(each) for each in arguments)}): {error}") from error
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a string, got {kind(value)}")
+    return value
+
+
+def _string(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise TypeError(f"cannot convert {kind(value)} to a string")
+
+
+def _size(value: Any) -> int:
+    if not isinstance(value, str | list | dict):
+        raise TypeError(f"{kind(value)} has no size")
+    return len(value)
+
+
+def _replace(text: str, old: str, new: str, count: int = -1) -> str:
+    return _text(text).replace(old, new, count)
+
+
+def _split(text: str, separator: str, count: int = -1) -> list[str]:
+    return (
+        list(_text(text)) if not separator else _text(text).split(separator, count - 1 if count > 0 else -1)
+    )
+
+
+def _sorted(value: list[Any]) -> bool:
+    return all(first <= second for first, second in pairwise(value))
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "size": _size,
+    "contains": lambda text, part: part in _text(text),
+    "startsWith": lambda text, part: _text(text).startswith(part),
+    "endsWith": lambda text, part: _text(text).endswith(part),
+    "matches": lambda text, pattern: re.search(pattern, _text(text)) is not None,
+    "lowerAscii": lambda text: _text(text).lower(),
+    "upperAscii": lambda text: _text(text).upper(),
+    "trim": lambda text: _text(text).strip(),
+    "replace": _replace,
+    "split": _split,
+    "join": lambda value, separator="": separator.join(value),
+    "substring": lambda text, start, end=None: _text(text)[start:end],
+    "indexOf": lambda value, part: value.find(part) if isinstance(value, str) else value.index(part),
+    "charAt": lambda text, place: _text(text)[place],
+    "find": lambda text, pattern: ((found := re.search(pattern, _text(text))) and found[0]) or "",
+    "isSorted": _sorted,
+    "sum": sum,
+    "min": min,
+    "max": max,
+    "hasValue": lambda value: value is not NONE,
+    "value": lambda value: _present(value),
+    "orValue": lambda value, otherwise: otherwise if value is NONE else value.value,
+}
+
+
+def _present(value: Optional) -> Any:
+    if value is NONE:
+        raise ValueError("optional.none() dereference")
+    return value.value
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "size": _size,
+    "int": int,
+    "uint": int,
+    "double": float,
+    "string": _string,
+    "type": kind,
+    "matches": lambda text, pattern: re.search(pattern, _text(text)) is not None,
+}
