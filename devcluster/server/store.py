@@ -22,6 +22,7 @@ from elasticjob.devcluster.server.errors import expired, too_large, too_large_ve
 Manifest = dict[str, Any]
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
 LARGEST = 1_572_864  # bytes of one object, as etcd has it
+REMEMBERED = 32 * 1024 * 1024  # bytes of history per type, encoded; in memory it is a multiple of that
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
 
@@ -112,12 +113,22 @@ class _Shelf:
 
     items: dict[tuple[str, str], Stored] = field(default_factory=dict)
     history: deque[Event] = field(default_factory=deque)
+    size: int = 0
     forgotten: int = 0
     subscriptions: set[Subscription] = field(default_factory=set)
 
     def forget(self, version: int) -> None:
         self.history.clear()
-        self.forgotten = version
+        self.size, self.forgotten = 0, version
+
+    def remember(self, event: Event, most: int) -> None:
+        """Add to the history, and drop from its other end what is more than `most` events or too large."""
+        self.history.append(event)
+        self.size += len(event.new.raw)
+        while len(self.history) > most or (self.size > REMEMBERED and len(self.history) > 1):
+            oldest = self.history.popleft()
+            self.size -= len(oldest.new.raw)
+            self.forgotten = oldest.version
 
 
 class Store:
@@ -219,9 +230,7 @@ class Store:
         return events[bisect_right(events, since, key=lambda event: event.version) :]
 
     def _publish(self, type_: Type, shelf: _Shelf, event: Event) -> None:
-        shelf.history.append(event)
-        if len(shelf.history) > self._history:
-            shelf.forgotten = shelf.history.popleft().version
+        shelf.remember(event, self._history)
         for subscription in shelf.subscriptions:
             subscription.push(event)
         for listener in self._listeners:

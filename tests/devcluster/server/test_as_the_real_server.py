@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from elasticjob.devcluster.server import ApiServer
+from elasticjob.devcluster.server.errors import StatusError
+from elasticjob.devcluster.server.store import Store, Type
 from tests.devcluster.server.conftest import (
     CONFIG_MAPS,
     CRDS,
@@ -207,3 +209,15 @@ async def test_a_token_ends_with_its_service_account(server: ApiServer, api: Api
         await api.delete(f"{ACCOUNTS}/robot")
         await api.post(ACCOUNTS, account)
         assert (await robot.get(CONFIG_MAPS)).code == 401
+
+
+async def test_history_is_bounded_in_bytes_too() -> None:
+    store, kind = Store(), Type("", "things")
+    for number in range(40):
+        store.put(kind, {"metadata": {"name": f"{number}", "namespace": "n"}, "data": "x" * 1_000_000})
+    with pytest.raises(StatusError, match="too old"):
+        store.watch(kind, 1)
+    recent = store.watch(kind, store.version - 20)
+    assert [event.new.metadata["name"] for event in recent.take()] == [
+        f"{number}" for number in range(20, 40)
+    ]
