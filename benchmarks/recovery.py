@@ -83,6 +83,7 @@ def torchrun(nodes: int, rank: int, port: int) -> list[str]:
     if nodes == 1:
         return [*common, "--standalone", "--nproc-per-node", "2"]
     host = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=bench"]
+    host.append(f"--rdzv-conf=is_host={int(rank == 0)}")  # or the node that is killed may hold the rendezvous
     return [*common, f"--nnodes=1:{nodes}", *host, "--local-addr=127.0.0.1"]
 
 
@@ -99,6 +100,9 @@ class Pause:
 
     next_step: float
     full: float
+
+
+NEVER = Pause(float("inf"), float("inf"))
 
 
 @dataclass
@@ -191,8 +195,11 @@ def free_port() -> int:
 
 def after(job: Run, at: float, lives: set[Any]) -> Pause:
     """Return how long it took from `at` to the next step in none of `lives`, and to one of both workers."""
-    first = job.until(fresh(at, lives))
-    full = first if first["world"] == 2 else job.until(lambda step: step["world"] == 2)
+    try:
+        first = job.until(fresh(at, lives))
+        full = first if first["world"] == 2 else job.until(lambda step: step["world"] == 2)
+    except TimeoutError:
+        return NEVER
     return Pause(first["at"] - at, full["at"] - at)
 
 
@@ -203,9 +210,9 @@ def fresh(at: float, lives: set[Any]) -> Callable[[Step], bool]:
 
 def kill_workers(system: System, rounds: int, done: Callable[[], None]) -> dict[str, list[Pause]]:
     """Measure SIGKILL of one worker."""
-    pauses = []
+    pauses: list[Pause] = []
     with running(system, 1) as job:
-        for _ in range(rounds):
+        while len(pauses) < rounds and NEVER not in pauses:
             last = job.settled()
             at = time.time()
             os.kill(max(last, key=lambda pid: last[pid]["rank"]), signal.SIGKILL)
@@ -222,7 +229,11 @@ def lose_nodes(system: System, rounds: int, done: Callable[[], None]) -> dict[st
             last = job.settled()
             at = time.time()
             job.kill(1)
-            first = job.until(fresh(at, {step["life"] for step in last.values()}))
+            try:
+                first = job.until(fresh(at, {step["life"] for step in last.values()}))
+            except TimeoutError:
+                losses.append(NEVER)
+                break
             losses.append(Pause(first["at"] - at, float("nan")))
             job.start(1)
             joins.append(joined(job, first))
@@ -245,6 +256,8 @@ def cell(values: list[float]) -> str:
     """Return a median with its spread."""
     if not values or any(value != value for value in values):
         return "–"
+    if float("inf") in values:
+        return f"> {PATIENCE:.0f}, {len(values) - values.count(float('inf'))} of {len(values)} came back"
     return f"{median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
 
 

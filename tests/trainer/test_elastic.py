@@ -147,7 +147,7 @@ async def test_killed_agent_takes_its_worker_along_and_the_other_goes_on(tmp_pat
 
 async def test_silent_node_is_left_behind_and_comes_back(tmp_path: Path) -> None:
     async with scenario(tmp_path, nodes=(1, 2), silence=1.0) as job:
-        agents = [await job.agent(index, "counted.py", 400) for index in (0, 1)]
+        agents = [await job.agent(index, "counted.py", 200) for index in (0, 1)]
         await job.until(job.trains_with(2, after=20))
         stopped = agents[0].tree()
         for process in stopped:
@@ -158,7 +158,7 @@ async def test_silent_node_is_left_behind_and_comes_back(tmp_path: Path) -> None
         at = job.last()["step"]
         await job.until(job.trains_with(2, after=at))
         assert [await job.ends(agent) for agent in agents] == [0, 0]
-        check(job, slots=2, epochs=400, lost=1)
+        check(job, slots=2, epochs=200, lost=1)
 
 
 async def test_all_leave_and_a_new_job_goes_on_from_the_checkpoint(tmp_path: Path) -> None:

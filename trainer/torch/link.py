@@ -151,8 +151,8 @@ def from_environment(environment: Mapping[str, str]) -> Link | None:
     if FD not in environment:
         if int(environment.get("WORLD_SIZE") or 1) > 1:
             raise RuntimeError(
-                "this script is elastic, and its launcher is not: start it with `elasticjob run`, which takes "
-                "torchrun's flags"
+                "this script is elastic, and its launcher is not: start it with `elasticjob run`, which "
+                "takes torchrun's flags"
             )
         return None
     return Link(socket.socket(fileno=int(environment[FD])), environment.get(ADDRESS, "127.0.0.1"))
