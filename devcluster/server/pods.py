@@ -319,13 +319,18 @@ def grace_period(pod: Manifest, asked: int | None) -> int:
 
 def bind(pod: Manifest, node: str, now: datetime) -> Manifest:
     """The pod on its node, with the PodScheduled condition."""
-    answer = copy.deepcopy(pod)
+    answer = with_condition(pod, {"type": "PodScheduled", "status": "True"}, now)
     answer["spec"]["nodeName"] = node
+    return answer
+
+
+def with_condition(pod: Manifest, condition: dict[str, str], now: datetime) -> Manifest:
+    """The pod with a condition that is new, or takes the place of the one of its type."""
+    answer = copy.deepcopy(pod)
     status = answer.setdefault("status", {})
-    others = [each for each in status.get("conditions") or () if each["type"] != "PodScheduled"]
+    others = [each for each in status.get("conditions") or () if each["type"] != condition["type"]]
     stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp}
-    status["conditions"] = [*others, condition]
+    status["conditions"] = [*others, condition | {"lastTransitionTime": stamp}]
     return answer
 
 

@@ -13,7 +13,7 @@ from elasticjob.devcluster.server.jsonpath import compile_path
 from elasticjob.devcluster.server.names import wrong
 from elasticjob.devcluster.server.objects import Answer, Deletion, Objects
 from elasticjob.devcluster.server.patches import json_patch, merge_patch
-from elasticjob.devcluster.server.pods import bind
+from elasticjob.devcluster.server.pods import bind, with_condition
 from elasticjob.devcluster.server.registry import Resource, Scale
 from elasticjob.devcluster.server.store import Manifest, Stored, encode
 from elasticjob.devcluster.server.verbs import Reply
@@ -98,6 +98,15 @@ class Subresources:
         target, body = call.target, call.manifest()
         options = (body if isinstance(body, dict) else {}).get("deleteOptions") or {}
         deletion = Deletion(options.get("gracePeriodSeconds"), options.get("propagationPolicy") or "")
+        if not call.options().dry_run:
+            await self._objects.update(
+                target.resource,
+                target.namespace,
+                target.name,
+                lambda pod: with_condition(pod, _EVICTED, self._now()),
+                call.options(),
+                subresource="status",
+            )
         await self._objects.delete(target.resource, target.namespace, target.name, deletion, call.options())
         return Reply(201, encode(_SUCCESS))
 
@@ -150,6 +159,12 @@ class Subresources:
         return Reply(200, answer.stored.raw)
 
 
+_EVICTED = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 

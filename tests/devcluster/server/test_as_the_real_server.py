@@ -221,3 +221,16 @@ async def test_history_is_bounded_in_bytes_too() -> None:
     assert [event.new.metadata["name"] for event in recent.take()] == [
         f"{number}" for number in range(20, 40)
     ]
+
+
+async def test_an_evicted_pod_says_why_it_goes(api: Api) -> None:
+    await api.post(PODS, pod("p", nodeName="n"))
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    assert (await api.post(f"{PODS}/p/eviction", eviction, dryRun="All")).code == 201
+    assert "conditions" not in (await api.get(f"{PODS}/p")).body["status"]
+    assert (await api.post(f"{PODS}/p/eviction", eviction)).code == 201
+    left = (await api.get(f"{PODS}/p")).body
+    assert left["metadata"]["deletionGracePeriodSeconds"] == 30
+    assert [(each["type"], each["reason"]) for each in left["status"]["conditions"]] == [
+        ("DisruptionTarget", "EvictionByEvictionAPI")
+    ]
