@@ -51,7 +51,7 @@ IDLE = 90.0
 IDLE_INITIAL = 20.0
 """The same while the initial events are coming."""
 SHORTEST_WATCH = 1.0
-"""A watch that ends sooner, without a word, counts as failed: asking again at once would be a hot loop."""
+"""A watch that ends sooner counts as failed: asking again at once would be a hot loop."""
 INITIAL_EVENTS = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 TOLD_AT_ONCE = 500
 """How many changes are told between two breaths of the event loop."""
@@ -147,11 +147,10 @@ class Informer(Generic[T]):
         return Confirmed()
 
     async def _watch(self, state: State) -> AsyncGenerator[Given]:
-        lines, began, heard = Lines(), self._clock.monotonic(), False
+        lines, began = Lines(), self._clock.monotonic()
         idle = IDLE if isinstance(state, Watching) else IDLE_INITIAL
         async with self._client.stream(self._call(state), patience=idle) as chunks:
             while chunk := await self._next(chunks, idle):
-                heard = True
                 for given in map(line_of, lines.feed(chunk)):
                     if isinstance(given, Spoiled):
                         self._count_spoiled(given)
@@ -162,7 +161,7 @@ class Informer(Generic[T]):
                 await asyncio.sleep(0)
         if chunk is None:
             yield Silent()
-        elif not heard and self._clock.monotonic() - began < SHORTEST_WATCH:
+        elif self._clock.monotonic() - began < SHORTEST_WATCH:
             yield Failed(Unreachable(f"the watch of {self.kind.plural} was closed at once"))
         else:
             yield Ended()

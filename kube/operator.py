@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 class Operator:
-    """See the module. Everything is added before `run`; nothing happens until then."""
+    """See the module. Nothing happens until `run`; what comes after that raises RuntimeError."""
 
     def __init__(
         self,
@@ -74,6 +74,7 @@ class Operator:
         self._name = name
         self._grace = grace
         self._follows = (signal.SIGTERM, signal.SIGINT) if signals else ()
+        self._began = False
         self._stopping = asyncio.Event()
         self._error: BaseException | None = None
         self._started = asyncio.Event()
@@ -116,6 +117,7 @@ class Operator:
         if isinstance(part, Controller):
             part = self._runner(part)
             group = Group.CONTROLLERS
+        self._expect_not_begun(type(part).__name__)
         chosen = group if group is not None else getattr(part, "group", Group.OTHERS)
         self._groups[Group(chosen)].members.append(part)
         if callable(check := getattr(part, "ready", None)):
@@ -152,6 +154,7 @@ class Operator:
 
         Raises the first error of a part, after the others have been stopped in order.
         """
+        self._began = True
         with self._signals():
             starting = asyncio.create_task(self._start(), name=f"{self._name}: start")
             starting.add_done_callback(self._on_start)
@@ -190,7 +193,13 @@ class Operator:
             log.error("a part has failed", extra={"operator": self._name}, exc_info=error)
         self._stopping.set()
 
+    def _expect_not_begun(self, what: str) -> None:
+        """Refuse what would never be started."""
+        if self._began:
+            raise RuntimeError(f"{what} comes too late: add everything to {self._name} before run()")
+
     def _new_cache(self, kind: Kind[T], labels: str, fields: str) -> Cache[T]:
+        self._expect_not_begun(f"the cache of {kind.name}")
         namespace = self.namespace if kind.namespaced else ""
         cache = self._caches[kind.resource] = Cache(kind, namespace, labels, fields)
         informer = Informer(self.client, cache, clock=self.clock, metrics=self.metrics)

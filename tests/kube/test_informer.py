@@ -212,10 +212,14 @@ async def test_a_very_large_object_passes_list_and_watch() -> None:
         await until(lambda: it.names == {"l1", "l2"})
 
 
-async def test_a_watch_that_is_closed_at_once_again_and_again_is_no_hot_loop() -> None:
-    closed = [stream(end="close") for _ in range(50)]
+@pytest.mark.parametrize("words", [[], [bookmark(6)]], ids=["without a word", "after a word"])
+async def test_a_watch_that_is_closed_at_once_again_and_again_is_no_hot_loop(words: list[bytes]) -> None:
+    closed = [stream(*words, end="close") for _ in range(50)]
     async with following(stream(bookmark(5, initial_done=True), end="close"), *closed, backoff=WATCH) as it:
-        await until(lambda: it.clock.next_due is not None and it.watched_from == ["5"])
+        await until(lambda: it.cache.synced and it.clock.next_due is not None)
+        await asyncio.sleep(0.05)
+        assert len(it.stub.seen) == 1
+        await it.clock.advance(2)
         await asyncio.sleep(0.05)
         assert len(it.stub.seen) == 2
 

@@ -265,3 +265,15 @@ async def test_the_grace_period_is_for_all_groups_together() -> None:
         await operator.clock.advance(5.1)
         await until(running.done)
         assert notes.count("asked") == 3
+
+
+async def test_what_comes_after_the_start_is_refused_instead_of_never_started() -> None:
+    async with operating() as (operator, _):
+        running = asyncio.create_task(operator.run())
+        await operator.wait_started()
+        with pytest.raises(RuntimeError, match="before run"):
+            operator.cache(SECRET)
+        with pytest.raises(RuntimeError, match="before run"):
+            operator.add(Part("late", []))
+        operator.stop()
+        await running
