@@ -194,7 +194,7 @@ class Master:
 
     async def _tick(self) -> None:
         """Carry all timeouts."""
-        looked, job = self.now(), self.job
+        looked, training = self.now(), self.job.training
         ticked = looked
         while True:
             await self.clock.sleep(TICK)
@@ -204,8 +204,8 @@ class Master:
             self.become(dispatch.tick(self.job, ticked))
             for poll in self._polls:
                 self._expire(poll)
-            if job is not self.job and self.now() - looked > SAVE_PROGRESS:
-                looked, job = self.now(), self.job
+            if training is not self.job.training and self.now() - looked > SAVE_PROGRESS:
+                looked, training = self.now(), self.job.training
                 self._unsaved.set()
 
     def _expire(self, poll: Poll) -> None:

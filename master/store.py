@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -56,15 +57,20 @@ class File:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._writing = threading.Lock()  # a save that is cancelled goes on in its thread
 
     async def load(self) -> bytes | None:
         return await asyncio.to_thread(self._read)
 
     async def save(self, data: bytes) -> None:
-        await asyncio.to_thread(self._write, data)
+        await asyncio.to_thread(self._write_alone, data)
 
     def _read(self) -> bytes | None:
         return self._path.read_bytes() if self._path.exists() else None
+
+    def _write_alone(self, data: bytes) -> None:
+        with self._writing:
+            self._write(data)
 
     def _write(self, data: bytes) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)

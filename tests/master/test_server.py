@@ -314,11 +314,11 @@ async def test_a_master_that_was_stopped_gives_nobody_up() -> None:
 
 
 class Stubborn:
-    """A store that fails twice."""
+    """A store that fails a few times."""
 
-    def __init__(self) -> None:
+    def __init__(self, failures: int = 2) -> None:
         self.saved: list[bytes] = []
-        self.failures = 2
+        self.failures = failures
 
     async def load(self) -> bytes | None:
         return None
@@ -337,3 +337,20 @@ async def test_a_store_that_fails_holds_nobody_up_and_is_tried_again() -> None:
         assert (await master.ask(join("node-0"))).round == 1
         await clock.advance(2)
         assert len(store.saved) == 1
+
+
+async def test_a_heartbeat_alone_is_nothing_to_save() -> None:
+    store, clock = Stubborn(failures=0), VirtualClock()
+    job = Job(spec=Spec(job="digits"), gathering=clock.now())
+    async with Master(job, TOKEN, store, clock=clock) as master:
+        await master.ask(watch("node-0"))
+        await master.ask(join("node-0"))
+        await clock.advance(1)
+        saved = len(store.saved)
+        for _ in range(30):
+            await master.ask(watch("node-0", round=1))
+            await clock.advance(1)
+        assert len(store.saved) == saved
+        await master.ask(report("node-0", 1, 7))
+        await clock.advance(1)
+        assert len(store.saved) == saved + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,13 @@ def test_metrics_that_are_no_numbers_survive_a_master() -> None:
 def test_a_snapshot_that_cannot_be_read_says_what_to_do() -> None:
     with pytest.raises(SnapshotError, match=r"snapshot of job digits .* delete it"):
         restore(b"{", Spec(job="digits"), START)
+
+
+async def test_a_save_that_was_given_up_does_not_get_in_the_way_of_the_next(tmp_path: Path) -> None:
+    store = File(tmp_path / "job.json")
+    for _ in range(5):
+        first = asyncio.create_task(store.save(b"old" * 4_000_000))
+        await asyncio.sleep(0)
+        first.cancel()
+        await store.save(b"new")
+        assert await store.load() == b"new"
