@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from elasticjob.devcluster.server.columns import NAME, Age
+from elasticjob.devcluster.server.cells import NAME, Age
 from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.jsonpath import BadPath, compile_path
 from elasticjob.devcluster.server.names import missing, unsupported, wrong

@@ -18,10 +18,10 @@ from uuid import UUID
 import msgspec
 
 from elasticjob.devcluster.server import errors, managed
+from elasticjob.devcluster.server.decoding import decode, different
 from elasticjob.devcluster.server.defaulting import fill
 from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.names import identity_problems, metadata_problems, missing
-from elasticjob.devcluster.server.normal import normalise
 from elasticjob.devcluster.server.pods import grace_period
 from elasticjob.devcluster.server.pruning import prune
 from elasticjob.devcluster.server.registry import Registry, Resource
@@ -29,7 +29,7 @@ from elasticjob.devcluster.server.rules import broken_rules
 from elasticjob.devcluster.server.services import keep_address
 from elasticjob.devcluster.server.store import Manifest, Store, Stored, Type, encode
 from elasticjob.devcluster.server.strategy import Strategy, no_problem
-from elasticjob.devcluster.server.validation import TYPE_INVALID, validate
+from elasticjob.devcluster.server.validation import validate
 
 NAMESPACES = Type("", "namespaces")
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -150,7 +150,7 @@ class Objects:
     ) -> Answer:
         """Store a new object. AlreadyExists, Invalid, NotFound (its namespace) or Forbidden (a dying one)."""
         warnings: list[str] = []
-        new = self.decode(resource, namespace, body, options, warnings)
+        new = decode(resource, namespace, body, options.field_validation, warnings)
         self._name_it(resource, new["metadata"])
         attributes = self._attributes(
             resource, "CREATE", namespace, new["metadata"].get("name", ""), "", None, options
@@ -165,88 +165,6 @@ class Objects:
             raise errors.already_exists(resource.group, resource.plural, name)
         self._check_namespace(resource, namespace)
         return Answer(self._put(resource, new, options), True, warnings)
-
-    def decode(
-        self,
-        resource: Resource,
-        namespace: str,
-        body: Any,
-        options: Options,
-        warnings: list[str],
-        known: Manifest | None = None,
-    ) -> Manifest:
-        """The body of a request as an object of this resource, in its stored version, without unknown fields.
-
-        Members that equal those of `known`, an object that was decoded before, are not looked at again.
-        """
-        new = self._recognise(resource, body)
-        metadata = new["metadata"]
-        given = metadata.get("namespace") or ""
-        if resource.namespaced and given not in ("", namespace):
-            raise errors.bad_request(
-                f"the namespace of the provided object does not match the namespace sent on the "
-                f"request (object has {given!r}, request {namespace!r})"
-            )
-        if resource.namespaced:
-            metadata["namespace"] = namespace
-        else:
-            metadata.pop("namespace", None)
-        fresh = _different(new, known)
-        same = {name: value for name, value in new.items() if name not in fresh}
-        unknown = prune(fresh, resource.schema)
-        self._check_unknown(resource, unknown, options, warnings)
-        if resource.custom:
-            self._check_types(resource, {name: fresh[name] for name in ("metadata",) if name in fresh})
-        else:
-            self._check_types(resource, fresh)
-            fresh = normalise(fresh, resource.schema)
-        new = same | fresh
-        if resource.warning:
-            warnings.append(resource.warning)
-        return resource.conversion.to_storage(new) if resource.conversion else new
-
-    def _recognise(self, resource: Resource, body: Any) -> Manifest:
-        if not isinstance(body, dict):
-            raise errors.bad_request("the body of the request is not a JSON object")
-        for member in ("kind", "apiVersion") if resource.custom else ():
-            if not body.get(member):
-                raise errors.bad_request(
-                    f"the object must be of kind {resource.kind}: its {member} is missing"
-                )
-        kind, version = body.get("kind") or resource.kind, body.get("apiVersion") or resource.api_version
-        if (kind, version) != (resource.kind, resource.api_version):
-            raise errors.bad_request(
-                f"{kind} in version {version!r} cannot be handled as a {resource.kind} in version "
-                f"{resource.api_version!r}: this path takes {resource.kind}, post to the path of {kind}"
-            )
-        metadata = body.get("metadata")
-        if metadata is not None and not isinstance(metadata, dict):
-            raise errors.bad_request(f"{resource.kind} cannot be handled: metadata must be an object")
-        return body | {
-            "kind": resource.kind,
-            "apiVersion": resource.api_version,
-            "metadata": dict(metadata or {}),
-        }
-
-    def _check_unknown(
-        self, resource: Resource, unknown: Sequence[str], options: Options, warnings: list[str]
-    ) -> None:
-        if not unknown or options.field_validation == "Ignore":
-            return
-        told = [f'unknown field "{path}"' for path in unknown]
-        if options.field_validation == "Strict":
-            raise errors.undecodable(
-                resource.kind, resource.version, "strict decoding error: " + ", ".join(told)
-            )
-        warnings += told
-
-    def _check_types(self, resource: Resource, new: Manifest) -> None:
-        """A built-in object with a value of the wrong type does not even decode: 400, not 422."""
-        for cause in validate(new, resource.schema):
-            if cause.reason == TYPE_INVALID and '"null"' not in cause.message:
-                raise errors.undecodable(
-                    resource.kind, resource.version, f"json: cannot unmarshal {cause.message}"
-                )
 
     def _name_it(self, resource: Resource, metadata: Manifest) -> None:
         if not metadata.get("name") and metadata.get("generateName"):
@@ -319,7 +237,7 @@ class Objects:
             *of_kind,
         ]
         told = {cause.field for cause in causes}
-        changed = {name: value for name, value in _different(new, old).items() if name != "metadata"}
+        changed = {name: value for name, value in different(new, old).items() if name != "metadata"}
         content = list(validate(changed, resource.schema))
         if (
             not resource.custom
@@ -569,13 +487,6 @@ class Objects:
 
 
 _PLAIN = Strategy()
-
-
-def _different(new: Manifest, old: Manifest | None) -> Manifest:
-    """The top-level members of `new` that are not as in `old`."""
-    if old is None:
-        return new
-    return {name: value for name, value in new.items() if name not in old or old[name] != value}
 
 
 def _without_ownership(manifest: Manifest) -> Manifest:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from elasticjob.devcluster.server.columns import AGE, NAME, Age, Restarts, human
+from elasticjob.devcluster.server.cells import AGE, NAME, Age, Restarts, human
 from elasticjob.devcluster.server.registry import Column, Resource
 from elasticjob.devcluster.server.store import Manifest
 

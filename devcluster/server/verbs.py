@@ -18,6 +18,7 @@ from elasticjob.devcluster.server.call import (
     parsed,
     status_success,
 )
+from elasticjob.devcluster.server.decoding import decode as decode_body
 from elasticjob.devcluster.server.lists import number, page, render_list, render_one, selection, served
 from elasticjob.devcluster.server.names import missing, wrong
 from elasticjob.devcluster.server.objects import Answer, Objects, Options
@@ -67,7 +68,9 @@ class Verbs:
         """PUT of an object or of one of its halves."""
         target, options = call.target, call.options()
         warnings: list[str] = []
-        body = self._objects.decode(target.resource, target.namespace, call.manifest(), options, warnings)
+        body = decode_body(
+            target.resource, target.namespace, call.manifest(), options.field_validation, warnings
+        )
         if body["metadata"].get("name") != target.name:
             raise errors.wrong_name(body["metadata"].get("name"), target.name)
         version = str(body["metadata"].get("resourceVersion") or "")
@@ -103,7 +106,9 @@ class Verbs:
             warnings.clear()
             current = self._current(call, old)
             new = self._patched(call, current, parsed(call.body))
-            new = self._objects.decode(target.resource, target.namespace, new, options, warnings, current)
+            new = decode_body(
+                target.resource, target.namespace, new, options.field_validation, warnings, current
+            )
             if new["metadata"].get("name") != target.name:
                 raise errors.wrong_name(new["metadata"].get("name"), target.name)
             return self._half(call, old, new)
@@ -176,7 +181,7 @@ class Verbs:
         if isinstance(body, dict) and (problem := next(untypable(body, target.resource.schema), "")):
             place = f"({target.namespace}/{target.name}; {body['apiVersion']}, Kind={body['kind']})"
             raise errors.StatusError(500, "", f"failed to create typed patch object {place}: {problem}")
-        config = self._objects.decode(target.resource, target.namespace, body, options, warnings)
+        config = decode_body(target.resource, target.namespace, body, options.field_validation, warnings)
         metadata = config["metadata"]
         if metadata.get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
