@@ -59,11 +59,11 @@ class Noting(Client):
         self.note(kind, "delete", name)
         await super().delete(kind, name, namespace, **options)
 
-    def stream(self, call: Call) -> Any:
+    def stream(self, call: Call, **options: Any) -> Any:
         parts = call.path.strip("/").split("/")
         group = parts[1] if parts[0] == "apis" else ""
         self.__dict__.setdefault("used", set()).add(Right(group, parts[-1], "watch", ""))
-        return super().stream(call)
+        return super().stream(call, **options)
 
 
 def allows(rules: builtins.list[Manifest], right: Right) -> bool:
