@@ -201,9 +201,9 @@ class Informer(Generic[T]):
     async def _tell(self, changes: list[Change]) -> None:
         rest = iter(changes)
         while some := list(islice(rest, TOLD_AT_ONCE)):
-            self.cache.tell(some)
             if len(changes) > TOLD_AT_ONCE:
                 await asyncio.sleep(0)
+            self.cache.tell(some)
 
     def _observe(self, given: Given, state: State) -> None:
         self.last_heard = self._clock.monotonic()
