@@ -134,7 +134,8 @@ class Webhooks:
                 self.session.post(
                     f"{url}?timeout={limit}s",
                     data=BytesIO(encode(review)),
-                    headers={"Content-Type": "application/json"},
+                    # each call has a TLS context, so a connection of its own, that no other call can use
+                    headers={"Content-Type": "application/json", "Connection": "close"},
                     ssl=_context(hook),
                     server_hostname=host,
                 ) as answer,
@@ -208,7 +209,12 @@ def _conditions_hold(hook: Hook, attributes: Attributes, new: Manifest | None) -
         return True
     request = _review(attributes, new, "")["request"]
     values = {"object": request["object"], "oldObject": request["oldObject"], "request": request}
-    return all(cel.compiled(each["expression"]).evaluate(values) is True for each in conditions)
+    try:
+        return all(cel.compiled(each["expression"]).evaluate(values) is True for each in conditions)
+    except cel.CelError as error:
+        if hook.spec.get("failurePolicy") == "Ignore":
+            return False
+        raise internal(f'failed calling webhook "{hook.name}": match condition: {error}') from error
 
 
 def _review(attributes: Attributes, new: Manifest | None, uid: str) -> Manifest:

@@ -7,6 +7,7 @@ import binascii
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from elasticjob.devcluster.server.cel import CelSyntaxError, compiled
 from elasticjob.devcluster.server.crd import CRD
 from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.names import file_name_problem, missing, wrong
@@ -135,6 +136,17 @@ def _default_webhooks(configuration: Manifest) -> None:
             put(webhook, reinvocationPolicy="Never")
 
 
+def _check_conditions(webhook: Manifest, path: str) -> Iterator[Cause]:
+    for index, condition in enumerate(webhook.get("matchConditions") or ()):
+        expression = condition.get("expression") or ""
+        try:
+            compiled(expression)
+        except CelSyntaxError as error:
+            yield wrong(
+                f"{path}.matchConditions[{index}].expression", expression, f"compilation failed: {error}"
+            )
+
+
 def _check_webhooks(configuration: Manifest) -> Iterator[Cause]:
     for index, webhook in enumerate(configuration.get("webhooks") or ()):
         path = f"webhooks[{index}]"
@@ -144,6 +156,7 @@ def _check_webhooks(configuration: Manifest) -> Iterator[Cause]:
                 webhook.get("name", ""),
                 "should be a domain with at least three segments separated by dots",
             )
+        yield from _check_conditions(webhook, path)
         if not webhook.get("admissionReviewVersions"):
             yield missing(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1")
         if webhook.get("sideEffects") not in ("None", "NoneOnDryRun"):

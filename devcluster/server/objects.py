@@ -158,7 +158,8 @@ class Objects:
         self._check_namespace(resource, namespace)
         new = self._start(resource, new, self._writer(resource, options, ""), new if applied else None)
         if self._admission.concerns(attributes):
-            new = await self._admit(attributes, new, warnings)
+            admitted = await self._admit(attributes, new, warnings)
+            new = _with_status_of(new, admitted) if resource.status else admitted
         self._check_new(resource, new)
         name = new["metadata"]["name"]
         if self.store.get(resource.type, namespace, name) is not None:
@@ -282,6 +283,7 @@ class Objects:
             attributes = self._attributes(resource, "UPDATE", namespace, name, subresource, old.body, options)
             if self._admission.concerns(attributes):
                 new = await self._admit(attributes, new, warnings)
+                new = self._prepared(resource, old.body, new, subresource)
             self._check_update(resource, old.body, new, subresource)
             if self.store.get(resource.type, namespace, name) is old:
                 return self._store_update(resource, old, new, options, warnings)
@@ -475,8 +477,6 @@ class Objects:
         if changed is not new:
             prune(changed, resource.schema)
             self._default(resource, changed)
-            if attributes.old is not None:
-                self._count_generation(resource, attributes.old, changed)
         warnings += await self._admission.validate(attributes, changed)
         return changed
 
@@ -487,6 +487,12 @@ class Objects:
 
 
 _PLAIN = Strategy()
+
+
+def _with_status_of(first: Manifest, admitted: Manifest) -> Manifest:
+    """What a webhook says about the status of a new object does not count."""
+    kept = {name: value for name, value in admitted.items() if name != "status"}
+    return kept | ({"status": first["status"]} if "status" in first else {})
 
 
 def _without_ownership(manifest: Manifest) -> Manifest:

@@ -226,3 +226,37 @@ async def test_configurations_are_checked(api: Api, hook: Hook) -> None:
     reply = await api.post(f"{GROUP}/validatingwebhookconfigurations", body)
     fields = {cause["field"] for cause in reply.body["details"]["causes"]}
     assert fields == {"webhooks[0].name", "webhooks[0].sideEffects", "webhooks[0].clientConfig"}
+
+
+async def test_a_webhook_changes_only_the_half_that_is_written(things: Api, hook: Hook) -> None:
+    rule = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*", "*/*"]}
+    await hook.register(things, "Mutating", rules=[rule])
+    hook.patch(
+        {"op": "replace", "path": "/spec/replicas", "value": 7},
+        {"op": "add", "path": "/status", "value": {"by": "hook"}},
+    )
+    created = await things.post(THINGS, thing("one", replicas=1))
+    assert (created.body["spec"]["replicas"], created.body.get("status")) == (7, None)
+    hook.patch(
+        {"op": "replace", "path": "/spec/replicas", "value": 9},
+        {"op": "add", "path": "/status/by", "value": "hook"},
+    )
+    changed = await things.patch(f"{THINGS}/one/status", {"status": {"ready": 1}})
+    assert changed.body["status"] == {"ready": 1, "by": "hook"}
+    assert (changed.body["spec"]["replicas"], changed.body["metadata"]["generation"]) == (7, 1)
+
+
+@pytest.mark.parametrize(("policy", "code"), [("Fail", 500), ("Ignore", 201)])
+async def test_a_match_condition_without_a_value(api: Api, hook: Hook, policy: str, code: int) -> None:
+    condition = {"name": "c", "expression": "object.data.missing == 'x'"}
+    await hook.register(api, "Validating", matchConditions=[condition], failurePolicy=policy)
+    assert (await api.post(CONFIG_MAPS, config_map("a", x="1"))).code == code
+    assert hook.seen == []
+
+
+async def test_a_match_condition_that_is_no_expression_is_refused(api: Api, hook: Hook) -> None:
+    condition = {"name": "c", "expression": "object. =="}
+    body = hook.configuration("Validating", matchConditions=[condition])
+    reply = await api.post(f"{GROUP}/validatingwebhookconfigurations", body)
+    assert reply.code == 422
+    assert reply.body["details"]["causes"][0]["field"] == "webhooks[0].matchConditions[0].expression"
