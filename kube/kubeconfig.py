@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from asyncio.subprocess import Process
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from kubernetes_asyncio.client.configuration import Configuration
 from kubernetes_asyncio.config import ConfigException
@@ -17,6 +19,8 @@ from elasticjob.kube.config import REREAD_AFTER, Config
 from elasticjob.kube.errors import ConfigError
 
 EXPIRES_SOON = timedelta(seconds=60)
+PLUGIN_TIMEOUT = 120.0
+"""Seconds that an exec plugin has: some ask a person."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,42 @@ class KubeconfigUser:
         return self._loaded.header is None or self._clock.monotonic() - self._read_at < REREAD_AFTER
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop that knows its processes: a plugin that is given up must not stay behind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._children: list[Process] = []
+
+    async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
+        transport, protocol = await super().subprocess_exec(*args, **options)
+        self._children.append(Process(transport, protocol, self))
+        return transport, protocol
+
+    async def end_children(self) -> None:
+        """Kill what still runs."""
+        for child in self._children:
+            if child.returncode is None:
+                child.kill()
+            await child.wait()
+
+
 def _read(path: str, context: str | None) -> Loaded:
-    return asyncio.run(_load(path, context))
+    loop = _Loop()
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        try:
+            return runner.run(_load_in_time(path, context))
+        finally:
+            runner.run(loop.end_children())
+
+
+async def _load_in_time(path: str, context: str | None) -> Loaded:
+    """A plugin that hangs would hold up every request of the process."""
+    try:
+        return await asyncio.wait_for(_load(path, context), PLUGIN_TIMEOUT)
+    except TimeoutError as error:
+        reason = f"its exec plugin gave no credentials within {PLUGIN_TIMEOUT:g} s; run it by hand"
+        raise ConfigError(f"the kubeconfig {path} cannot be used: {reason}") from error
 
 
 async def _load(path: str, context: str | None) -> Loaded:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 
@@ -198,3 +199,15 @@ async def test_a_token_that_cannot_be_read_again_serves_until_it_is_refused(tmp_
     assert await source.header() == "Bearer t1"
     with pytest.raises(ConfigError, match="token file"):
         await source.header(refused="Bearer t1")
+
+
+async def test_an_exec_plugin_that_hangs_holds_nobody_up_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = plugin(tmp_path)
+    path = write(tmp_path / "config", user)
+    (tmp_path / "plugin").write_text(f'#!/bin/sh\necho $$ > "{tmp_path}/pid"\nexec sleep 600\n')
+    monkeypatch.setattr(kubeconfig, "PLUGIN_TIMEOUT", 0.2)
+    with pytest.raises(ConfigError, match=r"config cannot be used: .* within 0.2 s"):
+        await asyncio.wait_for(kubeconfig.load(str(path), clock=VirtualClock()), 10)
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
