@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from elasticjob.devcluster.server import errors
+from elasticjob.devcluster.server.defaulting import fill
 from elasticjob.devcluster.server.normal import normalise
 from elasticjob.devcluster.server.pruning import prune
 from elasticjob.devcluster.server.registry import Resource
@@ -92,6 +93,12 @@ def _check_types(resource: Resource, new: Manifest) -> None:
             raise errors.undecodable(
                 resource.kind, resource.version, f"json: cannot unmarshal {cause.message}"
             )
+
+
+def read_again(resource: Resource, stored: Manifest) -> None:
+    """Bring a stored object into the shape of a schema that is younger: pruned, and with its defaults."""
+    prune(stored, resource.schema)
+    fill(stored, resource.schema)
 
 
 def different(new: Manifest, old: Manifest | None) -> Manifest:

@@ -68,8 +68,8 @@ class Page:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        more = {"continue": self.token, "remainingItemCount": self.remaining} if self.token else {}
-        return {"resourceVersion": str(self.version)} | more
+        told = {"continue": self.token, "remainingItemCount": self.remaining}
+        return {"resourceVersion": str(self.version)} | {name: value for name, value in told.items() if value}
 
 
 def page(store: Store, target: Target, query: Mapping[str, str]) -> Page:
@@ -90,7 +90,8 @@ def page(store: Store, target: Target, query: Mapping[str, str]) -> Page:
     if not limit or len(found) <= limit:
         return Page(found, version)
     cut = found[:limit]
-    return Page(cut, version, _write_token(version, _place(cut[-1])), len(found) - limit)
+    remaining = len(found) - limit if keep is None else 0  # with a selector the real server does not count
+    return Page(cut, version, _write_token(version, _place(cut[-1])), remaining)
 
 
 def number(query: Mapping[str, str], name: str) -> int:

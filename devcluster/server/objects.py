@@ -24,6 +24,7 @@ from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.names import identity_problems, metadata_problems, missing
 from elasticjob.devcluster.server.pods import grace_period
 from elasticjob.devcluster.server.pruning import prune
+from elasticjob.devcluster.server.ratcheting import is_as_before
 from elasticjob.devcluster.server.registry import Registry, Resource
 from elasticjob.devcluster.server.rules import broken_rules
 from elasticjob.devcluster.server.services import keep_address
@@ -240,6 +241,8 @@ class Objects:
         told = {cause.field for cause in causes}
         changed = {name: value for name, value in different(new, old).items() if name != "metadata"}
         content = list(validate(changed, resource.schema))
+        if resource.custom and old is not None:
+            content = [cause for cause in content if not is_as_before(cause, new, old)]
         if (
             not resource.custom
         ):  # list-maps of built-in types may repeat a key (env); their kinds say which may not

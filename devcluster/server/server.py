@@ -7,6 +7,7 @@ import contextlib
 import random
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from elasticjob.devcluster.server.certs import make_identity, server_context
 from elasticjob.devcluster.server.cleanup import Cleanup
 from elasticjob.devcluster.server.collector import Collector
 from elasticjob.devcluster.server.crd import CRDS, resources_of
+from elasticjob.devcluster.server.decoding import read_again
 from elasticjob.devcluster.server.http import Http
 from elasticjob.devcluster.server.kinds import builtin_strategies
 from elasticjob.devcluster.server.logs import Logs
@@ -154,3 +156,5 @@ class ApiServer:
             return
         for resource in resources_of(event.new.body):
             self._registry.add(resource)
+            if event.change == "MODIFIED" and resource.conversion is None:
+                self._store.amend(resource.type, partial(read_again, resource))

@@ -176,6 +176,15 @@ class Store:
         self._publish(type_, shelf, Event("DELETED", stored.version, stored, old))
         return stored
 
+    def amend(self, type_: Type, change: Callable[[Manifest], None]) -> None:
+        """Have all objects of a type be as `change` makes them. Versions stay, and no watch hears of it."""
+        items = self._shelf(type_).items
+        for key, stored in list(items.items()):
+            body = stored.copy()
+            change(body)
+            if body != stored.body:
+                items[key] = Stored(body, encode(body), stored.version)
+
     def end(self, type_: Type) -> None:
         """Forget the history of a type that is no longer served, and end its watches."""
         shelf = self._shelf(type_)

@@ -13,6 +13,7 @@ from tests.devcluster.server.conftest import (
     CONFIG_MAPS,
     CRDS,
     PODS,
+    THING_SCHEMA,
     THINGS,
     Api,
     client,
@@ -234,3 +235,42 @@ async def test_an_evicted_pod_says_why_it_goes(api: Api) -> None:
     assert [(each["type"], each["reason"]) for each in left["status"]["conditions"]] == [
         ("DisruptionTarget", "EvictionByEvictionAPI")
     ]
+
+
+async def change_schema(api: Api, **fields: Any) -> None:
+    """Put fields into the schema of the spec of `things`."""
+    path = f"{CRDS}/things.example.com"
+    body = (await api.get(path)).body
+    schema = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"] |= fields
+    assert (await api.put(path, body)).code == 200
+
+
+async def test_a_younger_default_is_read_and_changes_no_generation(things: Api) -> None:
+    before = (await things.post(THINGS, thing("one", replicas=1, note="x"))).body
+    await change_schema(things, extra={"type": "string", "default": "new"})
+    read = (await things.get(f"{THINGS}/one")).body
+    assert read["spec"] == before["spec"] | {"extra": "new"}
+    assert read["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    changed = await things.patch(f"{THINGS}/one", {"metadata": {"labels": {"a": "b"}}})
+    assert (changed.body["metadata"]["generation"], changed.body["spec"]["extra"]) == (1, "new")
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"metadata": {"labels": {"a": "b"}}}, 200),
+        ({"spec": {"note": "other"}}, 200),
+        ({"spec": {"replicas": 5}}, 422),
+        ({"spec": {"parts": [{"name": "p", "size": 1}]}}, 200),
+        ({"spec": {"parts": [{"name": "q", "size": 1}]}}, 422),
+    ],
+)
+async def test_a_younger_rule_holds_for_what_changes(things: Api, change: dict[str, Any], code: int) -> None:
+    await things.post(THINGS, thing("one", replicas=4, parts=[{"name": "p", "size": 1}]))
+    properties = THING_SCHEMA["properties"]["spec"]["properties"]
+    item = properties["parts"]["items"]
+    sizes = item["properties"] | {"size": {"type": "integer", "minimum": 2}}
+    parts = properties["parts"] | {"items": item | {"properties": sizes}}
+    await change_schema(things, replicas=properties["replicas"] | {"maximum": 3}, parts=parts)
+    assert (await things.patch(f"{THINGS}/one", change)).code == code
