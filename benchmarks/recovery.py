@@ -238,14 +238,19 @@ def lose_nodes(system: System, rounds: int, done: Callable[[], None]) -> dict[st
             job.start(1)
             joins.append(joined(job, first))
             done()
+            if NEVER in joins:
+                break
     return {"lose node": losses, "node joins": joins}
 
 
 def joined(job: Run, last: Step) -> Pause:
     """Return how long the worker that was alone stood still for the other one."""
     started = time.time()
-    while (step := job.until(bool))["world"] != 2:
-        last = step
+    try:
+        while (step := job.until(bool))["world"] != 2:
+            last = step
+    except TimeoutError:
+        return NEVER
     return Pause(step["at"] - last["at"], step["at"] - started)
 
 
