@@ -296,6 +296,7 @@ def main() -> None:
     )
     parser.add_argument("--only", default="", help="systems whose name contains this")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the jobs are cleaned up
     console = Console()
     results: dict[str, dict[str, list[Pause]]] = {}
     for system in (each for each in SYSTEMS if args.only in each.name):
