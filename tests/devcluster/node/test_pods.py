@@ -96,7 +96,8 @@ async def test_pod_that_ignores_sigterm_is_killed_with_all_its_descendants(
         "echo $$$$ >> PIDS; while :; do sleep 600; done"
     ).replace("PIDS", str(pids))
     await cluster.start("p", "sh", "-c", script)
-    await cluster.pod_where("p", lambda pod: pod.status.phase == "Running" and _lines(pids) == 3)
+    await cluster.pod_where("p", lambda pod: pod.status.phase == "Running")
+    await eventually(lambda: _lines(pids) == 3)
     found = [int(line) for line in pids.read_text().split()]
     await cluster.client.delete(POD, "p", "default")
     await cluster.gone("p")
@@ -111,7 +112,8 @@ def _lines(path: Path) -> int:
 async def test_force_deleted_pod_is_killed(cluster: Live, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     await cluster.start("p", "sh", "-c", f"trap '' TERM; echo $$$$ > {pids}; sleep 600")
-    await cluster.pod_where("p", lambda pod: pod.status.phase == "Running" and _lines(pids) == 1)
+    await cluster.pod_where("p", lambda pod: pod.status.phase == "Running")
+    await eventually(lambda: _lines(pids) == 1)
     await cluster.client.delete(POD, "p", "default", grace=0)
     await cluster.gone("p")
     await eventually(lambda: not is_alive(int(pids.read_text())))
@@ -126,11 +128,11 @@ async def test_processes_die_with_a_cluster_that_is_killed(tmp_path: Path) -> No
         "import asyncio, json, sys\n"
         "from pathlib import Path\n"
         "from elasticjob.kube.objects import POD\n"
-        "from tests.devcluster.live import live\n"
+        "from tests.devcluster.live import eventually, live\n"
         "async def main():\n"
         f"    async with live(Path({str(tmp_path / 'state')!r})) as cluster:\n"
         f"        await cluster.client.create(POD, {pod!r})\n"
-        f"        await cluster.until(lambda: Path({str(pids)!r}).exists() and cluster.pod('p'))\n"
+        f"        await eventually(Path({str(pids)!r}).exists)\n"
         "        print('up', flush=True)\n"
         "        await asyncio.Event().wait()\n"
         "asyncio.run(main())\n"
