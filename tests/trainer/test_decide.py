@@ -171,6 +171,23 @@ def test_worker_that_does_not_come_out_of_a_broken_collective_is_replaced() -> N
     assert not story.group.failures
 
 
+def test_worker_that_reached_the_boundary_before_the_abort_is_not_killed() -> None:
+    story = training("a", "b")
+    story.then(orders(2, Order.REGROUP, 1))
+    assert story.then(orders(3, Order.REGROUP, 1, "b")) == ["abort 0"]
+    assert story.then(Said(0, Boundary(round=1, port=5001))) == ["join after 1 with 1 at 5001"]
+    assert story.then(after=60.0) == []
+
+
+def test_last_message_of_a_killed_worker_does_not_bring_it_back() -> None:
+    story = training("b", "a")
+    story.then(orders(2, Order.REGROUP, 1, "b"))
+    story.then(after=3.0)
+    assert story.then(Said(0, Broken(round=1, port=5001))) == []
+    assert story.then(Ended(0, -9)) == ["leave 1", "spawn 0"]
+    assert not story.group.failures
+
+
 def test_joiner_ends_the_world_at_a_boundary() -> None:
     story = training("a")
     assert story.then(orders(2, Order.REGROUP, 1)) == ["interrupt 0"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from elasticjob.api.rpc.nodes import Failure, Finish, Order
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery
-from elasticjob.trainer.agent.group import Ending, Failed, Group, Life, Worker
+from elasticjob.trainer.agent.group import KILLED, Ending, Failed, Group, Life, Worker
 from elasticjob.trainer.channel import Abort, Enter, FromAgent, Interrupt, Stop
 
 EXCUSE = 1.0  # seconds in which the master may say that a failure was only the echo of another node's
@@ -114,7 +114,7 @@ def kill_after_grace(group: Group, now: float) -> Step | None:
     late = [w for w in group.workers.values() if (w.kill_at <= now if w.kill_at is not None else over)]
     if not late:
         return None
-    done = with_all(group, (replace(worker, kill_at=float("inf")) for worker in late))
+    done = with_all(group, (replace(worker, kill_at=KILLED) for worker in late))
     actions = tuple(Signal(worker.slot, signal.SIGKILL) for worker in late)
     return Step(done, actions, f"killing {places(late)}: told to end, still there")
 

@@ -17,6 +17,7 @@ from elasticjob.api.rpc.nodes import Order, Orders, Progress
 from elasticjob.api.rpc.rendezvous import Join, Recovery, World
 from elasticjob.trainer.channel import Advance, Boundary, Broken, FromWorker, Hello, Ready
 
+KILLED = float("inf")  # `kill_at` of a worker that was killed, and whose end has not been heard yet
 QUICK = 10.0  # seconds: a script that ends badly sooner, by itself, got nothing done
 
 
@@ -252,13 +253,18 @@ def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
             there = group.with_worker(replace(worker, progressed=True, step_seconds=seconds))
             return replace(there, progress=progress, progress_round=round_)
         case Boundary(round=round_, port=port):
-            waits = replace(worker, life=Life.WAITING, port=port, broken=False)
+            waits = replace(reprieved(worker), life=Life.WAITING, port=port, broken=False)
             return group.with_worker(waits) if round_ == worker.round else group
         case Broken(round=round_, port=port):
-            waits = replace(worker, life=Life.WAITING, port=port, broken=True, kill_at=None)
+            waits = replace(reprieved(worker), life=Life.WAITING, port=port, broken=True)
             return group.with_worker(waits) if round_ == worker.round else group
         case _:
             assert_never(message)
+
+
+def reprieved(worker: Worker) -> Worker:
+    """Return a worker that came out of its world in time: it need not be killed, unless it already was."""
+    return worker if worker.kill_at == KILLED else replace(worker, kill_at=None)
 
 
 def buried(group: Group, event: Ended, now: float) -> Group:
