@@ -158,10 +158,13 @@ class Objects:
         )
         self._check_namespace(resource, namespace)
         new = self._start(resource, new, self._writer(resource, options, ""), new if applied else None)
-        if self._admission.concerns(attributes):
-            admitted = await self._admit(attributes, new, warnings)
+        concerned = self._admission.concerns(attributes)
+        if concerned:
+            admitted = await self._mutated(attributes, new)
             new = _with_status_of(new, admitted) if resource.status else admitted
         self._check_new(resource, new)
+        if concerned:
+            warnings += await self._admission.validate(attributes, new)
         name = new["metadata"]["name"]
         if self.store.get(resource.type, namespace, name) is not None:
             raise errors.already_exists(resource.group, resource.plural, name)
@@ -284,10 +287,12 @@ class Objects:
                 writer = self._writer(resource, options, subresource)
                 managed.keep_book(old.body, new, resource.schema, writer)
             attributes = self._attributes(resource, "UPDATE", namespace, name, subresource, old.body, options)
-            if self._admission.concerns(attributes):
-                new = await self._admit(attributes, new, warnings)
-                new = self._prepared(resource, old.body, new, subresource)
+            concerned = self._admission.concerns(attributes)
+            if concerned:
+                new = self._prepared(resource, old.body, await self._mutated(attributes, new), subresource)
             self._check_update(resource, old.body, new, subresource)
+            if concerned:
+                warnings += await self._admission.validate(attributes, new)
             if self.store.get(resource.type, namespace, name) is old:
                 return self._store_update(resource, old, new, options, warnings)
             if version:
@@ -473,14 +478,15 @@ class Objects:
     ) -> Attributes:
         return Attributes(resource, operation, namespace, name, subresource, old, options)
 
-    async def _admit(self, attributes: Attributes, new: Manifest, warnings: list[str]) -> Manifest:
-        """Let webhooks change the object, then bring it back into shape, then let them refuse it."""
-        resource = attributes.resource
+    async def _mutated(self, attributes: Attributes, new: Manifest) -> Manifest:
+        """Let webhooks change the object, then bring it back into shape.
+
+        What is wrong by schema or rule is refused next; validating webhooks see only what is right.
+        """
         changed = await self._admission.mutate(attributes, new)
         if changed is not new:
-            prune(changed, resource.schema)
-            self._default(resource, changed)
-        warnings += await self._admission.validate(attributes, changed)
+            prune(changed, attributes.resource.schema)
+            self._default(attributes.resource, changed)
         return changed
 
     def _put(self, resource: Resource, new: Manifest, options: Options) -> Stored:

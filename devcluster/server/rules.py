@@ -165,7 +165,7 @@ def _checked(rule: Rule, path: str, value: Any, former: Any) -> Cause | None:
         why = f"rule evaluation error: {error}: {rule.program.text}"
     where = path + (rule.spec.get("fieldPath") or "")
     reason = str(rule.spec.get("reason") or "FieldValueInvalid")
-    told = f"{_shown(value)}: {why}" if reason == "FieldValueInvalid" else why
+    told = f"{_shown(value)}: {why}" if reason == "FieldValueInvalid" and _is_scalar(value) else why
     return Cause(where.lstrip("."), f"{_PREFIX[reason]}: {told}", reason)
 
 
@@ -177,9 +177,11 @@ _PREFIX = {
 }
 
 
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, dict | list)
+
+
 def _shown(value: Any) -> str:
-    if isinstance(value, dict | list):
-        return '"object"' if isinstance(value, dict) else '"array"'
     return f'"{value}"' if isinstance(value, str) else str(value).lower()
 
 

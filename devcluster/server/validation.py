@@ -19,7 +19,6 @@ from elasticjob.devcluster.server.schemas import (
     Schema,
     item_key,
     items,
-    join,
     member,
 )
 
@@ -101,7 +100,7 @@ def _check_object(value: dict[str, Any], schema: Schema, path: str) -> Iterator[
     for name, child in value.items():
         below = member(schema, name)
         if below is not None:
-            yield from validate(child, below, join(schema, path, name))
+            yield from validate(child, below, f"{path}.{name}" if path else name)
 
 
 def _check_array(value: list[Any], schema: Schema, path: str) -> Iterator[Cause]:

@@ -115,6 +115,17 @@ async def test_a_validating_webhook_refuses_with_its_words(api: Api, hook: Hook)
     assert (await api.get(f"{CONFIG_MAPS}/a")).code == 404
 
 
+@pytest.mark.parametrize("spec", [{"replicas": -1}, {"replicas": 11, "mode": "slow"}], ids=["schema", "rule"])
+async def test_what_schema_or_rules_refuse_is_not_shown_to_validating_webhooks(
+    things: Api, hook: Hook, spec: dict[str, Any]
+) -> None:
+    await things.post(THINGS, thing(replicas=1))
+    await hook.register(things, "Validating")
+    assert (await things.post(THINGS, thing("two", **spec))).code == 422
+    assert (await things.patch(f"{THINGS}/one", {"spec": spec})).code == 422
+    assert hook.seen == []
+
+
 async def test_updates_and_deletes_show_the_old_object(api: Api, hook: Hook) -> None:
     await api.post(CONFIG_MAPS, config_map("a", x="1"))
     await hook.register(api, "Validating")

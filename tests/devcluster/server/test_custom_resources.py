@@ -173,7 +173,7 @@ SPECS: list[tuple[str, Any, str, str]] = [
     ("enum", {"replicas": 1, "mode": "odd"}, "spec.mode", 'supported values: "fast", "slow"'),
     ("date", {"replicas": 1, "when": "yesterday"}, "spec.when", "must be of type date-time"),
     ("int or string", {"replicas": 1, "port": 1.5}, "spec.port", "must be of type integer,string"),
-    ("map value", {"replicas": 1, "labels": {"a": 1}}, "spec.labels[a]", "must be of type string"),
+    ("map value", {"replicas": 1, "labels": {"a": 1}}, "spec.labels.a", "must be of type string"),
     ("set", {"replicas": 1, "tags": ["a", "a"]}, "spec.tags[1]", 'Duplicate value: "a"'),
     (
         "list-map",
