@@ -7,13 +7,17 @@ for it.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
-TAIL = 20  # lines of error output that are remembered
+TAIL: Final = 20  # lines of error output that are remembered
+LONGEST: Final = 1 << 16  # bytes of a line; a longer one is passed on in parts
+END: Final = re.compile(rb"\r?\n|\r(?=[^\n])")  # progress bars end their lines by \r alone
 
 
 class Stream:
@@ -28,7 +32,8 @@ class Stream:
         self._ended = ended
         self._tail: deque[bytes] = deque(maxlen=TAIL)
         self._read, self.write = os.pipe()
-        threading.Thread(target=self._run, daemon=True, name="elasticjob-log").start()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="elasticjob-log")
+        self._thread.start()
 
     def started(self) -> None:
         """The worker has its own copy of the writing end: give ours up, so that its end is the end."""
@@ -40,16 +45,20 @@ class Stream:
         texts = (line.decode(errors="replace").strip() for line in reversed(self._tail))
         return next((text for text in texts if text), "")
 
+    def drained(self, patience: float) -> bool:
+        """Wait until everything was passed on; whether it was, within `patience` seconds."""
+        self._thread.join(patience)
+        return not self._thread.is_alive()
+
     def _run(self) -> None:
         kept = self._file.open("ab") if self._file else None
-        with open(self._read, "rb", buffering=65536) as source:
-            for line in source:
-                self._tail.append(line)
-                if kept is not None:
-                    kept.write(line)
-                    kept.flush()
-                if self._sink is not None:
-                    self._pass_on(line)
+        for line in lines(self._read):
+            self._tail.append(line)
+            if kept is not None:
+                kept.write(line)
+                kept.flush()
+            if self._sink is not None:
+                self._pass_on(line)
         if kept is not None:
             kept.close()
         self._ended()
@@ -62,3 +71,21 @@ class Stream:
                 self._sink.flush()
         except (BrokenPipeError, ValueError):
             self._sink = None
+
+
+def lines(fd: int) -> Iterator[bytes]:
+    """Yield the lines of a pipe until its end, and close it; the last one may have no end."""
+    rest = b""
+    with open(fd, "rb", buffering=0) as source:
+        while received := source.read(LONGEST):
+            whole, rest = cut(rest + received)
+            yield from whole
+    if rest:
+        yield rest
+
+
+def cut(text: bytes) -> tuple[list[bytes], bytes]:
+    """Return the lines of `text` with their ends, and the beginning of the next."""
+    ends = [match.end() for match in END.finditer(text)]
+    *whole, rest = [text[start:end] for start, end in pairwise((0, *ends, len(text)))]
+    return ([*whole, rest], b"") if len(rest) > LONGEST else (whole, rest)

@@ -11,7 +11,6 @@ import json
 import logging
 import signal
 import socket
-import tempfile
 import uuid
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
@@ -26,6 +25,7 @@ from elasticjob.api.rpc.rendezvous import Join, Recovery
 from elasticjob.trainer.agent import decide as steps
 from elasticjob.trainer.agent.decide import LEFT, Action, Exit, Step, again_at, decide
 from elasticjob.trainer.agent.environ import worker_environment
+from elasticjob.trainer.agent.folder import own_folder
 from elasticjob.trainer.agent.group import (
     AskedToLeave,
     Dismissed,
@@ -64,9 +64,8 @@ GOODBYE = (signal.SIGTERM, signal.SIGINT)
 async def run(settings: Settings, environment: Mapping[str, str]) -> int:
     """Run the workers of one node to their end; return the exit code. The one entry of the agent."""
     async with MasterClient(settings.place.master, token=settings.place.token) as master:
-        with tempfile.TemporaryDirectory(prefix="elasticjob-agent-") as folder:
-            agent = Agent(settings, environment, master, Path(folder))
-            return await agent.run()
+        with own_folder() as folder:
+            return await Agent(settings, environment, master, folder).run()
 
 
 class Agent:
@@ -151,7 +150,6 @@ class Agent:
             case steps.Spawn(slot=slot):
                 file = self._folder / f"error-{slot}.json"
                 environment = worker_environment(self._environment, self._settings, self._group, action, file)
-                self._release_port()
                 self._workers.spawn(slot, environment, file)
             case steps.Signal(slot=slot, number=number):
                 self._workers.signal(slot, number)
@@ -277,7 +275,8 @@ class Agent:
         await self._workers.close()
 
     def _reserve_port(self) -> int:
-        """Hold a port for a script's store: bound, not listening, so a listener may share it."""
+        """Hold a port for a script's store, until the next is asked for: bound, not listening, so a listener
+        that sets SO_REUSEADDR, as torch's store does, may share it, and nobody is given it by chance."""
         self._release_port()
         family = socket.AF_INET6 if ":" in self._settings.place.address else socket.AF_INET
         self._reserved = socket.socket(family)

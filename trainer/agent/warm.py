@@ -121,10 +121,10 @@ class QuickEnd:
 
 
 def preload(name: str) -> bool:
-    """Import `name`; False if that fails: the script that needs it will say why."""
+    """Import `name`; False if that fails, in any way: the script that needs it will say why."""
     try:
         importlib.import_module(name)
-    except ImportError:
+    except Exception:  # a package may raise anything: OSError for a missing library, and so on
         return False
     if name == "torch":
         warm_up()

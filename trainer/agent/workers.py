@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -71,6 +72,7 @@ class Workers:
         self._line: socket.socket | None = None
         self._cold: dict[int, tuple[subprocess.Popen[bytes], int]] = {}
         self._endings: set[asyncio.Task[None]] = set()
+        self._streams: list[Stream] = []  # that may still have something to pass on
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -117,6 +119,8 @@ class Workers:
                 self._start_warm(process, environment, theirs)
         process.out.started()
         process.err.started()
+        self._streams = [stream for stream in self._streams if not stream.drained(0)]
+        self._streams += [process.out, process.err]
 
     def signal(self, slot: int, number: signal.Signals) -> None:
         """Signal the process group of a worker."""
@@ -138,7 +142,7 @@ class Workers:
             process.channel.send(encode(message))
 
     async def close(self) -> None:
-        """Kill what is left, the warm process last, and wait for it."""
+        """Kill what is left, the warm process last, and wait for it and for the last of the output."""
         loop = asyncio.get_running_loop()
         for process in list(self._processes.values()):
             self.signal(process.slot, signal.SIGKILL)
@@ -156,6 +160,13 @@ class Workers:
         if self._warm is not None:
             self._warm.kill()
             await asyncio.to_thread(self._warm.wait)
+        await asyncio.to_thread(self._drain)
+
+    def _drain(self) -> None:
+        """Let what the workers printed arrive; a process that they left behind may hold a pipe open."""
+        deadline = time.monotonic() + LAST_WORDS
+        for stream in self._streams:
+            stream.drained(max(0.0, deadline - time.monotonic()))
 
     def _open(self, slot: int, channel: socket.socket, error_file: Path) -> Process:
         loop, silent = asyncio.get_running_loop(), asyncio.Event()
@@ -256,6 +267,9 @@ class Workers:
             asyncio.get_running_loop().remove_reader(self._line)
             self._line.close()
             self._line = None
+        if self._warm is not None:
+            self._warm.wait()  # its end of the line closes when it ends
+        self._emit(WarmReady())  # it may have died before it said so; the next one serves as well
         for process in list(self._processes.values()):
             self._end(process, -signal.SIGKILL)
 

@@ -1,0 +1,89 @@
+"""Worker processes and their output: nothing is lost, nothing grows without bound, nothing hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from elasticjob.trainer.agent.group import Ended, Event, WarmReady
+from elasticjob.trainer.agent.logs import LONGEST, Stream, cut
+from elasticjob.trainer.agent.script import Script
+from elasticjob.trainer.agent.workers import Workers
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "rest"),
+    [
+        (b"", [], b""),
+        (b"one\ntwo\nthr", [b"one\n", b"two\n"], b"thr"),
+        (b"10%\r20%\r30%", [b"10%\r", b"20%\r"], b"30%"),
+        (b"dos\r\nunix\n\n", [b"dos\r\n", b"unix\n", b"\n"], b""),
+        (b"what comes next?\r", [], b"what comes next?\r"),
+        (b"x" * (LONGEST + 1), [b"x" * (LONGEST + 1)], b""),
+    ],
+)
+def test_output_is_cut_at_line_ends_and_progress_bars(text: bytes, lines: list[bytes], rest: bytes) -> None:
+    assert cut(text) == (lines, rest)
+
+
+def test_stream_passes_the_last_line_on_even_if_it_does_not_end() -> None:
+    sink, ended = io.BytesIO(), threading.Event()
+    stream = Stream(sink=sink, file=None, prefix=b"[0]: ", ended=ended.set)
+    os.write(stream.write, b"one\nand two")
+    stream.started()
+    assert ended.wait(10)
+    assert sink.getvalue() == b"[0]: one\n[0]: and two"
+    assert stream.last_line == "and two"
+
+
+class Node:
+    """Workers of one program, and what they said."""
+
+    def __init__(self, folder: Path, *command: str, preloads: tuple[str, ...] | None = None) -> None:
+        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self.folder = folder
+        self.workers = Workers(
+            Script(command[0], command[1:], python=preloads is not None),
+            emit=self.events.put_nowait,
+            preloads=preloads,
+            prefix=lambda _: "",
+            log_file=lambda slot, name: folder / f"{slot}-{name}.log",
+            quiet=True,
+            folder=folder,
+        )
+
+
+async def test_all_output_is_there_when_the_workers_are_closed(tmp_path: Path) -> None:
+    node = Node(tmp_path, sys.executable, "-c", "for i in range(20000): print(i)")
+    node.workers.prepare(dict(os.environ))
+    assert isinstance(await node.events.get(), WarmReady)
+    node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
+    assert await node.events.get() == Ended(0, 0)
+    await node.workers.close()
+    assert (tmp_path / "0-stdout.log").read_text().split() == [str(i) for i in range(20000)]
+
+
+async def test_warm_process_that_dies_at_once_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(command: list[str], **settings: object) -> subprocess.Popen[bytes]:
+        return popen([sys.executable, "-c", "import os; os._exit(1)"], **settings)  # type: ignore[no-any-return,call-overload]  # as the caller has it
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", die)
+    node = Node(tmp_path, "train.py", preloads=("torch",))
+    node.workers.prepare(dict(os.environ))
+    async with asyncio.timeout(10):
+        assert isinstance(await node.events.get(), WarmReady)
+        node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
+        while not isinstance(event := await node.events.get(), Ended):
+            pass
+    assert event.code == -9
+    await node.workers.close()
