@@ -86,7 +86,7 @@ class Elastic:
         self._boundary = False  # all agreed to end this world
         self._distributed: DistributedDataParallel | None = None
         self._used = False
-        self._metrics: dict[str, float] = {}
+        self._metrics: dict[str, float | None] = {}
         self._record = records.from_environment(os.environ)
         self._link = links.from_environment(os.environ)
         self._peers = Peers(ALONE, self._device)
@@ -166,7 +166,7 @@ class Elastic:
 
     def report(self, **metrics: float) -> None:
         """Add numbers of your own (accuracy, perplexity) to the progress that the job's status shows."""
-        self._metrics |= metrics
+        self._metrics |= {name: float(value) for name, value in metrics.items()}
         if self._link is not None:
             self._link.advance(Advance(round=self._peers.place.round, progress=self._news(None)))
 
@@ -193,13 +193,13 @@ class Elastic:
     def _gradients(self, loss_of: Callable[..., Tensor], pieces: Sequence[Piece], total: int) -> float:
         """Leave this step's gradients in the model; return this worker's part of the mean loss.
 
-        A worker without records (at the end of an epoch) takes the first record with weight 0, because every
+        A worker without records (at the end of an epoch) takes the first ones with weight 0, because every
         worker has to take part in the reduction.
         """
         wrapped = self._distributed
         if wrapped is None:
             raise RuntimeError("training has ended: make another Elastic to train again")
-        idle = Piece(0, range(1))
+        idle = Piece(0, range(min(self._micro_batch, len(self._dataset))))
         loss_sum = 0.0
         for piece in pieces or (idle,):
             last = piece is (pieces or (idle,))[-1]

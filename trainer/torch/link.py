@@ -15,6 +15,7 @@ from typing import Protocol
 from elasticjob.trainer.channel import (
     ADDRESS,
     FD,
+    LIMIT,
     Abort,
     Advance,
     Boundary,
@@ -116,7 +117,12 @@ class Link:
         return answer, listener
 
     def _say(self, message: FromWorker) -> None:
-        self._channel.sendall(encode(message))
+        line = encode(message)
+        if len(line) > LIMIT:
+            raise ValueError(
+                f"{type(message).__name__} takes {len(line)} bytes of {LIMIT}: report fewer metrics"
+            )
+        self._channel.sendall(line)
 
     def _read(self) -> None:
         """Hear the agent until it is gone; then there is nobody to train for."""

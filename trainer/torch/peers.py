@@ -24,6 +24,7 @@ from torch.distributed import HashStore, PrefixStore, Store, TCPStore  # type: i
 from elasticjob.trainer.channel import Enter
 
 TIMEOUT = timedelta(minutes=30)  # of one collective; a lost member is noticed by the agents, long before
+REACH = 2.0  # seconds; a store listens before its world is formed. Less than an aborted worker is given
 MARK = "gloo"  # its errors are plain RuntimeErrors, which name their file in gloo's source
 
 
@@ -53,9 +54,12 @@ class Peers:
         Rank 0 opens the store on `listener`, which has been accepting connections since before the world was
         formed: nobody has to try twice.
         """
+        store = self._store(listener)
+        if self._aborted:  # before there was a connection to shut
+            raise dist.DistNetworkError(f"round {self.place.round} was given up before it began")
         dist.init_process_group(
             backend="cpu:gloo,cuda:nccl" if self._device.type == "cuda" else "gloo",
-            store=self._store(listener),
+            store=store,
             rank=self.rank,
             world_size=self.size,
             timeout=TIMEOUT,
@@ -101,6 +105,7 @@ class Peers:
             return HashStore()
         if self.rank != 0:
             listener.close()
+            reach(self.place.address, self.place.port)
         store = TCPStore(
             self.place.address,
             self.place.port,
@@ -111,6 +116,14 @@ class Peers:
             master_listen_fd=listener.detach() if self.rank == 0 else None,
         )
         return PrefixStore(f"round-{self.place.round}", store)
+
+
+def reach(address: str, port: int) -> None:
+    """DistNetworkError if nobody listens there: torch would try again for half an hour."""
+    try:
+        socket.create_connection((address, port), timeout=REACH).close()
+    except OSError as error:
+        raise dist.DistNetworkError(f"the store on {address}:{port} is gone: {error}") from error
 
 
 @dataclass(frozen=True)

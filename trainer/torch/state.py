@@ -123,4 +123,9 @@ class State:
         if not giving:
             block = torch.empty(int(length), dtype=torch.uint8)
         dist.broadcast(block, source)
-        return None if giving else torch.load(io.BytesIO(block.numpy().tobytes()), weights_only=True)
+        if giving:
+            return None
+        received: dict[str, Any] = torch.load(
+            io.BytesIO(block.numpy().tobytes()), map_location="cpu", weights_only=True
+        )
+        return received
