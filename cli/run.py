@@ -1,8 +1,7 @@
 """`elasticjob run` (and `agent`, the same in a pod): torchrun's flags, our agent behind them.
 
 Where the environment or a flag names a master, the agent joins it. Else this process brings its own:
-standalone for one
-node, or on the rendezvous endpoint for the node that can listen there.
+standalone for one node, or on the rendezvous endpoint for the node that can listen there.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import asyncio
 import logging
 import os
 import secrets
-import socket
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -154,29 +152,23 @@ async def host_or_join(settings: Settings, job: Hosted) -> int:
     token = job.name or (secrets.token_hex(16) if not job.endpoint else "elasticjob")
     spec = Spec(job=job.name or "local", bounds=Bounds(minimum=job.low, maximum=job.high))
     async with AsyncExitStack() as stack:
-        if not job.endpoint or can_listen(host, port):
-            master = Master(Job(spec=spec), token, Nowhere(), host=host, port=port)
+        master = Master(Job(spec=spec), token, Nowhere(), host=host, port=port)
+        try:
             await stack.enter_async_context(master)
-            code = await join(with_master(settings, master.address, token))
-            if job.high > 1:
-                await master.wait_until_told(LINGER)
-            return code
-        return await join(with_master(settings, f"{host}:{port}", token))
+        except OSError:  # another host's address, or another node of this one was first
+            if not job.endpoint:
+                raise
+            return await join(with_master(settings, f"{host}:{port}", token))
+        code = await join(with_master(settings, master.address, token))
+        if job.high > 1:
+            await master.wait_until_told(LINGER)
+        return code
 
 
 def with_master(settings: Settings, address: str, token: str) -> Settings:
     """Return the settings of an agent that finds its master at `address`."""
     place: Place = replace(settings.place, master=address, token=token)
     return replace(settings, place=place)
-
-
-def can_listen(host: str, port: int) -> bool:
-    """Whether this machine has the address `host` and nobody listens on `port` yet."""
-    try:
-        with socket.create_server((host, port)):
-            return True
-    except OSError:
-        return False
 
 
 def endpoint_of(text: str) -> tuple[str, int]:
