@@ -87,6 +87,7 @@ class Elastic:
         self._distributed: DistributedDataParallel | None = None
         self._used = False
         self._metrics: dict[str, float | None] = {}
+        self._before = Done()  # the last step
         self._record = records.from_environment(os.environ)
         self._link = links.from_environment(os.environ)
         self._peers = Peers(ALONE, self._device)
@@ -174,6 +175,7 @@ class Elastic:
         """Take the next step or change nothing; return whether all agreed to end this world."""
         self._began = time.monotonic()
         done, sampler = self._state.done, self._sampler()
+        self._before = done
         window = sampler.window(done.position)
         total = len(window.places)
         self._state.optimizer.zero_grad()
@@ -301,7 +303,7 @@ class Elastic:
     def _after_step(self) -> None:
         done = self._state.done
         if self._record and self.is_main:
-            self._record.add(self._peers.place.round, done.step, self.world_size, done.loss)
+            self._record.add(self._peers.place.round, self.world_size, self._before, done)
         self._report(last=False)
         if self._checkpoints and self.is_main and done.step % self._save_every == 0:
             self._save()

@@ -6,10 +6,13 @@ The job sets ELASTICJOB_STEPS to a path that all workers can write; the main one
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from io import RawIOBase
 from typing import Final
 
 import msgspec
+
+from elasticjob.trainer.torch.state import Done
 
 STEPS: Final = "ELASTICJOB_STEPS"
 
@@ -27,16 +30,21 @@ class Counted(msgspec.Struct, frozen=True, omit_defaults=True):
 class Record:
     """Appends steps to a file; a line is one write, so nobody reads half a step of a worker that dies."""
 
-    def __init__(self, path: str) -> None:
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115  # open as long as the worker lives
+    def __init__(self, file: RawIOBase, *, clock: Callable[[], float] = time.time) -> None:
+        self._file = file
+        self._clock = clock
+        self._last = 0
 
-    def add(self, round_: int, step: int, world: int, loss: float) -> None:
-        """Count a step now."""
-        counted = Counted(at=time.time(), round=round_, step=step, world=world, loss=loss)
-        self._file.write(msgspec.json.encode(counted) + b"\n")
+    def add(self, round_: int, world: int, before: Done, done: Done) -> None:
+        """Count a step now, and the one before, if its main worker may have died before it could."""
+        for each in (before, done):
+            if each is done or each.step > self._last:
+                counted = Counted(at=self._clock(), round=round_, step=each.step, world=world, loss=each.loss)
+                self._file.write(msgspec.json.encode(counted) + b"\n")
+        self._last = done.step
 
 
 def from_environment(environment: Mapping[str, str]) -> Record | None:
     """Return the record that was asked for, None if none was."""
     path = environment.get(STEPS)
-    return Record(path) if path else None
+    return Record(open(path, "ab", buffering=0)) if path else None  # as long as the worker lives
