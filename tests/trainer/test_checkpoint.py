@@ -47,3 +47,18 @@ def test_file_that_could_run_code_is_refused(tmp_path: Path) -> None:
     torch.save({"evil": Checkpoints}, tmp_path / "step-000000001.pt")
     with pytest.raises(Exception, match="Weights only load failed"):
         Checkpoints(tmp_path).load()
+
+
+def test_what_killed_workers_left_half_written_is_swept(tmp_path: Path) -> None:
+    for name in ("step-000000003.12.tmp", "step-000000009.12.tmp", "notes.tmp"):
+        (tmp_path / name).write_bytes(b"half")
+    Checkpoints(tmp_path).save(5, {"step": 5})
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert kept == {"step-000000005.pt", "step-000000009.12.tmp", "notes.tmp"}
+
+
+def test_checkpoint_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    with pytest.raises(AttributeError, match="local object"):
+        checkpoints.save(5, {"step": lambda: 5})
+    assert list(tmp_path.iterdir()) == []

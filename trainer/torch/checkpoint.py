@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,16 +24,25 @@ class Checkpoints:
         """Write `snapshot` as the checkpoint of `step`; durable on return. OSError names what failed."""
         self.folder.mkdir(parents=True, exist_ok=True)
         final = self.folder / f"step-{step:09d}.pt"
-        temporary = final.with_suffix(f".{os.getpid()}.tmp")
-        with temporary.open("wb") as file:
-            torch.save(snapshot, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(final)
+        temporary = final.with_suffix(f".{secrets.token_hex(4)}.tmp")  # pids of two pods may be equal
+        try:
+            with temporary.open("wb") as file:
+                torch.save(snapshot, file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(final)
+        finally:
+            temporary.unlink(missing_ok=True)
         sync_folder(self.folder)
-        for old in self.steps()[:-KEEP]:
-            (self.folder / f"step-{old:09d}.pt").unlink(missing_ok=True)
+        self._sweep(step)
         return final
+
+    def _sweep(self, step: int) -> None:
+        """Remove what `step` made useless: old checkpoints, and what killed workers left half written."""
+        old = [self.folder / f"step-{each:09d}.pt" for each in self.steps()[:-KEEP]]
+        half = [path for path in self.folder.glob("step-*.tmp") if path.name < f"step-{step:09d}"]
+        for path in (*old, *half):
+            path.unlink(missing_ok=True)
 
     def steps(self) -> list[int]:
         """Return the steps of all checkpoints, ascending."""
