@@ -27,7 +27,7 @@ import threading
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -155,10 +155,10 @@ class Run:
         """Kill a node: its agent and its workers, at once."""
         tree = [psutil.Process(self.processes[rank].pid)]
         tree += tree[0].children(recursive=True)
-        for process in tree:
-            process.suspend()
-        for process in tree:
-            process.kill()
+        for blow in (psutil.Process.suspend, psutil.Process.kill):
+            for process in tree:
+                with suppress(psutil.NoSuchProcess):
+                    blow(process)
         self.processes.pop(rank).wait()
 
     def close(self) -> None:
@@ -181,9 +181,21 @@ def running(system: System, nodes: int) -> Iterator[Run]:
         try:
             for rank in range(nodes):
                 job.start(rank)
+                if nodes > 1:  # node 0 brings the master, or the rendezvous: the blows do not hit it
+                    wait_for_listener(job.port)
             yield job
         finally:
             job.close()
+
+
+def wait_for_listener(port: int) -> None:
+    """Return when somebody listens on `port`; TimeoutError if nobody does."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"nobody listens on port {port}")
 
 
 def free_port() -> int:
