@@ -50,7 +50,8 @@ class Elastic:
     The global batch is fixed: N micro-batches of `micro_batch` records per step, N being the job's configured
     maximum of workers; fewer workers compute several each. Gradients, clipping and schedules see the same
     step for every number of workers. Random numbers in the model are drawn from a stream per micro-batch, so
-    they do not depend on it either.
+    they do not depend on it either. Buffers that `forward` changes (running statistics of BatchNorm) are
+    rank 0's, and see the micro-batches of a repeated step twice.
 
     `loss_of` (see `step`) returns the mean loss of a micro-batch. With `checkpoint`, rank 0 saves there each
     `save_every` steps, at the end and when the job is stopped, and a job that starts continues from the
