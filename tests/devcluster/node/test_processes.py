@@ -125,8 +125,13 @@ async def test_limit_below_use_is_refused_and_changes_nothing(nursery: Nursery, 
     assert await process.limit(1) is False
 
 
+LIBC_OWN = 0b11 << 31
+"""Signals 32 and 33 belong to the C library; nobody can set them, so they stay as whoever started us left them."""
+
+
 async def test_signals_ignored_by_us_are_not_ignored_by_containers(nursery: Nursery, tmp_path: Path) -> None:
     status = "grep SigIgn /proc/self/status"
     process = await start(nursery, tmp_path / "log", "sh", "-c", status)
     await process.ended
-    assert int(said(tmp_path / "log").split()[1], 16) == 0
+    ignored = int(said(tmp_path / "log").split()[1], 16)
+    assert ignored & ~LIBC_OWN == 0
