@@ -126,7 +126,7 @@ async def test_limit_below_use_is_refused_and_changes_nothing(nursery: Nursery, 
 
 
 LIBC_OWN = 0b11 << 31
-"""Signals 32 and 33 belong to the C library; nobody can set them, so they stay as whoever started us left them."""
+"""Signals 32 and 33 belong to the C library: nobody can set them, they stay as our starter left them."""
 
 
 async def test_signals_ignored_by_us_are_not_ignored_by_containers(nursery: Nursery, tmp_path: Path) -> None:
