@@ -289,11 +289,12 @@ class Elastic:
     def _note_use(self, *_: object) -> None:
         self._used = True
 
-    def _start_state(self) -> None:
-        """Begin with the newest checkpoint, or with what the script made."""
+    def _start_state(self) -> bool:
+        """Begin with the newest checkpoint; return whether there is one."""
         snapshot = self._checkpoints.load() if self._checkpoints else None
         if snapshot is not None:
             self._state.restore(snapshot)
+        return snapshot is not None
 
     def _leave_group(self) -> None:
         self._distributed = None

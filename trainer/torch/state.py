@@ -50,8 +50,8 @@ class Done:
 class State:
     """The training state of one worker; `done` is replaced after each step.
 
-    `whole` is False from the first received tensor of a broadcast until the last: a worker whose giver dies
-    in between holds a mixture and must not be anybody's source.
+    `whole` says that this is the state of the job. `mixed` is True from the first received tensor of a
+    broadcast until the last: a worker whose giver dies in between holds a mixture, which is nobody's source.
     """
 
     model: nn.Module
@@ -59,6 +59,7 @@ class State:
     scheduler: LRScheduler | None
     done: Done
     whole: bool = False
+    mixed: bool = False
 
     def snapshot(self) -> dict[str, Any]:
         """Return everything as plain tensors and numbers."""
@@ -69,26 +70,31 @@ class State:
         self.model.load_state_dict(snapshot["model"])
         self._restore_small(snapshot)
 
-    def share(self, peers: Peers, start: Callable[[], None]) -> None:
+    def share(self, peers: Peers, start: Callable[[], bool]) -> None:
         """Bring all workers to the newest whole state among them: the oldest worker's, or one that is a step
         ahead.
 
         Survivors of a broken collective may stand one whole step apart. Nobody receives what everybody has.
-        If nobody holds a state, rank 0 makes one by `start`.
+        If nobody holds a state, rank 0 begins with what `start` restores, or with what the script made.
+        RuntimeError if `start` restores nothing and what the script made is gone.
         """
         steps = peers.gather(self.done.step if self.whole else NOTHING)
         newest = max(steps)
         source = steps.index(newest)
         if min(steps) == newest != NOTHING:
             return
-        if newest == NOTHING and peers.rank == source:
-            start()
-        self.whole = peers.rank == source
+        giving = peers.rank == source
+        if newest == NOTHING and giving and not start() and self.mixed:
+            raise RuntimeError(
+                "the worker that gave its model died half-way, nobody else has it, and there is no "
+                "checkpoint: start again, with Elastic(checkpoint=...) to lose less next time"
+            )
+        self.whole, self.mixed = giving, not giving
         self._broadcast_model(source)
-        received = self._broadcast_small(source, peers.rank == source)
+        received = self._broadcast_small(source, giving)
         if received is not None:
             self._restore_small(received)
-        self.whole = True
+        self.whole, self.mixed = True, False
 
     def _small(self) -> dict[str, Any]:
         return {
