@@ -41,7 +41,8 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "benchmarks" / "scripts"
-PATIENCE = 180.0  # seconds until a system that does not recover counts as failed
+PATIENCE = 60.0  # seconds until a system that does not recover counts as failed
+WIDTH = 120  # columns of the table where there is no terminal to ask
 WARM_STEPS = 20  # steps at full size before each blow
 
 Step = dict[str, Any]
@@ -223,36 +224,46 @@ def fresh(at: float, lives: set[Any]) -> Callable[[Step], bool]:
 def kill_workers(system: System, rounds: int, done: Callable[[], None]) -> dict[str, list[Pause]]:
     """Measure SIGKILL of one worker."""
     pauses: list[Pause] = []
-    with running(system, 1) as job:
-        while len(pauses) < rounds and NEVER not in pauses:
-            last = job.settled()
-            at = time.time()
-            os.kill(max(last, key=lambda pid: last[pid]["rank"]), signal.SIGKILL)
-            pauses.append(after(job, at, {step["life"] for step in last.values()}))
-            done()
+    while len(pauses) < rounds:
+        with running(system, 1) as job:
+            while len(pauses) < rounds:
+                last = job.settled()
+                at = time.time()
+                os.kill(max(last, key=lambda pid: last[pid]["rank"]), signal.SIGKILL)
+                pauses.append(after(job, at, {step["life"] for step in last.values()}))
+                done()
+                if pauses[-1] is NEVER:
+                    break  # this job does not come back: the next blow gets another one
     return {"SIGKILL worker": pauses}
 
 
 def lose_nodes(system: System, rounds: int, done: Callable[[], None]) -> dict[str, list[Pause]]:
     """Measure the loss of a node, and its return."""
-    losses, joins = [], []
-    with running(system, 2) as job:
-        for _ in range(rounds):
-            last = job.settled()
-            at = time.time()
-            job.kill(1)
-            try:
-                first = job.until(fresh(at, {step["life"] for step in last.values()}))
-            except TimeoutError:
-                losses.append(NEVER)
-                break
-            losses.append(Pause(first["at"] - at, float("nan")))
-            job.start(1)
-            joins.append(joined(job, first))
-            done()
-            if NEVER in joins:
-                break
+    losses: list[Pause] = []
+    joins: list[Pause] = []
+    while len(losses) < rounds:
+        with running(system, 2) as job:
+            while len(losses) < rounds:
+                loss, join = lose_node(job)
+                losses.append(loss)
+                joins += [join] if join else []
+                done()
+                if NEVER in (loss, join):
+                    break
     return {"lose node": losses, "node joins": joins}
+
+
+def lose_node(job: Run) -> tuple[Pause, Pause | None]:
+    """Kill node 1 and start it again; return both pauses, the second only if the first came to an end."""
+    last = job.settled()
+    at = time.time()
+    job.kill(1)
+    try:
+        first = job.until(fresh(at, {step["life"] for step in last.values()}))
+    except TimeoutError:
+        return NEVER, None
+    job.start(1)
+    return Pause(first["at"] - at, float("nan")), joined(job, first)
 
 
 def joined(job: Run, last: Step) -> Pause:
@@ -271,11 +282,13 @@ MEASURES = (kill_workers, lose_nodes)
 
 def cell(values: list[float]) -> str:
     """Return a median with its spread."""
+    came = [value for value in values if value != float("inf")]
     if not values or any(value != value for value in values):
         return "–"
-    if float("inf") in values:
-        return f"> {PATIENCE:.0f}, {len(values) - values.count(float('inf'))} of {len(values)} came back"
-    return f"{median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
+    if not came:
+        return f"none of {len(values)} within {PATIENCE:.0f}"
+    spread = f"{median(came):.2f} ({min(came):.2f}–{max(came):.2f})"
+    return spread if came == values else f"{spread}, {len(came)} of {len(values)} within {PATIENCE:.0f}"
 
 
 def report(results: dict[str, dict[str, list[Pause]]]) -> Table:
@@ -309,7 +322,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="systems whose name contains this")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the jobs are cleaned up
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     results: dict[str, dict[str, list[Pause]]] = {}
     for system in (each for each in SYSTEMS if args.only in each.name):
         rounds = args.peer_rounds if args.peer_rounds and system.command is torchrun else args.rounds

@@ -443,7 +443,8 @@ async def test_a_suspended_job_is_gone_in_seconds_and_resumes_where_it_was(
     await site.patch({"suspend": False})
     await training.until(lambda seen: seen.step > saved)
     assert gaps(training.watched.steps) == ()
-    assert min(step.step for step in training.watched.steps if step.round > 1) == saved + 1
+    first = min(step.step for step in training.watched.steps if step.round > 1)
+    assert first in (saved, saved + 1)  # a new main worker writes the step before its own as well
 
 
 async def test_a_job_deleted_in_mid_training_leaves_nothing(site: Site, training: Training) -> None:
