@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test check generate fix bench-recovery chaos e2e clean
+.PHONY: help demo test test-kube e2e conformance check generate fix bench-recovery bench-kube bench-scale chaos soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,18 @@ demo: $(READY) ## a whole job on this machine: apply, train, kill, scale, suspen
 test: $(READY) ## all tests that need nothing but Python packages (kubectl is used where it is on PATH)
 	$(BIN)/pytest
 
+test-kube: $(READY) ## the integration tests again, on a real control plane (hack/kube-binaries builds it where there is Go)
+	@hack/kube-binaries control-plane
+	$(BIN)/pytest --kube real -m integration
+
+e2e: $(READY) ## the demo's story with the operator in the cluster, on a real node with containers (as root)
+	@hack/kube-binaries
+	$(BIN)/pytest tests/node --node -m node
+
+conformance: $(READY) ## the same requests to devcluster and to the real server; writes docs/devcluster-conformance.md
+	@hack/kube-binaries control-plane
+	$(BIN)/python -m tests.conformance
+
 check: $(READY) ## lint, types, arrows, generated files: what pre-commit and CI run
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -31,15 +43,28 @@ check: $(READY) ## lint, types, arrows, generated files: what pre-commit and CI 
 generate: $(READY) ## write config/crd and api/core from their sources
 	$(BIN)/python hack/generate.py
 
-fix: $(READY) ## format, and mend what ruff can mend
+fix: $(READY) # format, and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 bench-recovery: $(READY) ## standstill after a kill, a lost node, a join; torchrun beside us
 	$(BIN)/python -m benchmarks.recovery
 
+bench-kube: $(READY) ## cache, watch and reconcile figures on a real API server, other Python clients beside us
+	@hack/kube-binaries control-plane
+	@hack/setup "$(PYTHON)" "$(VENV)" bench
+	$(BIN)/python -m benchmarks.framework
+
+bench-scale: $(READY) ## 100 to 1,000 jobs of 4 pods on pretended nodes through a real control plane
+	@hack/kube-binaries control-plane kwok
+	$(BIN)/python -m benchmarks.scale
+
 chaos: $(READY) ## kill -9 operator, master, agents at random moments, 20 rounds
 	$(BIN)/python -m benchmarks.chaos
 
-clean: ## remove the virtual environment and caches
+soak: $(READY) ## ten minutes of random faults between the operator and a real API server, 200 jobs coming and going
+	@hack/kube-binaries control-plane
+	$(BIN)/python -m benchmarks.soak
+
+clean: # remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist report.html
