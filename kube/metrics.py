@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -12,103 +14,57 @@ class Metrics:
     """All collectors; build one per process."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self.registry = r = registry or CollectorRegistry()
-        ctrl, queue = ("controller",), ("name", "controller")
+        self.registry = registry or CollectorRegistry()
+        counter, gauge, seconds = self._counter, self._gauge, self._seconds
+        c, q, k, w = ("controller",), ("name", "controller"), ("kind",), ("webhook",)
 
-        self.reconciles = Counter(
-            "controller_runtime_reconcile", "Runs by result", ("controller", "result"), registry=r
-        )
-        self.reconcile_errors = Counter(
-            "controller_runtime_reconcile_errors", "Runs that failed", ctrl, registry=r
-        )
-        self.terminal_errors = Counter(
-            "controller_runtime_terminal_reconcile_errors", "Runs that gave up", ctrl, registry=r
-        )
-        self.panics = Counter(
-            "controller_runtime_reconcile_panics",
-            "Runs that ended in an unexpected exception",
-            ctrl,
-            registry=r,
-        )
-        self.timeouts = Counter(
-            "controller_runtime_reconcile_timeouts", "Runs that took too long", ctrl, registry=r
-        )
-        self.reconcile_seconds = Histogram(
-            "controller_runtime_reconcile_time_seconds", "Length of a run", ctrl, registry=r, buckets=SECONDS
-        )
-        self.max_concurrent = Gauge(
-            "controller_runtime_max_concurrent_reconciles", "Workers allowed", ctrl, registry=r
-        )
-        self.active_workers = Gauge("controller_runtime_active_workers", "Workers busy", ctrl, registry=r)
-        self.gate_timeouts = Counter(
-            "elasticjob_kube_gate_timeouts",
-            "Runs that did not wait longer to see their own writes",
-            ctrl,
-            registry=r,
+        self.reconciles = counter("controller_runtime_reconcile", "Runs by result", (*c, "result"))
+        self.reconcile_errors = counter("controller_runtime_reconcile_errors", "Runs that failed", c)
+        self.terminal_errors = counter("controller_runtime_terminal_reconcile_errors", "Runs that gave up", c)
+        self.panics = counter("controller_runtime_reconcile_panics", "Runs that broke unexpectedly", c)
+        self.timeouts = counter("controller_runtime_reconcile_timeouts", "Runs that took too long", c)
+        self.reconcile_seconds = seconds("controller_runtime_reconcile_time_seconds", "Length of a run", c)
+        self.max_concurrent = gauge("controller_runtime_max_concurrent_reconciles", "Workers allowed", c)
+        self.active_workers = gauge("controller_runtime_active_workers", "Workers busy", c)
+        self.gate_timeouts = counter(
+            "elasticjob_kube_gate_timeouts", "Runs that waited in vain to see their own writes", c
         )
 
-        self.queue_depth = Gauge("workqueue_depth", "Keys ready", (*queue, "priority"), registry=r)
-        self.queue_adds = Counter("workqueue_adds", "Keys that became ready", queue, registry=r)
-        self.queue_retries = Counter("workqueue_retries", "Keys put off after an error", queue, registry=r)
-        self.queue_seconds = Histogram(
-            "workqueue_queue_duration_seconds", "Time in the queue", queue, registry=r, buckets=SECONDS
-        )
-        self.work_seconds = Histogram(
-            "workqueue_work_duration_seconds", "Time in work", queue, registry=r, buckets=SECONDS
-        )
-        self.unfinished = Gauge(
-            "workqueue_unfinished_work_seconds", "Time of all unfinished work", queue, registry=r
-        )
-        self.longest = Gauge(
-            "workqueue_longest_running_processor_seconds",
-            "Time of the longest unfinished work",
-            queue,
-            registry=r,
+        self.queue_depth = gauge("workqueue_depth", "Keys ready", (*q, "priority"))
+        self.queue_adds = counter("workqueue_adds", "Keys that became ready", q)
+        self.queue_retries = counter("workqueue_retries", "Keys put off after an error", q)
+        self.queue_seconds = seconds("workqueue_queue_duration_seconds", "Time in the queue", q)
+        self.work_seconds = seconds("workqueue_work_duration_seconds", "Time in work", q)
+        self.unfinished = gauge("workqueue_unfinished_work_seconds", "Time of all unfinished work", q)
+        self.longest = gauge(
+            "workqueue_longest_running_processor_seconds", "Time of the longest unfinished work", q
         )
 
-        self.requests = Counter(
-            "rest_client_requests", "Requests to the API server", ("code", "method", "host"), registry=r
+        self.requests = counter(
+            "rest_client_requests", "Requests to the API server", ("code", "method", "host")
         )
 
-        self.webhook_requests = Counter(
-            "controller_runtime_webhook_requests", "Admission requests", ("webhook", "code"), registry=r
+        self.webhook_requests = counter(
+            "controller_runtime_webhook_requests", "Admission requests", (*w, "code")
         )
-        self.webhook_in_flight = Gauge(
-            "controller_runtime_webhook_requests_in_flight",
-            "Admission requests now",
-            ("webhook",),
-            registry=r,
+        self.webhook_in_flight = gauge(
+            "controller_runtime_webhook_requests_in_flight", "Admission requests now", w
         )
-        self.webhook_seconds = Histogram(
-            "controller_runtime_webhook_latency_seconds",
-            "Admission time",
-            ("webhook",),
-            registry=r,
-            buckets=SECONDS,
-        )
+        self.webhook_seconds = seconds("controller_runtime_webhook_latency_seconds", "Admission time", w)
 
-        kind = ("kind",)
-        self.cache_objects = Gauge("elasticjob_kube_cache_objects", "Objects held", kind, registry=r)
-        self.cache_bytes = Gauge("elasticjob_kube_cache_bytes", "Bytes of objects held", kind, registry=r)
-        self.cache_age = Gauge(
-            "elasticjob_kube_cache_staleness_seconds",
-            "Time since the server was last heard",
-            kind,
-            registry=r,
+        self.cache_objects = gauge("elasticjob_kube_cache_objects", "Objects held", k)
+        self.cache_bytes = gauge("elasticjob_kube_cache_bytes", "Bytes of objects held", k)
+        self.cache_age = gauge(
+            "elasticjob_kube_cache_staleness_seconds", "Time since the server was last heard", k
         )
-        self.watch_reconnects = Counter(
-            "elasticjob_kube_watch_reconnects", "Watches opened again", ("kind", "cause"), registry=r
+        self.watch_reconnects = counter(
+            "elasticjob_kube_watch_reconnects", "Watches opened again", (*k, "cause")
         )
-        self.undecodable = Counter(
-            "elasticjob_kube_undecodable_objects", "Objects without usable metadata", kind, registry=r
+        self.undecodable = counter(
+            "elasticjob_kube_undecodable_objects", "Objects without usable metadata", k
         )
-        self.events = Counter("elasticjob_kube_events", "Kubernetes Events by fate", ("fate",), registry=r)
-        self.loop_lag = Histogram(
-            "elasticjob_kube_event_loop_lag_seconds",
-            "How late the event loop wakes",
-            registry=r,
-            buckets=SECONDS,
-        )
+        self.events = counter("elasticjob_kube_events", "Kubernetes Events by fate", ("fate",))
+        self.loop_lag = seconds("elasticjob_kube_event_loop_lag_seconds", "How late the event loop wakes")
 
     def start_controller(self, name: str, workers: int) -> None:
         """Begin all series of a controller at 0, so that rates exist from the first failure on."""
@@ -126,6 +82,15 @@ class Metrics:
             counter.labels(name=name, controller=name)
         self.max_concurrent.labels(controller=name).set(workers)
         self.active_workers.labels(controller=name).set(0)
+
+    def _counter(self, name: str, about: str, labels: Sequence[str] = ()) -> Counter:
+        return Counter(name, about, labels, registry=self.registry)
+
+    def _gauge(self, name: str, about: str, labels: Sequence[str] = ()) -> Gauge:
+        return Gauge(name, about, labels, registry=self.registry)
+
+    def _seconds(self, name: str, about: str, labels: Sequence[str] = ()) -> Histogram:
+        return Histogram(name, about, labels, registry=self.registry, buckets=SECONDS)
 
 
 class QueueMeter:
