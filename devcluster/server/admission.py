@@ -18,7 +18,6 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from elasticjob.devcluster.server import cel
 from elasticjob.devcluster.server.errors import StatusError, bad_request, internal
 from elasticjob.devcluster.server.objects import NAMESPACES, Attributes
 from elasticjob.devcluster.server.patches import json_patch
@@ -26,6 +25,7 @@ from elasticjob.devcluster.server.registry import Resource
 from elasticjob.devcluster.server.reviews import user_info
 from elasticjob.devcluster.server.selectors import label_selector, matches_labels
 from elasticjob.devcluster.server.store import Manifest, Store, Type, encode
+from elasticjob.kube import cel
 
 _GROUP = "admissionregistration.k8s.io"
 _MUTATING = Type(_GROUP, "mutatingwebhookconfigurations")

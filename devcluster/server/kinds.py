@@ -7,7 +7,6 @@ import binascii
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from elasticjob.devcluster.server.cel import CelSyntaxError, compiled
 from elasticjob.devcluster.server.crd import CRD
 from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.names import file_name_problem, missing, wrong
@@ -15,6 +14,7 @@ from elasticjob.devcluster.server.pods import POD, check_pod_spec, default_templ
 from elasticjob.devcluster.server.services import service_strategy
 from elasticjob.devcluster.server.store import Manifest, Store, Type
 from elasticjob.devcluster.server.strategy import Strategy, immutable, put
+from elasticjob.kube.cel import CelSyntaxError, compiled
 
 _SERVICES = Type("", "services")
 

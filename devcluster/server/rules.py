@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elasticjob.devcluster.server import cel
-from elasticjob.devcluster.server.cel import CelError, CelSyntaxError, Program, compiled
 from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.names import wrong
 from elasticjob.devcluster.server.schemas import Schema, item_key, join
+from elasticjob.kube import cel
+from elasticjob.kube.cel import CelError, CelSyntaxError, Program, compiled
 
 RULES = "x-kubernetes-validations"
 _REASONS = {"FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from elasticjob.devcluster.server.cel.values import (
+from elasticjob.kube.cel.values import (
     NONE,
     CelError,
     Node,

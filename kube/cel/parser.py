@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from elasticjob.devcluster.server.cel.functions import FUNCTIONS, METHODS, called
-from elasticjob.devcluster.server.cel.macros import MACROS
-from elasticjob.devcluster.server.cel.operators import (
+from elasticjob.kube.cel.functions import FUNCTIONS, METHODS, called
+from elasticjob.kube.cel.macros import MACROS
+from elasticjob.kube.cel.operators import (
     ARITHMETIC,
     RELATIONS,
     binary,
@@ -17,8 +17,8 @@ from elasticjob.devcluster.server.cel.operators import (
     select,
     variable,
 )
-from elasticjob.devcluster.server.cel.tokens import Token, field, tokens, unquote
-from elasticjob.devcluster.server.cel.values import NONE, CelSyntaxError, Node, boolean, wrapped
+from elasticjob.kube.cel.tokens import Token, field, tokens, unquote
+from elasticjob.kube.cel.values import NONE, CelSyntaxError, Node, boolean, wrapped
 
 _CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _LITERALS: dict[str, Callable[[str], Any]] = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from elasticjob.devcluster.server.cel.values import NONE, CelError, Optional, kind
+from elasticjob.kube.cel.values import NONE, CelError, Optional, kind
 
 
 def called(function: Callable[..., Any], name: str, arguments: list[Any]) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.devcluster.server.cel import CelError, CelSyntaxError, compiled
+from elasticjob.kube.cel import CelError, CelSyntaxError, compiled
 
 SELF: dict[str, Any] = {"n": 3, "s": "hello", "l": [1, 2, 3], "m": {"a": 1, "b.c": 2}, "t": True, "zero": 0}
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from elasticjob.devcluster.server.cel.values import CelSyntaxError
+from elasticjob.kube.cel.values import CelSyntaxError
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from elasticjob.devcluster.server.cel.parser import Parser
-from elasticjob.devcluster.server.cel.values import ABSENT, CelError, CelSyntaxError, Node, Scope, optional
+from elasticjob.kube.cel.parser import Parser
+from elasticjob.kube.cel.values import ABSENT, CelError, CelSyntaxError, Node, Scope, optional
 
 __all__ = ["ABSENT", "CelError", "CelSyntaxError", "Program", "compiled", "optional"]
 

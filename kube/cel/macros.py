@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from elasticjob.devcluster.server.cel.operators import decide
-from elasticjob.devcluster.server.cel.values import CelError, Node, Scope, boolean, kind
+from elasticjob.kube.cel.operators import decide
+from elasticjob.kube.cel.values import CelError, Node, Scope, boolean, kind
 
 
 def _each(node: Node, name: str, scope: Scope) -> Iterator[Scope]:
