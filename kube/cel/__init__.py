@@ -4,9 +4,9 @@ Grammar (lowest binding first): `c ? a : b`, `||`, `&&`, relations (`== != < <= 
 unary `! -`, member `.f`, `.?f`, call, index `[i]`, `[?i]`, literals, lists, maps. Macros: has, all, exists,
 exists_one, filter, map.
 
-`compiled(text)` gives a Program or raises CelSyntaxError; `Program.evaluate(values)` gives a value or raises
-CelError. `&&` and `||` are commutative as CEL wants it: an error on one side does not matter when the other
-side decides.
+`parsed(text)` gives a Tree, `compiled(text)` a Program; both raise CelSyntaxError. `Program.evaluate(values)`
+gives a value or raises CelError. `&&` and `||` are commutative as CEL wants it: an error on one side does not
+matter when the other side decides.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from elasticjob.kube.cel.parser import Parser
+from elasticjob.kube.cel.parser import parsed
+from elasticjob.kube.cel.program import runnable
+from elasticjob.kube.cel.syntax import free_names
 from elasticjob.kube.cel.values import ABSENT, CelError, CelSyntaxError, Node, Scope, optional
 
-__all__ = ["ABSENT", "CelError", "CelSyntaxError", "Program", "compiled", "optional"]
+__all__ = ["ABSENT", "CelError", "CelSyntaxError", "Program", "compiled", "optional", "parsed"]
 
 
 @dataclass(frozen=True)
@@ -30,13 +32,16 @@ class Program:
     names: frozenset[str]
 
     def evaluate(self, values: Scope) -> Any:
+        """Return the expression's value. Raises CelError where it has none for these values."""
         return self.node(values)
 
 
 @cache
 def compiled(text: str) -> Program:
-    """Parse an expression. Raises CelSyntaxError with the place of the mistake."""
-    parser = Parser(text)
-    node = parser.expression()
-    parser.expect_end()
-    return Program(text, node, frozenset(parser.names))
+    """Return an expression that can be evaluated. Raises CelSyntaxError with the place of the mistake."""
+    tree = parsed(text)
+    try:
+        node = runnable(tree)
+    except CelSyntaxError as error:
+        raise CelSyntaxError(f"{error} in {text!r}") from None
+    return Program(text, node, frozenset(free_names(tree)))

@@ -1,27 +1,33 @@
-"""From text to a node: recursive descent over the grammar of the package."""
+"""From text to a tree: recursive descent over the grammar of the package."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, NoReturn
 
-from elasticjob.kube.cel.functions import FUNCTIONS, METHODS, called
-from elasticjob.kube.cel.macros import MACROS
-from elasticjob.kube.cel.operators import (
-    ARITHMETIC,
-    RELATIONS,
-    binary,
-    decide,
-    has_field,
-    index,
-    select,
-    variable,
+from elasticjob.kube.cel.syntax import (
+    Binary,
+    Call,
+    Choice,
+    Fold,
+    Has,
+    Index,
+    ListOf,
+    Literal,
+    Logic,
+    MapOf,
+    Name,
+    Select,
+    Tree,
+    Unary,
 )
 from elasticjob.kube.cel.tokens import Token, field, tokens, unquote
-from elasticjob.kube.cel.values import NONE, CelSyntaxError, Node, boolean, wrapped
+from elasticjob.kube.cel.values import CelSyntaxError
 
-_CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None}
-_LITERALS: dict[str, Callable[[str], Any]] = {
+MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
+_NAMESPACES: Final = frozenset({"optional", "ip", "cidr", "format", "sets", "math", "strings", "jsonpatch"})
+_CONSTANTS: Final[dict[str, Any]] = {"true": True, "false": False, "null": None}
+_LITERALS: Final[dict[str, Callable[[str], Any]]] = {
     "float": float,
     "hex": lambda text: int(text.rstrip("u"), 16),
     "int": lambda text: int(text.rstrip("u")),
@@ -29,20 +35,26 @@ _LITERALS: dict[str, Callable[[str], Any]] = {
 }
 
 
-class Parser:
-    """Recursive descent; every method returns the function that evaluates what it read."""
+def parsed(text: str) -> Tree:
+    """Return what an expression says. Raises CelSyntaxError with the place of the mistake."""
+    parser = _Parser(text)
+    tree = parser.expression()
+    parser.expect_end()
+    return tree
+
+
+class _Parser:
+    """Recursive descent; every method returns the tree of what it read."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._found = list(tokens(text))
         self._next = 0
-        self._bound: list[str] = []
-        self.names: set[str] = set()
 
     # Reading tokens
 
-    def _peek(self) -> Token:
-        return self._found[self._next]
+    def _peek(self, ahead: int = 0) -> Token:
+        return self._found[min(self._next + ahead, len(self._found) - 1)]
 
     def _take(self) -> Token:
         self._next += 1
@@ -59,7 +71,7 @@ class Parser:
         if not self._accept(sign):
             self._fail(f"expected {sign!r}")
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: str) -> NoReturn:
         token = self._peek()
         shown = repr(token.text) if token.text else "the end"
         raise CelSyntaxError(
@@ -72,188 +84,127 @@ class Parser:
 
     # Grammar
 
-    def expression(self) -> Node:
-        condition = self._or()
+    def expression(self) -> Tree:
+        condition = self._logic("||")
         if not self._accept("?"):
             return condition
-        then = self._or()
+        then = self._logic("||")
         self._expect(":")
-        otherwise = self.expression()
-        return lambda scope: then(scope) if boolean(condition(scope)) else otherwise(scope)
+        return Choice(condition, then, self.expression())
 
-    def _or(self) -> Node:
-        terms = [self._and()]
-        while self._accept("||"):
-            terms.append(self._and())
-        return terms[0] if len(terms) == 1 else lambda scope: decide(terms, scope, True)
+    def _logic(self, sign: str) -> Tree:
+        read = self._relation if sign == "&&" else lambda: self._logic("&&")
+        terms = [read()]
+        while self._accept(sign):
+            terms.append(read())
+        return terms[0] if len(terms) == 1 else Logic(sign, tuple(terms))
 
-    def _and(self) -> Node:
-        terms = [self._relation()]
-        while self._accept("&&"):
-            terms.append(self._relation())
-        return terms[0] if len(terms) == 1 else lambda scope: decide(terms, scope, False)
-
-    def _relation(self) -> Node:
-        node = self._sum()
+    def _relation(self) -> Tree:
+        tree = self._sum()
         while sign := self._accept("==", "!=", "<=", ">=", "<", ">", "in"):
-            node = binary(RELATIONS[sign], node, self._sum())
-        return node
+            tree = Binary(sign, tree, self._sum())
+        return tree
 
-    def _sum(self) -> Node:
-        node = self._product()
+    def _sum(self) -> Tree:
+        tree = self._product()
         while sign := self._accept("+", "-"):
-            node = binary(ARITHMETIC[sign], node, self._product())
-        return node
+            tree = Binary(sign, tree, self._product())
+        return tree
 
-    def _product(self) -> Node:
-        node = self._unary()
+    def _product(self) -> Tree:
+        tree = self._unary()
         while sign := self._accept("*", "/", "%"):
-            node = binary(ARITHMETIC[sign], node, self._unary())
-        return node
+            tree = Binary(sign, tree, self._unary())
+        return tree
 
-    def _unary(self) -> Node:
-        if self._accept("!"):
-            negated = self._unary()
-            return lambda scope: not boolean(negated(scope))
-        if self._accept("-"):
-            number = self._unary()
-            return lambda scope: -number(number(scope))
+    def _unary(self) -> Tree:
+        if sign := self._accept("!", "-"):
+            return Unary(sign, self._unary())
         return self._member()
 
-    def _member(self) -> Node:
-        node = self._primary()
+    def _member(self) -> Tree:
+        tree = self._primary()
         while sign := self._accept(".", ".?", "[", "[?"):
             if sign.startswith("["):
-                node = index(node, self.expression(), optional=sign == "[?")
+                tree = Index(tree, self.expression(), sign == "[?")
                 self._expect("]")
             else:
-                node = self._selected(node, optional=sign == ".?")
-        return node
+                tree = self._selected(tree, optional=sign == ".?")
+        return tree
 
-    def _selected(self, node: Node, *, optional: bool) -> Node:
-        token = self._take()
-        if token.kind != "name":
-            self._next -= 1
+    def _selected(self, tree: Tree, *, optional: bool) -> Tree:
+        if self._peek().kind != "name":
             self._fail("expected a field or function name")
-        name = field(token.text)
+        name = field(self._take().text)
         if optional or not self._accept("("):
-            return select(node, name, optional=optional)
-        if name in MACROS:
-            return self._macro(node, name)
-        method = METHODS.get(name)
-        if method is None:
-            raise CelSyntaxError(f"undeclared reference to function {name!r} in {self._text!r}")
-        arguments = self._arguments()
-        return lambda scope: called(method, name, [node(scope), *(each(scope) for each in arguments)])
+            return Select(tree, name, optional)
+        return self._macro(tree, name) if name in MACROS else Call(name, tree, self._arguments(")"))
 
-    def _macro(self, node: Node, name: str) -> Node:
-        """`list.all(x, condition)` and its kin; the variable is known inside only."""
+    def _macro(self, tree: Tree, name: str) -> Tree:
+        """`list.all(x, condition)` and its kin."""
         token = self._take()
         if token.kind != "name":
             raise CelSyntaxError(f"{name}() needs a variable name first, in {self._text!r}")
         self._expect(",")
-        self._bound.append(token.text)
-        bodies = [self.expression()]
-        while self._accept(","):
-            bodies.append(self.expression())
-        self._bound.pop()
-        self._expect(")")
-        return MACROS[name](node, token.text, bodies)
+        bodies = self._arguments(")")
+        if not 1 <= len(bodies) <= (2 if name == "map" else 1):
+            raise CelSyntaxError(
+                f"{name}() has {len(bodies)} expressions after its variable, in {self._text!r}"
+            )
+        return Fold(name, tree, token.text, bodies)
 
-    def _arguments(self) -> list[Node]:
-        found: list[Node] = []
-        while not self._accept(")"):
+    def _arguments(self, end: str) -> tuple[Tree, ...]:
+        found: list[Tree] = []
+        while not self._accept(end):
             if found:
                 self._expect(",")
             found.append(self.expression())
-        return found
+        return tuple(found)
 
-    def _primary(self) -> Node:
+    def _primary(self) -> Tree:
         if self._accept("("):
-            node = self.expression()
+            tree = self.expression()
             self._expect(")")
-            return node
+            return tree
         if self._accept("["):
-            return self._list()
+            return ListOf(self._arguments("]"))
         if self._accept("{"):
             return self._map()
         token = self._peek()
         if token.kind in _LITERALS:
             self._next += 1
-            value = _LITERALS[token.kind](token.text)
-            return lambda _: value
+            return Literal(_LITERALS[token.kind](token.text))
         if token.kind != "name":
             self._fail("expected a value")
         self._next += 1
         return self._named(token.text)
 
-    def _named(self, name: str) -> Node:
+    def _named(self, name: str) -> Tree:
         if name in _CONSTANTS:
-            value = _CONSTANTS[name]
-            return lambda _: value
-        if name == "optional" and self._accept("."):
-            return self._optional()
+            return Literal(_CONSTANTS[name])
+        if name in _NAMESPACES and self._peek().text == "." and self._peek(2).text == "(":
+            self._next += 1
+            name = f"{name}.{self._take().text}"
         if not self._accept("("):
-            name = field(name)
-            if name not in self._bound:
-                self.names.add(name)
-            return lambda scope: variable(scope, name)
-        if name == "has":
-            return self._has()
-        function = FUNCTIONS.get(name)
-        if function is None:
-            raise CelSyntaxError(f"undeclared reference to function {name!r} in {self._text!r}")
-        arguments = self._arguments()
-        return lambda scope: called(function, name, [each(scope) for each in arguments])
+            return Name(field(name))
+        arguments = self._arguments(")")
+        return self._has(arguments) if name == "has" else Call(name, None, arguments)
 
-    def _optional(self) -> Node:
-        name = self._take().text
-        self._expect("(")
-        arguments = self._arguments()
-        if name == "none":
-            return lambda _: NONE
-        if name in ("of", "ofNonZeroValue") and len(arguments) == 1:
-            inner, always = arguments[0], name == "of"
-            return lambda scope: wrapped(inner(scope), always)
-        raise CelSyntaxError(f"undeclared reference to function 'optional.{name}' in {self._text!r}")
+    def _has(self, arguments: tuple[Tree, ...]) -> Tree:
+        match arguments:
+            case (Select(operand, name, False),):
+                return Has(operand, name)
+            case _:
+                raise CelSyntaxError(
+                    f"invalid argument to has() macro in {self._text!r}: it must end in a field"
+                )
 
-    def _has(self) -> Node:
-        """`has(a.b)`: the argument must end in a field selection."""
-        begin = self._next
-        node = self._member()
-        self._expect(")")
-        chosen = self._found[begin : self._next - 1]
-        if len(chosen) < 3 or chosen[-2].text != "." or chosen[-1].kind != "name":
-            raise CelSyntaxError(f"invalid argument to has() macro in {self._text!r}: it must end in a field")
-        self._next, end = begin, self._next
-        parent = self._parent_of(end - 3)
-        self._next = end
-        name = field(chosen[-1].text)
-        del node
-        return lambda scope: has_field(parent(scope), name)
-
-    def _parent_of(self, end: int) -> Node:
-        """Parse again up to (and without) the last `.field`."""
-        kept = self._found
-        self._found = [*kept[:end], Token("end", "", kept[end].place)]
-        node = self._member()
-        self._found = kept
-        return node
-
-    def _list(self) -> Node:
-        found: list[Node] = []
-        while not self._accept("]"):
-            if found:
-                self._expect(",")
-            found.append(self.expression())
-        return lambda scope: [each(scope) for each in found]
-
-    def _map(self) -> Node:
-        pairs: list[tuple[Node, Node]] = []
+    def _map(self) -> Tree:
+        pairs: list[tuple[Tree, Tree]] = []
         while not self._accept("}"):
             if pairs:
                 self._expect(",")
             key = self.expression()
             self._expect(":")
             pairs.append((key, self.expression()))
-        return lambda scope: {key(scope): value(scope) for key, value in pairs}
+        return MapOf(tuple(pairs))
