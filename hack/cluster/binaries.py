@@ -1,0 +1,258 @@
+"""Where the binaries of a cluster are, which are missing, and how they are built from the Go module proxy.
+
+Looked for in $KUBEBUILDER_ASSETS first, then in a cache outside of the tree (`$XDG_CACHE_HOME/elasticjob/kube/VERSION`).
+Nothing but Python's own library is needed here: `hack/kube-binaries` runs before there is a virtual environment.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+VERSIONS = Path(__file__).with_name("versions.toml")
+Say = Callable[[str], None]
+
+
+class Missing(RuntimeError):
+    """A program that is needed is nowhere; the message says which, for what, and how to get it."""
+
+
+# What there is to find ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Program:
+    """One binary: its version, the Go module that it is in, and its command there."""
+
+    name: str
+    version: str
+    module: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What `versions.toml` says."""
+
+    version: str
+    go: str
+    programs: Mapping[str, Program]
+    sets: Mapping[str, tuple[str, ...]]
+    needed_by: Mapping[str, str]
+    debian: Mapping[str, str]
+
+    def chosen(self, words: Iterable[str]) -> tuple[Program, ...]:
+        """The programs of sets and of single names, each once. Raises KeyError with the word nobody knows."""
+        names = [name for word in words for name in self.sets.get(word, (word,))]
+        return tuple(self.programs[name] for name in dict.fromkeys(names))
+
+    def users_of(self, missing: Iterable[Program]) -> str:
+        """What cannot be done without them."""
+        names = {program.name for program in missing}
+        return "; ".join(users for word, users in self.needed_by.items() if names & {*self.sets[word]})
+
+
+def catalog(path: Path = VERSIONS) -> Catalog:
+    found = tomllib.loads(path.read_text())
+    programs = {
+        name: Program(name, found[row["version"]], row["module"], row["command"])
+        for name, row in found["programs"].items()
+    }
+    sets = {name: tuple(names) for name, names in found["sets"].items()}
+    return Catalog(found["kubernetes"], found["go"], programs, sets, found["needed-by"], found["debian"])
+
+
+# Where it is ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Places:
+    """The two folders that may hold binaries."""
+
+    assets: Path | None
+    cache: Path
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str] = os.environ, version: str | None = None) -> Places:
+        home = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
+        assets = environ.get("KUBEBUILDER_ASSETS")
+        folder = Path(home, "elasticjob", "kube", version or catalog().version)
+        return cls(Path(assets).expanduser() if assets else None, folder)
+
+    def find(self, program: Program) -> Path | None:
+        """The binary, if one is there. In the cache only the version that is asked for counts."""
+        if self.assets and os.access(own := self.assets / program.name, os.X_OK):
+            return own
+        cached = self.cache / program.name
+        return cached if os.access(cached, os.X_OK) and self._stamped(program) else None
+
+    def missing(self, programs: Iterable[Program]) -> tuple[Program, ...]:
+        return tuple(program for program in programs if not self.find(program))
+
+    def stamp(self, program: Program) -> Path:
+        """The file beside the cached binary that holds its version."""
+        return self.cache / ".versions" / program.name
+
+    def _stamped(self, program: Program) -> bool:
+        stamp = self.stamp(program)
+        return stamp.is_file() and stamp.read_text().strip() == program.version
+
+
+def require(*words: str, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
+    """Where each program of those sets and names is. Raises Missing; builds nothing."""
+    known = catalog()
+    places = Places.of(environ, known.version)
+    programs = known.chosen(words)
+    if missing := places.missing(programs):
+        how = f"run hack/kube-binaries {' '.join(words)}, which builds what is missing where there is Go"
+        raise Missing(f"{what(missing)} not found; {how}, or set KUBEBUILDER_ASSETS to a folder that has them")
+    return {program.name: path for program in programs if (path := places.find(program))}
+
+
+def what(programs: Sequence[Program]) -> str:
+    """In words: `etcd 3.6.5, kwok 0.8.0`."""
+    return ", ".join(f"{program.name} {program.version}" for program in programs)
+
+
+# How it is built ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Go:
+    """A Go toolchain."""
+
+    path: str
+    version: str
+
+
+def toolchain(environ: Mapping[str, str] = os.environ) -> Go | None:
+    """The `go` on PATH."""
+    path = shutil.which("go", path=environ.get("PATH"))
+    if not path:
+        return None
+    said = subprocess.run([path, "version"], capture_output=True, text=True, check=True, env=dict(environ))
+    found = re.search(r"go(\d+(\.\d+)+)", said.stdout)
+    return Go(path, found[1] if found else "0")
+
+
+def refusal(missing: Sequence[Program], go: Go | None, known: Catalog) -> str:
+    """Why they cannot be built, and the two ways to get them; "" when they can."""
+    if go and _numbers(go.version) >= _numbers(known.go):
+        return ""
+    reason = f"the Go here, {go.path}, is {go.version}" if go else "there is no Go on PATH"
+    return "\n".join(
+        (
+            f"missing: {what(missing)}",
+            f"needed by: {known.users_of(missing)}",
+            f"cannot build: {reason}, and Go {known.go} or newer is needed",
+            f"either install Go {known.go} or newer and run this again,",
+            "or set KUBEBUILDER_ASSETS to a folder that has these programs",
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Builds programs into the cache, one after the other: the Go compiler uses all cores by itself."""
+
+    go: Go
+    cache: Path
+    environ: Mapping[str, str]
+    say: Say
+
+    def build(self, programs: Iterable[Program], places: Places) -> None:
+        """Raises CalledProcessError where the compiler fails; what it said is on the terminal."""
+        with _alone(self.cache, self.say):
+            for program in programs:
+                if places.find(program):  # another run was first
+                    continue
+                began = time.monotonic()
+                self.say(f"building {program.name} {program.version}")
+                self._into_place(program, places)
+                size = (self.cache / program.name).stat().st_size >> 20
+                self.say(f"built {program.name}: {size} MiB in {time.monotonic() - began:.0f} s")
+
+    def _into_place(self, program: Program, places: Places) -> None:
+        """The binary appears whole, its version after it."""
+        module = self.cache / ".build" / program.module.replace("/", "_")
+        module.mkdir(parents=True, exist_ok=True)
+        (module / "go.mod").write_text(self._go_mod(program))
+        new = self.cache / ".build" / program.name
+        flags = ["-trimpath", f"-ldflags={' '.join(linked(program))}", "-o", str(new)]
+        self._go("build", *flags, program.command, folder=module)
+        stamp = places.stamp(program)
+        stamp.parent.mkdir(exist_ok=True)
+        stamp.unlink(missing_ok=True)
+        new.replace(self.cache / program.name)
+        stamp.write_text(f"{program.version}\n")
+
+    def _go_mod(self, program: Program) -> str:
+        said = self._go("mod", "download", "-json", f"{program.module}@v{program.version}", folder=self.cache)
+        return go_mod(program, Path(json.loads(said)["GoMod"]).read_text())
+
+    def _go(self, *arguments: str, folder: Path) -> str:
+        settings = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -buildvcs=false", "GOWORK": "off"}
+        done = subprocess.run(
+            [self.go.path, *arguments],
+            cwd=folder,
+            env={**self.environ, **settings},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+
+def go_mod(program: Program, published: str) -> str:
+    """A module that requires the program's, with the same `replace` lines; pure.
+
+    Replacements by folders of the module's own tree (`./staging/src/k8s.io/api` of Kubernetes) become those by
+    the modules that are published from them, v0.35.4 for v1.35.4.
+    """
+    go = re.search(r"^go .*$", published, re.MULTILINE)
+    staged = re.findall(r"^\s*(?:replace\s+)?(\S+) => \./staging\S*", published, re.MULTILINE)
+    version = "v0." + program.version.partition(".")[2]
+    replaced = "".join(f"replace {module} => {module} {version}\n" for module in staged)
+    return f"module built\n\n{go[0] if go else 'go 1.25'}\n\nrequire {program.module} v{program.version}\n\n{replaced}"
+
+
+def linked(program: Program) -> list[str]:
+    """Flags of the linker: no symbols, and what Kubernetes' own programs answer when asked for their version."""
+    if program.module != "k8s.io/kubernetes":
+        return ["-s", "-w"]
+    major, minor, _ = program.version.split(".")
+    values = {
+        "k8s.io/component-base/version.gitVersion": f"v{program.version}",
+        "k8s.io/component-base/version.gitMajor": major,
+        "k8s.io/component-base/version.gitMinor": minor,
+        "k8s.io/component-base/version.gitTreeState": "clean",
+        "k8s.io/client-go/pkg/version.gitVersion": f"v{program.version}",
+    }
+    return ["-s", "-w", *(f"-X {name}={value}" for name, value in values.items())]
+
+
+@contextmanager
+def _alone(cache: Path, say: Say) -> Iterator[None]:
+    """One build at a time in a cache: a second one waits, and finds what the first has built."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another build in {cache}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version))

@@ -1,0 +1,333 @@
+"""A real control plane on loopback: etcd, kube-apiserver, kube-controller-manager, and more by switch.
+
+    with ControlPlane(folder) as plane:
+        client = Client(plane.config())
+
+It listens on ports of chance, so several may run at once, and keeps everything in its folder: one that is opened again
+there has the objects of the last one. RBAC is on, service accounts work, every write is in the audit log.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import random
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from hack.cluster import audit, binaries
+from hack.cluster.audit import Audited
+from hack.cluster.pki import Pki, write_private
+from hack.cluster.processes import Programs
+
+if TYPE_CHECKING:
+    from elasticjob.kube.config import Config
+
+HOST = "127.0.0.1"
+ADMIN = "admin"
+MASTERS = ("system:masters",)
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+SERVICES = "10.96.0.0/16"
+PORTS = range(10_000, 32_000)
+"""Below those that the kernel gives to connections."""
+
+APISERVER = "kube-apiserver"
+CONTROLLER_MANAGER = "kube-controller-manager"
+SCHEDULER = "kube-scheduler"
+MARK = "audit-mark/"
+
+
+class ControlPlane:
+    """Runs while the `with` lasts; `start()` and `stop()` do the same for whoever needs them apart.
+
+    `scheduler` and `kwok` start those too (kwok plays the nodes with the annotation `kwok.x-k8s.io/node=fake`).
+    `…_flags` are added to the programs' own and win over them. `audit_all` logs reads as well as writes.
+    `services` is the range of clusterIPs. With `outlive` the programs run on when this process ends.
+    Raises `binaries.Missing` and `processes.ProgramFailed`, whose messages say what to do.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        scheduler: bool = False,
+        kwok: bool = False,
+        apiserver_flags: Sequence[str] = (),
+        controller_manager_flags: Sequence[str] = (),
+        scheduler_flags: Sequence[str] = (),
+        kwok_flags: Sequence[str] = (),
+        services: str = SERVICES,
+        audit_all: bool = False,
+        outlive: bool = False,
+    ) -> None:
+        self.folder = folder.absolute()
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.pki = Pki(self.folder / "pki")
+        self.programs = Programs(self.folder / "programs", outlive=outlive)
+        self._binaries = binaries.require("control-plane", *(["kwok"] if kwok else []))
+        self._ports = _ports(self.folder / "ports", 5)
+        self._services = services
+        self._policy = audit.ALL if audit_all else audit.WRITES
+        self._commands: dict[str, Callable[[], list[str]]] = {
+            "etcd": self._etcd,
+            APISERVER: lambda: [*self._apiserver(), *apiserver_flags],
+            CONTROLLER_MANAGER: lambda: [*self._controller_manager(), *controller_manager_flags],
+        }
+        if scheduler:
+            self._commands[SCHEDULER] = lambda: [*self._scheduler(), *scheduler_flags]
+        if kwok:
+            self._commands["kwok"] = lambda: [*self._kwok(), *kwok_flags]
+
+    # What it offers
+
+    @property
+    def url(self) -> str:
+        return f"https://{HOST}:{self._ports[0]}"
+
+    @property
+    def ca_pem(self) -> str:
+        """The authority that its clients trust."""
+        return self.pki.ca_pem
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return self.kubeconfig_of(ADMIN, MASTERS)
+
+    def kubeconfig_of(self, user: str, groups: Sequence[str] = ()) -> Path:
+        """A kubeconfig with a client certificate of that user; whoever that is, RBAC decides what it may."""
+        name = "-".join((user, *groups)).replace(":", "_").replace("/", "_")
+        return self.pki.kubeconfig(self.folder / f"{name}.kubeconfig", self.url, user, groups)
+
+    def config(self, user: str = ADMIN, groups: Sequence[str] = MASTERS) -> Config:
+        """For a Client of the framework, with a client certificate of that user."""
+        from elasticjob.kube.config import Config  # the command line does without the framework
+
+        return Config(self.url, self.tls(user, groups))
+
+    def tls(self, user: str = ADMIN, groups: Sequence[str] = MASTERS) -> ssl.SSLContext:
+        """The same for anything else that speaks HTTPS."""
+        context = ssl.create_default_context(cadata=self.ca_pem)
+        pair = self.pki.client(user, groups)
+        context.load_cert_chain(pair.certificate, pair.key)
+        return context
+
+    def audit(self) -> list[Audited]:
+        """Every request that was answered so far, in the order of the answers; reads only with `audit_all`.
+
+        A request is logged after its client has the answer: one of our own is sent and waited for, so that all
+        those before it are there.
+        """
+        mark = f"{MARK}{secrets.token_hex(8)}"
+        self._post_mark(mark)
+        until = time.monotonic() + 10
+        while mark not in (text := self._audit_log.read_text()):
+            if time.monotonic() > until:
+                raise TimeoutError(f"{self._audit_log} does not show a request made 10 s ago; is the disk full?")
+            time.sleep(0.005)
+        whole = text[: text.rfind("\n")].splitlines()
+        return [found for found in audit.read(whole) if not found.agent.startswith(MARK)]
+
+    def pid(self, name: str) -> int:
+        return self.programs.pid(name)
+
+    def rss(self, name: str) -> int:
+        """Resident memory of one of the programs, in bytes."""
+        return self.programs.rss(name)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL, as a crash would do; `start(name)` brings it back."""
+        self.programs.kill(name)
+
+    # Start and end
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self, name: str = "") -> None:
+        """Start all its programs, or the one that is named; returns when they are ready."""
+        for each in (name,) if name else self._commands:
+            self.programs.start(each, self._commands[each](), _environ(self.folder))
+            self.programs.wait_ready(each, lambda each=each: self._is_ready(each))  # type: ignore[misc]
+
+    def stop(self, name: str = "") -> None:
+        """Stop all its programs, the last one first, or the one that is named; what they stored is kept."""
+        for each in (name,) if name else reversed((*self._commands,)):
+            self.programs.stop(each)
+
+    def _is_ready(self, name: str) -> bool:
+        match name:
+            case "etcd":
+                return _answers(http.client.HTTPConnection(HOST, self._ports[1], timeout=2), "/readyz")
+            case "kube-apiserver":
+                trusted = ssl.create_default_context(cadata=self.ca_pem)
+                api = http.client.HTTPSConnection(HOST, self._ports[0], timeout=2, context=trusted)
+                return _answers(api, "/readyz")
+            case "kube-controller-manager":
+                return _answers(_unverified(self._ports[3]), "/healthz")
+            case "kube-scheduler":
+                return _answers(_unverified(self._ports[4]), "/healthz")
+            case _:
+                return True
+
+    # The programs
+
+    def _etcd(self) -> list[str]:
+        clients, peers = (f"http://{HOST}:{port}" for port in self._ports[1:3])
+        return _command(
+            self._binaries["etcd"],
+            name="plane",
+            data_dir=self.folder / "etcd",
+            listen_client_urls=clients,
+            advertise_client_urls=clients,
+            listen_peer_urls=peers,
+            initial_advertise_peer_urls=peers,
+            initial_cluster=f"plane={peers}",
+            unsafe_no_fsync="true",  # what a power cut may take is of no worth here
+            log_level="warn",
+        )
+
+    def _apiserver(self) -> list[str]:
+        names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+        serving = self.pki.server("apiserver", [HOST, *names], "kube-apiserver")
+        kubelets = self.pki.client("kube-apiserver-kubelet-client", MASTERS)
+        signing = self.pki.signing_key()
+        policy = write_private(self.folder / "audit-policy.yaml", self._policy.encode())
+        return _command(
+            self._binaries[APISERVER],
+            etcd_servers=f"http://{HOST}:{self._ports[1]}",
+            bind_address=HOST,
+            advertise_address=HOST,
+            secure_port=self._ports[0],
+            tls_cert_file=serving.certificate,
+            tls_private_key_file=serving.key,
+            client_ca_file=self.pki.ca.certificate,
+            kubelet_client_certificate=kubelets.certificate,
+            kubelet_client_key=kubelets.key,
+            kubelet_preferred_address_types="InternalIP",
+            authorization_mode="Node,RBAC",
+            enable_admission_plugins="NodeRestriction",
+            service_cluster_ip_range=self._services,
+            service_account_issuer=ISSUER,
+            service_account_key_file=signing,
+            service_account_signing_key_file=signing,
+            endpoint_reconciler_type="none",  # nobody asks for a loopback address from a pod
+            audit_policy_file=policy,
+            audit_log_path=self._audit_log,
+            allow_privileged="true",
+            profiling="false",
+        )
+
+    def _controller_manager(self) -> list[str]:
+        return _command(
+            self._binaries[CONTROLLER_MANAGER],
+            kubeconfig=self.kubeconfig_of("system:kube-controller-manager"),
+            bind_address=HOST,
+            secure_port=self._ports[3],
+            service_account_private_key_file=self.pki.signing_key(),
+            root_ca_file=self.pki.ca.certificate,
+            cluster_signing_cert_file=self.pki.ca.certificate,
+            cluster_signing_key_file=self.pki.ca.key,
+            use_service_account_credentials="true",
+            kube_api_qps=300,  # by default the service account of a new namespace is seconds late
+            kube_api_burst=600,
+            leader_elect="false",
+            profiling="false",
+        )
+
+    def _scheduler(self) -> list[str]:
+        return _command(
+            self._binaries[SCHEDULER],
+            kubeconfig=self.kubeconfig_of("system:kube-scheduler"),
+            bind_address=HOST,
+            secure_port=self._ports[4],
+            kube_api_qps=300,
+            kube_api_burst=600,
+            leader_elect="false",
+        )
+
+    def _kwok(self) -> list[str]:
+        return _command(
+            self._binaries["kwok"],
+            kubeconfig=self.kubeconfig,
+            manage_nodes_with_annotation_selector="kwok.x-k8s.io/node=fake",
+        )
+
+    @property
+    def _audit_log(self) -> Path:
+        return self.folder / "audit.log"
+
+    def _post_mark(self, mark: str) -> None:
+        """A write that changes nothing, recognised by its user agent."""
+        path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+        body = b'{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}'
+        headers = {"Content-Type": "application/json", "User-Agent": mark}
+        api = http.client.HTTPSConnection(HOST, self._ports[0], timeout=10, context=self.tls())
+        with closing(api):
+            api.request("POST", path, body, headers)
+            api.getresponse().read()
+
+
+def _command(binary: Path, **flags: object) -> list[str]:
+    return [str(binary), *(f"--{name.replace('_', '-')}={value}" for name, value in flags.items())]
+
+
+def _environ(folder: Path) -> dict[str, str]:
+    """What the programs get of ours: no proxies, no kubeconfig, no home to find things in."""
+    return {"PATH": os.environ.get("PATH", ""), "HOME": str(folder)}
+
+
+def _ports(file: Path, count: int) -> list[int]:
+    """So many free ports, the same ones as last time if this folder was used before."""
+    if file.exists():
+        return [int(word) for word in file.read_text().split()]
+    found: list[int] = []
+    while len(found) < count:
+        port = random.SystemRandom().choice(PORTS)
+        with socket.socket() as probe:
+            if port not in found and probe.connect_ex((HOST, port)) != 0 and _can_bind(port):
+                found.append(port)
+    file.write_text(" ".join(map(str, found)))
+    return found
+
+
+def _can_bind(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _unverified(port: int) -> http.client.HTTPSConnection:
+    """To a program of ours that made itself a certificate."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return http.client.HTTPSConnection(HOST, port, timeout=2, context=context)
+
+
+def _answers(connection: http.client.HTTPConnection, path: str) -> bool:
+    with closing(connection):
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False

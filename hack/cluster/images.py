@@ -1,0 +1,114 @@
+"""The images of operator and trainer, from this checkout and its virtual environment, without Docker.
+
+Three layers each: the interpreter, what is installed, the project. Only the last one changes from day to day.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from hack.cluster import interpreter
+from hack.cluster.interpreter import NOBODY, PREFIX, PROGRAM, SITE
+from hack.cluster.oci import Entries, Entry, File, Image, Recipe, Store
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PACKAGE: Final = ROOT / "elasticjob"
+
+
+@dataclass(frozen=True)
+class Product:
+    """An image that we ship: the extras of the project in it, and what it runs."""
+
+    extras: tuple[str, ...]
+    command: tuple[str, ...]
+
+
+PRODUCTS: Final[Mapping[str, Product]] = {
+    "operator": Product(("operator",), ("operator",)),
+    "trainer": Product(("examples",), ("run", "--help")),
+}
+PYTHON: Final = Product((), ())
+"""An interpreter without anything of ours, for tests of the node itself."""
+
+
+def cache() -> Path:
+    """Return the folder of built layers."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elasticjob" / "images"
+
+
+def build(name: str, store: Store, version: str) -> Image:
+    """Return the image elasticjob/<name>:<version>; layers that did not change are not written again."""
+    product, project = PRODUCTS[name], _project()
+    layers = (
+        store.layer({**interpreter.system(), **interpreter.interpreter()}),
+        store.layer(interpreter.distributions(requirements(project, product.extras))),
+        store.layer(ours(project, version)),
+    )
+    recipe = Recipe(
+        name=f"docker.io/elasticjob/{name}:{version}",
+        entrypoint=("elasticjob",),
+        command=product.command,
+        user=f"{NOBODY}:{NOBODY}",
+        environment={
+            "PATH": f"{PREFIX}/bin:/usr/bin:/bin",
+            "HOME": "/tmp",
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        labels={"org.opencontainers.image.title": f"elasticjob {name}", "org.opencontainers.image.version": version},
+    )
+    return store.image(recipe, layers)
+
+
+def requirements(project: Mapping[str, Any], extras: tuple[str, ...]) -> list[str]:
+    """Return what the project requires, with extras; an extra that names the project's own extras is followed."""
+    found = list(project["dependencies"])
+    waiting = list(extras)
+    while waiting:
+        for text in project["optional-dependencies"][waiting.pop()]:
+            own = text.removeprefix(f"{project['name']}[")
+            if own != text:
+                waiting += own.rstrip("]").split(",")
+            else:
+                found.append(text)
+    return found
+
+
+def ours(project: Mapping[str, Any], version: str) -> Entries:
+    """Return the project as it would be installed: the package, its metadata, its commands."""
+    entries: dict[str, Entry] = {}
+    for folder, _, files in os.walk(PACKAGE, followlinks=True):
+        for file in sorted(files):
+            source = Path(folder, file)
+            if "__pycache__" not in source.parts:
+                place = f"{SITE}/elasticjob/{source.relative_to(PACKAGE).as_posix()}"
+                entries |= interpreter.installed(source, place)
+    metadata = f"{SITE}/elasticjob-{version}.dist-info"
+    entries[f"{metadata}/METADATA"] = File(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {version}\n".encode()
+    )
+    entries[f"{metadata}/entry_points.txt"] = File(_entry_points(project).encode())
+    for command, target in project["scripts"].items():
+        entries[f"{PREFIX}/bin/{command}"] = File(_script(target), 0o755)
+    return entries
+
+
+def _entry_points(project: Mapping[str, Any]) -> str:
+    groups = {"console_scripts": project["scripts"], **project.get("entry-points", {})}
+    lines = ([f"[{group}]", *(f"{name} = {target}" for name, target in found.items()), ""] for group, found in groups.items())
+    return "\n".join(line for group in lines for line in group)
+
+
+def _script(target: str) -> bytes:
+    module, _, function = target.partition(":")
+    return f"#!{PROGRAM}\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n".encode()
+
+
+def _project() -> Mapping[str, Any]:
+    project: Mapping[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return project

@@ -1,0 +1,179 @@
+"""What an image needs of this machine's Python: the interpreter, its shared libraries, installed distributions.
+
+Everything lands below /usr/local, as in the official Python images, and shared libraries beside the C library, where
+the loader finds them without a cache. Bytecode comes along in the form that is valid without a look at its
+source, so that a container with a read-only root starts as fast as one that was started before.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import py_compile
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from hack.cluster.oci import Entries, Entry, File, Folder, Link
+
+PREFIX: Final = "/usr/local"
+VERSION: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
+SITE: Final = f"{PREFIX}/lib/{VERSION}/site-packages"
+PROGRAM: Final = f"{PREFIX}/bin/python3"
+NOBODY: Final = 65532
+LEFT_OUT: Final = re.compile(
+    r"(^|/)(__pycache__|test|tests|idlelib|tkinter|ensurepip|lib2to3|turtledemo|site-packages|config-3[^/]*)(/|$)"
+    r"|(_test\w*|_tkinter|xxlimited\w*)\.[^/]*so$"
+)
+"""Of the standard library: what no program in a container uses."""
+SYSTEM_LIBRARIES: Final = (
+    "libc.so.6 libdl.so.2 libgcc_s.so.1 libm.so.6 libnss_dns.so.2 libnss_files.so.2 libpthread.so.0 libresolv.so.2"
+    " librt.so.1 libstdc++.so.6 libutil.so.1 libz.so.1"
+).split()
+"""What wheels may take from the system (the manylinux policy), and what the C library loads by itself."""
+
+
+class Missing(Exception):
+    """Something that an image needs is not on this machine. The message says what to install."""
+
+
+def system() -> Entries:
+    """Return the files that every program expects: users, name service, places to mount and to write."""
+    users = f"root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:{NOBODY}:{NOBODY}:nonroot:/home/nonroot:/sbin/nologin\n"
+    folders = dict.fromkeys(("/dev", "/home", "/proc", "/root", "/run", "/sys", "/var"), Folder())
+    return {
+        **folders,
+        "/home/nonroot": Folder(0o755),
+        "/tmp": Folder(0o1777),
+        "/var/tmp": Folder(0o1777),
+        "/lib": Link("usr/lib"),
+        "/lib64": Link("usr/lib64"),
+        "/usr/lib64": Folder(),
+        "/etc/passwd": File(users.encode()),
+        "/etc/group": File(f"root:x:0:\nnonroot:x:{NOBODY}:\n".encode()),
+        "/etc/nsswitch.conf": File(b"passwd: files\ngroup: files\nhosts: files dns\n"),
+    }
+
+
+def interpreter() -> Entries:
+    """Return this interpreter, its standard library and the shared libraries of both."""
+    standard = Path(sysconfig.get_path("stdlib"))
+    entries: dict[str, Entry] = {
+        f"{PREFIX}/bin/{VERSION}": File(Path(sys.executable).resolve(), 0o755),
+        PROGRAM: Link(VERSION),
+        f"{PREFIX}/bin/python": Link(VERSION),
+        SITE: Folder(),
+    }
+    extensions = [Path(sys.executable).resolve()]
+    for source in _files(standard):
+        inside = source.relative_to(standard).as_posix()
+        if LEFT_OUT.search(inside):
+            continue
+        entries |= installed(source, f"{PREFIX}/lib/{VERSION}/{inside}")
+        extensions += [source] if source.suffix == ".so" else []
+    return {**entries, **shared_libraries(extensions)}
+
+
+def shared_libraries(programs: Iterable[Path]) -> Entries:
+    """Return the libraries that programs are linked against, and those that wheels may expect."""
+    linked = _linked(programs)
+    loader, library = linked.pop("loader"), linked["libc.so.6"].parent
+    beside = [(library / name, name) for name in SYSTEM_LIBRARIES]
+    found = linked | {name: path for path, name in beside if path.exists()}
+    place = "/usr" + str(library).removeprefix("/usr")
+    entries: dict[str, Entry] = {f"{place}/{name}": File(path.resolve(), 0o755) for name, path in found.items()}
+    entries["/usr" + str(loader).removeprefix("/usr")] = File(loader.resolve(), 0o755)
+    return entries
+
+
+def distributions(requirements: Iterable[str]) -> Entries:
+    """Return the files of installed distributions, and of all that they require. Raises Missing."""
+    entries: dict[str, Entry] = {}
+    for distribution in closure(requirements):
+        for file in distribution.files or ():
+            source = Path(str(distribution.locate_file(file)))
+            if ".." in file.parts or "__pycache__" in file.parts or not source.exists():
+                continue
+            entries |= installed(source, f"{SITE}/{file.as_posix()}")
+    return entries
+
+
+def closure(requirements: Iterable[str]) -> list[importlib.metadata.Distribution]:
+    """Return the installed distributions that satisfy requirements, with all that they require themselves."""
+    found: dict[str, importlib.metadata.Distribution] = {}
+    asked: set[tuple[str, str]] = set()
+    waiting = [(Requirement(text), "") for text in requirements]
+    while waiting:
+        requirement, extra = waiting.pop()
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        name = canonicalize_name(requirement.name)
+        found[name] = found.get(name) or _distribution(name)
+        for wanted in ("", *requirement.extras):
+            if (name, wanted) not in asked:
+                asked.add((name, wanted))
+                waiting += [(Requirement(text), wanted) for text in found[name].requires or ()]
+    return [found[name] for name in sorted(found)]
+
+
+def bytecode(source: Path, place: str) -> bytes:
+    """Return the bytecode of a source file, valid without a look at the source; `place` is for tracebacks."""
+    cached = Path(importlib.util.cache_from_source(str(source)))
+    if cached.exists() and (known := _unchecked(cached.read_bytes(), source)):
+        return known
+    with tempfile.NamedTemporaryFile(suffix=".pyc") as file:
+        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        py_compile.compile(str(source), file.name, place, doraise=True, invalidation_mode=mode)
+        return Path(file.name).read_bytes()
+
+
+def _unchecked(compiled: bytes, source: Path) -> bytes | None:
+    """Return bytecode that was valid by time and size in the form that is always valid (PEP 552)."""
+    status = source.stat()
+    flags, time, size = (int.from_bytes(compiled[at : at + 4], "little") for at in (4, 8, 12))
+    stale = (flags, time, size) != (0, int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF)
+    if stale or not compiled.startswith(importlib.util.MAGIC_NUMBER):
+        return None
+    digest = importlib.util.source_hash(source.read_bytes())
+    return compiled[:4] + (1).to_bytes(4, "little") + digest + compiled[16:]
+
+
+def installed(source: Path, place: str) -> Entries:
+    """Return a file at its place, and its bytecode if it is Python."""
+    entries: dict[str, Entry] = {place: File(source, 0o755 if source.stat().st_mode & 0o100 else 0o644)}
+    if source.suffix == ".py":
+        try:
+            code = bytecode(source, place)
+        except py_compile.PyCompileError:  # templates and test data that end in .py
+            return entries
+        entries[importlib.util.cache_from_source(place)] = File(code)
+    return entries
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _linked(programs: Iterable[Path]) -> dict[str, Path]:
+    """Return the libraries that `ldd` names: their names and where they are; "loader" is the loader."""
+    if not (ldd := shutil.which("ldd")):
+        raise Missing("ldd is not on PATH: it tells which shared libraries Python needs (package libc-bin)")
+    text = subprocess.run([ldd, *map(str, programs)], capture_output=True, text=True, check=True).stdout
+    found = {name: Path(path) for name, path in re.findall(r"(\S+) => (/\S+) \(0x", text)}
+    return found | {"loader": Path(path) for path in re.findall(r"^\s+(/\S+) \(0x", text, re.MULTILINE)}
+
+
+def _distribution(name: str) -> importlib.metadata.Distribution:
+    try:
+        return importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        raise Missing(f"{name} is not installed: run `make demo` or `make test` once, or hack/setup") from None
