@@ -1,0 +1,105 @@
+"""Answers without what chance decides: uids, times, versions, generated names, addresses.
+
+Equal things stay equal and keep their order: the second uid that a probe sees is `uid2` on both servers; versions
+of objects become their rank among those that the probe saw, and the version of a list or a bookmark the newest rank it
+covers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from tests.conformance.play import Observation, Played
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME = re.compile(r"20(2[5-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_ADDRESS = re.compile(r"\b(10\.96|127\.96)\.\d+\.\d+\b")
+_ACCESS = re.compile(r"kube-api-access-\w{5}\b")
+_SUFFIX = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5}$")
+
+
+def normalise(played: Played) -> list[Observation]:
+    """Every observation of a probe in its normal form."""
+    words = _Words(played)
+    return [words.of(each, "") for each in played.observations]
+
+
+class _Words:
+    """The symbols that one probe's answers are told in."""
+
+    def __init__(self, played: Played) -> None:
+        self._places = sorted(played.places.items(), key=lambda pair: -len(pair[1]))
+        self._uids: dict[str, str] = {}
+        versions = sorted({int(each) for each in _object_versions(played.observations)})
+        self._ranks = {version: rank for rank, version in enumerate(versions, 1)}
+        self._generated = dict(_generated(played.observations))
+
+    def of(self, value: Any, key: str) -> Any:
+        if isinstance(value, dict):
+            return {name: self._member(name, each, value) for name, each in value.items()}
+        if isinstance(value, list):
+            items = [self.of(each, key) for each in value]
+            return sorted(items, key=_book_order) if key == "managedFields" else items
+        return self._text(value) if isinstance(value, str) else value
+
+    def _member(self, name: str, value: Any, holder: dict[str, Any]) -> Any:
+        if name == "resourceVersion" and isinstance(value, str) and value.isdigit():
+            return self._version(int(value), named="name" in holder or "uid" in holder)
+        if name == "continue" and value:
+            return "<continue>"
+        if name == "nodePort" and value:
+            return "<node port>"
+        return self.of(value, name)
+
+    def _version(self, version: int, *, named: bool) -> str:
+        if named and version in self._ranks:
+            return f"rv{self._ranks[version]}"
+        covered = max((rank for seen, rank in self._ranks.items() if seen <= version), default=0)
+        return f"≥rv{covered}"
+
+    def _text(self, text: str) -> str:
+        for name, place in self._places:
+            text = text.replace(place, f"<{name}>")
+        for found, symbol in self._generated.items():
+            text = text.replace(found, symbol)
+        text = _UUID.sub(lambda found: self._uids.setdefault(found[0], f"uid{len(self._uids) + 1}"), text)
+        text = _TIME.sub("<time>", text)
+        return _ACCESS.sub("kube-api-access-<random>", _ADDRESS.sub("<cluster-ip>", text))
+
+
+def _book_order(entry: Any) -> tuple[str, ...]:
+    if not isinstance(entry, dict):
+        return ()
+    return tuple(str(entry.get(name, "")) for name in ("manager", "operation", "subresource", "apiVersion"))
+
+
+def _metadata(value: Any) -> Iterator[dict[str, Any]]:
+    """Every `metadata` of an object, however deep."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if name == "metadata" and isinstance(each, dict):
+                yield each
+            yield from _metadata(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _metadata(each)
+
+
+def _object_versions(observations: list[Observation]) -> Iterator[str]:
+    for metadata in _metadata(observations):
+        version = str(metadata.get("resourceVersion", ""))
+        if metadata.get("name") and version.isdigit():
+            yield version
+    for observation in observations:
+        version = str((observation.get("parts") or {}).get("metadata.resourceVersion") or "")
+        if version.isdigit():
+            yield version
+
+
+def _generated(observations: list[Observation]) -> Iterator[tuple[str, str]]:
+    for metadata in _metadata(observations):
+        prefix, name = metadata.get("generateName"), metadata.get("name") or ""
+        if prefix and _SUFFIX.search(name):
+            yield name, f"{name[:-5]}<random>"

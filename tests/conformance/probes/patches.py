@@ -1,0 +1,219 @@
+"""JSON, merge and strategic merge patches."""
+
+from __future__ import annotations
+
+from tests.conformance.objects import config_map, defined, deployment, pod, service, thing
+from tests.conformance.probe import (
+    DEPLOYMENTS,
+    MAPS,
+    PODS,
+    SERVICES,
+    THINGS,
+    Probe,
+    Raw,
+    given,
+    patch,
+    post,
+    probe,
+)
+
+A = config_map("a", {"x": "1", "y": "2"})
+ONE, POD, DEPLOYMENT = f"{MAPS}/a", f"{PODS}/p", f"{DEPLOYMENTS}/d"
+MADE = given(post(MAPS, A, take={"rv": "metadata.resourceVersion", "uid": "metadata.uid"}))
+DATA = ("data", "metadata.labels")
+
+
+def json_patch(name: str, *operations: object) -> Probe:
+    return probe(f"json patch: {name}", *MADE, patch("json", ONE, list(operations), show=DATA))
+
+
+def merge(name: str, change: object, **more: object) -> Probe:
+    return probe(f"merge patch: {name}", *MADE, patch("merge", ONE, change, **more))
+
+
+def strategic(name: str, change: object, *show: str) -> Probe:
+    made = given(post(DEPLOYMENTS, deployment("d")))
+    shown = show or ("spec.template.spec.containers",)
+    return probe(f"strategic patch: {name}", *made, patch("strategic", DEPLOYMENT, change, show=shown))
+
+
+def template(**spec: object) -> dict[str, object]:
+    return {"spec": {"template": {"spec": spec}}}
+
+
+PROBES: tuple[Probe, ...] = (
+    json_patch("add", {"op": "add", "path": "/data/z", "value": "3"}),
+    json_patch("add without a parent", {"op": "add", "path": "/metadata/labels/z", "value": "3"}),
+    json_patch("remove", {"op": "remove", "path": "/data/x"}),
+    json_patch("remove what is not there", {"op": "remove", "path": "/data/none"}),
+    json_patch("replace", {"op": "replace", "path": "/data/x", "value": "9"}),
+    json_patch("replace what is not there", {"op": "replace", "path": "/data/none", "value": "9"}),
+    json_patch("move", {"op": "move", "from": "/data/x", "path": "/data/w"}),
+    json_patch("copy", {"op": "copy", "from": "/data/x", "path": "/data/w"}),
+    json_patch("a test that holds", {"op": "test", "path": "/data/x", "value": "1"}),
+    json_patch("a test that fails", {"op": "test", "path": "/data/x", "value": "2"}),
+    json_patch("a test of what is not there", {"op": "test", "path": "/data/none", "value": "2"}),
+    json_patch("a test for nothing", {"op": "test", "path": "/data/none", "value": None}),
+    json_patch("an unknown operation", {"op": "grow", "path": "/data/x"}),
+    json_patch("no path", {"op": "remove"}),
+    json_patch(
+        "escapes",
+        {"op": "add", "path": "/metadata/labels", "value": {"a.b/c": "1"}},
+        {"op": "replace", "path": "/metadata/labels/a.b~1c", "value": "2"},
+    ),
+    json_patch("the name", {"op": "replace", "path": "/metadata/name", "value": "b"}),
+    json_patch("the kind", {"op": "replace", "path": "/kind", "value": "Secret"}),
+    json_patch("a number among texts", {"op": "add", "path": "/data/z", "value": 3}),
+    json_patch("an unknown field", {"op": "add", "path": "/bogus", "value": 3}),
+    probe("json patch: not a list", *MADE, patch("json", ONE, {"op": "add"})),
+    probe("json patch: no JSON", *MADE, patch("json", ONE, Raw("[{"))),
+    probe(
+        "json patch: an index",
+        *given(post(PODS, pod("p", tolerations=[{"key": "a"}, {"key": "b"}]))),
+        patch(
+            "json",
+            POD,
+            [{"op": "add", "path": "/spec/tolerations/-", "value": {"key": "c"}}],
+            show=("spec.tolerations",),
+        ),
+        patch(
+            "json",
+            POD,
+            [{"op": "add", "path": "/spec/tolerations/9", "value": {"key": "c"}}],
+            show=("spec.tolerations",),
+        ),
+    ),
+    probe("json patch: of nothing", patch("json", ONE, [])),
+    probe("json patch: empty", *MADE, patch("json", ONE, [])),
+    merge("a change", {"data": {"x": "9", "y": None}}),
+    merge("no change", {"data": {"x": "1"}}),
+    merge("nothing", {}),
+    merge("of the old version", {"metadata": {"resourceVersion": "1"}, "data": {"x": "9"}}),
+    merge("of this version", {"metadata": {"resourceVersion": "{rv}"}, "data": {"x": "9"}}),
+    merge("of another uid", {"metadata": {"uid": "other"}}),
+    merge("of this uid", {"metadata": {"uid": "{uid}"}, "data": {"x": "9"}}),
+    merge("of the name", {"metadata": {"name": "b"}}),
+    merge("of the namespace", {"metadata": {"namespace": "b"}}),
+    merge("a number among texts", {"data": {"x": 9}}),
+    merge("a list where a map is", {"data": ["x"]}),
+    merge("an unknown field", {"bogus": {"x": 9}}),
+    merge("an unknown field, strictly", {"bogus": {"x": 9}}, fieldValidation="Strict"),
+    merge("a list", [1]),
+    merge("no JSON", Raw("{")),
+    merge("a deletion mark", {"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}}),
+    merge("a creation time", {"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z"}}),
+    merge("a generation", {"metadata": {"generation": 9}}),
+    merge("no labels", {"metadata": {"labels": None, "annotations": {}}}),
+    merge("a bad label", {"metadata": {"labels": {"x": "b c"}}}),
+    merge("force", {"data": {"x": "9"}}, force="true"),
+    merge("under a name", {"data": {"x": "9"}}, fieldManager="somebody"),
+    probe("merge patch: of nothing", patch("merge", ONE, {"data": {"x": "9"}})),
+    probe("a patch of an unknown kind", *MADE, patch("merge", ONE, {}, media="application/json")),
+    probe(
+        "a strategic patch of a custom resource",
+        *defined(),
+        *given(post(THINGS, thing("one", {"replicas": 1}))),
+        patch("strategic", f"{THINGS}/one", {"spec": {"replicas": 2}}),
+    ),
+    probe(
+        "a merge patch of a custom resource",
+        *defined(),
+        *given(post(THINGS, thing("one", {"replicas": 1, "note": "x"}))),
+        patch("merge", f"{THINGS}/one", {"spec": {"replicas": 2, "note": None}}),
+        patch("merge", f"{THINGS}/one", {"spec": {"replicas": "two"}}),
+        patch("merge", f"{THINGS}/one", {"spec": {"bogus": 1}}, fieldValidation="Strict"),
+        patch("merge", f"{THINGS}/one", {"status": {"phase": "x"}}, show=("status", "metadata.generation")),
+    ),
+    probe(
+        "a json patch of a custom resource",
+        *defined(),
+        *given(post(THINGS, thing("one", {"replicas": 1}))),
+        patch(
+            "json",
+            f"{THINGS}/one",
+            [{"op": "replace", "path": "/spec/replicas", "value": 5}],
+            show=("spec", "metadata.generation"),
+        ),
+        patch("json", f"{THINGS}/one", [{"op": "test", "path": "/spec/replicas", "value": 4}]),
+        patch("json", f"{THINGS}/one", [{"op": "remove", "path": "/spec"}], show=("spec",)),
+    ),
+    strategic("containers by name", template(containers=[{"name": "main", "image": "other"}])),
+    strategic("a second container", template(containers=[{"name": "side", "image": "other"}])),
+    strategic("a container without its key", template(containers=[{"image": "other"}])),
+    strategic(
+        "a container goes",
+        template(containers=[{"name": "side", "image": "i"}, {"name": "main", "$patch": "delete"}]),
+    ),
+    strategic(
+        "all containers replaced",
+        template(containers=[{"name": "side", "image": "i"}, {"$patch": "replace"}]),
+    ),
+    strategic("env by name", template(containers=[{"name": "main", "env": [{"name": "A", "value": "1"}]}])),
+    strategic(
+        "tolerations are atomic", template(tolerations=[{"key": "a"}]), "spec.template.spec.tolerations"
+    ),
+    strategic(
+        "a strategy with other keys",
+        {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}},
+        "spec.strategy",
+    ),
+    strategic("a strategy that does not fit", {"spec": {"strategy": {"type": "Recreate"}}}, "spec.strategy"),
+    strategic(
+        "an order of containers",
+        {
+            "spec": {
+                "template": {
+                    "spec": {
+                        "$setElementOrder/containers": [{"name": "side"}, {"name": "main"}],
+                        "containers": [{"name": "side", "image": "i"}],
+                    }
+                }
+            }
+        },
+    ),
+    strategic("a field goes", {"spec": {"paused": None}}, "spec.paused", "metadata.generation"),
+    strategic("a directive nobody knows", {"spec": {"$patch": "grow"}}, "spec.paused"),
+    strategic("an unknown field", {"spec": {"bogus": 1}}, "spec.paused"),
+    strategic("a wrong type", {"spec": {"replicas": "two"}}, "spec.paused"),
+    strategic("the selector", {"spec": {"selector": {"matchLabels": {"app": "other"}}}}, "spec.selector"),
+    probe(
+        "strategic patch: finalizers are a set",
+        *given(post(MAPS, config_map("a", finalizers=["a.example.com/x"]))),
+        patch(
+            "strategic", ONE, {"metadata": {"finalizers": ["b.example.com/y"]}}, show=("metadata.finalizers",)
+        ),
+        patch(
+            "strategic",
+            ONE,
+            {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a.example.com/x"]}},
+            show=("metadata.finalizers",),
+        ),
+        patch("merge", ONE, {"metadata": {"finalizers": []}}, show=("metadata.finalizers",)),
+    ),
+    probe(
+        "strategic patch: ports of a service",
+        *given(post(SERVICES, service("s"))),
+        patch(
+            "strategic",
+            f"{SERVICES}/s",
+            {"spec": {"ports": [{"port": 80, "name": "web"}, {"port": 81, "name": "b"}]}},
+            show=("spec.ports",),
+        ),
+    ),
+    probe(
+        "strategic patch: conditions of a pod",
+        *given(post(PODS, pod("p"))),
+        patch(
+            "strategic",
+            f"{POD}/status",
+            {"status": {"conditions": [{"type": "A", "status": "True"}]}},
+            show=("status.conditions",),
+        ),
+        patch(
+            "strategic",
+            f"{POD}/status",
+            {"status": {"conditions": [{"type": "B", "status": "True"}]}},
+            show=("status.conditions",),
+        ),
+    ),
+)

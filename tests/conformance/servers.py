@@ -1,0 +1,80 @@
+"""The two sides: an embedded server, and a real control plane."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+
+from elasticjob.devcluster.server import ApiServer
+from tests.conformance.hooks import serving
+from tests.conformance.play import Server
+
+_TOKEN = "probe"
+
+
+async def at_once() -> None:
+    """Let others run, then look again: enough for a server in the same process."""
+    await asyncio.sleep(0)
+
+
+async def a_moment() -> None:
+    """The pause between two looks at a server in another process."""
+    await asyncio.sleep(0.03)
+
+
+@asynccontextmanager
+async def embedded() -> AsyncIterator[Server]:
+    """A devcluster API server of its own."""
+    async with ApiServer(bookmark_interval=1, rbac=True) as api:
+        api.add_token(_TOKEN, "admin", ["system:masters"])
+        context = ssl.create_default_context(cadata=api.ca_pem)
+        async with _side(api.url, context, at_once, {"Authorization": f"Bearer {_TOKEN}"}) as server:
+            yield server
+
+
+@asynccontextmanager
+async def real(kubeconfig: Path, run: str) -> AsyncIterator[Server]:
+    """The server of a kubeconfig with client certificates; `run` keeps names of one run apart from another's."""
+    found = yaml.safe_load(kubeconfig.read_text())
+    cluster, user = found["clusters"][0]["cluster"], found["users"][0]["user"]
+    context = ssl.create_default_context(cadata=_pem(cluster, "certificate-authority"))
+    with tempfile.TemporaryDirectory() as folder:
+        chain, key = Path(folder, "chain.pem"), Path(folder, "key.pem")
+        chain.write_text(_pem(user, "client-certificate"))
+        key.touch(mode=0o600)
+        key.write_text(_pem(user, "client-key"))
+        context.load_cert_chain(chain, key)
+    async with _side(cluster["server"], context, a_moment, {}, run) as server:
+        yield server
+
+
+def _pem(entry: dict[str, Any], name: str) -> str:
+    if f"{name}-data" in entry:
+        return base64.b64decode(entry[f"{name}-data"]).decode()
+    return Path(entry[name]).read_text()
+
+
+@asynccontextmanager
+async def _side(
+    url: str,
+    context: ssl.SSLContext,
+    pause: Callable[[], Awaitable[None]],
+    headers: dict[str, str],
+    run: str = "",
+) -> AsyncIterator[Server]:
+    connector = aiohttp.TCPConnector(ssl=context, limit=0)
+    async with (
+        serving(datetime.now(UTC)) as hooks,
+        aiohttp.ClientSession(url, headers=headers, connector=connector, read_bufsize=2**23) as session,
+    ):
+        yield Server(session, hooks, pause, run)
