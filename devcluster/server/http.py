@@ -33,6 +33,8 @@ _OPEN = ("/healthz", "/readyz", "/livez", "/version")
 _PLURAL_VERBS = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 _SINGLE_VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
 Handler = Callable[[Call], Awaitable[Reply]]
+Observe = Callable[[web.Request, str, datetime, int], Awaitable[None]]
+"""Told of each request as it is answered: the user's name, when it came, and the answer's code."""
 
 
 class Gate(Authority, Protocol):
@@ -56,8 +58,10 @@ class Http:
         *,
         bookmark_interval: float,
         watch_timeout: float,
+        observe: Observe | None = None,
     ) -> None:
         self._objects = objects
+        self._observe = observe
         self._registry: Registry = objects.registry
         self._gate = gate
         self._now = now
@@ -71,13 +75,17 @@ class Http:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer a request; refusals become Status bodies."""
+        began, user = self._now(), ANONYMOUS
         try:
-            return await self._answer(request)
+            user = self._authenticate(request)
+            answer = await self._answer(request, user)
         except StatusError as error:
-            return _response(error.code, encode(error.body()), error.headers)
+            answer = _response(error.code, encode(error.body()), error.headers)
+        if self._observe:
+            await self._observe(request, user.name, began, answer.status)
+        return answer
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        user = self._authenticate(request)
+    async def _answer(self, request: web.Request, user: User) -> web.StreamResponse:
         path = [part for part in request.path.split("/") if part]
         if path and path[0] in ("api", "apis") and len(path) >= (3 if path[0] == "api" else 4):
             return await self._resource(request, user, path)

@@ -23,7 +23,7 @@ from elasticjob.devcluster.server.cleanup import Cleanup
 from elasticjob.devcluster.server.collector import Collector
 from elasticjob.devcluster.server.crd import CRDS, resources_of
 from elasticjob.devcluster.server.decoding import read_again
-from elasticjob.devcluster.server.http import Http
+from elasticjob.devcluster.server.http import Http, Observe
 from elasticjob.devcluster.server.kinds import builtin_strategies
 from elasticjob.devcluster.server.logs import Logs
 from elasticjob.devcluster.server.objects import Objects
@@ -43,7 +43,8 @@ class ApiServer:
 
     `clock` gives the time that objects are stamped with; `port` 0 takes a free one; `bookmark_interval` and
     `watch_timeout` are seconds; `history` is how many changes per type a watch may go back; `rbac` makes
-    Roles count (members of system:masters may do everything in any case).
+    Roles count (members of system:masters may do everything in any case); `observe` is told of each request
+    that was answered.
     """
 
     def __init__(
@@ -57,11 +58,13 @@ class ApiServer:
         history: int = 20_000,
         rbac: bool = False,
         chance: random.Random | None = None,
+        observe: Observe | None = None,
     ) -> None:
         self._clock = clock
         self._host = host
         self._port = port
         self._bookmark_interval = bookmark_interval
+        self._observe = observe
         self._watch_timeout = watch_timeout
         self._identity = make_identity(host, clock())
         self._tokens = Tokens()
@@ -116,6 +119,7 @@ class ApiServer:
             self._clock,
             bookmark_interval=self._bookmark_interval,
             watch_timeout=self._watch_timeout,
+            observe=self._observe,
         )
         application = web.Application(client_max_size=8 * 1024 * 1024)
         application.router.add_route("*", "/{path:.*}", http.handle)

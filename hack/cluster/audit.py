@@ -27,7 +27,7 @@ rules:
 
 @dataclass(frozen=True)
 class Audited:
-    """One request: when it came and when it was answered, by whom, what it asked for, and the answer's code."""
+    """One request: when it came and was answered, by whom, what it asked for, and the answer's code."""
 
     began: datetime
     ended: datetime

@@ -1,7 +1,8 @@
 """Where the binaries of a cluster are, which are missing, and how they are built from the Go module proxy.
 
-Looked for in $KUBEBUILDER_ASSETS first, then in a cache outside of the tree (`$XDG_CACHE_HOME/elasticjob/kube/VERSION`).
-Nothing but Python's own library is needed here: `hack/kube-binaries` runs before there is a virtual environment.
+Looked for in $KUBEBUILDER_ASSETS first, then in a cache outside of the tree, which is
+`$XDG_CACHE_HOME/elasticjob/kube/VERSION`. Nothing but Python's own library is needed here, because
+`hack/kube-binaries` runs before there is a virtual environment.
 """
 
 from __future__ import annotations
@@ -115,7 +116,9 @@ def require(*words: str, environ: Mapping[str, str] = os.environ) -> dict[str, P
     programs = known.chosen(words)
     if missing := places.missing(programs):
         how = f"run hack/kube-binaries {' '.join(words)}, which builds what is missing where there is Go"
-        raise Missing(f"{what(missing)} not found; {how}, or set KUBEBUILDER_ASSETS to a folder that has them")
+        raise Missing(
+            f"{what(missing)} not found; {how}, or set KUBEBUILDER_ASSETS to a folder that has them"
+        )
     return {program.name: path for program in programs if (path := places.find(program))}
 
 
@@ -216,18 +219,19 @@ class Builder:
 def go_mod(program: Program, published: str) -> str:
     """A module that requires the program's, with the same `replace` lines; pure.
 
-    Replacements by folders of the module's own tree (`./staging/src/k8s.io/api` of Kubernetes) become those by
-    the modules that are published from them, v0.35.4 for v1.35.4.
+    Replacements by folders of the module's own tree (`./staging/src/k8s.io/api` of Kubernetes) become those
+    by the modules that are published from them, v0.35.4 for v1.35.4.
     """
     go = re.search(r"^go .*$", published, re.MULTILINE)
     staged = re.findall(r"^\s*(?:replace\s+)?(\S+) => \./staging\S*", published, re.MULTILINE)
     version = "v0." + program.version.partition(".")[2]
     replaced = "".join(f"replace {module} => {module} {version}\n" for module in staged)
-    return f"module built\n\n{go[0] if go else 'go 1.25'}\n\nrequire {program.module} v{program.version}\n\n{replaced}"
+    required = f"require {program.module} v{program.version}"
+    return f"module built\n\n{go[0] if go else ''}\n\n{required}\n\n{replaced}"
 
 
 def linked(program: Program) -> list[str]:
-    """Flags of the linker: no symbols, and what Kubernetes' own programs answer when asked for their version."""
+    """Flags of the linker: no symbols, and the version that Kubernetes' own programs tell."""
     if program.module != "k8s.io/kubernetes":
         return ["-s", "-w"]
     major, minor, _ = program.version.split(".")

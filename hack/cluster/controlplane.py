@@ -3,8 +3,9 @@
     with ControlPlane(folder) as plane:
         client = Client(plane.config())
 
-It listens on ports of chance, so several may run at once, and keeps everything in its folder: one that is opened again
-there has the objects of the last one. RBAC is on, service accounts work, every write is in the audit log.
+It listens on ports of chance, so several may run at once, and keeps everything in its folder: one that is
+opened again there has the objects of the last one. RBAC is on, service accounts work, every write is in the
+audit log.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ MARK = "audit-mark/"
 class ControlPlane:
     """Runs while the `with` lasts; `start()` and `stop()` do the same for whoever needs them apart.
 
-    `scheduler` and `kwok` start those too (kwok plays the nodes with the annotation `kwok.x-k8s.io/node=fake`).
+    `scheduler` and `kwok` start those too; kwok plays nodes with the annotation `kwok.x-k8s.io/node=fake`.
     `…_flags` are added to the programs' own and win over them. `audit_all` logs reads as well as writes.
     `services` is the range of clusterIPs. With `outlive` the programs run on when this process ends.
     Raises `binaries.Missing` and `processes.ProgramFailed`, whose messages say what to do.
@@ -122,15 +123,17 @@ class ControlPlane:
     def audit(self) -> list[Audited]:
         """Every request that was answered so far, in the order of the answers; reads only with `audit_all`.
 
-        A request is logged after its client has the answer: one of our own is sent and waited for, so that all
-        those before it are there.
+        A request is logged after its client has the answer: one of our own is sent and waited for, so that
+        all those before it are there.
         """
         mark = f"{MARK}{secrets.token_hex(8)}"
         self._post_mark(mark)
         until = time.monotonic() + 10
         while mark not in (text := self._audit_log.read_text()):
             if time.monotonic() > until:
-                raise TimeoutError(f"{self._audit_log} does not show a request made 10 s ago; is the disk full?")
+                raise TimeoutError(
+                    f"{self._audit_log} does not show a request made 10 s ago; is the disk full?"
+                )
             time.sleep(0.005)
         whole = text[: text.rfind("\n")].splitlines()
         return [found for found in audit.read(whole) if not found.agent.startswith(MARK)]

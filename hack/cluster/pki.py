@@ -29,7 +29,7 @@ class Pair:
 
 
 class Pki:
-    """What `folder` holds; whatever is asked for and not there yet is made, and found again by the next one."""
+    """What `folder` holds; what is asked for and not there yet is made, and found again by the next one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -84,7 +84,13 @@ class Pki:
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [
-                {"name": "cluster", "cluster": {"server": server, "certificate-authority-data": _encoded(self.ca.certificate)}}
+                {
+                    "name": "cluster",
+                    "cluster": {
+                        "server": server,
+                        "certificate-authority-data": _encoded(self.ca.certificate),
+                    },
+                }
             ],
             "users": [
                 {
@@ -143,7 +149,9 @@ def _write(pair: Pair, certificate: x509.Certificate, key: ec.EllipticCurvePriva
     write_private(pair.certificate, certificate.public_bytes(serialization.Encoding.PEM))
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()

@@ -1,7 +1,7 @@
 """Programs that we start: their log files, their readiness, and their end.
 
-A program is known by its pid *and* the moment it started, both kept in a file: whoever reads the file later, in another
-process, ends that very program and never a stranger that was given the same pid since.
+A program is known by its pid *and* the moment it started, both kept in a file: whoever reads the file later,
+in another process, ends that very program and never a stranger that was given the same pid since.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Programs:
             _wait_for_end(found, LOOK_AGAIN_SECONDS)
 
     def stop(self, name: str, grace: float = 10.0) -> None:
-        """SIGTERM, then after `grace` seconds SIGKILL; returns when it has ended. One that does not run is fine."""
+        """SIGTERM, after `grace` seconds SIGKILL; returns when it has ended. One that is gone is fine."""
         if found := self.identity(name):
             for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
                 send(found, number)

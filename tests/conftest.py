@@ -1,0 +1,77 @@
+"""One suite, two servers: `pytest --kube devcluster|real` says on which the integration tests run.
+
+A test that uses one of the fixtures in INTEGRATION is an integration test; the collection marks it, so that
+`-m integration` chooses the same tests for both servers.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from elasticjob.kube.client import Client
+from elasticjob.kube.objects import NAMESPACE
+from hack.cluster.controlplane import ControlPlane
+from tests.kit.leftovers import cleaned
+from tests.kit.served import RealServed, Served, devcluster_server
+
+INTEGRATION = {"served", "client", "namespace", "whole_cluster"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--kube",
+        choices=("devcluster", "real"),
+        default="devcluster",
+        help="what integration tests run on; real needs the binaries of hack/kube-binaries control-plane",
+    )
+    parser.addoption(
+        "--node", action="store_true", help="run the tests that need a whole node with containers"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and INTEGRATION & {*item.fixturenames}:
+            item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session")
+def control_plane(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane | None]:
+    """The real control plane, started once; None where the tests run on devcluster."""
+    if request.config.getoption("--kube") != "real":
+        yield None
+        return
+    with ControlPlane(tmp_path_factory.mktemp("plane")) as plane:
+        yield plane
+
+
+@pytest.fixture
+async def served(control_plane: ControlPlane | None, tmp_path: Path) -> AsyncIterator[Served]:
+    """An API server with an administrator's kubeconfig; what the test leaves on a real one is removed."""
+    if control_plane is None:
+        async with devcluster_server(tmp_path) as dev:
+            yield dev
+        return
+    async with cleaned(control_plane):
+        yield RealServed(control_plane)
+
+
+@pytest.fixture
+async def client(served: Served) -> AsyncIterator[Client]:
+    """An administrator's."""
+    async with Client(served.config()) as found:
+        yield found
+
+
+@pytest.fixture
+async def namespace(client: Client) -> str:
+    """A fresh one; `served` deletes it."""
+    name = f"test-{secrets.token_hex(4)}"
+    await client.create(NAMESPACE, {"metadata": {"name": name}})
+    return name
