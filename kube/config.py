@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.errors import ConfigError
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Credentials(Protocol):
-    """The source of the Authorization header."""
+    """The source of the Authorization header; may be asked from the event loops of several threads."""
 
     async def header(self, refused: str | None = None) -> str | None:
         """The header to send now. `refused` is one that was just answered with 401: get a newer one."""
@@ -39,6 +40,18 @@ class Static:
         return self.value
 
 
+class LoopLock:
+    """A lock for the tasks of each event loop: work may be done twice by two of them, and neither waits for
+    the other (the election must not wait for a main loop that is blocked)."""
+
+    def __init__(self) -> None:
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+    def here(self) -> asyncio.Lock:
+        """The lock of the running loop."""
+        return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+
 class TokenFile:
     """A bearer token in a file that others rotate; read in a thread, at most once a minute.
 
@@ -50,10 +63,10 @@ class TokenFile:
         self._clock = clock or SystemClock()
         self._value = ""
         self._read_at = -REREAD_AFTER
-        self._lock = asyncio.Lock()
+        self._lock = LoopLock()
 
     async def header(self, refused: str | None = None) -> str | None:
-        async with self._lock:
+        async with self._lock.here():
             old = self._clock.monotonic() - self._read_at >= REREAD_AFTER
             if not self._value or old or refused == self._value:
                 await self._renew(refused)

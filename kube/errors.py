@@ -11,6 +11,8 @@ KubeError
 ├── Unreachable                 no usable answer: refused, cut, timed out, or not a Kubernetes answer at all
 ├── Undecodable                 an object that does not fit its model
 ├── ConfigError                 no cluster, or credentials that cannot be read
+├── Fenced                      a write that was not sent: this process does not lead (any more)
+├── LeadershipLost              ends an operator: another may lead now
 └── Terminal                    raised by reconcilers: trying again cannot help
 """
 
@@ -36,6 +38,14 @@ class Unreachable(KubeError):
 
 class Undecodable(KubeError):
     """An object does not fit the model of its kind; the message names object and field. It fails alone."""
+
+
+class Fenced(KubeError):
+    """A write was not sent: only the leader may make it, and this process does not lead, or not any more."""
+
+
+class LeadershipLost(KubeError):
+    """The lease could not be renewed in time, or is another's: the process is to end at once."""
 
 
 class Terminal(KubeError):

@@ -15,7 +15,7 @@ from kubernetes_asyncio.config.kube_config import KubeConfigLoader, load_kube_co
 from yaml import YAMLError
 
 from elasticjob.kube.clock import Clock, SystemClock
-from elasticjob.kube.config import REREAD_AFTER, Config
+from elasticjob.kube.config import REREAD_AFTER, Config, LoopLock
 from elasticjob.kube.errors import ConfigError
 
 EXPIRES_SOON = timedelta(seconds=60)
@@ -69,12 +69,12 @@ class KubeconfigUser:
         self._tls = tls
         self._clock = clock
         self._read_at = clock.monotonic()
-        self._lock = asyncio.Lock()
+        self._lock = LoopLock()
 
     async def header(self, refused: str | None = None) -> str | None:
         if self._is_fresh(refused):
             return self._loaded.header
-        async with self._lock:
+        async with self._lock.here():
             if not self._is_fresh(refused):
                 self._loaded = await asyncio.to_thread(_read, self._path, self._context)
                 self._read_at = self._clock.monotonic()

@@ -4,6 +4,7 @@ Guarantees
 - Every request passes `_transmit`. 429 is always tried again (the server did not act on it); 5xx answers,
   refused and cut connections only for calls that may be repeated. Retry-After is honoured.
 - 401 makes the credentials be read again, once.
+- Writes of a leader pass its fence (fence.py), on connections of their own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from urllib.parse import quote
 
 import aiohttp
 
+from elasticjob.kube import fence as fences
 from elasticjob.kube.backoff import REQUEST
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.config import Config
@@ -30,6 +32,7 @@ from elasticjob.kube.errors import (
     error_of,
     is_too_large_resource_version,
 )
+from elasticjob.kube.fence import Fence
 from elasticjob.kube.metrics import Metrics
 
 Params = Mapping[str, str]
@@ -59,6 +62,10 @@ class Call:
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
 
+    @property
+    def writes(self) -> bool:
+        return self.method not in ("GET", "HEAD", "OPTIONS")
+
 
 class Transport:
     """The connections to one server as one user; `open` before the first request, `close` after the last."""
@@ -72,19 +79,26 @@ class Transport:
         self._user_agent = user_agent
         self._timeout = aiohttp.ClientTimeout(total=timeout, connect=CONNECT_TIMEOUT)
         self._session: aiohttp.ClientSession | None = None
+        self._fenced: dict[Fence, aiohttp.ClientSession] = {}
 
     def open(self) -> None:
         """Be ready for requests; on the event loop that will make them."""
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self._config.ssl or True),
+        self._session = self._new_session(aiohttp.TCPConnector(limit=0, ssl=self._config.ssl or True))
+
+    def _new_session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=connector,
             timeout=self._timeout,
             # compression costs both sides more than it saves inside of a cluster
             headers={"User-Agent": self._user_agent, "Accept": JSON, "Accept-Encoding": "identity"},
             auto_decompress=True,
+            middlewares=(once,),
         )
 
     async def close(self) -> None:
         """Close all connections, streams too."""
+        while self._fenced:
+            await self._fenced.popitem()[1].close()
         if self._session:
             await self._session.close()
             self._session = None
@@ -151,25 +165,60 @@ class Transport:
     async def _transmit(self, call: Call, header: str | None, streaming: bool) -> aiohttp.ClientResponse:
         if self._session is None:
             raise RuntimeError("the client is closed: use it inside `async with Client(config)`")
-        headers = {"Authorization": header} if header else {}
-        if call.body is not None:
-            headers["Content-Type"] = call.content_type
+        fence = fences.current.get() if call.writes else None
         try:
-            response = await self._session.request(
-                call.method,
-                self._config.server.rstrip("/") + quote(call.path),
-                params=dict(call.params),
-                data=_body(call),
-                headers=headers,
-                proxy=self._config.proxy,
-                server_hostname=self._config.tls_server_name,
-                timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT)
-                if streaming
-                else self._timeout,
+            if fence is not None:
+                return await self._transmit_fenced(call, header, fence)
+            timeout = (
+                aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT) if streaming else self._timeout
             )
+            return await self._request(self._session, call, header, dict(call.params), _body(call), timeout)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._count("<error>", call)
             raise Unreachable(f"{call}: {str(error) or type(error).__name__}") from error
+
+    async def _transmit_fenced(self, call: Call, header: str | None, fence: Fence) -> aiohttp.ClientResponse:
+        """A leader's write: on a connection that its fence can cut, in the time that is left to it."""
+        left = min(fence.left(), self._timeout.total or TOTAL_TIMEOUT)
+        if fence not in self._fenced:
+            connector = aiohttp.TCPConnector(
+                limit=0, ssl=self._config.ssl or True, socket_factory=fence.socket
+            )
+            self._fenced[fence] = self._new_session(connector)
+        with fence.writing() as answered:
+            response = await self._request(
+                self._fenced[fence],
+                call,
+                header,
+                {**call.params, "timeout": f"{max(1, int(left * 1000))}ms"},
+                fence.payload(call.body or b""),
+                aiohttp.ClientTimeout(total=left, connect=CONNECT_TIMEOUT),
+            )
+            answered.yes = response.status < 500
+        return response
+
+    async def _request(
+        self,
+        session: aiohttp.ClientSession,
+        call: Call,
+        header: str | None,
+        params: dict[str, str],
+        body: aiohttp.payload.Payload | bytes | io.BytesIO | None,
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        headers = {"Authorization": header} if header else {}
+        if call.body is not None:
+            headers["Content-Type"] = call.content_type
+        response = await session.request(
+            call.method,
+            self._config.server.rstrip("/") + quote(call.path),
+            params=params,
+            data=body,
+            headers=headers,
+            proxy=self._config.proxy,
+            server_hostname=self._config.tls_server_name,
+            timeout=timeout,
+        )
         self._count(str(response.status), call)
         return response
 
@@ -177,6 +226,18 @@ class Transport:
         if self._metrics:
             host = self._config.server.removeprefix("https://").removeprefix("http://")
             self._metrics.requests.labels(code=code, method=call.method, host=host).inc()
+
+
+async def once(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Keep aiohttp from repeating GET, PUT and DELETE on its own: attempts and pauses are counted here."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise aiohttp.ClientConnectionError(str(error) or type(error).__name__) from error
 
 
 def _pause(error: KubeError, call: Call, attempt: int) -> float | None:
