@@ -1,0 +1,43 @@
+"""What helps to test an operator: a proxy that does to it what networks and API servers do, on purpose.
+
+from elasticjob.kube.testing import CutAfter, FaultProxy, asking
+
+async with FaultProxy(config) as proxy, Client(proxy.config) as client:
+    proxy.add(asking(verb="watch", resource="pods"), CutAfter(4096), nth=range(1, 4))
+    ...
+"""
+
+from elasticjob.kube.testing.asked import Asked, asking
+from elasticjob.kube.testing.faults import (
+    Answer,
+    CutAfter,
+    Delay,
+    Fault,
+    FaultProxy,
+    Flaky,
+    Handled,
+    Lose,
+    Refuse,
+    Rule,
+    Stall,
+    failure,
+    html,
+)
+
+__all__ = [
+    "Answer",
+    "Asked",
+    "CutAfter",
+    "Delay",
+    "Fault",
+    "FaultProxy",
+    "Flaky",
+    "Handled",
+    "Lose",
+    "Refuse",
+    "Rule",
+    "Stall",
+    "asking",
+    "failure",
+    "html",
+]
