@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 from itertools import islice
 from typing import Generic, TypeVar
@@ -20,23 +20,19 @@ from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.store import Change
 from elasticjob.kube.transport import Call
 from elasticjob.kube.watch import (
-    Advanced,
     Confirmed,
     Doubting,
     Empty,
     Ended,
-    Event,
     Given,
     Listing,
     Paging,
-    Removed,
     Silent,
     State,
     Streaming,
     Synced,
     Then,
     Turn,
-    Upserted,
     Watching,
     step,
 )
@@ -100,31 +96,29 @@ class Informer(Generic[T]):
     async def _ask(self, state: State) -> Turn:
         """Perform one request and take over its answer, until a turn asks for another request."""
         async with aclosing(self._answers(state)) as answers:
-            async for given in answers:
-                self._observe(given, state)
-                turn = step(state, given)
-                state = turn.state
-                await self._take(turn.events)
+            async for some in answers:
+                turn = await self._take(state, some)
                 if turn.then is not Then.READ_ON:
                     return turn
+                state = turn.state
         raise AssertionError("an answer always ends with a turn that asks for the next request")
 
-    async def _answers(self, state: State) -> AsyncGenerator[Given]:
-        """What the server says to the request of `state`; the last thing given is never an item."""
+    async def _answers(self, state: State) -> AsyncGenerator[Sequence[Given]]:
+        """What the server says to the request of `state`, as it comes; the last given is never an item."""
         try:
             match state:
                 case Empty(streaming=False):
-                    yield await self._page("")
+                    yield (await self._page(""),)
                 case Paging(token):
-                    yield await self._page(token)
+                    yield (await self._page(token),)
                 case Doubting(version):
-                    yield await self._confirm(version)
+                    yield (await self._confirm(version),)
                 case Watching() | Empty() | Streaming():
                     async with aclosing(self._watch(state)) as given_by_watch:
-                        async for given in given_by_watch:
-                            yield given
+                        async for some in given_by_watch:
+                            yield some
         except KubeError as error:
-            yield Failed(error)
+            yield (Failed(error),)
 
     async def _page(self, token: str) -> Listing:
         cache = self.cache
@@ -146,25 +140,32 @@ class Informer(Generic[T]):
         await self._client.raw("GET", path, None, **asked, **chosen)
         return Confirmed()
 
-    async def _watch(self, state: State) -> AsyncGenerator[Given]:
+    async def _watch(self, state: State) -> AsyncGenerator[Sequence[Given]]:
         lines, began = Lines(), self._clock.monotonic()
         idle = IDLE if isinstance(state, Watching) else IDLE_INITIAL
         async with self._client.stream(self._call(state), patience=idle) as chunks:
             while chunk := await self._next(chunks, idle):
-                for given in map(line_of, lines.feed(chunk)):
-                    if isinstance(given, Spoiled):
-                        self._count_spoiled(given)
-                        continue
-                    if isinstance(given, Bookmark) and given.initial_done:
-                        idle = IDLE
-                    yield given
+                some = self._read(lines.feed(chunk))
+                if some:
+                    yield some
+                if idle < IDLE and any(isinstance(given, Bookmark) and given.initial_done for given in some):
+                    idle = IDLE
                 await asyncio.sleep(0)
         if chunk is None:
-            yield Silent()
+            yield (Silent(),)
         elif self._clock.monotonic() - began < SHORTEST_WATCH:
-            yield Failed(Unreachable(f"the watch of {self.kind.plural} was closed at once"))
+            yield (Failed(Unreachable(f"the watch of {self.kind.plural} was closed at once")),)
         else:
-            yield Ended()
+            yield (Ended(),)
+
+    def _read(self, lines: Iterable[bytes]) -> list[Given]:
+        found: list[Given] = []
+        for given in map(line_of, lines):
+            if isinstance(given, Spoiled):
+                self._count_spoiled(given)
+            else:
+                found.append(given)
+        return found
 
     async def _next(self, chunks: AsyncIterator[bytes], idle: float) -> bytes | None:
         """The next bytes; none at the end of the stream, None when none came for `idle` seconds."""
@@ -189,36 +190,47 @@ class Informer(Generic[T]):
             },
         )
 
-    async def _take(self, events: Iterable[Event]) -> None:
-        for event in events:
-            changes = self.cache.take(event)
-            await self._tell(changes)
-            if isinstance(event, Synced | Upserted | Removed | Advanced):
-                self.cache.advanced()
-            if isinstance(event, Synced):
-                log.info("cache is in step", extra={"kind": self.kind.name, "objects": len(self.cache)})
+    async def _take(self, state: State, some: Iterable[Given]) -> Turn:
+        """Take over what came together, until a turn asks for the next request."""
+        self.last_heard = self._clock.monotonic()
+        turn = Turn(state)
+        for given in some:
+            if isinstance(given, Failed | Silent | Ended):
+                self._count_end(given, turn.state)
+            turn = step(turn.state, given)
+            for event in turn.events:
+                changes = self.cache.take(event)
+                if len(changes) <= TOLD_AT_ONCE:
+                    self.cache.tell(changes)
+                else:
+                    await self._tell(changes)
+                if isinstance(event, Synced):
+                    log.info("cache is in step", extra={"kind": self.kind.name, "objects": len(self.cache)})
+            if turn.then is not Then.READ_ON:
+                break
+        self.cache.advanced()
+        if self._metrics:
+            self._measure(self._metrics)
+        return turn
 
     async def _tell(self, changes: list[Change]) -> None:
         rest = iter(changes)
         while some := list(islice(rest, TOLD_AT_ONCE)):
-            if len(changes) > TOLD_AT_ONCE:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
             self.cache.tell(some)
 
-    def _observe(self, given: Given, state: State) -> None:
-        self.last_heard = self._clock.monotonic()
-        if isinstance(given, Failed):
+    def _count_end(self, end: Failed | Silent | Ended, state: State) -> None:
+        if isinstance(end, Failed):
             log.warning(
                 "list or watch failed",
-                extra={"kind": self.kind.name, "state": type(state).__name__, "error": str(given.error)},
+                extra={"kind": self.kind.name, "state": type(state).__name__, "error": str(end.error)},
             )
         if self._metrics:
-            self._measure(self._metrics, given)
+            cause = type(end).__name__.lower()
+            self._metrics.watch_reconnects.labels(kind=self.kind.name, cause=cause).inc()
 
-    def _measure(self, metrics: Metrics, given: Given) -> None:
+    def _measure(self, metrics: Metrics) -> None:
         kind = self.kind.name
-        if isinstance(given, Failed | Silent | Ended):
-            metrics.watch_reconnects.labels(kind=kind, cause=type(given).__name__.lower()).inc()
         metrics.cache_objects.labels(kind=kind).set(len(self.cache))
         metrics.cache_bytes.labels(kind=kind).set(self.cache.bytes)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.watch import Advanced, Event, Listed, Removed, Restarted, Synced, Unlisted, Upserted
@@ -12,8 +13,7 @@ from elasticjob.kube.wire import Item
 IndexBy = Callable[[Item], Iterable[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """What happened to one object: `old` alone = gone, `new` alone = come, both = changed.
 
     `initial` marks what came with the first list.
@@ -42,6 +42,12 @@ class Index:
                 keys.pop(item.key, None)
                 if not keys:
                     del self._keys[value]
+
+    def move(self, old: Item, new: Item) -> None:
+        """An item of one key in the place of another."""
+        if tuple(self._by(old)) != tuple(self._by(new)):
+            self.discard(old)
+            self.add(new)
 
     def keys(self, value: str) -> Iterable[Key]:
         return tuple(self._keys.get(value, ()))
@@ -120,12 +126,13 @@ class Store:
         old = self._items.get(item.key)
         if old and old.meta.uid == item.meta.uid and old.meta.resource_version == item.meta.resource_version:
             return []
-        if old:
-            self._drop(old)
         self._items[item.key] = item
-        self.bytes += len(item.raw)
+        self.bytes += len(item.raw) - (len(old.raw) if old else 0)
         for index in self._indexes.values():
-            index.add(item)
+            if old:
+                index.move(old, item)
+            else:
+                index.add(item)
         if old and old.meta.uid != item.meta.uid:
             return [Change(old, None), Change(None, item)]
         return [Change(old, item, initial)]

@@ -13,8 +13,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from elasticjob.kube.errors import (
     BadRequest,
@@ -30,34 +31,29 @@ from elasticjob.kube.errors import (
 from elasticjob.kube.wire import Bookmark, Changed, ChangeType, Failed, Item
 
 
-@dataclass(frozen=True)
-class Empty:
+class Empty(msgspec.Struct, frozen=True):
     """Nothing is known. `streaming`: ask for the initial events; else for pages."""
 
     streaming: bool = True
 
 
-@dataclass(frozen=True)
-class Streaming:
+class Streaming(msgspec.Struct, frozen=True):
     """The initial events are coming in."""
 
 
-@dataclass(frozen=True)
-class Paging:
+class Paging(msgspec.Struct, frozen=True):
     """Some pages of a list are in; `token` asks for the next."""
 
     token: str
 
 
-@dataclass(frozen=True)
-class Watching:
+class Watching(msgspec.Struct, frozen=True):
     """All changes up to `version` are known."""
 
     version: str
 
 
-@dataclass(frozen=True)
-class Doubting:
+class Doubting(msgspec.Struct, frozen=True):
     """The watch at `version` fell silent: is it known to the server at all?
 
     A server whose storage was restored lets a watch at a version from its future wait, without a word.
@@ -69,8 +65,7 @@ class Doubting:
 State = Empty | Streaming | Paging | Watching | Doubting
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """Given: one page."""
 
     items: tuple[Item, ...]
@@ -78,62 +73,52 @@ class Listing:
     token: str = ""
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """Given: the server closed the stream in an orderly way."""
 
 
-@dataclass(frozen=True)
-class Silent:
+class Silent(msgspec.Struct, frozen=True):
     """Given: nothing came for so long that the connection counts as dead."""
 
 
-@dataclass(frozen=True)
-class Confirmed:
+class Confirmed(msgspec.Struct, frozen=True):
     """Given: the server has reached the version in doubt."""
 
 
 Given = Listing | Changed | Bookmark | Failed | Ended | Silent | Confirmed
 
 
-@dataclass(frozen=True)
-class Restarted:
+class Restarted(msgspec.Struct, frozen=True):
     """A new initial set begins; what was collected of an unfinished one is void."""
 
 
-@dataclass(frozen=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     """Part of the initial set."""
 
     items: tuple[Item, ...]
 
 
-@dataclass(frozen=True)
-class Unlisted:
+class Unlisted(msgspec.Struct, frozen=True):
     """Deleted while the initial set was still coming in."""
 
     item: Item
 
 
-@dataclass(frozen=True)
-class Synced:
+class Synced(msgspec.Struct, frozen=True):
     """The initial set is complete: it is the state at `version`."""
 
     version: str
 
 
-@dataclass(frozen=True)
-class Upserted:
+class Upserted(msgspec.Struct, frozen=True):
     item: Item
 
 
-@dataclass(frozen=True)
-class Removed:
+class Removed(msgspec.Struct, frozen=True):
     item: Item
 
 
-@dataclass(frozen=True)
-class Advanced:
+class Advanced(msgspec.Struct, frozen=True):
     """Nothing happened up to `version`."""
 
     version: str
@@ -150,8 +135,7 @@ class Then(Enum):
     BACK_OFF = "send the next request after a pause"
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(msgspec.Struct, frozen=True):
     """The outcome of a step."""
 
     state: State

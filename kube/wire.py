@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -63,31 +62,27 @@ class ChangeType(StrEnum):
     DELETED = "DELETED"
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(msgspec.Struct, frozen=True, gc=False):
     """An object came, changed or went."""
 
     type: ChangeType
     item: Item
 
 
-@dataclass(frozen=True, slots=True)
-class Bookmark:
+class Bookmark(msgspec.Struct, frozen=True, gc=False):
     """Nothing newer than `version` has been missed; `initial_done` marks the end of the initial events."""
 
     version: str
     initial_done: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """The request was refused or cut, or the stream carried an error."""
 
     error: KubeError
 
 
-@dataclass(frozen=True, slots=True)
-class Spoiled:
+class Spoiled(msgspec.Struct, frozen=True):
     """One object whose metadata cannot be read; all others go on."""
 
     why: str
@@ -97,26 +92,57 @@ class _Shell(msgspec.Struct):
     metadata: Meta = msgspec.field(default_factory=Meta)
 
 
+class _Event(msgspec.Struct, forbid_unknown_fields=True):
+    type: str
+    object: _Shell
+
+
 class _Line(msgspec.Struct):
     type: str
     object: msgspec.Raw
 
 
+TYPES = dict(ChangeType.__members__)
+MANAGED = b'"managedFields":'
+OPENINGS: dict[str, bytes] = {type_: b'{"type":"%s","object":' % type_.encode() for type_ in ChangeType}
+"""How the API server begins a line: the object is what follows, up to the last brace."""
+
 _shell = msgspec.json.Decoder(_Shell, strict=False)
+_event = msgspec.json.Decoder(_Event, strict=False)
 _line = msgspec.json.Decoder(_Line)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def item_of(raw: msgspec.Raw | bytes) -> Item:
     """The item of one object's JSON, which is copied. Raises ValueError when its metadata cannot be read."""
-    meta = _shell.decode(raw).metadata
-    if meta.managed_fields is msgspec.UNSET:
-        return Item(meta.key, meta, bytes(raw))
-    meta.managed_fields = msgspec.UNSET  # it would keep the whole page in memory
-    return Item(meta.key, meta, _without_managed_fields(raw))
+    text = bytes(raw)
+    return _item(_shell.decode(text).metadata, text, 0, len(text))
 
 
-def _without_managed_fields(raw: msgspec.Raw | bytes) -> bytes:
+def _item(meta: Meta, text: bytes, start: int, end: int) -> Item:
+    """The item of the object that is text[start:end]."""
+    managed = meta.managed_fields
+    if not isinstance(managed, msgspec.Raw):
+        return Item(meta.key, meta, text[start:end])
+    meta.managed_fields = msgspec.UNSET  # it would keep the whole text in memory
+    return Item(meta.key, meta, _without(text, start, end, bytes(managed)))
+
+
+def _without(text: bytes, start: int, end: int, managed: bytes) -> bytes:
+    """The object without its managedFields, which are cut out where they stand as the API server writes them.
+
+    The first that reads so is the right one: within strings quotes are escaped, and metadata come first.
+    """
+    member = text.find(MANAGED, start, end)
+    value = member + len(MANAGED)
+    after = value + len(managed)
+    if member < 0 or text[member - 1 : member] != b"," or not text.startswith(managed, value):
+        return _encoded_without_managed_fields(text[start:end])
+    whole = memoryview(text)
+    return b"".join((whole[start : member - 1], whole[after:end]))
+
+
+def _encoded_without_managed_fields(raw: bytes) -> bytes:
     members = _members.decode(raw)
     metadata = _members.decode(members["metadata"])
     del metadata["managedFields"]
@@ -136,18 +162,31 @@ def items_of(raws: Iterable[msgspec.Raw]) -> Iterator[Item | Spoiled]:
 def line_of(line: bytes) -> Changed | Bookmark | Failed | Spoiled:
     """What one line of a watch says. A line that no API server sends is a transport error, not an object."""
     try:
+        found = _event.decode(line)
+    except msgspec.DecodeError:
+        return _unusual(line)
+    opening = OPENINGS.get(found.type, b"")
+    if opening and line.startswith(opening) and line.endswith(b"}"):
+        item = _item(found.object.metadata, line, len(opening), len(line) - 1)
+        return Changed(TYPES[found.type], item)
+    return _unusual(line)
+
+
+def _unusual(line: bytes) -> Changed | Bookmark | Failed | Spoiled:
+    """What a line says that is no change as the API server writes it, step by step."""
+    try:
         found = _line.decode(line)
     except msgspec.DecodeError as error:
         return Failed(Unreachable(f"the watch sent a line that is no event: {error}: {line[:120]!r}"))
     if found.type == "ERROR":
         return Failed(_error(bytes(found.object)))
     try:
-        return _event(found)
+        return _said(found)
     except ValueError as error:
         return Spoiled(str(error))
 
 
-def _event(line: _Line) -> Changed | Bookmark | Failed:
+def _said(line: _Line) -> Changed | Bookmark | Failed:
     if line.type == "BOOKMARK":
         meta = _shell.decode(line.object).metadata
         return Bookmark(meta.resource_version, (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true")

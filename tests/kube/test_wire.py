@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.kube.errors import Gone, ServerError, Unreachable
+from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.wire import (
     Bookmark,
     Changed,
@@ -55,6 +58,43 @@ def test_managed_fields_are_not_kept() -> None:
     del made["metadata"]["managedFields"]
     assert msgspec.json.decode(found.raw) == made
     assert found.meta.managed_fields is msgspec.UNSET
+
+
+FIELDS = [{"manager": "kubectl", "fieldsV1": {"f:data": {"f:a,b": {}}}}]
+LOOKALIKE = {"note": 'x,"managedFields":[]', "copy": msgspec.json.encode({"managedFields": FIELDS}).decode()}
+
+
+@pytest.mark.parametrize("managed", [FIELDS, []])
+@pytest.mark.parametrize(
+    "order", [("uid", "managedFields", "annotations"), ("managedFields", "uid"), ("managedFields",)]
+)
+@pytest.mark.parametrize("space", ["", " "])
+@pytest.mark.parametrize("type_", ["ADDED", "MODIFIED", "DELETED"])
+def test_managed_fields_are_cut_out_wherever_they_stand(
+    managed: list[object], order: tuple[str, ...], space: str, type_: str
+) -> None:
+    """A kubelet's pod, a custom resource's sorted members, a server that writes spaces."""
+    metadata = {"managedFields": managed, "uid": "u", "annotations": LOOKALIKE}
+    shown = {
+        "kind": "Pod",
+        "metadata": {name: metadata[name] for name in order},
+        "spec": {"managedFields": [1]},
+    }
+    separators = ("," + space, ":" + space)
+    line = json.dumps({"type": type_, "object": shown}, separators=separators).encode()
+    said = line_of(line)
+    assert isinstance(said, Changed)
+    del shown["metadata"]["managedFields"]
+    assert said.type == type_
+    assert msgspec.json.decode(said.item.raw) == shown
+    assert said.item == item_of(said.item.raw)
+
+
+def test_a_line_with_more_than_an_event_is_read_as_well() -> None:
+    line = b'{"type":"ADDED","object":{"metadata":{"name":"a"}},"more":{}}'
+    said = line_of(line)
+    assert isinstance(said, Changed)
+    assert said.item.raw == b'{"metadata":{"name":"a"}}'
 
 
 def test_one_bad_object_of_a_list_fails_alone() -> None:
