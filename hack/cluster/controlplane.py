@@ -36,6 +36,7 @@ ADMIN = "admin"
 MASTERS = ("system:masters",)
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 SERVICES = "10.96.0.0/16"
+KWOK_STAGES = Path(__file__).with_name("kwok.yaml")
 PORTS = range(10_000, 32_000)
 """Below those that the kernel gives to connections."""
 
@@ -270,7 +271,10 @@ class ControlPlane:
         return _command(
             self._binaries["kwok"],
             kubeconfig=self.kubeconfig,
+            config=KWOK_STAGES,
             manage_nodes_with_annotation_selector="kwok.x-k8s.io/node=fake",
+            node_lease_duration_seconds=40,
+            cidr="10.64.0.0/14",
         )
 
     @property

@@ -60,7 +60,10 @@ def build(name: str, store: Store, version: str) -> Image:
             "PYTHONUNBUFFERED": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
         },
-        labels={"org.opencontainers.image.title": f"elasticjob {name}", "org.opencontainers.image.version": version},
+        labels={
+            "org.opencontainers.image.title": f"elasticjob {name}",
+            "org.opencontainers.image.version": version,
+        },
     )
     return store.image(recipe, layers)
 
@@ -100,7 +103,10 @@ def ours(project: Mapping[str, Any], version: str) -> Entries:
 
 def _entry_points(project: Mapping[str, Any]) -> str:
     groups = {"console_scripts": project["scripts"], **project.get("entry-points", {})}
-    lines = ([f"[{group}]", *(f"{name} = {target}" for name, target in found.items()), ""] for group, found in groups.items())
+    lines = (
+        [f"[{group}]", *(f"{name} = {target}" for name, target in found.items()), ""]
+        for group, found in groups.items()
+    )
     return "\n".join(line for group in lines for line in group)
 
 

@@ -35,10 +35,7 @@ LEFT_OUT: Final = re.compile(
     r"|(_test\w*|_tkinter|xxlimited\w*)\.[^/]*so$"
 )
 """Of the standard library: what no program in a container uses."""
-SYSTEM_LIBRARIES: Final = (
-    "libc.so.6 libdl.so.2 libgcc_s.so.1 libm.so.6 libnss_dns.so.2 libnss_files.so.2 libpthread.so.0 libresolv.so.2"
-    " librt.so.1 libstdc++.so.6 libutil.so.1 libz.so.1"
-).split()
+SYSTEM_LIBRARIES: Final = ["libc.so.6", "libdl.so.2", "libgcc_s.so.1", "libm.so.6", "libnss_dns.so.2", "libnss_files.so.2", "libpthread.so.0", "libresolv.so.2", "librt.so.1", "libstdc++.so.6", "libutil.so.1", "libz.so.1"]
 """What wheels may take from the system (the manylinux policy), and what the C library loads by itself."""
 
 
@@ -90,7 +87,9 @@ def shared_libraries(programs: Iterable[Path]) -> Entries:
     beside = [(library / name, name) for name in SYSTEM_LIBRARIES]
     found = linked | {name: path for path, name in beside if path.exists()}
     place = "/usr" + str(library).removeprefix("/usr")
-    entries: dict[str, Entry] = {f"{place}/{name}": File(path.resolve(), 0o755) for name, path in found.items()}
+    entries: dict[str, Entry] = {
+        f"{place}/{name}": File(path.resolve(), 0o755) for name, path in found.items()
+    }
     entries["/usr" + str(loader).removeprefix("/usr")] = File(loader.resolve(), 0o755)
     return entries
 
@@ -176,4 +175,6 @@ def _distribution(name: str) -> importlib.metadata.Distribution:
     try:
         return importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
-        raise Missing(f"{name} is not installed: run `make demo` or `make test` once, or hack/setup") from None
+        raise Missing(
+            f"{name} is not installed: run `make demo` or `make test` once, or hack/setup"
+        ) from None
