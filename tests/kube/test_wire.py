@@ -75,7 +75,7 @@ def test_managed_fields_are_cut_out_wherever_they_stand(
 ) -> None:
     """A kubelet's pod, a custom resource's sorted members, a server that writes spaces."""
     metadata = {"managedFields": managed, "uid": "u", "annotations": LOOKALIKE}
-    shown = {
+    shown: Manifest = {
         "kind": "Pod",
         "metadata": {name: metadata[name] for name in order},
         "spec": {"managedFields": [1]},
