@@ -11,6 +11,7 @@ audit log.
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import os
 import random
 import secrets
@@ -51,7 +52,8 @@ class ControlPlane:
 
     `scheduler` and `kwok` start those too; kwok plays nodes with the annotation `kwok.x-k8s.io/node=fake`.
     `…_flags` are added to the programs' own and win over them. `audit_all` logs reads as well as writes.
-    `services` is the range of clusterIPs. With `outlive` the programs run on when this process ends.
+    `address` is where the API server listens, `services` the range of clusterIPs. With `outlive` the programs
+    run on when this process ends.
     Raises `binaries.Missing` and `processes.ProgramFailed`, whose messages say what to do.
     """
 
@@ -65,6 +67,7 @@ class ControlPlane:
         controller_manager_flags: Sequence[str] = (),
         scheduler_flags: Sequence[str] = (),
         kwok_flags: Sequence[str] = (),
+        address: str = HOST,
         services: str = SERVICES,
         audit_all: bool = False,
         outlive: bool = False,
@@ -75,6 +78,7 @@ class ControlPlane:
         self.programs = Programs(self.folder / "programs", outlive=outlive)
         self._binaries = binaries.require("control-plane", *(["kwok"] if kwok else []))
         self._ports = _ports(self.folder / "ports", 5)
+        self._address = address
         self._services = services
         self._policy = audit.ALL if audit_all else audit.WRITES
         self._commands: dict[str, Callable[[], list[str]]] = {
@@ -91,7 +95,7 @@ class ControlPlane:
 
     @property
     def url(self) -> str:
-        return f"https://{HOST}:{self._ports[0]}"
+        return f"https://{self._address}:{self._ports[0]}"
 
     @property
     def ca_pem(self) -> str:
@@ -182,7 +186,7 @@ class ControlPlane:
                 return _answers(http.client.HTTPConnection(HOST, self._ports[1], timeout=2), "/readyz")
             case "kube-apiserver":
                 trusted = ssl.create_default_context(cadata=self.ca_pem)
-                api = http.client.HTTPSConnection(HOST, self._ports[0], timeout=2, context=trusted)
+                api = http.client.HTTPSConnection(self._address, self._ports[0], timeout=2, context=trusted)
                 return _answers(api, "/readyz")
             case "kube-controller-manager":
                 return _answers(_unverified(self._ports[3]), "/healthz")
@@ -210,15 +214,16 @@ class ControlPlane:
 
     def _apiserver(self) -> list[str]:
         names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
-        serving = self.pki.server("apiserver", [HOST, *names], "kube-apiserver")
+        inside = str(ipaddress.ip_network(self._services)[1])
+        serving = self.pki.server("apiserver", [self._address, inside, *names], "kube-apiserver")
         kubelets = self.pki.client("kube-apiserver-kubelet-client", MASTERS)
         signing = self.pki.signing_key()
         policy = write_private(self.folder / "audit-policy.yaml", self._policy.encode())
         return _command(
             self._binaries[APISERVER],
             etcd_servers=f"http://{HOST}:{self._ports[1]}",
-            bind_address=HOST,
-            advertise_address=HOST,
+            bind_address=self._address,
+            advertise_address=self._address,
             secure_port=self._ports[0],
             tls_cert_file=serving.certificate,
             tls_private_key_file=serving.key,
@@ -286,7 +291,7 @@ class ControlPlane:
         path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
         body = b'{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}'
         headers = {"Content-Type": "application/json", "User-Agent": mark}
-        api = http.client.HTTPSConnection(HOST, self._ports[0], timeout=10, context=self.tls())
+        api = http.client.HTTPSConnection(self._address, self._ports[0], timeout=10, context=self.tls())
         with closing(api):
             api.request("POST", path, body, headers)
             api.getresponse().read()

@@ -35,7 +35,20 @@ LEFT_OUT: Final = re.compile(
     r"|(_test\w*|_tkinter|xxlimited\w*)\.[^/]*so$"
 )
 """Of the standard library: what no program in a container uses."""
-SYSTEM_LIBRARIES: Final = ["libc.so.6", "libdl.so.2", "libgcc_s.so.1", "libm.so.6", "libnss_dns.so.2", "libnss_files.so.2", "libpthread.so.0", "libresolv.so.2", "librt.so.1", "libstdc++.so.6", "libutil.so.1", "libz.so.1"]
+SYSTEM_LIBRARIES: Final = (
+    "libc.so.6",
+    "libdl.so.2",
+    "libgcc_s.so.1",
+    "libm.so.6",
+    "libnss_dns.so.2",
+    "libnss_files.so.2",
+    "libpthread.so.0",
+    "libresolv.so.2",
+    "librt.so.1",
+    "libstdc++.so.6",
+    "libutil.so.1",
+    "libz.so.1",
+)
 """What wheels may take from the system (the manylinux policy), and what the C library loads by itself."""
 
 
