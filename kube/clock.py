@@ -46,6 +46,13 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+class BootClock(SystemClock):
+    """The machine's time, with a `monotonic` that goes on while the machine is suspended (where it can)."""
+
+    def monotonic(self) -> float:
+        return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class _Put:
     """One entry of the virtual clock's agenda."""
 

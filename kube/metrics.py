@@ -44,6 +44,11 @@ class Metrics:
             "rest_client_requests", "Requests to the API server", ("code", "method", "host")
         )
 
+        self.leader = gauge("leader_election_master_status", "1 for the process that leads", ("name",))
+        self.leader_slow_path = counter(
+            "leader_election_slowpath", "Looks at its lease by one that leads", ("name",)
+        )
+
         self.webhook_requests = counter(
             "controller_runtime_webhook_requests", "Admission requests", (*w, "code")
         )

@@ -10,7 +10,14 @@ Start: http (probes, metrics, events) → webhooks → caches, until they are in
 Stop: others → controllers → caches → webhooks → http.
 Webhooks come before caches, because a list may need our own conversion webhook; a controller's last writes
 still pass our webhooks, and can still be told as Events.
-Controllers form the last group on purpose: with leader election, that group starts when the lease is won.
+
+Several replicas, one of which leads: `Operator(client, election=Election("my-operator"))`. Controllers, the
+last group, start when the lease is won; all others start at once, so that a standby is ready, serves webhooks
+and has its caches warm. Every write of the controllers, whichever client they use, passes the election's fence:
+none is sent, or kept trying, when another may lead. Not fenced is what each replica does for itself, or may do
+twice: the webhooks' registration and authority (applied, the same from all), Events (they testify what was
+done), whatever runs in OTHERS. Lost: `run` cancels everything and raises LeadershipLost; the process is to end.
+Stopped: the lease is released, last of all.
 """
 
 from __future__ import annotations
@@ -28,7 +35,10 @@ from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.controller import Controller, Runner
+from elasticjob.kube.election import Election
+from elasticjob.kube.errors import LeadershipLost
 from elasticjob.kube.events import Recorder, reference_to
+from elasticjob.kube.fence import behind
 from elasticjob.kube.informer import Informer
 from elasticjob.kube.kinds import Kind
 from elasticjob.kube.metrics import Metrics
@@ -60,8 +70,9 @@ class Operator:
         clock: Clock | None = None,
         grace: float = GRACE,
         signals: bool = True,
+        election: Election | None = None,
     ) -> None:
-        """`namespace` limits all caches ("": the whole cluster).
+        """`namespace` limits all caches ("": the whole cluster). Without `election`, it leads from the start.
 
         `probes` is host:port, None for no server. Without `signals`, SIGTERM and SIGINT are left to others,
         as befits an operator that is a guest in a larger process.
@@ -71,19 +82,22 @@ class Operator:
         self.clock: Clock = clock or client.clock
         self.metrics = metrics if isinstance(metrics, Metrics) else Metrics(metrics)
         self.recorder = Recorder(client, name, clock=self.clock, metrics=self.metrics)
+        self.election = election
         self._name = name
         self._grace = grace
         self._follows = (signal.SIGTERM, signal.SIGINT) if signals else ()
         self._began = False
         self._stopping = asyncio.Event()
         self._error: BaseException | None = None
-        self._started = asyncio.Event()
+        self._started, self._leading = asyncio.Event(), asyncio.Event()
         self._groups = {group: RunGroup(group.name.lower(), self._fail) for group in Group}
         self._caches: dict[str, Cache[Any]] = {}
         self._live: dict[str, Check] = {}
         self._ready: dict[str, Check] = {
             "started": lambda: None if self._started.is_set() else "not all parts have started"
         }
+        if election:
+            self._ready["leader"] = election.standing
         self._probes = Probes(probes, self.metrics.registry, self._live, self._ready) if probes else None
         self._groups[Group.HTTP].members += [self.recorder, LoopWatch(self.clock, self.metrics)]
         self._groups[Group.HTTP].members += [self._probes] if self._probes else []
@@ -136,23 +150,21 @@ class Operator:
         self._stopping.set()
 
     async def wait_started(self) -> None:
-        """Return once all groups are started and all caches are in step.
+        """Return once all that a standby runs is started, and all caches are in step.
 
         Raises RuntimeError when the operator stops before.
         """
-        waits = [asyncio.create_task(event.wait()) for event in (self._started, self._stopping)]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waits:
-                task.cancel()
-        if not self._started.is_set():
-            raise RuntimeError(f"{self._name} stopped before all of its parts had started")
+        await self._wait_until(self._started, "all of its parts had started")
+
+    async def wait_leading(self) -> None:
+        """Return once the controllers are started too. Raises RuntimeError when the operator stops before."""
+        await self._wait_until(self._leading, "its controllers had started")
 
     async def run(self) -> None:
         """Run until cancelled, stopped, or told to by SIGTERM or SIGINT.
 
-        Raises the first error of a part, after the others have been stopped in order.
+        Raises the first error of a part, after the others have been stopped in order. Raises LeadershipLost
+        after everything was cancelled at once; nothing may be written by this process then.
         """
         self._began = True
         with self._signals():
@@ -164,6 +176,7 @@ class Operator:
                 starting.cancel()
                 await asyncio.wait({starting})
                 self._started.clear()
+                self._leading.clear()
                 await self._stop()
         if self._error:
             raise self._error
@@ -172,26 +185,63 @@ class Operator:
         for group in Group:
             if self._stopping.is_set():
                 return
-            await self._groups[group].start()
-        self._started.set()
-        log.info("started", extra={"operator": self._name, "kinds": sorted(self._caches)})
+            if group is Group.CONTROLLERS:
+                self._started.set()
+                log.info("started", extra={"operator": self._name, "kinds": sorted(self._caches)})
+                await self._win()
+            with behind(self.election.fence if self.election and group is Group.CONTROLLERS else None):
+                await self._groups[group].start()
+        self._leading.set()
+
+    async def _win(self) -> None:
+        """Return when controllers may start. Nobody stands for election who could not lead at once."""
+        if self.election:
+            self.election.start(self.client.config, self.metrics, self._lose)
+            await self.election.won()
 
     def _on_start(self, starting: asyncio.Task[None]) -> None:
         if not starting.cancelled() and (error := starting.exception()):
             self._fail(error)
 
     async def _stop(self) -> None:
-        """Stop group by group; the grace period is that of the process, so they share it."""
+        """Stop group by group; the grace period is that of the process, so they share it.
+
+        The lease comes last, when nothing can write any more. None of this waits once it is lost.
+        """
         log.info("stopping", extra={"operator": self._name})
         until = self.clock.monotonic() + self._grace
         for group in STOP_ORDER:
-            await self._groups[group].stop(self.clock, max(0.0, until - self.clock.monotonic()))
+            left = 0.0 if self._lost else max(0.0, until - self.clock.monotonic())
+            await self._groups[group].stop(self.clock, left)
+        if self.election:
+            await self.election.end(release=not self._lost)
+
+    def _lose(self, error: LeadershipLost) -> None:
+        """End at once: what is still running is cancelled, also what was finishing its work."""
+        self._error = error
+        for group in self._groups.values():
+            group.cancel()
+        self._stopping.set()
+
+    @property
+    def _lost(self) -> bool:
+        return isinstance(self._error, LeadershipLost)
 
     def _fail(self, error: BaseException) -> None:
         if self._error is None:
             self._error = error
             log.error("a part has failed", extra={"operator": self._name}, exc_info=error)
         self._stopping.set()
+
+    async def _wait_until(self, wanted: asyncio.Event, what: str) -> None:
+        waits = [asyncio.create_task(event.wait()) for event in (wanted, self._stopping)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+        if not wanted.is_set():
+            raise RuntimeError(f"{self._name} stopped before {what}")
 
     def _expect_not_begun(self, what: str) -> None:
         """Refuse what would never be started."""

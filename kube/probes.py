@@ -12,8 +12,15 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.metrics import Metrics
 
+
+class Fine(str):
+    """What a check says that is no problem: `/readyz` shows it, and stays 200."""
+
+    __slots__ = ()
+
+
 Check = Callable[[], str | None]
-"""None: fine; else a sentence that says what is missing."""
+"""None: fine; `Fine(sentence)`: fine, and something to say; else a sentence that says what is missing."""
 
 BEAT = 0.5
 """Seconds between two looks at the loop's lag."""
@@ -87,7 +94,13 @@ class Probes:
 
 def _answer(checks: Mapping[str, Check]) -> web.Response:
     """One line for each named check; 503 unless all are fine."""
-    problems = {name: check() for name, check in checks.items()}
-    lines = [f"[-] {name}: {problem}" if problem else f"[+] {name}" for name, problem in problems.items()]
-    status = 503 if any(problems.values()) else 200
-    return web.Response(text="\n".join([*lines, "not ready" if status == 503 else "ok", ""]), status=status)
+    found = {name: check() for name, check in checks.items()}
+    failed = any(said and not isinstance(said, Fine) for said in found.values())
+    lines = [_line(name, said) for name, said in found.items()]
+    text = "\n".join([*lines, "not ready" if failed else "ok", ""])
+    return web.Response(text=text, status=503 if failed else 200)
+
+
+def _line(name: str, said: str | None) -> str:
+    mark = "-" if said and not isinstance(said, Fine) else "+"
+    return f"[{mark}] {name}: {said}" if said else f"[{mark}] {name}"
