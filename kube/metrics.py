@@ -56,6 +56,10 @@ class Metrics:
             "controller_runtime_webhook_requests_in_flight", "Admission requests now", w
         )
         self.webhook_seconds = seconds("controller_runtime_webhook_latency_seconds", "Admission time", w)
+        self.certificate_reads = counter("certwatcher_read_certificate", "Readings of certificate files")
+        self.certificate_errors = counter(
+            "certwatcher_read_certificate_errors", "Readings of certificate files that failed"
+        )
 
         self.cache_objects = gauge("elasticjob_kube_cache_objects", "Objects held", k)
         self.cache_bytes = gauge("elasticjob_kube_cache_bytes", "Bytes of objects held", k)

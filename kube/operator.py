@@ -13,10 +13,10 @@ still pass our webhooks, and can still be told as Events.
 
 Several replicas, one of which leads: `Operator(client, election=Election("my-operator"))`. Controllers, the
 last group, start when the lease is won; all others start at once, so that a standby is ready, serves webhooks
-and has its caches warm. Every write of the controllers, whichever client they use, passes the election's fence:
-none is sent, or kept trying, when another may lead. Not fenced is what each replica does for itself, or may do
-twice: the webhooks' registration and authority (applied, the same from all), Events (they testify what was
-done), whatever runs in OTHERS. Lost: `run` cancels everything and raises LeadershipLost; the process is to end.
+and has its caches warm. Every write of the controllers, with whichever client, passes the election's fence: none
+is sent, or kept trying, when another may lead. Not fenced is what each replica does for itself, or may do twice:
+the webhooks' registration and authority (applied, the same from all), Events (they testify what was done),
+whatever runs in OTHERS. Lost: `run` cancels everything and raises LeadershipLost; the process is to end.
 Stopped: the lease is released, last of all.
 """
 
@@ -206,15 +206,14 @@ class Operator:
     async def _stop(self) -> None:
         """Stop group by group; the grace period is that of the process, so they share it.
 
-        The lease comes last, when nothing can write any more. None of this waits once it is lost.
+        The lease comes last, when nothing can write any more.
         """
         log.info("stopping", extra={"operator": self._name})
         until = self.clock.monotonic() + self._grace
         for group in STOP_ORDER:
-            left = 0.0 if self._lost else max(0.0, until - self.clock.monotonic())
-            await self._groups[group].stop(self.clock, left)
+            await self._groups[group].stop(self.clock, max(0.0, until - self.clock.monotonic()))
         if self.election:
-            await self.election.end(release=not self._lost)
+            await self.election.end(release=not isinstance(self._error, LeadershipLost))
 
     def _lose(self, error: LeadershipLost) -> None:
         """End at once: what is still running is cancelled, also what was finishing its work."""
@@ -222,10 +221,6 @@ class Operator:
         for group in self._groups.values():
             group.cancel()
         self._stopping.set()
-
-    @property
-    def _lost(self) -> bool:
-        return isinstance(self._error, LeadershipLost)
 
     def _fail(self, error: BaseException) -> None:
         if self._error is None:

@@ -70,24 +70,20 @@ class RunGroup:
 
     async def stop(self, clock: Clock, grace: float) -> None:
         """Drain what can be drained for at most `grace` seconds, then cancel; return when all have ended."""
-        if grace > 0:
-            await self._drain(clock, grace)
+        draining = set()
+        for task, member in self._tasks.items():
+            if isinstance(member, Drainable) and not (task.done() or task.cancelling()):
+                member.drain()
+                draining.add(task)
+        await _wait(draining, clock, grace)
         self.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
 
     def cancel(self) -> None:
-        """Cancel all members at once; `stop` still waits until they have ended."""
+        """Cancel all members, so that `stop` drains none; it still waits until they have ended."""
         for task in self._tasks:
             task.cancel()
-
-    async def _drain(self, clock: Clock, grace: float) -> None:
-        draining = set()
-        for task, member in self._tasks.items():
-            if isinstance(member, Drainable) and not task.done():
-                member.drain()
-                draining.add(task)
-        await _wait(draining, clock, grace)
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()):
