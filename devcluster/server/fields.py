@@ -6,15 +6,22 @@ of a set. `leaves` maps every path that can be owned to its value; ownership is 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from elasticjob.devcluster.server.schemas import ANYTHING, Schema, item_key, items, member, shape
+from elasticjob.devcluster.server.schemas import ANYTHING, Schema, item_key, items, member, members, shape
 
 Path = tuple[str, ...]
-ELEMENT = "an element of a keyed list"  # value of a path that stands for the element, not for its fields
+
+
+class Holder:
+    """The value of a path that stands for a container, not for what is in it."""
+
+
+HOLDER = Holder()
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 # What the server writes itself belongs to nobody.
@@ -31,7 +38,6 @@ _UNOWNED_METADATA = frozenset(
         "generation",
         "managedFields",
         "selfLink",
-        "generateName",
     }
 )
 
@@ -53,19 +59,42 @@ def leaves(manifest: Mapping[str, Any], schema: Schema) -> dict[Path, Any]:
 def _collect(value: Any, schema: Schema, path: Path, found: dict[Path, Any]) -> None:
     kind = shape(schema, value)
     if kind == "map" and value:
+        declared = members(schema)
         for name, child in value.items():
-            _collect(child, member(schema, name) or ANYTHING, (*path, f"f:{name}"), found)
+            below = member(schema, name) or ANYTHING
+            if name not in declared and shape(below, child) in ("map", "list-map", "set"):
+                found[*path, f"f:{name}"] = HOLDER if child else child
+            _collect(child, below, (*path, f"f:{name}"), found)
     elif kind == "list-map" and value:
         below = items(schema)
         for item in value:
             place = (*path, key_element(schema, item))
-            found[place] = ELEMENT
+            found[place] = HOLDER
             _collect(item, below, place, found)
     elif kind == "set" and value:
         for item in value:
             found[*path, value_element(item)] = item
     else:
         found[path] = value
+
+
+def nodes(manifest: Mapping[str, Any], schema: Schema) -> dict[Path, Any]:
+    """Every ownable path, and the path of everything that holds one: what two objects are compared by."""
+    found = leaves(manifest, schema)
+    for path in list(found):
+        for length in range(len(path) - 1, 0, -1):
+            if path[:length] in found:
+                break
+            found[path[:length]] = HOLDER
+    found.pop(("f:metadata",), None)
+    return found
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two values of a path are the same; a container that is empty is still the container."""
+    if isinstance(one, Holder) or isinstance(other, Holder):
+        return all(isinstance(each, Holder) or each in ({}, [], None) for each in (one, other))
+    return bool(one == other)
 
 
 def key_element(schema: Schema, item: Any) -> str:
@@ -80,11 +109,12 @@ def to_fields_v1(paths: Iterable[Path]) -> dict[str, Any]:
     """The nested form that is stored in managedFields."""
     root: dict[str, Any] = {}
     chosen = set(paths)
+    above = {path[:length] for path in chosen for length in range(1, len(path))}
     for path in sorted(chosen):
         node = root
         for element in path:
             node = node.setdefault(element, {})
-        if path[-1].startswith("k:"):
+        if path in above or path[-1].startswith("k:"):
             node.setdefault(".", {})
     return root
 
@@ -112,21 +142,49 @@ def merge(live: Any, applied: Any, schema: Schema) -> Any:
             below = member(schema, name) or ANYTHING
             answer[name] = merge(live[name], value, below) if name in live else value
         return answer
-    if kind == "list-map" and isinstance(live, list):
-        return _merge_elements(live, applied, schema)
-    if kind == "set" and isinstance(live, list):
-        return live + [item for item in applied if item not in live]
+    if kind in ("list-map", "set") and isinstance(live, list):
+        return _merge_elements(live, applied, schema, kind)
     return applied
 
 
-def _merge_elements(live: list[Any], applied: list[Any], schema: Schema) -> list[Any]:
+def _merge_elements(live: list[Any], applied: list[Any], schema: Schema, kind: str) -> list[Any]:
+    """Elements of both, by key; those of the configuration in its order, the others where they were."""
+    name = value_element if kind == "set" else lambda item: key_element(schema, item)
+    old = {name(item): item for item in live}
+    new = {name(item): item for item in applied}
     below = items(schema)
-    mine = {key_element(schema, item): item for item in applied}
-    answer = []
-    for item in live:
-        update = mine.pop(key_element(schema, item), None)
-        answer.append(item if update is None else merge(item, update, below))
-    return answer + list(mine.values())
+    return [
+        merge(old[key], new[key], below) if key in old and key in new else (new if key in new else old)[key]
+        for key in interleaved(list(old), list(new))
+    ]
+
+
+def interleaved(left: list[str], right: list[str]) -> list[str]:
+    """All names of both, each once. `right` keeps its order; the others of `left` stay before what they preceded."""
+    mine, theirs, taken, answer = set(right), set(left), set[str](), list[str]()
+    shared = deque(name for name in right if name in theirs)
+    here, there = 0, 0
+    while here < len(left) or there < len(right):
+        if here < len(left):
+            name = left[here]
+            last = there == len(right)
+            if name not in mine or (not last and name == right[there]):
+                answer.append(name)
+                here += 1
+                if name in mine:
+                    taken.add(name)
+                    shared.popleft()
+                    there += 1
+                continue
+            if name in taken or (not last and shared[0] != name):
+                here += 1  # it comes, or came, where the other order has it
+                continue
+        taken.add(right[there])
+        answer.append(right[there])
+        if shared and shared[0] == right[there]:
+            shared.popleft()
+        there += 1
+    return answer
 
 
 def drop(value: Any, paths: Iterable[Path], schema: Schema) -> Any:

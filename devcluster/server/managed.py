@@ -11,22 +11,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from elasticjob.devcluster.server.errors import apply_conflict
 from elasticjob.devcluster.server.fields import (
-    ELEMENT,
     Path,
+    alike,
     drop,
     from_fields_v1,
     human,
     leaves,
     merge,
+    nodes,
     to_fields_v1,
 )
 from elasticjob.devcluster.server.schemas import Schema
 from elasticjob.devcluster.server.store import Manifest, decode
 
-_ABSENT = object()
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_OPERATIONS = ("Apply", "Update")
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,13 @@ class Owner:
 
 @dataclass(frozen=True)
 class Writer:
-    """Who writes now."""
+    """Who writes now. `solid` are members that objects of this kind always have, and nobody owns."""
 
     manager: str
     api_version: str
     subresource: str
     now: str
+    solid: frozenset[Path] = frozenset()
 
     def owner(self, operation: str, paths: Iterable[Path]) -> Owner:
         return Owner(self.manager, operation, self.api_version, self.subresource, self.now, frozenset(paths))
@@ -84,7 +88,7 @@ def _entry(owner: Owner) -> dict[str, Any]:
         "manager": owner.manager,
         "operation": owner.operation,
         "apiVersion": owner.api_version,
-        "time": owner.time,
+        **({"time": owner.time} if owner.time else {}),
         "fieldsType": "FieldsV1",
         "fieldsV1": to_fields_v1(owner.paths),
     }
@@ -93,15 +97,27 @@ def _entry(owner: Owner) -> dict[str, Any]:
 
 def entries(found: Iterable[Owner]) -> list[dict[str, Any]]:
     """managedFields of these owners; those that own nothing are left out. Applies first, then by time."""
-    kept = sorted(
-        (owner for owner in found if owner.paths), key=lambda owner: (owner.operation != "Apply", owner.time)
-    )
+    kept = sorted((owner for owner in found if owner.paths), key=_order)
     return [_entry(owner) for owner in kept]
+
+
+def _order(owner: Owner) -> tuple[str, str, str]:
+    return (owner.operation, owner.time, owner.manager)
+
+
+def are_valid(book: Any) -> bool:
+    """Whether a client's own managedFields can be believed."""
+    return isinstance(book, list) and all(
+        isinstance(each, dict)
+        and each.get("operation") in _OPERATIONS
+        and each.get("fieldsType") == "FieldsV1"
+        for each in book
+    )
 
 
 def created(manifest: Manifest, schema: Schema, writer: Writer) -> list[dict[str, Any]]:
     """managedFields of an object that did not exist before."""
-    return entries([writer.owner("Update", leaves(manifest, schema))])
+    return entries([writer.owner("Update", nodes(manifest, schema).keys() - writer.solid)])
 
 
 def applied(config: Manifest, schema: Schema, writer: Writer) -> list[dict[str, Any]]:
@@ -118,12 +134,17 @@ def keep_book(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> N
 def updated(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> list[dict[str, Any]]:
     """managedFields after a write that was no apply. A list that `new` brings along is believed."""
     parts = _different(old, new)
-    before, after = leaves(_only(old, parts), schema), leaves(_only(new, parts), schema)
-    changed = {path for path, value in after.items() if before.get(path, _ABSENT) != value}
+    before, after = nodes(_only(old, parts), schema), nodes(_only(new, parts), schema)
+    changed = _changed(before, after) - writer.solid
     removed = before.keys() - after.keys()
     if not changed and not removed:
         return list(new["metadata"].get("managedFields") or ())
     return entries(_taken_over(owners(new), changed, removed, writer))
+
+
+def _changed(before: Mapping[Path, Any], after: Mapping[Path, Any]) -> set[Path]:
+    """Paths that are new, or have another value."""
+    return {path for path, value in after.items() if path not in before or not alike(before[path], value)}
 
 
 def _different(old: Manifest, new: Manifest) -> set[str]:
@@ -136,14 +157,17 @@ def _only(manifest: Manifest, names: set[str]) -> Manifest:
 
 
 def _taken_over(found: list[Owner], changed: set[Path], removed: set[Path], writer: Writer) -> list[Owner]:
+    """Whoever changed a field owns it; who only removed owns nothing new, and keeps the time of the last change."""
     mine = writer.owner("Update", changed)
-    others = []
+    kept = []
     for owner in found:
-        if owner.identity == mine.identity:
+        if owner.identity != mine.identity:
+            kept.append(replace(owner, paths=owner.paths - changed - removed))
+        elif changed:
             mine = replace(mine, paths=(owner.paths | changed) - removed)
         else:
-            others.append(replace(owner, paths=owner.paths - changed - removed))
-    return [*others, mine]
+            kept.append(replace(owner, paths=owner.paths - removed))
+    return [*kept, *([mine] if changed else [])]
 
 
 def apply(live: Manifest, config: Manifest, schema: Schema, writer: Writer, *, force: bool) -> Manifest:
@@ -151,22 +175,23 @@ def apply(live: Manifest, config: Manifest, schema: Schema, writer: Writer, *, f
 
     Raises a 409 that names every other manager of a field whose value would change, unless forced.
     """
-    wanted = leaves(config, schema)
-    found = _moved_to_apply(owners(live) or _unknown(live, schema, writer), live, schema, writer)
+    found = owners(live) or _unknown(live, schema, writer)
     identity = writer.owner("Apply", ()).identity
-    previous = next((owner.paths for owner in found if owner.identity == identity), frozenset())
-    others = [owner for owner in found if owner.identity != identity]
-    now = leaves(live, schema)
-    others = _resolve(others, _changes(wanted, now), force)
-    kept = _prefixes(wanted) | {prefix for owner in others for prefix in _prefixes(owner.paths)}
-    trimmed = drop(merge(live, config, schema), previous - kept, schema)
-    # an emptied container that the configuration names comes back
-    answer: Manifest = merge(trimmed, config, schema)
-    mine = writer.owner("Apply", wanted)
-    answer["metadata"] = dict(answer["metadata"])
     before = next((owner for owner in found if owner.identity == identity), None)
-    if before and before.paths == mine.paths and before.api_version == mine.api_version:
-        mine = before
+    others = [owner for owner in found if owner.identity != identity]
+    merged = merge(live, config, schema)
+    now = nodes(live, schema)
+    changed = _changed(now, nodes(merged, schema)) - writer.solid
+    others = _resolve(others, changed, set() if force else _inherited(live, schema, writer), force=force)
+    wanted = leaves(config, schema)
+    previous = before.paths if before else frozenset()
+    kept = _prefixes(wanted) | {prefix for owner in others for prefix in _prefixes(owner.paths)}
+    # an emptied container that the configuration names comes back
+    answer: Manifest = merge(drop(merged, previous - kept, schema), config, schema)
+    mine = writer.owner("Apply", wanted)
+    if nodes(answer, schema) == now:
+        mine = replace(mine, time=before.time if before else "")
+    answer["metadata"] = dict(answer["metadata"])
     answer["metadata"]["managedFields"] = entries([*_still_there(others, answer, schema), mine])
     return answer
 
@@ -177,58 +202,40 @@ def _unknown(live: Manifest, schema: Schema, writer: Writer) -> list[Owner]:
     return [before.owner("Update", leaves(live, schema))]
 
 
-def _moved_to_apply(found: list[Owner], live: Manifest, schema: Schema, writer: Writer) -> list[Owner]:
-    """`kubectl apply --server-side` inherits what the same user's client-side apply said last."""
+def _inherited(live: Manifest, schema: Schema, writer: Writer) -> set[Path]:
+    """What `kubectl apply --server-side` may take without force: what kubectl's client-side apply said last."""
     last = (live["metadata"].get("annotations") or {}).get(_LAST_APPLIED)
     if writer.manager != "kubectl" or not last:
-        return found
-    said = leaves(decode(last), schema).keys()
-    client_side = ("kubectl-client-side-apply", "Update", "")
-    inherited = {path for owner in found if owner.identity == client_side for path in owner.paths & said}
-    kept = [
-        replace(owner, paths=owner.paths - said) if owner.identity == client_side else owner
-        for owner in found
-    ]
-    mine = writer.owner("Apply", inherited)
-    for owner in kept:
-        if owner.identity == mine.identity:
-            mine = replace(owner, paths=owner.paths | inherited)
-    return [*(owner for owner in kept if owner.identity != mine.identity), mine]
+        return set()
+    now = leaves(live, schema)
+    said = leaves(decode(last), schema)
+    return {path for path, value in said.items() if path in now and alike(now[path], value)}
 
 
-def _changes(wanted: Mapping[Path, Any], now: Mapping[Path, Any]) -> set[Path]:
-    """Paths whose value an apply would change, with the live paths that a new whole value would hide and the
-    whole values that would become containers.
-    """
-    changed = {
-        path for path, value in wanted.items() if value is not ELEMENT and now.get(path, _ABSENT) != value
-    }
-    new = {path for path in changed if path not in now}
-    hidden = {path for path in now if any(path[:length] in new for length in range(1, len(path)))}
-    merged = {
-        path
-        for path in new
-        if wanted[path] in ({}, []) and any(below[: len(path)] == path for below in hidden)
-    }
-    inside = {path for path in hidden if any(path[: len(top)] == top for top in merged)}
-    above = {prefix for path in new for prefix in _prefixes([path[:-1]])}
-    opened = {path for path in above if now.get(path, ELEMENT) not in (ELEMENT, {}, [])}
-    return (changed - merged) | (hidden - inside) | opened
+def remember_applied(config: Manifest, answer: Manifest, writer: Writer) -> None:
+    """Keep the annotation of a client-side apply in step, for whoever goes back to it."""
+    notes = answer["metadata"].get("annotations") or {}
+    if writer.manager == "kubectl" and _LAST_APPLIED in notes:
+        text = _sorted(config).decode() + "\n"
+        answer["metadata"]["annotations"] = notes | {_LAST_APPLIED: text}
 
 
 def _prefixes(paths: Iterable[Path]) -> set[Path]:
     return {path[:length] for path in paths for length in range(1, len(path) + 1)}
 
 
-def _resolve(others: list[Owner], changed: set[Path], force: bool) -> list[Owner]:
-    if force:
-        return [replace(owner, paths=owner.paths - changed) for owner in others]
-    conflicts = [(owner.told(), human(path)) for owner in others for path in sorted(owner.paths & changed)]
-    if conflicts:
+def _resolve(others: list[Owner], changed: set[Path], allowed: set[Path], *, force: bool) -> list[Owner]:
+    conflicts = [
+        (owner.told(), human(path)) for owner in others for path in sorted((owner.paths & changed) - allowed)
+    ]
+    if conflicts and not force:
         raise apply_conflict(conflicts)
-    return others
+    return [replace(owner, paths=owner.paths - changed) for owner in others]
 
 
 def _still_there(others: list[Owner], answer: Manifest, schema: Schema) -> list[Owner]:
-    there = leaves(answer, schema).keys()
+    there = nodes(answer, schema).keys()
     return [replace(owner, paths=owner.paths & there) for owner in others]
+
+
+_sorted = msgspec.json.Encoder(order="sorted").encode

@@ -28,6 +28,7 @@ from elasticjob.devcluster.server.ratcheting import is_as_before
 from elasticjob.devcluster.server.registry import Registry, Resource
 from elasticjob.devcluster.server.rules import broken_rules
 from elasticjob.devcluster.server.services import keep_address
+from elasticjob.devcluster.server.solid import solid_paths
 from elasticjob.devcluster.server.store import Manifest, Store, Stored, Type, encode
 from elasticjob.devcluster.server.strategy import Strategy, no_problem
 from elasticjob.devcluster.server.validation import validate
@@ -461,7 +462,8 @@ class Objects:
         return resource.custom or self._strategy(resource).needs_version
 
     def _writer(self, resource: Resource, options: Options, subresource: str) -> managed.Writer:
-        return managed.Writer(options.manager, resource.api_version, subresource, self.stamp())
+        solid = solid_paths(resource)
+        return managed.Writer(options.manager, resource.api_version, subresource, self.stamp(), solid)
 
     def writer(self, resource: Resource, options: Options, subresource: str = "") -> managed.Writer:
         return self._writer(resource, options, subresource)

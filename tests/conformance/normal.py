@@ -17,6 +17,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _TIME = re.compile(r"20(2[5-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _ADDRESS = re.compile(r"\b(10\.96|127\.96)\.\d+\.\d+\b")
 _ACCESS = re.compile(r"kube-api-access-\w{5}\b")
+_PATCHED = re.compile(r'patch: Invalid value: "\{.*\}": |^Invalid value: "\{.*\}": ', re.DOTALL)
 _SUFFIX = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5}$")
 
 
@@ -41,7 +42,7 @@ class _Words:
             return {name: self._member(name, each, value) for name, each in value.items()}
         if isinstance(value, list):
             items = [self.of(each, key) for each in value]
-            return sorted(items, key=_book_order) if key == "managedFields" else items
+            return sorted(items, key=_book_order) if key.endswith("managedFields") else items
         return self._text(value) if isinstance(value, str) else value
 
     def _member(self, name: str, value: Any, holder: dict[str, Any]) -> Any:
@@ -65,7 +66,9 @@ class _Words:
         for found, symbol in self._generated.items():
             text = text.replace(found, symbol)
         text = _UUID.sub(lambda found: self._uids.setdefault(found[0], f"uid{len(self._uids) + 1}"), text)
-        text = _TIME.sub("<time>", text)
+        text = _TIME.sub(
+            "<time>", _PATCHED.sub(lambda found: found[0].partition("{")[0] + "<object>: ", text)
+        )
         return _ACCESS.sub("kube-api-access-<random>", _ADDRESS.sub("<cluster-ip>", text))
 
 

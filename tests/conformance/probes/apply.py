@@ -135,6 +135,14 @@ PROBES: tuple[Probe, ...] = (
         ),
         apply(THING, parts({"name": "c"})),
     ),
+    probe(
+        "orders of parts meet",
+        *defined(),
+        given(apply(THING, parts(*({"name": name} for name in "abc")))),
+        apply(THING, parts(*({"name": name} for name in "xcya")), "you", show=("spec.parts",)),
+        apply(THING, parts(*({"name": name} for name in "bz")), "she", show=("spec.parts",)),
+        apply(THING, parts(*({"name": name} for name in "zb")), "she", show=("spec.parts",)),
+    ),
     probe("a part without its key", *defined(), apply(THING, parts({"size": 1}))),
     probe("a part twice", *defined(), apply(THING, parts({"name": "a"}, {"name": "a"}))),
     probe(

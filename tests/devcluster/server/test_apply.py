@@ -61,9 +61,9 @@ async def test_list_maps_merge_by_key(things: Api) -> None:
     reply = await things.apply(
         ONE, thing(replicas=1, parts=[{"name": "y"}, {"name": "x", "color": "red"}]), manager="second"
     )
-    assert reply.body["spec"]["parts"] == [{"name": "x", "size": 1, "color": "red"}, {"name": "y"}]
+    assert reply.body["spec"]["parts"] == [{"name": "y"}, {"name": "x", "size": 1, "color": "red"}]
     reply = await things.apply(ONE, thing(replicas=1), manager="first")
-    assert reply.body["spec"]["parts"] == [{"name": "x", "color": "red"}, {"name": "y"}]
+    assert reply.body["spec"]["parts"] == [{"name": "y"}, {"name": "x", "color": "red"}]
     reply = await things.apply(ONE, thing(replicas=1), manager="second")
     assert "parts" not in reply.body["spec"]
 

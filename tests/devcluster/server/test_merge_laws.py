@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.devcluster.server.errors import StatusError
-from elasticjob.devcluster.server.fields import ELEMENT, from_fields_v1, leaves, to_fields_v1
+from elasticjob.devcluster.server.fields import HOLDER, alike, from_fields_v1, leaves, nodes, to_fields_v1
 from elasticjob.devcluster.server.managed import Writer, apply, updated
 from elasticjob.devcluster.server.schemas import custom_schema
 from elasticjob.devcluster.server.store import Manifest
@@ -26,8 +26,12 @@ SPECS = st.fixed_dictionaries(
         "labels": st.dictionaries(NAMES, NAMES, max_size=2),
         "tags": st.lists(NAMES, unique=True, max_size=3),
         "parts": st.lists(PART, unique_by=lambda part: str(part["name"]), max_size=3),
-        "free": st.recursive(
-            st.integers(0, 1), lambda inner: st.dictionaries(NAMES, inner, max_size=2), max_leaves=4
+        "free": st.dictionaries(
+            NAMES,
+            st.recursive(
+                st.integers(0, 1), lambda inner: st.dictionaries(NAMES, inner, max_size=2), max_leaves=4
+            ),
+            max_size=2,
         ),
     },
 )
@@ -60,7 +64,7 @@ def test_what_is_applied_is_there(first: dict[str, Any], second: dict[str, Any])
     there = leaves(live, SCHEMA)
     for path, value in leaves(manifest(second), SCHEMA).items():
         filled = value in ({}, []) and any(other[: len(path)] == path for other in there)
-        assert filled or (path in there and (value is ELEMENT or there[path] == value))
+        assert filled or (path in there and (value is HOLDER or there[path] == value))
 
 
 @given(SPECS, SPECS)
@@ -91,6 +95,9 @@ def test_an_update_owns_exactly_what_it_changed(first: dict[str, Any], second: d
     new = manifest(second) | {"metadata": live["metadata"]}
     entries = updated(live, new, SCHEMA, writer("two"))
     owned = {entry["manager"]: from_fields_v1(entry["fieldsV1"]) for entry in entries}
-    before, after = leaves(live, SCHEMA), leaves(new, SCHEMA)
-    assert owned.get("two", set()) == {path for path, value in after.items() if before.get(path) != value}
-    assert owned.get("one", set()) == {path for path, value in before.items() if after.get(path) == value}
+    before, after = nodes(live, SCHEMA), nodes(new, SCHEMA)
+    changed = {path for path, value in after.items() if path not in before or not alike(before[path], value)}
+    assert owned.get("two", set()) == changed
+    mine = leaves(manifest(first), SCHEMA)
+    kept = {path for path in mine if path in after and path not in changed}
+    assert owned.get("one", set()) == kept

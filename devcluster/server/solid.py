@@ -1,0 +1,47 @@
+"""Members that an object of a built-in kind has even when it is empty: struct fields, which Go never leaves out.
+
+Nobody who fills one comes to own the member itself, only what is in it.
+"""
+
+from __future__ import annotations
+
+from elasticjob.devcluster.server.fields import Path
+from elasticjob.devcluster.server.registry import Resource
+
+_EVERY = ("spec", "status")
+_TEMPLATE = ("spec.template", "spec.template.metadata", "spec.template.spec")
+_JOB = tuple(f"spec.jobTemplate.{each}" for each in ("metadata", "spec", *_TEMPLATE))
+_OF_KIND: dict[str, tuple[str, ...]] = {
+    "Binding": ("target",),
+    "CronJob": ("spec.jobTemplate", *_JOB),
+    "CustomResourceDefinition": ("spec.names", "status.acceptedNames"),
+    "DaemonSet": (*_TEMPLATE, "spec.updateStrategy"),
+    "Deployment": (*_TEMPLATE, "spec.strategy"),
+    "Event": ("involvedObject", "source"),
+    "HorizontalPodAutoscaler": ("spec.scaleTargetRef",),
+    "Ingress": ("status.loadBalancer",),
+    "Job": _TEMPLATE,
+    "NetworkPolicy": ("spec.podSelector",),
+    "Node": ("status.daemonEndpoints", "status.daemonEndpoints.kubeletEndpoint", "status.nodeInfo"),
+    "PersistentVolumeClaim": ("spec.resources",),
+    "ReplicaSet": _TEMPLATE,
+    "RoleBinding": ("roleRef",),
+    "ClusterRoleBinding": ("roleRef",),
+    "Service": ("status.loadBalancer",),
+    "StatefulSet": (*_TEMPLATE, "spec.updateStrategy"),
+}
+
+
+def solid_paths(resource: Resource) -> frozenset[Path]:
+    """The paths of such members; none for custom resources, which have no Go type."""
+    if resource.custom:
+        return frozenset()
+    return _PATHS.get(resource.kind, _PLAIN)
+
+
+def _paths(*members: str) -> frozenset[Path]:
+    return frozenset(tuple(f"f:{part}" for part in each.split(".")) for each in members)
+
+
+_PLAIN = _paths(*_EVERY)
+_PATHS = {kind: _paths(*_EVERY, *members) for kind, members in _OF_KIND.items()}
