@@ -30,6 +30,10 @@ JITTER: Final = 1.2
 RELEASED_FOR: Final = 1
 """The duration in a released record, in seconds: the least that the API allows."""
 
+TICK: Final = timedelta(microseconds=1)
+"""What a renewal's time moves by at least: a record that repeats an earlier one would not be seen to change,
+and others would take the lease of a leader whose clock on the wall stands still or steps back."""
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -190,10 +194,7 @@ class Candidate:
         """
         if not self.leads or self.basis is Basis.NOTHING or self.record is None or self.holder != self.me:
             return None
-        return Write(
-            self._spec("", RELEASED_FOR, wall, wall, self.record.lease_transitions),
-            self.version,
-        )
+        return Write(_spec("", RELEASED_FOR, wall, wall, self.record.lease_transitions), self.version)
 
     def _seen(self, lease: Lease | None, now: float) -> Candidate:
         if lease is None:
@@ -204,25 +205,21 @@ class Candidate:
     def _mine(self, wall: datetime) -> Manifest:
         old, duration = self.record, self.terms.written
         if old is None:
-            return self._spec(self.me, duration, wall, wall, 0)
-        if old.holder_identity == self.me:
-            return self._spec(self.me, duration, old.acquire_time or wall, wall, old.lease_transitions)
-        return self._spec(self.me, duration, wall, wall, old.lease_transitions + 1)
+            return _spec(self.me, duration, wall, wall, 0)
+        if old.holder_identity != self.me:
+            return _spec(self.me, duration, wall, wall, old.lease_transitions + 1)
+        renewed = max(wall, old.renew_time + TICK) if old.renew_time else wall
+        return _spec(self.me, duration, old.acquire_time or wall, renewed, old.lease_transitions)
 
-    def _spec(
-        self, holder: str, duration: int, acquired: datetime, renewed: datetime, transitions: int
-    ) -> Manifest:
-        """Always another record than the last, whatever the clock on the wall says: a write that changes
-        nothing would not be seen by the others."""
-        if self.record and self.record.renew_time == renewed:
-            renewed += timedelta(microseconds=1)
-        return {
-            "holderIdentity": holder,
-            "leaseDurationSeconds": duration,
-            "acquireTime": micro_time(acquired),
-            "renewTime": micro_time(renewed),
-            "leaseTransitions": transitions,
-        }
+
+def _spec(holder: str, duration: int, acquired: datetime, renewed: datetime, transitions: int) -> Manifest:
+    return {
+        "holderIdentity": holder,
+        "leaseDurationSeconds": duration,
+        "acquireTime": micro_time(acquired),
+        "renewTime": micro_time(renewed),
+        "leaseTransitions": transitions,
+    }
 
 
 def micro_time(at: datetime) -> str:
