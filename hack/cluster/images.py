@@ -6,14 +6,17 @@ Three layers each: the interpreter, what is installed, the project. Only the las
 from __future__ import annotations
 
 import os
+import subprocess
+import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from hack.cluster import interpreter
+from hack.cluster import binaries, interpreter
 from hack.cluster.interpreter import NOBODY, PREFIX, PROGRAM, SITE
+from hack.cluster.nodeconfig import PAUSE
 from hack.cluster.oci import Entries, Entry, File, Image, Recipe, Store
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -32,8 +35,8 @@ PRODUCTS: Final[Mapping[str, Product]] = {
     "operator": Product(("operator",), ("operator",)),
     "trainer": Product(("examples",), ("run", "--help")),
 }
-PYTHON: Final = Product((), ())
-"""An interpreter without anything of ours, for tests of the node itself."""
+GPU_ONLY: Final = ("nvidia-", "cuda-", "triton")
+"""Distributions that processors do not use; torch is linked against some of their libraries all the same."""
 
 
 def cache() -> Path:
@@ -41,12 +44,16 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elasticjob" / "images"
 
 
-def build(name: str, store: Store, version: str) -> Image:
-    """Return the image elasticjob/<name>:<version>; layers that did not change are not written again."""
+def build(name: str, store: Store, version: str, *, gpu: bool = False) -> Image:
+    """Return the image elasticjob/<name>:<version>; layers that did not change are not written again.
+
+    Without `gpu`, what only GPUs use is left out: half of torch's size.
+    """
+    without = () if gpu else GPU_ONLY
     product, project = PRODUCTS[name], _project()
     layers = (
         store.layer({**interpreter.system(), **interpreter.interpreter()}),
-        store.layer(interpreter.distributions(requirements(project, product.extras))),
+        store.layer(interpreter.distributions(requirements(project, product.extras), without)),
         store.layer(ours(project, version)),
     )
     recipe = Recipe(
@@ -68,8 +75,29 @@ def build(name: str, store: Store, version: str) -> Image:
     return store.image(recipe, layers)
 
 
+def pause(store: Store) -> Image:
+    """Build the image of what holds a pod's namespaces. Raises binaries.Missing where there is no Go."""
+    source = Path(__file__).with_name("pause")
+    if not (go := binaries.toolchain()):
+        raise binaries.Missing("there is no Go on PATH: the image of pods' first process is built with it")
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "pause")
+        command = [
+            go.path,
+            "build",
+            "-trimpath",
+            "-ldflags=-s -w -buildid=",
+            "-buildvcs=false",
+            "-o",
+            str(program),
+        ]
+        subprocess.run(command, cwd=source, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
+        layer = store.layer({"/pause": File(program.read_bytes(), 0o755)})
+    return store.image(Recipe(PAUSE, entrypoint=("/pause",), user=f"{NOBODY}:{NOBODY}"), (layer,))
+
+
 def requirements(project: Mapping[str, Any], extras: tuple[str, ...]) -> list[str]:
-    """Return what the project requires, with extras; an extra that names the project's own extras is followed."""
+    """Return what the project requires, with extras; the extras that an extra names are followed."""
     found = list(project["dependencies"])
     waiting = list(extras)
     while waiting:

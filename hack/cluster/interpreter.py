@@ -1,8 +1,8 @@
-"""What an image needs of this machine's Python: the interpreter, its shared libraries, installed distributions.
+"""What an image needs of this machine's Python: interpreter, shared libraries, installed distributions.
 
-Everything lands below /usr/local, as in the official Python images, and shared libraries beside the C library, where
-the loader finds them without a cache. Bytecode comes along in the form that is valid without a look at its
-source, so that a container with a read-only root starts as fast as one that was started before.
+Everything lands below /usr/local, as in the official Python images, and shared libraries beside the C
+library, where the loader finds them without a cache. Bytecode comes along in the form that is valid without a look at
+its source, so that a container with a read-only root starts as fast as one that was started before.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class Missing(Exception):
 
 def system() -> Entries:
     """Return the files that every program expects: users, name service, places to mount and to write."""
-    users = f"root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:{NOBODY}:{NOBODY}:nonroot:/home/nonroot:/sbin/nologin\n"
+    nonroot = f"nonroot:x:{NOBODY}:{NOBODY}:nonroot:/home/nonroot:/sbin/nologin"
+    users = f"root:x:0:0:root:/root:/sbin/nologin\n{nonroot}\n"
     folders = dict.fromkeys(("/dev", "/home", "/proc", "/root", "/run", "/sys", "/var"), Folder())
     return {
         **folders,
@@ -107,16 +108,28 @@ def shared_libraries(programs: Iterable[Path]) -> Entries:
     return entries
 
 
-def distributions(requirements: Iterable[str]) -> Entries:
-    """Return the files of installed distributions, and of all that they require. Raises Missing."""
+def distributions(requirements: Iterable[str], left_out: tuple[str, ...] = ()) -> Entries:
+    """Return the files of installed distributions, and of all that they require. Raises Missing.
+
+    Of those whose names begin with a word in `left_out` only the libraries come that the others are linked
+    against, where programs cannot be loaded without them.
+    """
     entries: dict[str, Entry] = {}
+    spared: dict[Path, str] = {}
     for distribution in closure(requirements):
-        for file in distribution.files or ():
-            source = Path(str(distribution.locate_file(file)))
-            if ".." in file.parts or "__pycache__" in file.parts or not source.exists():
-                continue
-            entries |= installed(source, f"{SITE}/{file.as_posix()}")
-    return entries
+        found = dict(_files_of(distribution))
+        if distribution.name.startswith(left_out):
+            spared |= {source.resolve(): place for place, source in found.items()}
+        else:
+            entries |= {
+                name: entry
+                for place, source in found.items()
+                for name, entry in installed(source, place).items()
+            }
+    needed = _linked(_extensions(entries)) if spared else {}
+    return entries | {
+        spared[path]: File(path) for name in needed.values() if (path := name.resolve()) in spared
+    }
 
 
 def closure(requirements: Iterable[str]) -> list[importlib.metadata.Distribution]:
@@ -159,6 +172,20 @@ def _unchecked(compiled: bytes, source: Path) -> bytes | None:
     return compiled[:4] + (1).to_bytes(4, "little") + digest + compiled[16:]
 
 
+def _files_of(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
+    """Yield what a distribution put into site-packages: its place in an image, and where it is."""
+    for file in distribution.files or ():
+        source = Path(str(distribution.locate_file(file)))
+        if ".." not in file.parts and "__pycache__" not in file.parts and source.exists():
+            yield f"{SITE}/{file.as_posix()}", source
+
+
+def _extensions(entries: Entries) -> list[Path]:
+    """Return the modules among files that pull in most of the others: extensions of packages' own folders."""
+    files = (entry.content for entry in entries.values() if isinstance(entry, File))
+    return [file for file in files if isinstance(file, Path) and ".cpython-" in file.name]
+
+
 def installed(source: Path, place: str) -> Entries:
     """Return a file at its place, and its bytecode if it is Python."""
     entries: dict[str, Entry] = {place: File(source, 0o755 if source.stat().st_mode & 0o100 else 0o644)}
@@ -181,7 +208,8 @@ def _linked(programs: Iterable[Path]) -> dict[str, Path]:
         raise Missing("ldd is not on PATH: it tells which shared libraries Python needs (package libc-bin)")
     text = subprocess.run([ldd, *map(str, programs)], capture_output=True, text=True, check=True).stdout
     found = {name: Path(path) for name, path in re.findall(r"(\S+) => (/\S+) \(0x", text)}
-    return found | {"loader": Path(path) for path in re.findall(r"^\s+(/\S+) \(0x", text, re.MULTILINE)}
+    loaders = re.findall(r"^\s+(/\S+) \(0x", text, re.MULTILINE)
+    return found | {"loader": Path(loaders[0])}
 
 
 def _distribution(name: str) -> importlib.metadata.Distribution:

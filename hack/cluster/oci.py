@@ -1,8 +1,8 @@
-"""OCI images without Docker: layers, a store of blobs, images, and the archives that a container runtime imports.
+"""OCI images without Docker: layers, a store of blobs, images, and archives for container runtimes.
 
-The same entries give the same digest on every machine: a layer is an uncompressed tar, sorted, of user 0, with
-times of 1970. Blobs live in a folder by their digest, so a layer that did not change is neither written nor
-imported again.
+The same entries give the same digest on every machine: a layer is an uncompressed tar, sorted, of user 0,
+with times of 1970. Blobs live in a folder by their digest, so a layer that did not change is neither written
+nor imported again.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Image:
-    """An image of the store: its name, its manifest, and all blobs that belong to it, the manifest included."""
+    """An image of the store: its name, its manifest, and all its blobs, the manifest included."""
 
     name: str
     manifest: Descriptor
@@ -199,7 +199,7 @@ def write_archive(store: Store, image: Image, out: BinaryIO, without: Collection
 
 
 def fingerprint(entries: Entries) -> str:
-    """Return what tells layers apart without reading files: paths, modes, sizes, times of change, contents."""
+    """Return what tells layers apart without reading files: paths, modes, sizes, times, contents."""
     seen = hashlib.sha256()
     for path, entry in sorted(entries.items()):
         seen.update(repr((path, _look(entry))).encode())

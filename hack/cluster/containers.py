@@ -1,0 +1,90 @@
+"""containerd on a socket of its own: which images it has, giving it others, and ending all that it runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+from hack.cluster.oci import Image, Store, write_archive
+
+NAMESPACE: Final = "k8s.io"
+"""Of containerd: the one that the kubelet's containers are in."""
+
+
+class ImportFailed(RuntimeError):
+    """containerd did not take an image; the message says what it said."""
+
+
+class Containerd:
+    """The containerd that listens on `socket`."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+
+    def answers(self) -> bool:
+        """Whether it is ready."""
+        return subprocess.run(self._command("version"), capture_output=True, check=False).returncode == 0
+
+    def images(self) -> dict[str, str]:
+        """Return its images: name → digest of the manifest."""
+        lines = self._said("images", "ls").splitlines()[1:]
+        return {words[0]: words[2] for line in lines if len(words := line.split()) > 2}
+
+    def load(self, image: Image, store: Store) -> bool:
+        """Give it an image, of which only the blobs that it lacks are sent; False if it has it already."""
+        if self.images().get(image.name) == image.manifest.digest:
+            return False
+        present = set(self._said("content", "ls", "-q").split())
+        importing = subprocess.Popen(
+            self._command("images", "import", "-"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        said: list[bytes] = []
+        reader = threading.Thread(target=lambda: said.append(cast(BinaryIO, importing.stdout).read()))
+        reader.start()
+        with suppress(BrokenPipeError), cast(BinaryIO, importing.stdin) as out:
+            write_archive(store, image, out, without=present)
+        reader.join()
+        if importing.wait():
+            raise ImportFailed(
+                f"image {image.name} was not taken: {b''.join(said).decode(errors='replace').strip()}"
+            )
+        return True
+
+    def load_archive(self, file: Path) -> None:
+        """Give it the images of an archive, OCI's or Docker's."""
+        done = subprocess.run(
+            self._command("images", "import", str(file)), capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise ImportFailed(f"{file} was not taken: {(done.stderr or done.stdout).strip()}")
+
+    def remove_tasks(self) -> None:
+        """Forget all containers that run or ran; their processes must be dead already."""
+        for name in self._said("tasks", "ls", "-q").split():
+            with suppress(subprocess.TimeoutExpired):
+                subprocess.run(
+                    self._command("tasks", "rm", "-f", name), capture_output=True, timeout=10, check=False
+                )
+
+    def kill_shims(self) -> None:
+        """SIGKILL the helpers of containers, which outlive containerd; they name its socket."""
+        ours = f"-address\0{self._socket}\0".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                command = (process / "cmdline").read_bytes()
+                if b"containerd-shim" in command.partition(b"\0")[0] and ours in command:
+                    os.kill(int(process.name), signal.SIGKILL)
+
+    def _command(self, *words: str) -> list[str]:
+        return ["ctr", "--address", str(self._socket), "--namespace", NAMESPACE, *words]
+
+    def _said(self, *words: str) -> str:
+        return subprocess.run(self._command(*words), capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,195 @@
+"""What a node changes on its machine (kernel settings, addresses, cgroups), and how all of it is undone.
+
+What was there before is written down first, so `restore` works from another process, and after a crash.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from hack.cluster.place import Place
+
+WANTED: Final[Mapping[str, str]] = {
+    "net.ipv4.ip_forward": "1",
+    "fs.inotify.max_user_instances": "8192",
+    "fs.inotify.max_user_watches": "524288",
+}
+TOUCHED: Final = (
+    *WANTED,
+    "net.ipv4.conf.all.route_localnet",
+    "vm.overcommit_memory",
+    "vm.panic_on_oom",
+    "kernel.panic",
+    "kernel.panic_on_oops",
+    "kernel.keys.root_maxkeys",
+    "kernel.keys.root_maxbytes",
+)
+"""Ours, and those that kubelet and kube-proxy set."""
+TABLES: Final = (("ip", "kube-proxy"), ("ip6", "kube-proxy"))
+CONTROLLERS: Final = "+cpu +cpuset +memory +pids"
+CNI_RESULTS: Final = Path("/var/lib/cni/results")
+"""A folder of the CNI library, which nothing can move."""
+LOG_LINKS: Final = Path("/var/log/containers")
+"""A folder of the kubelet, which nothing can move."""
+
+
+class Host:
+    """The machine, as the node at `place` changes it."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._saved = place.folder / "kernel-settings.json"
+
+    def prepare(self) -> None:
+        """Set what a node needs; what it was before is kept until `restore`."""
+        if not self._saved.exists():
+            self._saved.write_text(json.dumps({name: _setting(name).read_text().strip() for name in TOUCHED}))
+        for name, value in WANTED.items():
+            _setting(name).write_text(value)
+        for address in self._missing():
+            _ip("address", "add", f"{address}/32", "dev", "lo")
+        for hierarchy in hierarchies():
+            _make_cgroup(hierarchy, hierarchy / self._place.cgroup)
+
+    def restore(self) -> None:
+        """Undo everything; what cannot be undone is in `leftovers`."""
+        self.kill_containers()
+        unmount_below(self._place.folder)
+        for family, table in TABLES:
+            _quietly("nft", "delete", "table", family, table)
+        _quietly("ip", "link", "delete", self._place.bridge)
+        for address in self._own_addresses():
+            _ip("address", "del", f"{address}/32", "dev", "lo")
+        for file in self._stray_files():
+            file.unlink(missing_ok=True)
+        for folder in self._cgroups():
+            _remove_tree(folder)
+        self._restore_settings()
+
+    def kill_containers(self) -> None:
+        """SIGKILL everything in our own cgroup: whatever is there is the node's."""
+        for _ in range(20):
+            pids = {pid for folder in self._cgroups() for pid in _pids_below(folder)}
+            if not pids:
+                return
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.1)
+
+    def leftovers(self) -> list[str]:
+        """Return what of the node is still on the machine, in words."""
+        found = [f"mount {point}" for point in mounts_below(self._place.folder)]
+        found += [f"address {address} on lo" for address in self._own_addresses()]
+        found += [f"cgroup {folder}" for folder in self._cgroups()]
+        if Path("/sys/class/net", self._place.bridge).exists():
+            found.append(f"network link {self._place.bridge}")
+        tables = _said("nft", "list", "tables").splitlines()
+        found += [f"nftables {line}" for line in tables if line.endswith(" kube-proxy")]
+        found += [f"file {file}" for file in self._stray_files()]
+        return found
+
+    def _missing(self) -> list[str]:
+        own = self._own_addresses()
+        return [address for address in (self._place.address, self._place.dns) if address not in own]
+
+    def _own_addresses(self) -> list[str]:
+        on_lo = {
+            entry["local"]
+            for link in json.loads(_said("ip", "-json", "address", "show", "lo"))
+            for entry in link["addr_info"]
+        }
+        return [address for address in (self._place.address, self._place.dns) if address in on_lo]
+
+    def _cgroups(self) -> list[Path]:
+        return [folder for each in hierarchies() if (folder := each / self._place.cgroup).is_dir()]
+
+    def _stray_files(self) -> list[Path]:
+        inside = f"{self._place.folder}/"
+        results = [file for file in CNI_RESULTS.glob(f"{self._place.bridge}-*") if inside in file.read_text()]
+        links = [
+            file
+            for file in LOG_LINKS.glob("*")
+            if file.is_symlink() and str(file.readlink()).startswith(inside)
+        ]
+        return [*results, *links]
+
+    def _restore_settings(self) -> None:
+        if self._saved.exists():
+            for name, value in json.loads(self._saved.read_text()).items():
+                if _setting(name).read_text().strip() != value:
+                    _setting(name).write_text(value)
+            self._saved.unlink()
+
+
+def hierarchies() -> list[Path]:
+    """Return where cgroups are mounted: one folder on v2, one for each controller on v1."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return [Path(mount[1]) for mount in mounts if mount[2] in ("cgroup", "cgroup2")]
+
+
+def mounts_below(folder: Path) -> list[Path]:
+    """Return what is mounted below a folder, the deepest last."""
+    points = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    return sorted(Path(point) for point in points if point.startswith(f"{folder}/"))
+
+
+def unmount_below(folder: Path) -> None:
+    """Unmount everything below a folder; what is busy is detached."""
+    for point in reversed(mounts_below(folder)):
+        if not _quietly("umount", str(point)):
+            _quietly("umount", "--lazy", str(point))
+
+
+def _make_cgroup(hierarchy: Path, folder: Path) -> None:
+    """Make a cgroup that may hold others: v2 passes controllers on, v1's cpuset is empty until it is told."""
+    folder.mkdir(exist_ok=True)
+    for parent in (hierarchy, folder):
+        if (control := parent / "cgroup.subtree_control").exists():
+            with suppress(OSError):  # a hybrid machine has its controllers on v1
+                control.write_text(CONTROLLERS)
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        own = folder / name
+        if (above := hierarchy / name).exists() and own.exists() and not own.read_text().strip():
+            own.write_text(above.read_text())
+
+
+def _remove_tree(folder: Path) -> None:
+    for path, _, _ in os.walk(folder, topdown=False):
+        with suppress(OSError):  # what is busy is found by `leftovers`
+            Path(path).rmdir()
+
+
+def _pids_below(folder: Path) -> Iterator[int]:
+    for file in folder.rglob("cgroup.procs"):
+        with suppress(OSError):  # cgroups come and go
+            yield from map(int, file.read_text().split())
+
+
+def _setting(name: str) -> Path:
+    return Path("/proc/sys", *name.split("."))
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True)
+
+
+def _said(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def _quietly(*command: str) -> bool:
+    """Run a command that may find nothing to do; return whether it succeeded."""
+    return (
+        bool(shutil.which(command[0]))
+        and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    )

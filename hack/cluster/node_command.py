@@ -1,0 +1,103 @@
+"""`hack/node`: a whole Kubernetes node on this machine, from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from hack.cluster import kind
+from hack.cluster.binaries import Missing
+from hack.cluster.containers import ImportFailed
+from hack.cluster.node import Node, Refused
+from hack.cluster.place import Place, default_folder
+from hack.cluster.processes import ProgramFailed
+
+MIB: Final = 1 << 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says; return its exit code."""
+    asked = _parser().parse_args(arguments)
+    try:
+        return kind.COMMANDS[asked.command](asked.images) if asked.kind else _on_node(asked)
+    except (Refused, Missing, ProgramFailed, ImportFailed) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _on_node(asked: argparse.Namespace) -> int:
+    node = Node(Place(asked.folder.absolute()), say=lambda line: print(line, flush=True))
+    return COMMANDS[asked.command](node, asked.images)
+
+
+def up(node: Node, images: Sequence[Path]) -> int:
+    """Start everything, and say how kubectl reaches it."""
+    node.up()
+    load(node, images)
+    print(f"export KUBECONFIG={node.kubeconfig}")
+    return 0
+
+
+def down(node: Node, images: Sequence[Path]) -> int:
+    """End everything; exit code 1 if something is left."""
+    return _say_left(node.down())
+
+
+def purge(node: Node, images: Sequence[Path]) -> int:
+    """`down`, and remove objects and images."""
+    return _say_left(node.purge())
+
+
+def status(node: Node, images: Sequence[Path]) -> int:
+    """Say what runs; exit code 1 if nothing does."""
+    running = node.status()
+    for name, (pid, resident) in sorted(running.items()):
+        print(f"{name:24} pid {pid:<8} {resident // MIB:5} MiB")
+    print(f"export KUBECONFIG={node.kubeconfig}" if running else "down")
+    return 0 if running else 1
+
+
+def load(node: Node, images: Sequence[Path]) -> int:
+    """Have the images of archives on the node."""
+    for file in images:
+        node.containerd.load_archive(file)
+        print(f"loaded {file}")
+    return 0
+
+
+COMMANDS: Final[Mapping[str, Callable[[Node, Sequence[Path]], int]]] = {
+    "up": up,
+    "down": down,
+    "purge": purge,
+    "status": status,
+    "load": load,
+}
+
+
+def _say_left(left: Sequence[str]) -> int:
+    print("\n".join(("down; left on this machine:", *left)) if left else "down; nothing is left")
+    return 1 if left else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hack/node",
+        description="A whole Kubernetes node with containers on this machine: Linux, as root, one at a time.",
+        epilog="; ".join(
+            f"{name}: {(command.__doc__ or '').rstrip('.')}" for name, command in COMMANDS.items()
+        ),
+    )
+    parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("images", nargs="*", type=Path, help="archives of images, for load and up")
+    parser.add_argument(
+        "--folder", type=Path, default=default_folder(), help="where it is kept (%(default)s)"
+    )
+    parser.add_argument("--kind", action="store_true", help="use kind, where there is Docker, instead")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
