@@ -1,9 +1,15 @@
-"""How long to wait after the n-th failure in a row."""
+"""How long to wait after the n-th failure in a row.
+
+Two things bound a pause from outside. A server that says when to come back (Retry-After) is believed. And
+where nobody answered at all, waiting long protects nobody: pauses end at AWAY, so that all goes on soon after
+the server is back, however long it was away (client-go waits up to 30 s to watch, 1000 s to reconcile).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 
 
 @dataclass(frozen=True)
@@ -19,10 +25,16 @@ class Backoff:
     jitter: float = 0.0
     reset_after: float | None = None
 
-    def delay(self, failures: int, random: float = 0.0) -> float:
-        """Seconds to wait after `failures` (≥ 1) failures in a row; `random` is in [0, 1)."""
+    def delay(
+        self, failures: int, random: float = 0.0, *, at_least: float = 0.0, at_most: float = inf
+    ) -> float:
+        """Seconds to wait after `failures` (≥ 1) failures in a row; `random` is in [0, 1).
+
+        `at_most` takes the place of a higher limit; `at_least` is what the server asked for.
+        """
         exponent = min(failures - 1, 64)
-        return min(self.first * self.factor**exponent, self.limit) * (1 + self.jitter * random)
+        limit = min(self.limit, at_most)
+        return max(at_least, min(self.first * self.factor**exponent, limit) * (1 + self.jitter * random))
 
 
 WATCH = Backoff(first=0.8, limit=30.0, jitter=1.0, reset_after=120.0)
@@ -34,6 +46,12 @@ RECONCILE = Backoff(first=0.005, limit=1000.0)
 REQUEST = Backoff(first=0.1, limit=2.0, jitter=1.0)
 """Between attempts of one request."""
 
+RESUME_WHEN_AWAY = 2.0
+"""The longest pause, jitter apart, before a watch is resumed at a server that did not answer."""
+
+RECONCILE_WHEN_AWAY = 30.0
+"""The longest pause of a key whose run failed because the server was away or in trouble."""
+
 
 @dataclass(frozen=True)
 class Failures:
@@ -43,9 +61,15 @@ class Failures:
     count: int = 0
     last: float = 0.0
 
-    def another(self, now: float, random: Callable[[], float]) -> tuple[Failures, float]:
+    def another(
+        self, now: float, random: Callable[[], float], *, at_least: float = 0.0, at_most: float = inf
+    ) -> tuple[Failures, float]:
         """The count after one more failure, and the seconds to wait."""
         stale = self.backoff.reset_after is not None and now - self.last > self.backoff.reset_after
         count = 1 if stale else self.count + 1
-        delay = self.backoff.delay(count, random())
+        delay = self.backoff.delay(count, random(), at_least=at_least, at_most=at_most)
         return replace(self, count=count, last=now + delay), delay
+
+    def over(self) -> Failures:
+        """The count once all is well again."""
+        return replace(self, count=0)

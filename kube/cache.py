@@ -100,8 +100,13 @@ class Cache(Generic[T]):
 
     @property
     def lists(self) -> int:
-        """How many complete sets came in; a further one makes all older expectations void."""
+        """How many complete sets came in."""
         return self._store.lists
+
+    @property
+    def eras(self) -> int:
+        """How often the server's storage went back in time: what was expected before will not come."""
+        return self._store.eras
 
     @property
     def bytes(self) -> int:

@@ -57,6 +57,17 @@ class _Answer(msgspec.Struct):
     metadata: _Meta = msgspec.field(default_factory=_Meta)
 
 
+class _Name(msgspec.Struct):
+    name: str = ""
+
+
+class _Head(msgspec.Struct):
+    """The least that an object is."""
+
+    kind: str = ""
+    metadata: _Name = msgspec.field(default_factory=_Name)
+
+
 class _PageMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     continue_: str | None = msgspec.field(default=None, name="continue")
@@ -171,7 +182,7 @@ class Client:
         """One page of a consistent list. Raises Gone when `token` is too old."""
         params = selectors(labels, fields) | {"limit": str(PAGE)} | ({"continue": token} if token else {})
         call = Call("GET", _path(kind, namespace), params)
-        return _as(Page, call, await self._transport.send(call))
+        return as_page(await self._transport.send(call), str(call))
 
     # writing
 
@@ -372,18 +383,31 @@ def _note_deletion(kind: Kind[Any], key: Key, answer: _Answer) -> None:
         running.note(running.Written(kind, key, gone=answer.details.uid))
 
 
-def _as(type_: type[T], call: Call, body: bytes) -> T:
+def as_page(body: bytes, asked: str) -> Page:
+    """The page in an answer. Raises Unreachable for what is none: an empty page would delete everything."""
+    page = _as(Page, asked, body)
+    if not page.version:
+        raise _no_answer(asked, body)
+    return page
+
+
+def _as(type_: type[T], asked: object, body: bytes) -> T:
     try:
         return msgspec.json.decode(body, type=type_)
     except msgspec.DecodeError as error:
-        said = body[:120].decode(errors="replace")
-        raise Unreachable(f"{call}: 200 and not a Kubernetes answer: {said}") from error
+        raise _no_answer(asked, body) from error
+
+
+def _no_answer(asked: object, body: bytes) -> Unreachable:
+    return Unreachable(f"{asked}: 200 and not a Kubernetes answer: {body[:120].decode(errors='replace')}")
 
 
 def _decoded(kind: Kind[T], call: Call, body: bytes) -> T:
     """The object in an answer. Raises Unreachable for what is no object, Undecodable for another form."""
+    head = _as(_Head, call, body)
+    if not head.kind:
+        raise _no_answer(call, body)
     try:
         return kind.decode(body)
     except ValueError as error:
-        name = _as(_Answer, call, body).metadata.name
-        raise Undecodable(f"{kind.name} {name} does not fit its model: {error}") from error
+        raise Undecodable(f"{kind.name} {head.metadata.name} does not fit its model: {error}") from error

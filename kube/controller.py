@@ -7,6 +7,7 @@ Guarantees
 - The last change of an object is always followed by a run that starts after the cache has taken it.
 - A run starts only when the caches have seen what the previous run of the key wrote (or after GATE seconds).
 - A run that raises is repeated after a pause that doubles, 5 ms to 1000 s. `Terminal` is not repeated.
+  Where the server is the cause, pauses end at 30 s: all keys go on soon after it is back.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from datetime import timedelta
 from typing import Any, Protocol, Self
 
 from elasticjob.kube import running
+from elasticjob.kube.backoff import RECONCILE_WHEN_AWAY
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.errors import (
@@ -28,8 +30,11 @@ from elasticjob.kube.errors import (
     KubeError,
     NotFound,
     PayloadTooLarge,
+    ServerError,
     Terminal,
+    TooManyRequests,
     Undecodable,
+    Unreachable,
 )
 from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.metrics import Metrics, QueueMeter
@@ -40,6 +45,9 @@ from elasticjob.kube.wire import Item
 
 GATE = 5.0
 """Seconds that a key's next run waits at most for the cache to see its last run's writes."""
+
+GATES_KEPT = 256
+"""How many gates may lie about before those that nobody waits at are let go."""
 
 SOONEST = 0.01
 """Seconds before a run is repeated at its own wish, at least."""
@@ -103,13 +111,16 @@ class Expectation:
     """A write that a cache should show before the key runs again."""
 
     cache: Cache[Any]
-    lists: int
+    era: int
     version: int
 
     @property
     def met(self) -> bool:
-        """Whether the cache has seen the write; a relist since then settles it, whatever its version."""
-        return self.cache.version >= self.version or self.cache.lists != self.lists
+        """Whether the cache has seen the write, or never will, because the storage went back in time.
+
+        A mere relist settles nothing: it may have begun before the write.
+        """
+        return self.cache.version >= self.version or self.cache.eras != self.era
 
 
 @dataclass(frozen=True)
@@ -162,6 +173,7 @@ class Runner:
         self._patience = gate
         self._queue: Queue[Key] = Queue(clock, meter=QueueMeter(metrics, controller.name))
         self._gates: dict[Key, Gate] = {}
+        self._gates_kept = GATES_KEPT
         self._parked: dict[Key, int] = {}
         self._labels = {"controller": controller.name}
         self._subscribe()
@@ -253,6 +265,12 @@ class Runner:
             with running.entered(run):
                 async with deadline(self._clock, limit.total_seconds() if limit else None):
                     return await self.controller.reconcile(run.key)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # nobody cancelled this worker: the run awaited something that was cancelled elsewhere
+            return RuntimeError("the run waited for a task or future that was cancelled")
         except Exception as error:  # the loop that logs and backs off
             return error
 
@@ -280,7 +298,7 @@ class Runner:
                 self._metrics.terminal_errors.labels(**self._labels).inc()
                 self._give_up(run, outcome)
             case Exception():
-                pause = queue.add_after_failure(key, priority=priority)
+                pause = queue.add_after_failure(key, priority=priority, **_bounds(outcome))
                 self._count("error")
                 self._complain(run, outcome, pause)
 
@@ -332,6 +350,17 @@ class Runner:
         unmet = tuple(expectation for expectation in expectations if not expectation.met)
         if unmet:
             self._gates[run.key] = Gate(unmet, self._clock.monotonic() + self._patience)
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Let go of gates of keys that never came again, once most may be such."""
+        if len(self._gates) <= self._gates_kept:
+            return
+        now = self._clock.monotonic()
+        for key, gate in list(self._gates.items()):
+            if key not in self._parked and (gate.is_open or gate.until <= now):
+                del self._gates[key]
+        self._gates_kept = max(GATES_KEPT, 2 * len(self._gates))
 
     def _may_run(self, taken: Taken[Key]) -> bool:
         """Whether the key's gate is open; if not, the key is parked and others go on."""
@@ -363,10 +392,21 @@ class Runner:
         metrics.longest.labels(**labels).set_function(lambda: max(self._queue.unfinished(), default=0.0))
 
 
+def _bounds(error: Exception) -> dict[str, float]:
+    """The shortest and the longest pause after an error that is the server's, not the key's."""
+    match error:
+        case TooManyRequests() | ServerError():
+            return {"at_least": error.retry_after or 0.0, "at_most": RECONCILE_WHEN_AWAY}
+        case Unreachable():
+            return {"at_most": RECONCILE_WHEN_AWAY}
+        case _:
+            return {}
+
+
 def _expectation(cache: Cache[Any], written: running.Written) -> Expectation | Farewell:
     if written.gone:
         return Farewell(cache, written.key, written.gone)
-    return Expectation(cache, cache.lists, written.version)
+    return Expectation(cache, cache.eras, written.version)
 
 
 def _mapped(cache: Cache[Any], item: Item, keys: MapToKeys) -> Iterable[Key]:

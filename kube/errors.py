@@ -149,6 +149,9 @@ _TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger
 """How etcd's refusal of a large object shows through: as a 500, though no repetition can help."""
 
 
+_NO_SUCH_PATH = "404 page not found"
+
+
 class _Status(msgspec.Struct):
     kind: str = ""
     status: str = ""
@@ -181,20 +184,26 @@ def error_of(status: int, body: bytes, what: str, retry_after: float | None = No
     """The error that an answer with a failing `status` stands for; `what` is the request in words.
 
     A body that is not a Status (a proxy's HTML page, an empty one) is Unreachable, except for the codes whose
-    meaning needs no body: 401, 403, 404, 410 and 429.
+    meaning needs no body, 401 and 429, and for the API server's own plain 404: a path that it does not serve,
+    as that of a CRD which is not established yet. A proxy's 404 must not pass for "the object is gone".
     """
     try:
         found = msgspec.json.decode(body, type=_Status)
     except msgspec.DecodeError:
         found = _Status()
     if found.kind == "Status":
-        return api_error(
-            status, found.reason or str(status), found.message or what, found.details, retry_after
-        )
+        after = retry_after if retry_after is not None else _seconds(found.details)
+        return api_error(status, found.reason or str(status), found.message or what, found.details, after)
     text = body[:200].decode(errors="replace").strip() or "an empty body"
-    if status in (401, 403, 404, 410, 429):
+    if status in (401, 429) or (status == 404 and text == _NO_SUCH_PATH):
         return api_error(status, str(status), f"{what}: {text}", retry_after=retry_after)
     return Unreachable(f"{what}: {status} and not a Kubernetes answer: {text}")
+
+
+def _seconds(details: Mapping[str, Any] | None) -> float | None:
+    """`retryAfterSeconds`, which the API server says also where no header can, as on a watch."""
+    said = (details or {}).get("retryAfterSeconds")
+    return float(said) if isinstance(said, int | float) and said > 0 else None
 
 
 def is_too_large_resource_version(error: KubeError) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 from elasticjob.kube.client import Client, JsonPatchOperation
-from elasticjob.kube.errors import Invalid, NotFound
+from elasticjob.kube.errors import Conflict, Invalid, NotFound
 from elasticjob.kube.kinds import Kind
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Finalized(Protocol):
 async def add_finalizer(client: Client, kind: Kind[Any], obj: Finalized, finalizer: str) -> bool:
     """Put `finalizer` on the object unless it is there. False: the object is being deleted, or gone.
 
-    Raises Invalid when the list of finalizers keeps changing under our hands.
+    Raises Invalid or Conflict when the list of finalizers keeps changing under our hands.
     """
     return await _edit(client, kind, obj, finalizer, adding)
 
@@ -89,7 +89,7 @@ async def _edit(client: Client, kind: Kind[Any], obj: Finalized, finalizer: str,
             await client.json_patch(kind, name, operations, namespace)
         except NotFound:
             return False
-        except Invalid:  # the list is not what we saw: look again
+        except (Invalid, Conflict):  # the list is not what we saw: look again
             if attempt == ATTEMPTS - 1:
                 raise
         else:

@@ -1,4 +1,11 @@
-"""Keeping one cache equal to the server: performs what the watch protocol (watch.py) asks for, forever."""
+"""Keeping one cache equal to the server: performs what the watch protocol (watch.py) asks for, forever.
+
+Pauses come in two series. What makes the next request a *list* (a version too old, a broken list) is rare
+and costs the server much: such failures add up unless two minutes pass without one, as in client-go. What
+lets a watch be *resumed* costs little: a stream that was open for HEALTHY seconds ends the series, so that a
+load balancer that cuts each minute costs a second each time, and not 30; and while nobody answers at all,
+pauses stay short (backoff.py). Either way no two requests come without a pause, or HEALTHY seconds, between.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +13,16 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from itertools import islice
+from math import inf
 from typing import Generic, TypeVar
 
-from elasticjob.kube.backoff import WATCH, Backoff, Failures
+from elasticjob.kube.backoff import RESUME_WHEN_AWAY, WATCH, Backoff, Failures
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.client import Client, selectors
+from elasticjob.kube.client import Client, as_page, selectors
 from elasticjob.kube.clock import Clock, deadline
-from elasticjob.kube.errors import KubeError, Unreachable
+from elasticjob.kube.errors import ApiError, KubeError, Unreachable
 from elasticjob.kube.kinds import Kind
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.store import Change
@@ -46,6 +54,8 @@ IDLE = 90.0
 """Seconds without a byte after which a watch is dead: longer than the pause between bookmarks, 60 s."""
 IDLE_INITIAL = 20.0
 """The same while the initial events are coming."""
+HEALTHY = 5.0
+"""Seconds that a stream must be open to count as success, whatever its end and however little it said."""
 SHORTEST_WATCH = 1.0
 """A watch that ends sooner counts as failed: asking again at once would be a hot loop."""
 INITIAL_EVENTS = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
@@ -72,9 +82,12 @@ class Informer(Generic[T]):
         self._client = client
         self._clock = clock or client.clock
         self._metrics = metrics
-        self._failures = Failures(backoff)
+        self._lists_failed = Failures(backoff)
+        self._watches_failed = Failures(backoff)
         self._chance = chance or random.Random()
+        self._error: KubeError | None = None
         self.last_heard = self._clock.monotonic()
+        """When the server last said something about the objects, or that there is nothing to say."""
 
     @property
     def kind(self) -> Kind[T]:
@@ -87,7 +100,7 @@ class Informer(Generic[T]):
             turn = await self._ask(state)
             state = turn.state
             if turn.then is Then.BACK_OFF:
-                await self._pause()
+                await self._pause(state)
 
     async def wait_started(self) -> None:
         """Return once the cache is in step with the server."""
@@ -125,6 +138,7 @@ class Informer(Generic[T]):
         page = await self._client.page(
             self.kind, cache.namespace, labels=cache.labels, fields=cache.fields, token=token
         )
+        self._heard()
         items = []
         for item in items_of(page.items or ()):
             if isinstance(item, Spoiled):
@@ -137,14 +151,16 @@ class Informer(Generic[T]):
         cache = self.cache
         asked = {"limit": "1", "resourceVersion": version, "resourceVersionMatch": "NotOlderThan"}
         path, chosen = self.kind.path(cache.namespace), selectors(cache.labels, cache.fields)
-        await self._client.raw("GET", path, None, **asked, **chosen)
+        as_page(await self._client.raw("GET", path, None, **asked, **chosen), path)
+        self._heard()
         return Confirmed()
 
     async def _watch(self, state: State) -> AsyncGenerator[Sequence[Given]]:
         lines, began = Lines(), self._clock.monotonic()
         idle = IDLE if isinstance(state, Watching) else IDLE_INITIAL
-        async with self._client.stream(self._call(state), patience=idle) as chunks:
+        async with self._client.stream(self._call(state), patience=idle) as chunks, self._judged():
             while chunk := await self._next(chunks, idle):
+                self._heard()
                 some = self._read(lines.feed(chunk))
                 if some:
                     yield some
@@ -157,6 +173,16 @@ class Informer(Generic[T]):
             yield (Failed(Unreachable(f"the watch of {self.kind.plural} was closed at once")),)
         else:
             yield (Ended(),)
+
+    @asynccontextmanager
+    async def _judged(self) -> AsyncIterator[None]:
+        """An open stream: whether it was healthy shows at its end."""
+        opened = self._clock.monotonic()
+        try:
+            yield
+        finally:
+            if self._clock.monotonic() - opened >= HEALTHY:
+                self._watches_failed = self._watches_failed.over()
 
     def _read(self, lines: Iterable[bytes]) -> list[Given]:
         found: list[Given] = []
@@ -192,7 +218,6 @@ class Informer(Generic[T]):
 
     async def _take(self, state: State, some: Iterable[Given]) -> Turn:
         """Take over what came together, until a turn asks for the next request."""
-        self.last_heard = self._clock.monotonic()
         turn = Turn(state)
         for given in some:
             if isinstance(given, Failed | Silent | Ended):
@@ -220,6 +245,7 @@ class Informer(Generic[T]):
             self.cache.tell(some)
 
     def _count_end(self, end: Failed | Silent | Ended, state: State) -> None:
+        self._error = end.error if isinstance(end, Failed) else None
         if isinstance(end, Failed):
             log.warning(
                 "list or watch failed",
@@ -239,6 +265,18 @@ class Informer(Generic[T]):
         if self._metrics:
             self._metrics.undecodable.labels(kind=self.kind.name).inc()
 
-    async def _pause(self) -> None:
-        self._failures, seconds = self._failures.another(self._clock.monotonic(), self._chance.random)
+    def _heard(self) -> None:
+        self.last_heard = self._clock.monotonic()
+
+    async def _pause(self, state: State) -> None:
+        """Wait before the request of `state`; see the module."""
+        now, chance, error = self._clock.monotonic(), self._chance.random, self._error
+        asked = (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0
+        if isinstance(state, Watching | Doubting):
+            most = RESUME_WHEN_AWAY if isinstance(error, Unreachable) else inf
+            self._watches_failed, seconds = self._watches_failed.another(
+                now, chance, at_least=asked, at_most=most
+            )
+        else:
+            self._lists_failed, seconds = self._lists_failed.another(now, chance, at_least=asked)
         await self._clock.sleep(seconds)

@@ -15,6 +15,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from math import inf
 from typing import Generic, TypeVar
 
 from elasticjob.kube.backoff import RECONCILE, Backoff
@@ -96,10 +97,12 @@ class Queue(Generic[K]):
         entry.turn = next(self._turns)
         self._place(key, entry, now)
 
-    def add_after_failure(self, key: K, *, priority: int = 0) -> float:
+    def add_after_failure(
+        self, key: K, *, priority: int = 0, at_least: float = 0.0, at_most: float = inf
+    ) -> float:
         """Have `key` worked on after a pause that doubles with each failure in a row; returns the pause."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        pause = self._backoff.delay(failures, self._chance())
+        pause = self._backoff.delay(failures, self._chance(), at_least=at_least, at_most=at_most)
         if self._meter:
             self._meter.retried()
         self.add(key, priority=priority, after=pause)

@@ -68,6 +68,8 @@ class Store:
         """The newest resourceVersion seen, bookmarks included."""
         self.lists = 0
         """How many initial sets were completed."""
+        self.eras = 0
+        """How often the server's storage was found to have gone back in time."""
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -118,6 +120,7 @@ class Store:
         gone = [item for key, item in self._items.items() if key not in incoming]
         changes = [change for item in gone for change in self._remove(item)]
         changes += [change for item in incoming.values() for change in self._put(item, initial=initial)]
+        self.eras += version < self.version
         self.version = version
         self.lists += 1
         return changes

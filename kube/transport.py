@@ -2,7 +2,9 @@
 
 Guarantees
 - Every request passes `_transmit`. 429 is always tried again (the server did not act on it); 5xx answers,
-  refused and cut connections only for calls that may be repeated. Retry-After is honoured.
+  refused and cut connections only for calls that may be repeated. Nothing else repeats anything.
+- Retry-After is honoured, as seconds or as a date: attempts wait for it up to LONGEST_RETRY_AFTER; where the
+  server asks for more, the error goes to the caller, with `retry_after`.
 - 401 makes the credentials be read again, once.
 - Writes of a leader pass its fence (fence.py), on connections of their own.
 """
@@ -13,9 +15,13 @@ import asyncio
 import io
 import logging
 import random
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
 from urllib.parse import quote
 
 import aiohttp
@@ -27,6 +33,7 @@ from elasticjob.kube.config import Config
 from elasticjob.kube.errors import (
     ApiError,
     KubeError,
+    PayloadTooLarge,
     Unauthorized,
     Unreachable,
     error_of,
@@ -41,6 +48,10 @@ ATTEMPTS = 5
 TOTAL_TIMEOUT = 60.0
 CONNECT_TIMEOUT = 10.0
 LONGEST_RETRY_AFTER = 30.0
+LONGEST_REFUSAL = 10.0
+"""Seconds that the body of a refusal may take."""
+KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
+"""A peer that vanished without a word is noticed by the kernel after 30 s, on a silent watch too."""
 LARGE = 1 << 19
 
 JSON = "application/json"
@@ -83,7 +94,8 @@ class Transport:
 
     def open(self) -> None:
         """Be ready for requests; on the event loop that will make them."""
-        self._session = self._new_session(aiohttp.TCPConnector(limit=0, ssl=self._config.ssl or True))
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._config.ssl or True, socket_factory=_socket)
+        self._session = self._new_session(connector)
 
     def _new_session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
@@ -116,6 +128,20 @@ class Transport:
                 await self._clock.sleep(pause)
         return await self._once(call)
 
+    async def _failure(self, response: aiohttp.ClientResponse, call: Call) -> KubeError:
+        """What a refusal says. A body that does not come in time is none."""
+        try:
+            async with deadline(self._clock, LONGEST_REFUSAL):
+                body = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            response.close()
+            body = b""
+        error = error_of(response.status, body, str(call), _retry_after(response, self._clock.now()))
+        response.release()
+        if isinstance(error, Unauthorized):
+            log.warning("credentials are refused", extra={"request": str(call)})
+        return error
+
     @asynccontextmanager
     async def stream(self, call: Call, patience: float | None) -> AsyncIterator[AsyncIterator[bytes]]:
         """The chunks of an answer that may never end.
@@ -126,7 +152,7 @@ class Transport:
         response = await self._begun(call, patience)
         try:
             if response.status >= 400:
-                raise await _failure(response, call)
+                raise await self._failure(response, call)
             async with aclosing(_chunks(response, call)) as chunks:
                 yield chunks
         finally:
@@ -143,7 +169,7 @@ class Transport:
         response = await self._ask(call)
         try:
             if response.status >= 400:
-                raise await _failure(response, call)
+                raise await self._failure(response, call)
             return await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{call}: the answer was cut: {str(error) or type(error).__name__}") from error
@@ -228,9 +254,7 @@ class Transport:
             self._metrics.requests.labels(code=code, method=call.method, host=host).inc()
 
 
-async def once(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
+async def once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
     """Keep aiohttp from repeating GET, PUT and DELETE on its own: attempts and pauses are counted here."""
     try:
         return await handler(request)
@@ -243,6 +267,8 @@ async def once(
 def _pause(error: KubeError, call: Call, attempt: int) -> float | None:
     """Seconds until the next attempt; None when the error is the caller's."""
     match error:
+        case PayloadTooLarge():  # whatever its status code
+            return None
         case ApiError() if is_too_large_resource_version(error):
             return None
         case ApiError(status=429, retry_after=after):
@@ -253,9 +279,9 @@ def _pause(error: KubeError, call: Call, attempt: int) -> float | None:
             after = None
         case _:
             return None
-    if after is not None:
-        return min(after, LONGEST_RETRY_AFTER)
-    return REQUEST.delay(attempt, random.random())
+    if after is not None and after > LONGEST_RETRY_AFTER:
+        return None
+    return REQUEST.delay(attempt, random.random()) if after is None else after
 
 
 def _body(call: Call) -> bytes | io.BytesIO | None:
@@ -265,17 +291,32 @@ def _body(call: Call) -> bytes | io.BytesIO | None:
     return io.BytesIO(call.body)
 
 
-async def _failure(response: aiohttp.ClientResponse, call: Call) -> KubeError:
+def _retry_after(response: aiohttp.ClientResponse, now: datetime) -> float | None:
+    """The header's seconds. A date is compared with the server's own, where it says that: clocks differ."""
+    said = response.headers.get("Retry-After", "").strip()
+    if said.isdecimal():
+        return float(said)
+    until, since = _date(said), _date(response.headers.get("Date", "")) or now
+    return max(0.0, (until - since).total_seconds()) if until else None
+
+
+def _date(said: str) -> datetime | None:
     try:
-        body = await response.read()
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        body = b""
-    after = response.headers.get("Retry-After", "")
-    error = error_of(response.status, body, str(call), float(after) if after.isdecimal() else None)
-    response.release()
-    if isinstance(error, Unauthorized):
-        log.warning("credentials are refused", extra={"request": str(call)})
-    return error
+        found = parsedate_to_datetime(said)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _socket(address: tuple[Any, ...]) -> socket.socket:
+    """A socket that notices a peer that has vanished."""
+    family, type_, protocol = address[:3]
+    made = socket.socket(family, type_, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEPALIVE.items():
+        if hasattr(socket, option) and family in (socket.AF_INET, socket.AF_INET6):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made
 
 
 async def _chunks(response: aiohttp.ClientResponse, call: Call) -> AsyncGenerator[bytes]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from elasticjob.kube import running
 from elasticjob.kube.client import Client
@@ -30,7 +31,7 @@ from elasticjob.kube.errors import (
 )
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import CONFIG_MAP, NODE, POD
-from elasticjob.kube.transport import Call
+from elasticjob.kube.transport import LONGEST_REFUSAL, Call
 from tests.kube.build import manifest, status
 from tests.kube.stub import Answer, Stub, answer, page, stream, until
 
@@ -59,6 +60,8 @@ async def result(client: Client, call: Any) -> Any:
         (401, b"Unauthorized", Unauthorized),
         (404, b"404 page not found", NotFound),
         (400, b"<html>nginx</html>", Unreachable),
+        (404, b"<html>nginx</html>", Unreachable),
+        (403, b"<html>sign in</html>", Unreachable),
     ],
 )
 async def test_refusals_are_errors_of_their_own(code: int, body: Any, error: type[KubeError]) -> None:
@@ -84,6 +87,86 @@ async def test_retry_after_is_honoured() -> None:
         found = await result(client, client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns"))
         assert found.metadata.name == "a"
         assert client.clock.monotonic() == 7.0
+
+
+SAID = "Sat, 21 Nov 2026 12:00:{:02} GMT"
+
+
+@pytest.mark.parametrize(
+    ("headers", "details", "pause"),
+    [
+        ({"Retry-After": SAID.format(9), "Date": SAID.format(2)}, {}, 7.0),
+        ({"Retry-After": "Thu, 01 Jan 2026 00:00:07 +0000", "Date": "?"}, {}, 7.0),
+        ({"Retry-After": SAID.format(2), "Date": SAID.format(9)}, {}, 0.0),
+        ({}, {"retryAfterSeconds": 7}, 7.0),
+        ({"Retry-After": "3"}, {"retryAfterSeconds": 7}, 3.0),
+    ],
+    ids=["a date", "a date by our clock", "a date that is over", "in the body", "both"],
+)
+async def test_retry_after_has_many_forms(
+    headers: dict[str, str], details: dict[str, Any], pause: float
+) -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(answer(503, status(503, "ServiceUnavailable", **details), headers), OK)
+        await result(client, client.get(CONFIG_MAP, "a", "ns"))
+        assert client.clock.monotonic() == pause
+
+
+async def test_who_is_told_to_wait_for_long_is_told_so() -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(answer(429, status(429, "TooManyRequests"), {"Retry-After": "600"}), OK)
+        with pytest.raises(TooManyRequests) as caught:
+            await client.get(CONFIG_MAP, "a", "ns")
+        assert caught.value.retry_after == 600
+        assert len(stub.seen) == 1
+
+
+async def test_a_write_that_is_too_large_is_not_repeated_whatever_its_code() -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(answer(500, status(500, "InternalError", "etcdserver: request is too large")), OK)
+        with pytest.raises(PayloadTooLarge):
+            await client.merge_patch(CONFIG_MAP, "a", {"data": {"x": "y"}}, "ns")
+        assert len(stub.seen) == 1
+
+
+async def test_a_refusal_whose_body_never_comes_is_one_all_the_same() -> None:
+    clock = VirtualClock()
+
+    async def half(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=503)
+        await response.prepare(request)
+        await asyncio.Event().wait()
+        return response
+
+    async with Stub() as stub, stub.client(clock) as client:
+        stub.then(half)
+
+        async def ask() -> None:
+            async with client.stream(Call("GET", "/x"), patience=90):
+                pass
+
+        asking = asyncio.create_task(ask())
+        await until(lambda: clock.next_due == LONGEST_REFUSAL)
+        await clock.advance(LONGEST_REFUSAL)
+        with pytest.raises(Unreachable, match="503"):
+            await asking
+
+
+async def test_a_cut_connection_is_counted_and_paused_for_like_all_others() -> None:
+    cut = stream(end="cut")
+
+    async def closed(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.close()
+        return web.Response()
+
+    async with Stub() as stub, stub.client() as client:
+        stub.then(closed, cut, OK)
+        asking = asyncio.ensure_future(client.get(CONFIG_MAP, "a", "ns"))
+        await until(lambda: client.clock.next_due is not None)  # type: ignore[attr-defined]
+        assert len(stub.seen) == 1
+        await until(asking.done, client.clock)  # type: ignore[arg-type]
+        assert (await asking).metadata.name == "a"
 
 
 async def test_a_get_survives_trouble_and_a_proxy() -> None:
@@ -263,6 +346,24 @@ async def test_a_closed_client_says_so() -> None:
     client = Client(Config("http://127.0.0.1:1"))
     with pytest.raises(RuntimeError, match="async with"):
         await client.get(CONFIG_MAP, "a", "ns")
+
+
+@pytest.mark.parametrize("said", [b"<html>sign in</html>", b"{}", b'{"error": "sign in"}', b"[]"])
+async def test_a_success_that_is_no_page_of_a_list_is_unreachable(said: bytes) -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(answer(200, said))
+        with pytest.raises(Unreachable, match="not a Kubernetes answer"):
+            await client.list(CONFIG_MAP, "ns")
+
+
+@pytest.mark.parametrize("said", [b"{}", b'{"error": "sign in"}'])
+async def test_a_success_without_a_kind_is_no_object(said: bytes) -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(*[answer(200, said)] * 2)
+        with pytest.raises(Unreachable, match="not a Kubernetes answer"):
+            await client.get(CONFIG_MAP, "a", "ns")
+        with pytest.raises(Unreachable, match="not a Kubernetes answer"):
+            await client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns")
 
 
 async def test_a_success_that_is_no_object_is_unreachable() -> None:

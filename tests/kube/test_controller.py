@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from elasticjob.kube import running
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.kube.controller import GATE, Controller, Result, Runner
+from elasticjob.kube.controller import GATE, GATES_KEPT, Controller, Result, Runner
 from elasticjob.kube.errors import Conflict, PayloadTooLarge, Terminal, Unreachable, api_error
 from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.metrics import Metrics
@@ -38,6 +38,7 @@ class Bench:
     nodes: Cache[Any]
     runner: Runner
     metrics: Metrics
+    task: asyncio.Task[None]
     runs: list[Key] = field(default_factory=list)
     warnings: list[tuple[str, str]] = field(default_factory=list)
 
@@ -81,8 +82,8 @@ async def bench(act: Act | None = None, **options: Any) -> AsyncIterator[Bench]:
         "c", reconcile, for_=CONFIG_MAP, owns=(SECRET,), watches=((NODE, keys_of),), **options
     )
     runner = Runner(controller, caches, clock=clock, metrics=metrics, warn=warn)
-    found = Bench(clock, caches["configmaps"], caches["secrets"], caches["nodes"], runner, metrics)
     task = asyncio.create_task(runner.run())
+    found = Bench(clock, caches["configmaps"], caches["secrets"], caches["nodes"], runner, metrics, task)
     await clock.settle()
     try:
         yield found
@@ -286,13 +287,47 @@ async def test_a_run_that_takes_too_long_is_ended_and_repeated() -> None:
         assert it.total("controller_runtime_reconcile_timeouts_total") == 1
 
 
-async def test_cancellation_is_not_swallowed() -> None:
+async def test_a_cancelled_worker_ends_and_counts_nothing() -> None:
     async def act(_: Key) -> None:
-        raise asyncio.CancelledError
+        await asyncio.Event().wait()
 
     async with bench(act) as it:
         await it.changed(item("a"))
+        it.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await it.task
         assert it.results() == {}
+
+
+async def test_a_cancelled_future_that_a_run_awaits_costs_no_worker() -> None:
+    async def act(_: Key) -> None:
+        if len(it.runs) == 1:
+            future = asyncio.get_running_loop().create_future()
+            future.cancel()
+            await future
+
+    async with bench(act, concurrency=1) as it:
+        await it.changed(item("a"))
+        await it.clock.advance(1)
+        assert it.results() == {"error": 1, "success": 1}
+        assert it.total("controller_runtime_reconcile_panics_total") == 1
+
+
+BUSY = api_error(429, "TooManyRequests", "later", retry_after=20.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "failures", "pause"),
+    [(Unreachable("away"), 30, 30), (BUSY, 1, 20), (BUSY, 30, 30), (RuntimeError("bug"), 30, 1000)],
+)
+async def test_keys_wait_less_for_the_server_than_for_themselves(
+    error: Exception, failures: int, pause: float
+) -> None:
+    async with bench(failing(*[error] * failures)) as it:
+        await it.changed(item("a"))
+        while len(it.runs) < failures:
+            await it.clock.advance(it.clock.next_due or 0)
+        assert it.clock.next_due == pause
 
 
 async def test_drain_lets_runs_in_flight_finish_and_starts_no_more() -> None:
@@ -347,9 +382,10 @@ async def test_a_key_waits_until_the_cache_has_seen_its_writes_and_others_go_on(
     [
         [Advanced("60")],
         [Removed(item("x", 61))],
+        [Restarted(), Synced("62")],
         [Restarted(), Synced("7")],
     ],
-    ids=["a bookmark", "a deletion", "a relist"],
+    ids=["a bookmark", "a deletion", "a relist", "a storage that went back in time"],
 )
 async def test_what_opens_the_gate(seen: list[Event]) -> None:
     async def act(_: Key) -> None:
@@ -357,11 +393,38 @@ async def test_what_opens_the_gate(seen: list[Event]) -> None:
             wrote(SECRET, "s", 50)
 
     async with bench(act) as it:
+        await it.feed(it.secrets, Advanced("49"))
         await it.changed(item("a", 1))
         await it.changed(item("a", 2))
         assert len(it.runs) == 1
         await it.feed(it.secrets, *seen)
         assert len(it.runs) == 2
+
+
+async def test_a_relist_that_began_before_the_write_does_not_open_the_gate() -> None:
+    async def act(_: Key) -> None:
+        if len(it.runs) == 1:
+            wrote(SECRET, "s", 50)
+
+    async with bench(act) as it:
+        await it.feed(it.secrets, Restarted(), Synced("40"), Restarted())
+        await it.changed(item("a", 1))
+        await it.changed(item("a", 2))
+        await it.feed(it.secrets, Synced("49"))
+        assert len(it.runs) == 1
+        await it.feed(it.secrets, Upserted(as_item(owned("s", "a", 50))))
+        assert len(it.runs) == 2
+
+
+async def test_gates_of_keys_that_never_come_again_are_let_go() -> None:
+    async def act(found: Key) -> None:
+        wrote(SECRET, found.name, 50)
+
+    async with bench(act) as it:
+        for number in range(2 * GATES_KEPT):
+            await it.changed(item(f"k{number}"))
+            await it.clock.advance(GATE / 8)
+        assert len(it.runner._gates) < GATES_KEPT + 2
 
 
 async def test_the_gate_does_not_wait_forever() -> None:

@@ -17,7 +17,7 @@ from elasticjob.kube.objects import CONFIG_MAP, NODE, ConfigMap, Node, ObjectMet
 from tests.kube.build import Manifest, status
 from tests.kube.stub import Stub, answer, stream, until
 
-CREATED = answer(201, {"metadata": {"name": "e"}})
+CREATED = answer(201, {"kind": "Event", "metadata": {"name": "e"}})
 THING = ConfigMap(metadata=ObjectMeta(name="a", namespace="ns", uid="u"))
 ABOUT = reference(CONFIG_MAP, THING)
 
