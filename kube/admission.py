@@ -1,94 +1,83 @@
-"""Serving admission webhooks (review.py) over TLS, and telling the API server where: a part of an Operator.
+"""A webhook server as a part of an Operator: it answers (answering.py), tells the API server where
+(registration.py), and keeps a certificate that is trusted (trust.py; mounted.py where others issue it).
 
-The authority is shared through a Secret where one is named, else made anew by each process. Serving
-certificates are made in memory and renewed on the live socket. Not ready until the API server has been told
-which authority to trust, and where we are: a URL for a process on a host, a Service in a cluster.
+It serves first and registers then. It is ready while the API server's own copy of the registration trusts
+what is served; a registration that somebody spoils is repaired as soon as a watch tells of it.
+An API server may present a client certificate (its admission configuration says so); none is asked for here:
+whoever reaches the port may ask what would be admitted, and learns nothing else. A NetworkPolicy keeps others
+out.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import random
-import ssl
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-import msgspec
 from aiohttp import web
 
-from elasticjob.kube.backoff import WATCH, Failures
-from elasticjob.kube.certificates import (
-    Authority,
-    Leaf,
-    issue,
-    load_leaf,
-    new_authority,
-    shared_authority,
-)
+from elasticjob.kube.answering import Answering
+from elasticjob.kube.authorities import Authority, Leaf, Policy
+from elasticjob.kube.backoff import WATCH, Backoff, Failures
+from elasticjob.kube.cache import Cache
+from elasticjob.kube.certificates import issue, load_leaf, new_authority, server_context
 from elasticjob.kube.client import Client
-from elasticjob.kube.clock import Clock
+from elasticjob.kube.clock import Clock, deadline
+from elasticjob.kube.conversion import Conversion
 from elasticjob.kube.errors import KubeError
-from elasticjob.kube.kinds import Key, Kind, Manifest
+from elasticjob.kube.informer import Informer
+from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.objects import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from elasticjob.kube.mounted import Mounted
+from elasticjob.kube.objects import SECRET
 from elasticjob.kube.problem import Problem
-from elasticjob.kube.review import (
-    AdmissionReview,
-    Answer,
-    Mutate,
-    Reader,
-    Request,
-    Review,
-    Validate,
-    Webhook,
-    mutated,
-    validated,
+from elasticjob.kube.registration import (
+    Address,
+    Registration,
+    ServiceRef,
+    admission_places,
+    conversion_place,
 )
+from elasticjob.kube.review import Mutate, Reader, Review, Terms, Validate, Webhook
 from elasticjob.kube.rungroup import Group
+from elasticjob.kube.trust import Maker, Trust
+from elasticjob.kube.vault import OwnVault, SecretVault
 
 __all__ = [
     "AdmissionServer",
     "Mutate",
+    "Policy",
     "Problem",
     "Reader",
     "Review",
     "ServiceRef",
+    "Terms",
     "Validate",
     "Webhook",
 ]
 
-LARGEST_REVIEW = 8 * 1024 * 1024
-"""Bytes: the API server stores up to 1.5 MiB, and sends the old and the new object."""
-TIMEOUT = 10
-"""Seconds that the API server waits for an answer; then the write is refused."""
-LOOK_AGAIN = 60.0
-"""Seconds between two looks at the certificate and at what the API server has been told."""
+KEEP_ALIVE = 120.0
+"""Seconds that an idle connection stays open: longer than API servers keep theirs (90), so that none of them
+sends into a connection that we are closing."""
+DRAIN = 10.0
+"""Seconds that reviews under way have when the server stops."""
+REPAIR = Backoff(first=0.5, limit=30.0, reset_after=120.0)
+"""Between two repairs of the registration: two versions of a program may be of different minds about it."""
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class ServiceRef:
-    """The Service through which the API server reaches us."""
-
-    namespace: str
-    name: str
-    port: int = 443
-
-    @property
-    def host(self) -> str:
-        return f"{self.name}.{self.namespace}.svc"
-
-
 class AdmissionServer:
-    """Answers for `webhooks`; `name` is that of both webhook configurations, which it owns entirely.
+    """Answers for `webhooks` and `conversions`; `name` is that of both webhook configurations, which it owns.
 
-    `service` makes it register as a Service, else it registers as https://`reachable_as`:port. `secret` names
-    the Secret that replicas share their authority through. Port 0 takes a free one.
+    `service` makes it register as a Service, else it registers as https://`reachable_as`:port. Port 0 takes a
+    free one. The certificate is of an authority of our own, which replicas share through `secret`; without
+    one, each process has its own. Or, with `certificates`, it is read from that folder, and the API server's
+    trust in it is left to cert-manager's injector: `inject_from` is the namespace/name of its Certificate.
     """
 
     group = Group.WEBHOOKS
@@ -101,27 +90,38 @@ class AdmissionServer:
         *,
         client: Client,
         name: str,
+        conversions: Sequence[Conversion[Any]] = (),
         service: ServiceRef | None = None,
         secret: Key | None = None,
         reachable_as: str = "",
+        certificates: Path | None = None,
+        inject_from: str = "",
+        policy: Policy | None = None,
         clock: Clock | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         self._host = host
         self._port = port
-        self._webhooks = tuple(webhooks)
         self._client = client
         self._name = name
         self._service = service
-        self._secret = secret
+        self._secret = None if certificates else secret
         self._reachable_as = reachable_as or host
+        self._policy = policy or Policy()
         self._clock = clock or client.clock
-        self._metrics = metrics
-        self._failures = Failures(WATCH)
+        self._tls = server_context()
+        self._places = [
+            *admission_places(name, webhooks),
+            *(conversion_place(each.hub) for each in conversions),
+        ]
+        self._registration = Registration(client, name, self._places, self._address, inject_from)
+        self._answering = Answering(webhooks, conversions, reader=client, clock=self._clock, metrics=metrics)
+        self._mounted = self._read_from(certificates, metrics) if certificates else None
+        self._trust = self._mounted or self._own_trust()
+        self._failures, self._repairs = Failures(WATCH), Failures(REPAIR)
+        self._changed = asyncio.Event()
         self._registered = asyncio.Event()
-        self._own: Authority | None = None
-        self._leaf: Leaf | None = None
-        self._issuer = b""
+        self._problem: str | None = "the API server has not been told about the webhooks"
 
     @property
     def url(self) -> str:
@@ -130,146 +130,127 @@ class AdmissionServer:
 
     def ready(self) -> str | None:
         """A check for /readyz."""
-        return None if self._registered.is_set() else "the API server has not been told about the webhooks"
+        return self._problem
 
     async def wait_started(self) -> None:
-        """Return once the API server has been told."""
+        """Return once the API server has been told, and trusts what is served."""
         await self._registered.wait()
 
     async def run(self) -> None:
         """Serve until cancelled; certificates are renewed, registrations repaired."""
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=TIMEOUT)
+        app = self._answering.app()
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=DRAIN,
+            keepalive_timeout=KEEP_ALIVE,
+            handler_cancellation=True,
+        )
         await runner.setup()
         try:
-            site = web.TCPSite(runner, self._host or None, self._port, ssl_context=tls)
+            site = web.TCPSite(runner, self._host or None, self._port, ssl_context=self._tls)
             await site.start()
             self._port = runner.addresses[0][1]
-            await self._keep_trusted(tls)
+            async with asyncio.TaskGroup() as tasks:
+                for informer in self._informers():
+                    tasks.create_task(informer.run())
+                if self._mounted:
+                    tasks.create_task(self._mounted.run(self._changed.set))
+                tasks.create_task(self._keep_trusted())
         finally:
-            self._registered.clear()
+            self._tell("the webhook server has stopped")
             await runner.cleanup()
+            self._answering.close()
 
-    async def _keep_trusted(self, tls: ssl.SSLContext) -> None:
+    async def _keep_trusted(self) -> None:
+        """Look whenever something has changed, and now and then; in no hurry against others' writes."""
         while True:
+            self._changed.clear()
+            before = self._registration.writes
             try:
-                await self._trust(tls)
+                self._tell(await self._trust.look())
             except KubeError as error:
+                self._cannot_look(error)
                 self._failures, pause = self._failures.another(self._clock.monotonic(), random.random)
-                log.warning("webhooks cannot be registered", extra={"error": str(error)})
-            else:
-                if not self._registered.is_set():
-                    log.info("webhooks are registered", extra={"configuration": self._name, "url": self.url})
-                self._registered.set()
-                pause = LOOK_AGAIN
-            await self._clock.sleep(pause)
+                await self._clock.sleep(pause)
+                continue
+            if self._registration.writes > before:
+                self._repairs, pause = self._repairs.another(self._clock.monotonic(), random.random)
+                await self._clock.sleep(pause)
+            await self._change()
 
-    async def _trust(self, tls: ssl.SSLContext) -> None:
-        """Have the API server trust our authority, then serve a leaf of it: no call fails in between.
+    async def _change(self) -> None:
+        """Return when something has changed, or it is time to look."""
+        try:
+            async with deadline(self._clock, self._policy.look.total_seconds()):
+                await self._changed.wait()
+        except TimeoutError:
+            return
 
-        The first leaf is served before: without any, calls would fail from the moment of being told.
-        """
-        authority, now = await self._authority(), self._clock.now()
-        if self._leaf is None:
-            self._leaf = self._served(tls, authority, now)
-        await self._register(authority.bundle)
-        if self._leaf.is_due(now) or self._issuer != authority.certificate:
-            self._leaf = self._served(tls, authority, now)
+    def _tell(self, problem: str | None) -> None:
+        """Be ready, or not."""
+        if problem is None:
+            if self._problem is not None:
+                log.info("webhooks are registered", extra={"configuration": self._name, "url": self.url})
+            self._registered.set()
+        elif problem != self._problem:
+            log.warning("webhooks cannot be reached", extra={"configuration": self._name, "why": problem})
+        self._problem = problem
 
-    def _served(self, tls: ssl.SSLContext, authority: Authority, now: datetime) -> Leaf:
-        leaf, self._issuer = issue(authority, self._hosts(), now), authority.certificate
-        load_leaf(tls, leaf)
-        return leaf
+    def _cannot_look(self, error: KubeError) -> None:
+        """What was is taken to be still so: an API server that is away calls nobody."""
+        log.warning("webhooks cannot be registered", extra={"configuration": self._name, "error": str(error)})
+        if not self._registered.is_set():
+            self._problem = f"the API server has not been told about the webhooks: {error}"
 
-    async def _authority(self) -> Authority:
-        now = self._clock.now()
+    def _informers(self) -> Iterator[Informer[Any]]:
+        """Watches of the objects that others may spoil; they only tell that it is time to look."""
+        for kind, key in self._watched():
+            cache = Cache(kind, key.namespace, fields=f"metadata.name={key.name}")
+            cache.subscribe(lambda _: self._changed.set())
+            yield Informer(self._client, cache, clock=self._clock)
+
+    def _watched(self) -> Iterator[tuple[Kind[Any], Key]]:
+        for place in self._places:
+            yield place.kind, Key("", place.name)
         if self._secret:
-            return await shared_authority(self._client, *self._secret, now)
-        if self._own is None:
-            self._own = new_authority(f"{self._name} webhooks", now)
-        return self._own
+            yield SECRET, self._secret
+
+    def _own_trust(self) -> Trust:
+        return Trust(
+            SecretVault(self._client, self._secret) if self._secret else OwnVault(),
+            self._registration,
+            Maker(self._new_authority, self._new_leaf),
+            self._serve,
+            clock=self._clock,
+            policy=self._policy,
+        )
+
+    def _read_from(self, folder: Path, metrics: Metrics | None) -> Mounted:
+        return Mounted(
+            folder,
+            self._registration,
+            self._serve,
+            host=self._hosts()[0],
+            clock=self._clock,
+            metrics=metrics,
+        )
+
+    def _new_authority(self, now: datetime) -> Authority:
+        return new_authority(f"{self._name} webhooks", now, self._policy.authority_lifetime)
+
+    def _new_leaf(self, authority: Authority, now: datetime) -> Leaf:
+        return issue(authority, self._hosts(), now, self._policy.leaf_lifetime)
+
+    def _serve(self, leaf: Leaf) -> None:
+        load_leaf(self._tls, leaf)
 
     def _hosts(self) -> list[str]:
         service = self._service
         return [service.host, f"{service.host}.cluster.local"] if service else [self._reachable_as]
 
-    async def _register(self, bundle: bytes) -> None:
-        for kind, verb, chosen in (
-            (MUTATING_WEBHOOKS, "mutate", [webhook for webhook in self._webhooks if webhook.mutate]),
-            (VALIDATING_WEBHOOKS, "validate", [webhook for webhook in self._webhooks if webhook.validate]),
-        ):
-            entries = [self._entry(webhook.kind, webhook.operations, verb, bundle) for webhook in chosen]
-            manifest = {"metadata": {"name": self._name}, "webhooks": entries}
-            await self._client.apply(kind, manifest, manager=self._name)
-
-    def _entry(self, kind: Kind[Any], operations: Sequence[str], verb: str, bundle: bytes) -> Manifest:
-        path = _path(verb, kind)
-        if self._service:
-            service = {"namespace": self._service.namespace, "name": self._service.name}
-            where: Manifest = {"service": service | {"port": self._service.port, "path": path}}
-        else:
-            where = {"url": self.url + path}
-        rule = {
-            "apiGroups": [kind.group],
-            "apiVersions": [kind.version],
-            "resources": [kind.plural],
-            "operations": list(operations),
-            "scope": "Namespaced" if kind.namespaced else "Cluster",
-        }
-        return {
-            "name": f"{verb}.{kind.plural}.{kind.group or 'core'}",  # three parts, or it is refused
-            "clientConfig": where | {"caBundle": base64.b64encode(bundle).decode()},
-            "rules": [rule],
-            "admissionReviewVersions": ["v1"],
-            "sideEffects": "None",
-            "failurePolicy": "Fail",
-            "matchPolicy": "Equivalent",
-            "timeoutSeconds": TIMEOUT,
-        }
-
-    # serving
-
-    def _app(self) -> web.Application:
-        app = web.Application(client_max_size=LARGEST_REVIEW)
-        for webhook in self._webhooks:
-            app.router.add_post(_path("mutate", webhook.kind), self._handler(webhook, self._mutated))
-            app.router.add_post(_path("validate", webhook.kind), self._handler(webhook, self._validated))
-        return app
-
-    def _handler(
-        self, webhook: Webhook[Any], answer: Callable[[Webhook[Any], Request], Awaitable[Answer]]
-    ) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def handle(http: web.Request) -> web.Response:
-            try:
-                review = msgspec.json.decode(await http.read(), type=AdmissionReview)
-            except msgspec.DecodeError as error:
-                return web.Response(status=400, text=f"this is no AdmissionReview: {error}")
-            found = await self._measured(http.path, answer(webhook, review.request))
-            body = msgspec.json.encode(found.manifest(review.request.uid))
-            return web.Response(body=body, content_type="application/json")
-
-        return handle
-
-    async def _mutated(self, webhook: Webhook[Any], request: Request) -> Answer:
-        return await mutated(webhook, request)
-
-    async def _validated(self, webhook: Webhook[Any], request: Request) -> Answer:
-        return await validated(webhook, request, self._client)
-
-    async def _measured(self, path: str, answering: Awaitable[Answer]) -> Answer:
-        metrics = self._metrics
-        if metrics is None:
-            return await answering
-        with metrics.webhook_in_flight.labels(webhook=path).track_inprogress():
-            began = self._clock.monotonic()
-            answer = await answering
-            metrics.webhook_seconds.labels(webhook=path).observe(self._clock.monotonic() - began)
-        metrics.webhook_requests.labels(webhook=path, code=str(answer.code)).inc()
-        return answer
-
-
-def _path(verb: str, kind: Kind[Any]) -> str:
-    return f"/{verb}/{kind.resource}/{kind.version}"
+    def _address(self) -> Address:
+        return Address(self.url, self._service)
 
 
 def _bracketed(host: str) -> str:

@@ -1,91 +1,74 @@
-"""Our own certificate authority and serving certificates (P-256), kept in memory or in a Secret."""
+"""Making, reading and serving certificates (P-256): our own authorities and leaves, and those of others."""
 
 from __future__ import annotations
 
-import base64
 import ipaddress
-import logging
+import os
+import re
 import ssl
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from elasticjob.kube.client import Client
-from elasticjob.kube.errors import AlreadyExists, Conflict
-from elasticjob.kube.objects import SECRET, Secret
+from elasticjob.kube.authorities import Authority, Certificate, Leaf, Policy
 
-AUTHORITY_LIFETIME = timedelta(days=3650)
-LEAF_LIFETIME = timedelta(days=30)
-SKEW = timedelta(minutes=5)
-"""Certificates begin a little in the past: clocks differ."""
-
-log = logging.getLogger(__name__)
+POLICY = Policy()
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Authority:
-    """A certificate authority; `previous` are certificates of older ones that are still trusted."""
-
-    certificate: bytes
-    key: bytes
-    previous: bytes = b""
-
-    @property
-    def bundle(self) -> bytes:
-        """What clients are to trust: PEM, the newest first."""
-        return self.certificate + self.previous
-
-    @property
-    def expires(self) -> datetime:
-        return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """A serving certificate with its chain and key, PEM."""
-
-    chain: bytes
-    key: bytes
-    issued: datetime
-    expires: datetime
-
-    def is_due(self, now: datetime) -> bool:
-        """Whether two thirds of its life are over."""
-        return now >= self.issued + (self.expires - self.issued) * 2 / 3
-
-
-def new_authority(name: str, now: datetime, lifetime: timedelta = AUTHORITY_LIFETIME) -> Authority:
+def new_authority(name: str, now: datetime, lifetime: timedelta = POLICY.authority_lifetime) -> Authority:
     """A self-signed authority that may only sign leaves."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
     certificate = (
-        _builder(subject, subject, key.public_key(), now, lifetime)
+        _builder(subject, subject, key.public_key(), now, now + lifetime)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    return Authority(_pem(certificate), _key_pem(key))
+    return read_authority(_pem(certificate), _key_pem(key))
+
+
+def read_authority(certificate: bytes, key: bytes) -> Authority:
+    """The authority of a certificate and a key, PEM. Raises ValueError where they are not one."""
+    found = x509.load_pem_x509_certificate(certificate)
+    if _public_half(key) != found.public_key():
+        raise ValueError("the key is not that of the certificate")
+    return Authority(_pem(found), key, found.not_valid_before_utc, found.not_valid_after_utc)
+
+
+def certificates_in(bundle: bytes) -> tuple[Certificate, ...]:
+    """The certificates of a PEM bundle, each once and in one form; what cannot be read is left out."""
+    found = dict.fromkeys(filter(None, map(_normal, _PEM.findall(bundle))))
+    return tuple(found)
+
+
+def expired(certificate: Certificate, now: datetime) -> bool:
+    """Whether a certificate has ended."""
+    return now >= x509.load_pem_x509_certificate(certificate).not_valid_after_utc
 
 
 def issue(
-    authority: Authority, hosts: Sequence[str], now: datetime, lifetime: timedelta = LEAF_LIFETIME
+    authority: Authority, hosts: Sequence[str], now: datetime, lifetime: timedelta = POLICY.leaf_lifetime
 ) -> Leaf:
-    """A certificate for serving as any of `hosts` (names or IP addresses)."""
+    """A certificate for serving as any of `hosts` (names or IP addresses); it ends with the authority."""
     issuer = x509.load_pem_x509_certificate(authority.certificate)
     issuer_key = serialization.load_pem_private_key(authority.key, password=None)
     assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
+    expires = min(now + lifetime, authority.expires)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0][:64])])
     certificate = (
-        _builder(subject, issuer.subject, key.public_key(), now, lifetime)
+        _builder(subject, issuer.subject, key.public_key(), now, expires)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -96,81 +79,109 @@ def issue(
         )
         .sign(issuer_key, hashes.SHA256())
     )
-    return Leaf(_pem(certificate) + authority.certificate, _key_pem(key), now, now + lifetime)
+    chain = _pem(certificate) + authority.certificate
+    return Leaf(chain, _key_pem(key), now, expires, authority.certificate)
 
 
-def load_leaf(context: ssl.SSLContext, leaf: Leaf) -> None:
-    """Serve `leaf` from now on: on a live context, new connections get it and others are undisturbed."""
-    with tempfile.TemporaryDirectory(prefix="leaf-") as folder:
-        path = Path(folder, "tls.pem")
-        path.touch(mode=0o600)
-        path.write_bytes(leaf.chain + leaf.key)
-        context.load_cert_chain(path)
+def read_leaf(chain: bytes, key: bytes) -> Leaf:
+    """The leaf of a certificate chain and a key, PEM. Raises ValueError where they cannot be served."""
+    found = x509.load_pem_x509_certificate(chain)
+    if _public_half(key) != found.public_key():
+        raise ValueError("the key is not that of the certificate: one of the two files is older")
+    leaf = Leaf(chain, key, found.not_valid_before_utc, found.not_valid_after_utc)
+    try:
+        server_context(leaf)
+    except ssl.SSLError as error:
+        raise ValueError(f"OpenSSL does not take them: {error}") from error
+    return leaf
 
 
-def server_context(leaf: Leaf) -> ssl.SSLContext:
-    """A TLS server context that serves `leaf`."""
+def server_context(leaf: Leaf | None = None) -> ssl.SSLContext:
+    """The TLS context of all our servers: 1.2 or newer. It serves `leaf`, or none until `load_leaf`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    load_leaf(context, leaf)
+    if leaf:
+        load_leaf(context, leaf)
     return context
 
 
-async def shared_authority(client: Client, namespace: str, name: str, now: datetime) -> Authority:
-    """The authority in the Secret `namespace/name`, made where there is none; many may ask at once.
+def load_leaf(context: ssl.SSLContext, leaf: Leaf) -> None:
+    """Serve `leaf` from now on: on a live context, new connections get it and others are undisturbed.
 
-    One that ends within a tenth of its life is replaced; its certificate stays in the bundle.
+    Chain and key must belong together (`issue` and `read_leaf` see to it): of a pair that does not, a live
+    context would keep one half.
     """
-    while True:
-        secret = await client.find(SECRET, name, namespace)
-        found = _authority(secret) if secret else None
-        if found and found.expires - now > AUTHORITY_LIFETIME / 10:
-            return found
-        new = new_authority(name, now)
-        if found:
-            new = Authority(new.certificate, new.key, found.certificate)
+    with _as_file(leaf.chain + leaf.key) as path:
+        context.load_cert_chain(path)
+
+
+def verifies(bundle: bytes, leaf: Leaf, host: str) -> str | None:
+    """What a client says that trusts `bundle` and calls `host`, where `leaf` is served; None: welcome.
+
+    It is asked by a real handshake, in memory; as API servers do, any certificate of the bundle is a root.
+    """
+    trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusted.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if not (roots := certificates_in(bundle)):
+        return "the bundle holds no certificate"
+    trusted.load_verify_locations(cadata=b"".join(roots).decode())
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusted.wrap_bio(to_client, to_server, server_hostname=host)
+    server = server_context(leaf).wrap_bio(to_server, to_client, server_side=True)
+    for side in (client, server, client):
         try:
-            await _keep(client, namespace, name, new, secret)
-        except (AlreadyExists, Conflict):
-            continue  # another replica was first: take its authority
-        return new
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as error:
+            return error.verify_message
+    return None
 
 
-async def _keep(client: Client, namespace: str, name: str, new: Authority, old: Secret | None) -> None:
-    data = {"tls.crt": new.certificate, "tls.key": new.key, "previous.crt": new.previous}
-    encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
-    if old is None:
-        manifest = {"metadata": {"name": name, "namespace": namespace}, "type": "Opaque", "data": encoded}
-        await client.create(SECRET, manifest)
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """A path under which `content` can be read; in memory where the system can, for keys stay off disks."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("leaf")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            yield f"/proc/self/fd/{descriptor}"
         return
-    patch = {"metadata": {"resourceVersion": old.metadata.resource_version}, "data": encoded}
-    await client.merge_patch(SECRET, name, patch, namespace)
+    with tempfile.TemporaryDirectory(prefix="leaf-") as folder:
+        path = Path(folder, "tls.pem")
+        path.touch(mode=0o600)
+        path.write_bytes(content)
+        yield str(path)
 
 
-def _authority(secret: Secret) -> Authority | None:
-    """The authority in a Secret; None where there is none that can be used."""
-    certificate, key = secret.data.get("tls.crt", b""), secret.data.get("tls.key", b"")
+def _public_half(key: bytes) -> object:
     try:
-        x509.load_pem_x509_certificate(certificate)
-        serialization.load_pem_private_key(key, password=None)
-    except ValueError as error:
-        log.warning("the Secret holds no authority and gets a new one", extra={"error": str(error)})
+        return serialization.load_pem_private_key(key, password=None).public_key()
+    except TypeError as error:
+        raise ValueError("the key is encrypted: store it without a password") from error
+    except UnsupportedAlgorithm as error:
+        raise ValueError(f"the key is of a kind that cannot be read: {error}") from error
+
+
+def _normal(block: bytes) -> Certificate | None:
+    try:
+        return _pem(x509.load_pem_x509_certificate(block))
+    except ValueError:
         return None
-    return Authority(certificate, key, secret.data.get("previous.crt", b""))
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, lifetime: timedelta
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, expires: datetime
 ) -> x509.CertificateBuilder:
-    now = now.astimezone(UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - SKEW)
-        .not_valid_after(now + lifetime)
+        .not_valid_before(now.astimezone(UTC) - POLICY.skew)  # clocks differ
+        .not_valid_after(expires.astimezone(UTC))
     )
 
 

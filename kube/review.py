@@ -2,10 +2,12 @@
 
     def defaults(review: Review[Thing]) -> Sequence[JsonPatchOperation]: ...
     def check(review: Review[Thing]) -> Sequence[Problem]: ...
-    THING_WEBHOOK = Webhook(THING, mutate=defaults, validate=check)
+    def advise(review: Review[Thing]) -> Sequence[str]: ...
+    THING_WEBHOOK = Webhook(THING, mutate=defaults, validate=check, warn=advise)
 
 admission.py serves them. A handler that raises denies the request with a sentence: nothing is let through
-unchecked, nothing crashes.
+unchecked, nothing crashes. Plain functions run in a thread, for they may take long; they share nothing with
+reconcilers. Coroutine functions run in the event loop, and may ask the cluster.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from __future__ import annotations
 import base64
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -60,14 +62,46 @@ Validate = (
 )
 
 
+Warn = Callable[[Review[T]], Sequence[str]]
+"""Sentences for the terminal of who writes, about what is allowed but should not be written any more."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """On which terms the API server asks. A webhook that must not be skipped keeps the defaults.
+
+    What a webhook of kinds of our own refuses cannot lock out the operator itself, so nothing is left out by
+    default; one that concerns pods or other parts of the operator must leave out its namespace.
+    """
+
+    failure_policy: Literal["Fail", "Ignore"] = "Fail"
+    """What becomes of a write when no answer comes: refused, or let through unchecked."""
+    timeout: int = 10
+    """Seconds (1 to 30) that the API server waits, and after which a handler is cancelled."""
+    namespaces: Mapping[str, Any] = field(default_factory=dict)
+    """A label selector on the object's namespace."""
+    objects: Mapping[str, Any] = field(default_factory=dict)
+    """A label selector on the object."""
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    """CEL expressions by name; asked only where all hold. `request`, `object` and `oldObject` are known."""
+    reinvocation: Literal["Never", "IfNeeded"] = "Never"
+    """Whether a mutating handler is asked again when a later webhook changed the object."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.timeout <= 30:
+            raise ValueError(f"timeout is {self.timeout}: the API server takes 1 to 30 seconds")
+
+
 @dataclass(frozen=True)
 class Webhook(Generic[T]):
-    """How writes to one kind are changed and checked."""
+    """How writes to one kind are changed, checked and commented."""
 
     kind: Kind[T]
     mutate: Mutate[T] | None = None
     validate: Validate[T] | None = None
     operations: tuple[str, ...] = ("CREATE", "UPDATE")
+    warn: Warn[T] | None = None
+    terms: Terms = Terms()
 
 
 class UserInfo(msgspec.Struct):
@@ -99,6 +133,7 @@ class Answer:
     patch: Sequence[JsonPatchOperation] = ()
     problems: Sequence[Problem] = ()
     code: int = 200
+    warnings: Sequence[str] = ()
     about: tuple[str, str, str] = ("", "", "")
     """Group, kind and name of the object; kubectl says "The ElasticJob "digits" is invalid" by them."""
 
@@ -108,6 +143,8 @@ class Answer:
         if self.patch:
             encoded = base64.b64encode(msgspec.json.encode(list(self.patch))).decode()
             response |= {"patchType": "JSONPatch", "patch": encoded}
+        if self.warnings:
+            response["warnings"] = _shortened(self.warnings)
         if not self.allowed:
             response["status"] = self._status()
         return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
@@ -120,7 +157,7 @@ class Answer:
         return {
             "status": "Failure",
             "code": self.code,
-            "reason": "Invalid" if self.code == 422 else "InternalError",
+            "reason": REASONS.get(self.code, "InternalError"),
             "message": "; ".join(
                 str(problem) if problem.path else problem.message for problem in self.problems
             ),
@@ -129,38 +166,61 @@ class Answer:
 
 
 ALLOWED = Answer(True)
+REASONS = {422: "Invalid", 504: "Timeout"}
+LONGEST_WARNING, ALL_WARNINGS = 256, 4096
+"""Characters: what an API server passes on of one warning, and of all of an answer."""
 
 
-async def mutated(webhook: Webhook[Any], request: Request) -> Answer:
+class Run(Protocol):
+    """Where plain functions are called: in place, or in a thread."""
+
+    async def __call__(self, function: Callable[[], R], /) -> R: ...
+
+
+async def in_place(function: Callable[[], R]) -> R:
+    return function()
+
+
+async def mutated(webhook: Webhook[Any], request: Request, run: Run = in_place) -> Answer:
     """The answer of the mutating handler.
 
     What does not fit the model passes: the schema or the validating handler names what is wrong.
     """
-    if webhook.mutate is None:
-        return ALLOWED
+
+    def answer() -> Answer:
+        try:
+            review = review_of(webhook.kind, request)
+        except ValueError:
+            return ALLOWED
+        return Answer(True, patch=webhook.mutate(review)) if webhook.mutate else ALLOWED
+
     try:
-        review = review_of(webhook.kind, request)
-    except ValueError:
-        return ALLOWED
-    try:
-        return Answer(True, patch=webhook.mutate(review))
+        return await run(answer)
     except Exception as error:
         return _broken(webhook, request, error)
 
 
-async def validated(webhook: Webhook[Any], request: Request, reader: Reader) -> Answer:
-    """The answer of the validating handler."""
+async def validated(webhook: Webhook[Any], request: Request, reader: Reader, run: Run = in_place) -> Answer:
+    """The answer of the validating handler, with the warnings of the warning one."""
     try:
-        review = review_of(webhook.kind, request)
+        review = await run(lambda: review_of(webhook.kind, request))
     except ValueError as error:
         return _refused(webhook, request, misfits(error))
-    if webhook.validate is None:
-        return ALLOWED
     try:
-        problems = await _problems(webhook.validate, review, reader)
+        problems = await _problems(webhook.validate, review, reader, run) if webhook.validate else ()
+        warnings = await run(lambda: webhook.warn(review)) if webhook.warn else ()  # type: ignore[misc]
     except Exception as error:
         return _broken(webhook, request, error)
-    return _refused(webhook, request, problems) if problems else ALLOWED
+    answer = _refused(webhook, request, problems) if problems else ALLOWED
+    return replace(answer, warnings=warnings)
+
+
+def too_late(webhook: Webhook[Any], request: Request, seconds: float) -> Answer:
+    """The answer when a handler took longer than the API server waits."""
+    what = f"{webhook.kind.name} {request.namespace}/{request.name}"
+    sentence = f"checking {what} took longer than {seconds:g} s and was given up: try again, or see the log"
+    log.error("an admission handler is too slow", extra={"object": what, "seconds": seconds})
+    return _refused(webhook, request, [Problem("", sentence)], code=504)
 
 
 def review_of(kind: Kind[T], request: Request) -> Review[T]:
@@ -198,11 +258,26 @@ def field_path(location: Sequence[str | int]) -> str:
     return path
 
 
-async def _problems(validate: Validate[Any], review: Review[Any], reader: Reader) -> Sequence[Problem]:
+async def _problems(
+    validate: Validate[Any], review: Review[Any], reader: Reader, run: Run
+) -> Sequence[Problem]:
     if inspect.iscoroutinefunction(validate):
         found: Sequence[Problem] = await validate(review, reader)
         return found
-    return validate(review)  # type: ignore[call-arg,return-value]  # the pure form
+    return await run(lambda: validate(review))  # type: ignore[call-arg,arg-type,return-value]  # the pure form
+
+
+def _shortened(warnings: Sequence[str]) -> list[str]:
+    """As many warnings as an API server passes on, each on one line."""
+    found, left = [], ALL_WARNINGS
+    for warning in warnings:
+        line = " ".join(warning.split())
+        line = line if len(line) <= LONGEST_WARNING else line[: LONGEST_WARNING - 1] + "…"
+        left -= len(line)
+        if left < 0:
+            break
+        found.append(line)
+    return found
 
 
 def _old(kind: Kind[T], raw: bytes) -> T | None:

@@ -6,22 +6,22 @@ import asyncio
 import base64
 import ssl
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-import msgspec
 import pytest
 
+from elasticjob.kube.authorities import Authorities, Kept, Plan
 from elasticjob.kube.certificates import (
-    AUTHORITY_LIFETIME,
-    Authority,
+    certificates_in,
     issue,
     load_leaf,
     new_authority,
+    read_leaf,
     server_context,
-    shared_authority,
+    verifies,
 )
-from tests.kube.build import status
-from tests.kube.stub import Stub, answer
+from elasticjob.kube.objects import ObjectMeta, Secret
+from elasticjob.kube.vault import ROTATE, read_secret, written
+from tests.kube.shelf import merged
 
 NOW = datetime.now(UTC)
 
@@ -47,21 +47,21 @@ async def handshake(context: ssl.SSLContext, bundle: bytes, host: str) -> bytes:
 async def test_a_leaf_is_accepted_for_its_hosts(host: str) -> None:
     authority = new_authority("test", NOW)
     context = server_context(issue(authority, ["hooks.sys.svc", "127.0.0.1"], NOW))
-    assert await handshake(context, authority.bundle, host)
+    assert await handshake(context, authority.certificate, host)
     with pytest.raises(ssl.SSLCertVerificationError):
-        await handshake(context, authority.bundle, "elsewhere")
+        await handshake(context, authority.certificate, "elsewhere")
 
 
 async def test_another_authority_is_not_trusted() -> None:
     context = server_context(issue(new_authority("test", NOW), ["127.0.0.1"], NOW))
     with pytest.raises(ssl.SSLCertVerificationError):
-        await handshake(context, new_authority("test", NOW).bundle, "127.0.0.1")
+        await handshake(context, new_authority("test", NOW).certificate, "127.0.0.1")
 
 
 async def test_a_new_leaf_of_a_new_authority_serves_under_a_bundle_of_both() -> None:
     old = new_authority("test", NOW)
     made = new_authority("test", NOW)
-    both = Authority(made.certificate, made.key, previous=old.certificate).bundle
+    both = Authorities(old, made).bundle
     context = server_context(issue(old, ["127.0.0.1"], NOW))
     first = await handshake(context, both, "127.0.0.1")
     load_leaf(context, issue(made, ["127.0.0.1"], NOW))
@@ -73,51 +73,122 @@ def test_a_leaf_is_due_when_two_thirds_of_its_life_are_over() -> None:
     assert [leaf.is_due(NOW + timedelta(days=days)) for days in (0, 19, 20, 31)] == [False, False, True, True]
 
 
-def secret(authority: Authority) -> dict[str, Any]:
-    data = {"tls.crt": authority.certificate, "tls.key": authority.key, "previous.crt": authority.previous}
-    return {
-        "metadata": {"name": "ca", "namespace": "sys", "resourceVersion": "4"},
-        "data": {name: base64.b64encode(value).decode() for name, value in data.items()},
+CURRENT, COMING, OLD = (new_authority("test", NOW) for _ in range(3))
+HELD = Authorities(CURRENT, COMING, (OLD.certificate,), NOW + timedelta(days=8))
+
+
+def secret(plan: Plan, **spoiled: bytes) -> Secret:
+    """The Secret after the merge patch of `plan`, with some members overwritten."""
+    patch = merged({}, written(plan))
+    data = {name: base64.b64decode(value) for name, value in patch["data"].items()}
+    data |= {name.replace("_", "."): value for name, value in spoiled.items()}
+    metadata = ObjectMeta(name="ca", resource_version="4", annotations=patch["metadata"]["annotations"])
+    return Secret(metadata=metadata, data=data)
+
+
+@pytest.mark.parametrize("held", [HELD, Authorities(CURRENT), Authorities(CURRENT, COMING)])
+def test_a_secret_holds_what_was_written(held: Authorities) -> None:
+    assert read_secret(secret(Plan(held))) == Kept(held, version="4")
+
+
+def test_a_request_to_rotate_is_an_annotation_that_goes_when_it_is_met() -> None:
+    assert ROTATE not in written(Plan(HELD, rotate=True))["metadata"]["annotations"]
+    assert written(Plan(HELD))["metadata"]["annotations"][ROTATE] is None
+
+
+def test_what_is_no_longer_held_is_taken_out_of_the_secret() -> None:
+    assert {name for name, value in written(Plan(Authorities(CURRENT)))["data"].items() if value is None} == {
+        "next.crt",
+        "next.key",
+        "previous.crt",
     }
 
 
-async def test_the_authority_in_the_secret_is_taken() -> None:
-    authority = new_authority("test", NOW)
-    async with Stub() as stub, stub.client() as client:
-        stub.then(answer(200, secret(authority)))
-        assert await shared_authority(client, "sys", "ca", NOW) == authority
+@pytest.mark.parametrize(
+    ("spoiled", "why"),
+    [
+        ({"tls_crt": b"not PEM"}, "tls.crt and tls.key are no authority"),
+        ({"tls_key": b""}, "tls.crt and tls.key are no authority"),
+        (
+            {"tls_key": COMING.key},
+            "tls.crt and tls.key are no authority: the key is not that of the certificate",
+        ),
+        ({"tls_key": CURRENT.key[:40]}, "tls.crt and tls.key are no authority"),
+        ({"next_key": CURRENT.key}, "next.crt and next.key are no authority"),
+        ({"next_crt": b""}, "next.crt and next.key are no authority"),
+    ],
+)
+def test_a_spoiled_secret_says_what_is_wrong_and_what_can_still_be_read(
+    spoiled: dict[str, bytes], why: str
+) -> None:
+    kept = read_secret(secret(Plan(HELD), **spoiled))
+    assert kept.authorities is None
+    assert kept.spoiled.startswith(why)
+    assert OLD.certificate in kept.readable
 
 
-async def test_of_two_that_make_one_the_second_takes_the_first_s() -> None:
-    first = new_authority("test", NOW)
-    async with Stub() as stub, stub.client() as client:
-        stub.then(
-            answer(404, status(404, "NotFound")),
-            answer(409, status(409, "AlreadyExists")),
-            answer(200, secret(first)),
-        )
-        assert await shared_authority(client, "sys", "ca", NOW) == first
+def test_a_bundle_is_read_whoever_wrote_it() -> None:
+    written_elsewhere = b"# ours\n" + CURRENT.certificate.replace(b"\n", b"\r\n") + COMING.certificate
+    assert certificates_in(written_elsewhere * 2) == (CURRENT.certificate, COMING.certificate)
+    assert (
+        certificates_in(b"\n")
+        == certificates_in(b"-----BEGIN CERTIFICATE-----x-----END CERTIFICATE-----")
+        == ()
+    )
 
 
-async def test_an_authority_that_ends_soon_is_replaced_and_still_trusted() -> None:
-    old = new_authority("test", NOW)
-    late = NOW + AUTHORITY_LIFETIME * 0.95
-    async with Stub() as stub, stub.client() as client:
-        stub.then(answer(200, secret(old)), answer(200, secret(old)))
-        found = await shared_authority(client, "sys", "ca", late)
-        assert found.certificate != old.certificate
-        assert found.bundle == found.certificate + old.certificate
-        patch = msgspec.json.decode(stub.seen[1].body)
-        assert patch["metadata"]["resourceVersion"] == "4"
-        assert base64.b64decode(patch["data"]["previous.crt"]) == old.certificate
+def test_a_leaf_ends_with_its_authority() -> None:
+    short = new_authority("test", NOW, timedelta(days=2))
+    assert issue(short, ["h"], NOW, timedelta(days=30)).expires == short.expires
 
 
-@pytest.mark.parametrize("spoiled", ["tls.crt", "tls.key"])
-async def test_an_authority_that_somebody_spoiled_is_replaced(spoiled: str) -> None:
-    kept = secret(new_authority("test", NOW))
-    kept["data"][spoiled] = base64.b64encode(b"not PEM").decode()
-    async with Stub() as stub, stub.client() as client:
-        stub.then(answer(200, kept), answer(200, kept))
-        found = await shared_authority(client, "sys", "ca", NOW)
-        patch = msgspec.json.decode(stub.seen[1].body)
-        assert base64.b64decode(patch["data"]["tls.crt"]) == found.certificate
+def test_a_leaf_is_read_back() -> None:
+    leaf = issue(CURRENT, ["h"], NOW)
+    found = read_leaf(leaf.chain, leaf.key)
+    assert (found.chain, found.key) == (leaf.chain, leaf.key)
+    assert abs(found.expires - leaf.expires) < timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("chain", "key", "why"),
+    [
+        (b"", b"", "PEM"),
+        (CURRENT.certificate[:200], CURRENT.key, "PEM"),
+        (CURRENT.certificate, CURRENT.key[:50], "PEM|key"),
+        (
+            CURRENT.certificate,
+            COMING.key,
+            "the key is not that of the certificate: one of the two files is older",
+        ),
+    ],
+)
+def test_half_a_pair_is_not_read(chain: bytes, key: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        read_leaf(chain, key)
+
+
+@pytest.mark.parametrize(
+    ("bundle", "host", "why"),
+    [
+        (CURRENT.certificate, "hooks.sys.svc", None),
+        (COMING.certificate + CURRENT.certificate, "127.0.0.1", None),
+        (COMING.certificate, "127.0.0.1", "self-signed certificate in certificate chain"),
+        (
+            CURRENT.certificate,
+            "other.sys.svc",
+            "Hostname mismatch, certificate is not valid for 'other.sys.svc'.",
+        ),
+        (b"", "127.0.0.1", "the bundle holds no certificate"),
+    ],
+)
+def test_what_a_client_says_of_a_leaf(bundle: bytes, host: str, why: str | None) -> None:
+    assert verifies(bundle, issue(CURRENT, ["hooks.sys.svc", "127.0.0.1"], NOW), host) == why
+
+
+def test_a_leaf_that_has_ended_is_not_welcome() -> None:
+    old = issue(CURRENT, ["h"], NOW - timedelta(days=9))
+    assert verifies(CURRENT.certificate, old, "h") == "certificate has expired"
+
+
+def test_nothing_older_than_tls_1_2_is_spoken() -> None:
+    assert server_context().minimum_version is ssl.TLSVersion.TLSv1_2

@@ -1,0 +1,203 @@
+"""Answering the API server's reviews over HTTP: bounded in time, number and bytes, never by a stall.
+
+- An answer comes before the API server gives up: a handler that takes longer is cancelled, and the write is
+  refused with a sentence that says so.
+- What does not fit into the room is answered with 429 and Retry-After, which the API server heeds.
+- Plain functions run in threads of their own; neither they nor reconcilers wait for the other. One that never
+  returns holds its thread, not the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from elasticjob.kube.clock import Clock, deadline
+from elasticjob.kube.conversion import Conversion, ConversionReview, converted, failed
+from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.registration import path_of, path_of_conversion
+from elasticjob.kube.review import (
+    AdmissionReview,
+    Answer,
+    Reader,
+    Request,
+    Webhook,
+    mutated,
+    too_late,
+    validated,
+)
+from elasticjob.kube.room import Full, Room
+
+R = TypeVar("R")
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+MIB = 1 << 20
+REVIEWS = 200, 64 * MIB
+"""How many admission reviews may be under way at once, and of how many bytes together."""
+CONVERSIONS = 8, 256 * MIB
+LARGEST_REVIEW = 8 * MIB
+"""The API server stores up to 1.5 MiB, and sends the old and the new object."""
+LARGEST_CONVERSION = 128 * MIB
+"""A list is converted as a whole."""
+CONVERSION_TIMEOUT = 30.0
+"""Seconds that an API server waits for a conversion; it does not say so with the request."""
+SHARE = 0.9
+"""Of the time that the API server waits; the rest is for the way back."""
+THREADS = 16
+
+
+class Answering:
+    """The application behind one webhook server."""
+
+    def __init__(
+        self,
+        webhooks: Sequence[Webhook[Any]],
+        conversions: Sequence[Conversion[Any]],
+        *,
+        reader: Reader,
+        clock: Clock,
+        metrics: Metrics | None,
+    ) -> None:
+        self._webhooks = webhooks
+        self._conversions = conversions
+        self._reader = reader
+        self._clock = clock
+        self._metrics = metrics
+        self._threads = ThreadPoolExecutor(THREADS, "webhook")
+
+    def app(self) -> web.Application:
+        """The application; its paths are those of registration.py."""
+        app = web.Application()
+        reviews, conversions = Room(*REVIEWS), Room(*CONVERSIONS)
+        for webhook in self._webhooks:
+            for verb, answer in (("mutate", self._mutated), ("validate", self._validated)):
+                path = path_of(verb, webhook.kind)
+                handler = self._review(webhook, answer)
+                app.router.add_post(path, self._bounded(handler, reviews, LARGEST_REVIEW))
+        for conversion in self._conversions:
+            handler = self._conversion(conversion)
+            path = path_of_conversion(conversion.hub)
+            app.router.add_post(path, self._bounded(handler, conversions, LARGEST_CONVERSION))
+        return app
+
+    def close(self) -> None:
+        """Give up what is still to be called; what is being called ends by itself."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _bounded(
+        self, handle: Callable[[web.Request, bytes], Awaitable[web.Response]], room: Room, largest: int
+    ) -> Handler:
+        """`handle`, given the body, if there is room for it."""
+
+        async def bounded(http: web.Request) -> web.Response:
+            size = largest if http.content_length is None else http.content_length
+            if size > largest:
+                return _refused(413, f"a review of {size} bytes is more than {largest}")
+            try:
+                with room.taken(size):
+                    return await handle(http, await _body(http, largest))
+            except Full:
+                return _refused(429, "too many reviews are under way: try again", {"Retry-After": "1"})
+
+        return bounded
+
+    def _review(
+        self, webhook: Webhook[Any], answer: Callable[[Webhook[Any], Request], Awaitable[Answer]]
+    ) -> Callable[[web.Request, bytes], Awaitable[web.Response]]:
+        async def handle(http: web.Request, body: bytes) -> web.Response:
+            try:
+                review = msgspec.json.decode(body, type=AdmissionReview)
+            except msgspec.DecodeError as error:
+                return _refused(400, f"this is no AdmissionReview: {error}")
+            seconds = SHARE * min(webhook.terms.timeout, waits(http.query.get("timeout", "")))
+            found = await self._measured(http.path, self._in_time(webhook, review.request, answer, seconds))
+            return _json(found.manifest(review.request.uid))
+
+        return handle
+
+    async def _in_time(
+        self,
+        webhook: Webhook[Any],
+        request: Request,
+        answer: Callable[[Webhook[Any], Request], Awaitable[Answer]],
+        seconds: float,
+    ) -> Answer:
+        try:
+            async with deadline(self._clock, seconds):
+                return await answer(webhook, request)
+        except TimeoutError:
+            return too_late(webhook, request, seconds)
+
+    async def _mutated(self, webhook: Webhook[Any], request: Request) -> Answer:
+        return await mutated(webhook, request, self._run)
+
+    async def _validated(self, webhook: Webhook[Any], request: Request) -> Answer:
+        return await validated(webhook, request, self._reader, self._run)
+
+    def _conversion(
+        self, conversion: Conversion[Any]
+    ) -> Callable[[web.Request, bytes], Awaitable[web.Response]]:
+        def answer(body: bytes) -> Manifest:
+            return converted(conversion, msgspec.json.decode(body, type=ConversionReview).request)
+
+        async def handle(_: web.Request, body: bytes) -> web.Response:
+            seconds = SHARE * CONVERSION_TIMEOUT
+            try:
+                async with deadline(self._clock, seconds):
+                    return _json(await self._run(lambda: answer(body)))
+            except msgspec.DecodeError as error:
+                return _refused(400, f"this is no ConversionReview: {error}")
+            except TimeoutError:
+                return _json(
+                    failed(_uid(body), f"converting took longer than {seconds:g} s and was given up")
+                )
+
+        return handle
+
+    async def _run(self, function: Callable[[], R], /) -> R:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+
+    async def _measured(self, path: str, answering: Awaitable[Answer]) -> Answer:
+        metrics = self._metrics
+        if metrics is None:
+            return await answering
+        with metrics.webhook_in_flight.labels(webhook=path).track_inprogress():
+            began = self._clock.monotonic()
+            answer = await answering
+            metrics.webhook_seconds.labels(webhook=path).observe(self._clock.monotonic() - began)
+        metrics.webhook_requests.labels(webhook=path, code=str(answer.code)).inc()
+        return answer
+
+
+def waits(timeout: str) -> float:
+    """The seconds that an API server says it waits (`10s`, as Go writes it); without a word, its longest."""
+    seconds = timeout.removesuffix("s")
+    return float(seconds) if seconds.isdecimal() else 30.0
+
+
+async def _body(http: web.Request, largest: int) -> bytes:
+    pieces, size = [], 0
+    async for piece in http.content.iter_any():
+        pieces.append(piece)
+        size += len(piece)
+        if size > largest:
+            raise web.HTTPRequestEntityTooLarge(largest, size)
+    return b"".join(pieces)
+
+
+def _uid(body: bytes) -> str:
+    return msgspec.json.decode(body, type=ConversionReview).request.uid
+
+
+def _json(review: Manifest) -> web.Response:
+    return web.Response(body=msgspec.json.encode(review), content_type="application/json")
+
+
+def _refused(status: int, why: str, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(status=status, text=why, headers=headers)

@@ -1,0 +1,249 @@
+"""What the API server is told about our webhooks: which, where, and whom to trust; written and read back.
+
+A `Place` is one object on the API server that holds this: a webhook configuration, or a CRD with conversion.
+An object is written only where it differs from what is wanted, and only if nobody wrote it since it was read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from elasticjob.kube.certificates import certificates_in
+from elasticjob.kube.client import Client
+from elasticjob.kube.errors import AlreadyExists, NotFound
+from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects import CRD, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from elasticjob.kube.review import Webhook
+from elasticjob.kube.trust import Published
+
+INJECT_FROM = "cert-manager.io/inject-ca-from"
+
+
+@dataclass(frozen=True)
+class ServiceRef:
+    """The Service through which the API server reaches us."""
+
+    namespace: str
+    name: str
+    port: int = 443
+
+    @property
+    def host(self) -> str:
+        return f"{self.name}.{self.namespace}.svc"
+
+
+@dataclass(frozen=True)
+class Address:
+    """How the API server reaches us: by Service, else by URL."""
+
+    url: str
+    service: ServiceRef | None = None
+
+    def client_config(self, path: str, bundle: bytes | None) -> Manifest:
+        """The clientConfig of one webhook; without a bundle, that is somebody else's to fill in."""
+        where: Manifest = {"url": self.url + path}
+        if self.service:
+            service = {"namespace": self.service.namespace, "name": self.service.name}
+            where = {"service": service | {"port": self.service.port, "path": path}}
+        return where | ({"caBundle": base64.b64encode(bundle).decode()} if bundle is not None else {})
+
+
+@dataclass(frozen=True)
+class Place:
+    """One object that tells the API server of us."""
+
+    kind: Kind[Any]
+    name: str
+    wanted: Callable[[Address, bytes | None], Manifest]
+    """Our part of it, without metadata."""
+    clients: Callable[[Manifest], Iterator[Manifest]]
+    """The clientConfigs in the object as the API server has it."""
+    makes: bool = True
+    """Whether it is made where it does not exist."""
+
+
+class Registration:
+    """The `Notices` of one webhook server, which writes as the field manager `manager`.
+
+    `inject_from` (namespace/name of a Certificate) is put on each object for cert-manager's injector.
+    `writes` counts how often an object had to be changed.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        manager: str,
+        places: Sequence[Place],
+        address: Callable[[], Address],
+        inject_from: str = "",
+    ) -> None:
+        self._client = client
+        self._manager = manager
+        self._places = tuple(places)
+        self._address = address
+        self._annotations = {INJECT_FROM: inject_from} if inject_from else {}
+        self.writes = 0
+
+    async def read(self) -> Published:
+        """What the API server has; objects that are absent are made, with nothing in them."""
+        return self._published([await self._found(place) for place in self._places])
+
+    async def publish(self, bundle: bytes | None, before: Published) -> Published:
+        """Have every object hold our part. Raises Conflict where somebody wrote since `before`."""
+        now = []
+        for place, found in zip(self._places, before.places, strict=True):
+            wanted = place.wanted(self._address(), bundle)
+            metadata: Manifest = {"name": place.name}
+            if self._annotations:
+                metadata["annotations"] = self._annotations
+            if not holds(found, wanted | {"metadata": metadata}):
+                metadata = metadata | {"resourceVersion": found["metadata"]["resourceVersion"]}
+                found = await self._apply(place, wanted | {"metadata": metadata})
+            now.append(found)
+        return self._published(now)
+
+    async def _found(self, place: Place) -> Manifest:
+        kind = place.kind.untyped()
+        if found := await self._client.find(kind, place.name):
+            return found
+        if not place.makes:
+            raise _missing(place)
+        with suppress(AlreadyExists):
+            await self._client.create(kind, {"metadata": {"name": place.name}})
+        return await self._client.get(kind, place.name)
+
+    async def _apply(self, place: Place, manifest: Manifest) -> Manifest:
+        self.writes += 1
+        return await self._client.apply(place.kind.untyped(), manifest, manager=self._manager)
+
+    def _published(self, found: Sequence[Manifest]) -> Published:
+        bundles = tuple(
+            _bundle(client)
+            for place, manifest in zip(self._places, found, strict=True)
+            for client in place.clients(manifest)
+        )
+        certificates = tuple(frozenset(certificates_in(bundle)) for bundle in bundles)
+        return Published(tuple(found), bundles, certificates)
+
+
+def admission_places(name: str, webhooks: Sequence[Webhook[Any]]) -> list[Place]:
+    """The two webhook configurations called `name`, as far as they have anything to say."""
+    places: list[Place] = []
+    if not webhooks:
+        return places
+    for kind, verb, chosen in (
+        (MUTATING_WEBHOOKS, "mutate", [each for each in webhooks if each.mutate]),
+        (VALIDATING_WEBHOOKS, "validate", [each for each in webhooks if each.validate or each.warn]),
+    ):
+        places.append(Place(kind, name, _configuration(verb, chosen), _admission_clients))
+    return places
+
+
+def path_of(verb: str, kind: Kind[Any]) -> str:
+    """The path under which a kind's reviews are answered."""
+    return f"/{verb}/{kind.resource}/{kind.version}"
+
+
+def conversion_place(kind: Kind[Any]) -> Place:
+    """The CustomResourceDefinition of a kind that we convert. It has to exist."""
+
+    def wanted(address: Address, bundle: bytes | None) -> Manifest:
+        client = address.client_config(path_of_conversion(kind), bundle)
+        webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
+        return {"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}}
+
+    return Place(CRD, kind.resource, wanted, _conversion_clients, makes=False)
+
+
+def path_of_conversion(kind: Kind[Any]) -> str:
+    """The path under which all versions of a kind are converted."""
+    return f"/convert/{kind.resource}"
+
+
+def holds(found: Any, wanted: Any) -> bool:
+    """Whether `found` says all that `wanted` says.
+
+    Lists are to be equally long, their items told apart by `name` where they have one; what is wanted empty
+    is to be empty or absent.
+    """
+    if isinstance(wanted, dict | list) and not wanted:
+        return not found
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(
+            holds(found.get(name), value) for name, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return (
+            isinstance(found, list)
+            and len(found) == len(wanted)
+            and all(holds(*pair) for pair in zip(_sorted(found), _sorted(wanted), strict=True))
+        )
+    return bool(found == wanted)
+
+
+def _sorted(items: list[Any]) -> list[Any]:
+    named = all(isinstance(item, dict) and "name" in item for item in items)
+    return sorted(items, key=lambda item: str(item["name"])) if named else items
+
+
+def _configuration(
+    verb: str, webhooks: Sequence[Webhook[Any]]
+) -> Callable[[Address, bytes | None], Manifest]:
+    def wanted(address: Address, bundle: bytes | None) -> Manifest:
+        return {"webhooks": [_entry(verb, webhook, address, bundle) for webhook in webhooks]}
+
+    return wanted
+
+
+def _entry(verb: str, webhook: Webhook[Any], address: Address, bundle: bytes | None) -> Manifest:
+    kind, terms = webhook.kind, webhook.terms
+    rule = {
+        "apiGroups": [kind.group],
+        "apiVersions": [kind.version],
+        "resources": [kind.plural],
+        "operations": list(webhook.operations),
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+    }
+    entry: Manifest = {
+        "name": f"{verb}.{kind.plural}.{kind.group or 'core'}",  # three parts, or it is refused
+        "clientConfig": address.client_config(path_of(verb, kind), bundle),
+        "rules": [rule],
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": terms.failure_policy,
+        "matchPolicy": "Equivalent",
+        "timeoutSeconds": terms.timeout,
+        "namespaceSelector": dict(terms.namespaces),
+        "objectSelector": dict(terms.objects),
+        "matchConditions": [{"name": name, "expression": text} for name, text in terms.conditions.items()],
+    }
+    if verb == "mutate":
+        entry["reinvocationPolicy"] = terms.reinvocation
+    return entry
+
+
+def _admission_clients(configuration: Manifest) -> Iterator[Manifest]:
+    for webhook in configuration.get("webhooks") or ():
+        yield webhook.get("clientConfig") or {}
+
+
+def _conversion_clients(crd: Manifest) -> Iterator[Manifest]:
+    webhook = (crd["spec"].get("conversion") or {}).get("webhook") or {}
+    yield webhook.get("clientConfig") or {}
+
+
+def _bundle(client: Manifest) -> bytes:
+    try:
+        return base64.b64decode(client.get("caBundle") or "")
+    except binascii.Error:
+        return b""
+
+
+def _missing(place: Place) -> NotFound:
+    why = f"{place.kind.name} {place.name} is not there, so nothing can be converted: install it"
+    return NotFound(404, "NotFound", why)
