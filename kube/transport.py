@@ -48,8 +48,6 @@ ATTEMPTS = 5
 TOTAL_TIMEOUT = 60.0
 CONNECT_TIMEOUT = 10.0
 LONGEST_RETRY_AFTER = 30.0
-LONGEST_REFUSAL = 10.0
-"""Seconds that the body of a refusal may take."""
 KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 """A peer that vanished without a word is noticed by the kernel after 30 s, on a silent watch too."""
 LARGE = 1 << 19
@@ -128,10 +126,16 @@ class Transport:
                 await self._clock.sleep(pause)
         return await self._once(call)
 
-    async def _failure(self, response: aiohttp.ClientResponse, call: Call) -> KubeError:
-        """What a refusal says. A body that does not come in time is none."""
+    async def _refused(self, response: aiohttp.ClientResponse, call: Call) -> KubeError:
         try:
-            async with deadline(self._clock, LONGEST_REFUSAL):
+            return await self._failure(response, call)
+        finally:
+            response.close()
+
+    async def _failure(self, response: aiohttp.ClientResponse, call: Call) -> KubeError:
+        """What a refusal says. A body that does not come in the time of a request is none."""
+        try:
+            async with asyncio.timeout(self._timeout.total):
                 body = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError):
             response.close()
@@ -151,8 +155,6 @@ class Transport:
         """
         response = await self._begun(call, patience)
         try:
-            if response.status >= 400:
-                raise await self._failure(response, call)
             async with aclosing(_chunks(response, call)) as chunks:
                 yield chunks
         finally:
@@ -161,7 +163,10 @@ class Transport:
     async def _begun(self, call: Call, patience: float | None) -> aiohttp.ClientResponse:
         try:
             async with deadline(self._clock, patience):
-                return await self._ask(call, streaming=True)
+                response = await self._ask(call, streaming=True)
+                if response.status >= 400:
+                    raise await self._refused(response, call)
+                return response
         except TimeoutError as error:
             raise Unreachable(f"{call}: no answer within {patience:.0f} s") from error
 

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from math import inf
 from types import TracebackType
 from typing import Any, Self
 
@@ -113,11 +114,17 @@ def hang() -> Answer:
 
 
 async def until(
-    condition: Callable[[], object], clock: VirtualClock | None = None, within: float = 5.0
+    condition: Callable[[], object],
+    clock: VirtualClock | None = None,
+    within: float = 5.0,
+    longest: float = inf,
 ) -> None:
-    """Let the loop run until `condition`; a clock is moved to whatever it waits for next."""
+    """Let the loop run until `condition`; a clock is moved to whatever it waits for next.
+
+    What is not due within `longest` seconds is no pause, but the patience for something that will come.
+    """
     async with asyncio.timeout(within):
         while not condition():
             await asyncio.sleep(0.001)
-            if clock and (due := clock.next_due) is not None:
+            if clock and (due := clock.next_due) is not None and due <= longest:
                 await clock.advance(due)

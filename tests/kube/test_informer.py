@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
+from aiohttp import web
 
-from elasticjob.kube.backoff import WATCH, Backoff
+from elasticjob.kube.backoff import RESUME_WHEN_AWAY, WATCH, Backoff
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.informer import IDLE, IDLE_INITIAL, Informer
@@ -19,6 +22,17 @@ from tests.kube.build import bookmark, event, manifest, status
 from tests.kube.stub import Answer, Stub, answer, hang, page, stream, until
 
 AT_ONCE = Backoff(0.0, 0.0)
+PAUSE = IDLE_INITIAL - 1
+"""The longest pause here: what is due later is the patience with a stream."""
+
+
+class Steady(random.Random):
+    """No jitter."""
+
+    def random(self) -> float:
+        return 0.0
+
+
 REFUSED = answer(422, status(422, "Invalid", "sendInitialEvents is forbidden"))
 A, B, C = (manifest(name, rv) for name, rv in (("a", 1), ("b", 2), ("c", 3)))
 
@@ -29,6 +43,7 @@ class Following:
     cache: Cache[ConfigMap]
     clock: VirtualClock
     changes: list[Change]
+    informer: Informer[ConfigMap]
 
     @property
     def names(self) -> set[str]:
@@ -46,9 +61,10 @@ async def following(
     clock = VirtualClock()
     async with Stub() as stub, stub.client(clock) as client:
         stub.then(*script)
-        found = Following(stub, Cache(CONFIG_MAP, "ns", labels), clock, [])
+        cache = Cache(CONFIG_MAP, "ns", labels)
+        informer = Informer(client, cache, backoff=backoff, chance=Steady())
+        found = Following(stub, cache, clock, [], informer)
         found.cache.subscribe(found.changes.append)
-        informer = Informer(client, found.cache, backoff=backoff)
         task = asyncio.create_task(informer.run())
         try:
             yield found
@@ -216,12 +232,80 @@ async def test_a_very_large_object_passes_list_and_watch() -> None:
 async def test_a_watch_that_is_closed_at_once_again_and_again_is_no_hot_loop(words: list[bytes]) -> None:
     closed = [stream(*words, end="close") for _ in range(50)]
     async with following(stream(bookmark(5, initial_done=True), end="close"), *closed, backoff=WATCH) as it:
-        await until(lambda: it.cache.synced and it.clock.next_due is not None)
-        await asyncio.sleep(0.05)
-        assert len(it.stub.seen) == 1
-        await it.clock.advance(2)
-        await asyncio.sleep(0.05)
-        assert len(it.stub.seen) == 2
+        await it.cache.wait_synced()
+        await until(lambda: len(it.stub.seen) == 6, it.clock, longest=PAUSE)
+        assert it.clock.monotonic() >= 0.8 + 1.6 + 3 * RESUME_WHEN_AWAY
+
+
+def held(opened: asyncio.Event, end: asyncio.Event) -> Answer:
+    """A watch that says nothing, and is cut at `end`."""
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        opened.set()
+        await end.wait()
+        assert request.transport is not None
+        request.transport.abort()
+        return response
+
+    return respond
+
+
+async def test_a_load_balancer_that_cuts_each_minute_costs_a_second_each_time() -> None:
+    watches = [(asyncio.Event(), asyncio.Event()) for _ in range(20)]
+    async with following(
+        stream(bookmark(5, initial_done=True), end="close"), *[held(*each) for each in watches], backoff=WATCH
+    ) as it:
+        await it.cache.wait_synced()
+        await until(watches[0][0].is_set, it.clock, longest=PAUSE)
+        for (_, end), (opened, _) in pairwise(watches):
+            await until(lambda: (it.clock.next_due or 0) > PAUSE)
+            await it.clock.advance(60)
+            end.set()
+            began = it.clock.monotonic()
+            await until(opened.is_set, it.clock, longest=PAUSE)
+            assert it.clock.monotonic() - began == pytest.approx(0.8)
+        assert it.cache.lists == 1
+
+
+async def test_versions_that_are_lost_again_and_again_are_listed_with_patience() -> None:
+    """A server that compacts all the time: each list costs it much, however long the watches live between."""
+    watches = [(asyncio.Event(), asyncio.Event()) for _ in range(5)]
+    listed = stream(event("ADDED", A), bookmark(5, initial_done=True), end="close")
+    script = [each for one in watches for each in (listed, held(*one), answer(410, GONE))]
+    async with following(*script, backoff=WATCH) as it:
+        pauses = []
+        for opened, end in watches:
+            began = it.clock.monotonic()
+            await until(opened.is_set, it.clock, longest=PAUSE)
+            pauses.append(it.clock.monotonic() - began)
+            await until(lambda: (it.clock.next_due or 0) > PAUSE)
+            await it.clock.advance(10)
+            end.set()
+        cut, closed_at_once = 0.8, 1.6
+        assert pauses[1:] == pytest.approx([each + cut + closed_at_once for each in (0.8, 1.6, 3.2, 6.4)])
+
+
+async def test_a_server_that_says_when_to_come_back_is_believed() -> None:
+    busy = answer(429, status(429, "TooManyRequests"), {"Retry-After": "25"})
+    async with following(
+        stream(bookmark(5, initial_done=True), end="close"), busy, stream(event("ADDED", A)), backoff=WATCH
+    ) as it:
+        await it.cache.wait_synced()
+        await until(lambda: len(it.stub.seen) == 2, it.clock, longest=PAUSE)
+        await until(lambda: it.clock.next_due == 25)
+        assert it.watched_from == ["5"]
+
+
+async def test_staleness_counts_from_the_last_word_not_from_the_last_failure() -> None:
+    async with following(
+        stream(bookmark(5, initial_done=True), end="close"), *[answer(502, b"<html/>")] * 20, backoff=WATCH
+    ) as it:
+        await it.cache.wait_synced()
+        await until(lambda: len(it.stub.seen) == 8, it.clock, longest=PAUSE)
+        assert it.informer.last_heard == 0
+        assert it.clock.monotonic() > 10
 
 
 async def test_five_thousand_objects_are_told_in_breaths() -> None:
