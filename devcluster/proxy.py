@@ -20,12 +20,19 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Protocol
 
-from elasticjob.devcluster.services import ENDPOINT_SLICE, SERVICE_NAME, EndpointSlice
+from elasticjob.devcluster.services import (
+    ENDPOINT_SLICE,
+    SERVICE_NAME,
+    EndpointSlice,
+    backends,
+    services_of,
+    slices,
+)
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.events import reference
 from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import SERVICE, EventType, ObjectReference, Service
+from elasticjob.kube.objects import POD, SERVICE, EventType, ObjectReference, Pod, Service
 
 Address = tuple[str, int]
 RETRY_BIND = timedelta(seconds=2)
@@ -33,22 +40,22 @@ RETRY_BIND = timedelta(seconds=2)
 log = logging.getLogger(__name__)
 
 
-def wanted(service: Service, slices: Iterable[EndpointSlice]) -> dict[Address, list[Address]]:
+def wanted(service: Service, behind: Iterable[EndpointSlice]) -> dict[Address, list[Address]]:
     """Where to listen for the service, and the ready endpoints behind each address; pure."""
     ip = service.spec.cluster_ip
     if not ip or ip == "None":
         return {}
     found: dict[Address, list[Address]] = {}
     for port in service.spec.ports:
-        if port.protocol == "TCP" and (targets := _targets(port.name, slices)):
+        if port.protocol == "TCP" and (targets := _targets(port.name, behind)):
             found[(ip, port.port)] = targets
     return found
 
 
-def _targets(name: str, slices: Iterable[EndpointSlice]) -> list[Address]:
+def _targets(name: str, behind: Iterable[EndpointSlice]) -> list[Address]:
     return sorted(
         (endpoint.addresses[0], port.port)
-        for slice_ in slices
+        for slice_ in behind
         for port in slice_.ports
         for endpoint in slice_.endpoints
         if port.name == name and port.port and endpoint.conditions.ready is not False
@@ -220,12 +227,19 @@ class Recorder(Protocol):
 class Proxy:
     """Listens for every service that has a clusterIP and a ready endpoint."""
 
-    def __init__(self, services: Cache[Service], slices: Cache[EndpointSlice], recorder: Recorder) -> None:
-        self._services, self._slices, self._recorder = services, slices, recorder
+    def __init__(
+        self,
+        services: Cache[Service],
+        pods: Cache[Pod],
+        slices: Cache[EndpointSlice],
+        recorder: Recorder,
+    ) -> None:
+        self._services, self._pods, self._slices, self._recorder = services, pods, slices, recorder
         self._listeners: dict[Key, dict[Address, Listener]] = {}
 
     def controller(self) -> Controller:
-        return Controller("proxy", self.reconcile, for_=SERVICE, watches=((ENDPOINT_SLICE, _service_of),))
+        watches = ((POD, lambda pod: services_of(pod, self._services)), (ENDPOINT_SLICE, _service_of))
+        return Controller("proxy", self.reconcile, for_=SERVICE, watches=watches)
 
     async def run(self) -> None:
         """Until cancelled; then resets all connections."""
@@ -239,11 +253,7 @@ class Proxy:
     async def reconcile(self, key: Key) -> Result:
         """One service has its listeners, and no others."""
         service = self._services.get(key)
-        plan = (
-            {}
-            if service is None
-            else wanted(service, self._slices.list(key.namespace, {SERVICE_NAME: key.name}))
-        )
+        plan = {} if service is None else wanted(service, self._behind(service))
         open_ = self._listeners.setdefault(key, {})
         for address in [address for address in open_ if address not in plan]:
             open_.pop(address).close()
@@ -254,6 +264,17 @@ class Proxy:
             self._recorder.event(reference(SERVICE, service), "Warning", "FailedToListen", found[0])
             return Result.again(RETRY_BIND)
         return Result.done()
+
+    def _behind(self, service: Service) -> Iterable[EndpointSlice]:
+        """The slices of a service; of one with a selector, as its pods say that they are now.
+
+        A real server refuses slices with loopback addresses, so they may not be there to be read.
+        """
+        namespace, name = service.metadata.namespace, service.metadata.name
+        if not service.spec.selector:
+            return self._slices.list(namespace, {SERVICE_NAME: name})
+        found = backends(service, self._pods.list(namespace, service.spec.selector))
+        return (ENDPOINT_SLICE.convert(manifest) for manifest in slices(service, found))
 
     async def _listen(self, open_: dict[Address, Listener], address: Address, targets: list[Address]) -> str:
         """ "" or why nobody can listen there."""

@@ -80,6 +80,12 @@ def selects(service: Service, pod: Pod) -> bool:
     return same and bool(selector) and selector <= pod.metadata.labels.items()
 
 
+def services_of(pod: Pod, services: Cache[Service]) -> list[Key]:
+    """The services that select the pod."""
+    of_namespace = services.list(pod.metadata.namespace)
+    return [Key(s.metadata.namespace, s.metadata.name) for s in of_namespace if selects(s, pod)]
+
+
 def number_of(port: ServicePort, pod: Pod) -> int | None:
     """The target port in that pod; None where no container has a port of that name."""
     target = port.target_port if port.target_port is not None else port.port
@@ -171,7 +177,7 @@ class Endpoints:
         self._written: dict[Key, tuple[list[Manifest], Manifest]] = {}
 
     def controller(self) -> Controller:
-        watches = ((POD, self._services_of), (ENDPOINT_SLICE, _service_of))
+        watches = ((POD, lambda pod: services_of(pod, self._services)), (ENDPOINT_SLICE, _service_of))
         return Controller("endpoints", self.reconcile, for_=SERVICE, watches=watches)
 
     async def reconcile(self, key: Key) -> Result:
@@ -199,10 +205,6 @@ class Endpoints:
         for manifest in wanted:
             await self._client.apply(ENDPOINT_SLICE, manifest, manager=MANAGER)
         await self._client.apply(ENDPOINTS, older, manager=MANAGER)
-
-    def _services_of(self, pod: Pod) -> list[Key]:
-        services = self._services.list(pod.metadata.namespace)
-        return [Key(s.metadata.namespace, s.metadata.name) for s in services if selects(s, pod)]
 
 
 def _service_of(found: EndpointSlice) -> list[Key]:

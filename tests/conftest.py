@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from elasticjob.kube.client import Client
-from elasticjob.kube.objects import NAMESPACE
 from hack.cluster.controlplane import ControlPlane
 from tests.kit.leftovers import cleaned
+from tests.kit.namespaces import new_namespace
 from tests.kit.served import RealServed, Served, devcluster_server
+from tests.kit.whole import WholeClusters, real_plane, whole_clusters
 
 INTEGRATION = {"served", "client", "namespace", "whole_cluster"}
 
@@ -47,8 +48,14 @@ def control_plane(
     if request.config.getoption("--kube") != "real":
         yield None
         return
-    with ControlPlane(tmp_path_factory.mktemp("plane")) as plane:
+    with real_plane(tmp_path_factory.mktemp("plane")) as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def whole_cluster(control_plane: ControlPlane | None) -> WholeClusters:
+    """`async with whole_cluster(folder) as cluster`: one that runs pods, with an operator or without."""
+    return whole_clusters(control_plane)
 
 
 @pytest.fixture
@@ -70,8 +77,6 @@ async def client(served: Served) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def namespace(client: Client) -> str:
-    """A fresh one; `served` deletes it."""
-    name = f"test-{secrets.token_hex(4)}"
-    await client.create(NAMESPACE, {"metadata": {"name": name}})
-    return name
+async def namespace(served: Served, client: Client) -> str:
+    """A fresh one, in which pods may be created; `served` deletes it."""
+    return await new_namespace(client, f"test-{secrets.token_hex(4)}", accounts=served.real)

@@ -10,7 +10,7 @@ from datetime import datetime
 
 import psutil
 
-from elasticjob.devcluster.node.logserver import KUBELET_URL
+from elasticjob.devcluster.node.logserver import LogAddress
 from elasticjob.devcluster.node.status import stamp
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock
@@ -43,17 +43,18 @@ class Heartbeat:
     """Registers the nodes and renews their leases: `register()`, then `run()` until cancelled."""
 
     def __init__(
-        self, client: Client, nodes: Sequence[VirtualNode], kubelet_url: str, host: str, clock: Clock
+        self, client: Client, nodes: Sequence[VirtualNode], logs: LogAddress, host: str, clock: Clock
     ) -> None:
         self._client, self._nodes, self._clock = client, nodes, clock
-        self._url, self._host = kubelet_url, host
+        self._logs, self._host = logs, host
 
     async def register(self) -> None:
         """The Node objects exist and are Ready."""
         now = self._clock.now()
         for node in self._nodes:
-            await self._client.apply(NODE, node_manifest(node, self._url), manager=MANAGER)
-            status = {"metadata": {"name": node.name}, "status": node_status(node, self._host, now)}
+            await self._client.apply(NODE, node_manifest(node, self._logs), manager=MANAGER)
+            shown = node_status(node, self._host, now, self._logs)
+            status = {"metadata": {"name": node.name}, "status": shown}
             await self._client.apply(NODE, status, manager=MANAGER, subresource="status")
 
     async def run(self) -> None:
@@ -63,7 +64,7 @@ class Heartbeat:
             await self._clock.sleep(RENEW_SECONDS)
 
 
-def node_manifest(node: VirtualNode, kubelet_url: str) -> Manifest:
+def node_manifest(node: VirtualNode, logs: LogAddress) -> Manifest:
     """The Node as applied; labels and annotations that others add stay."""
     labels = {
         "kubernetes.io/hostname": node.name,
@@ -73,12 +74,12 @@ def node_manifest(node: VirtualNode, kubelet_url: str) -> Manifest:
         ),
         **node.labels,
     }
-    metadata = {"name": node.name, "labels": labels, "annotations": {KUBELET_URL: kubelet_url}}
+    metadata = {"name": node.name, "labels": labels, "annotations": dict(logs.annotations)}
     taints = {"spec": {"taints": [dict(taint) for taint in node.taints]}} if node.taints else {}
     return {"metadata": metadata, **taints}
 
 
-def node_status(node: VirtualNode, host: str, now: datetime) -> Manifest:
+def node_status(node: VirtualNode, host: str, now: datetime, logs: LogAddress) -> Manifest:
     """Everything fits and nothing presses: the machine is the user's own."""
     fine = {
         "MemoryPressure": ("False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -117,6 +118,7 @@ def node_status(node: VirtualNode, host: str, now: datetime) -> Manifest:
         "conditions": conditions,
         "addresses": addresses,
         "nodeInfo": info,
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": logs.port}},
     }
 
 

@@ -3,7 +3,8 @@
     GET /<secret>/containerLogs/<namespace>/<pod>/<container>?follow=true&tailLines=10&previous=true…
 
 It listens on loopback; the path begins with a secret that only readers of the Node know (annotation
-`KUBELET_URL`).
+`KUBELET_URL`). With TLS there is no secret: a real API server knows the port from the node's status and shows
+a certificate.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,14 @@ Find = Callable[[Key], tuple[Pod, PodRecord] | None]
 
 
 @dataclass(frozen=True)
+class LogAddress:
+    """How the API server finds it: annotations of the node, and the port in its status."""
+
+    annotations: Mapping[str, str]
+    port: int
+
+
+@dataclass(frozen=True)
 class LogServer:
     """Answers for the pods that `find` finds."""
 
@@ -40,18 +50,18 @@ class LogServer:
     clock: Clock
 
     @asynccontextmanager
-    async def serve(self) -> AsyncIterator[str]:
-        """Listen while the context lasts; the address to write on the nodes."""
-        secret = secrets.token_urlsafe(24)
+    async def serve(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[LogAddress]:
+        """Listen while the context lasts; what to write on the nodes. `tls` decides who may ask."""
+        secret = "" if tls else f"/{secrets.token_urlsafe(24)}"
         app = web.Application()
-        app.router.add_get(f"/{secret}/containerLogs/{{namespace}}/{{pod}}/{{container}}", self._answer)
+        app.router.add_get(f"{secret}/containerLogs/{{namespace}}/{{pod}}/{{container}}", self._answer)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, "127.0.0.1", 0)
+            site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
             await site.start()
             port = runner.addresses[0][1]
-            yield f"http://127.0.0.1:{port}/{secret}"
+            yield LogAddress({} if tls else {KUBELET_URL: f"http://127.0.0.1:{port}{secret}"}, port)
         finally:
             await runner.cleanup()
 

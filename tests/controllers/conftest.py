@@ -1,4 +1,4 @@
-"""A dev cluster with the operator in it, shared by the tests of a module; each has its own namespace."""
+"""A cluster with the operator in it, shared by the tests of a module; each has its own namespace."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.controllers.install import install
 from elasticjob.controllers.main import compose
 from elasticjob.controllers.settings import Settings
-from elasticjob.devcluster import DevCluster
 from elasticjob.kube.client import Client
 from elasticjob.kube.kinds import Key, Manifest
 from elasticjob.kube.objects import NAMESPACE, POD, SERVICE, Pod
 from elasticjob.kube.operator import Operator
 from tests.controllers.rights import Noting
+from tests.kit.whole import WholeClusters
 
 T = TypeVar("T")
 
@@ -143,10 +143,12 @@ class Stage:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+async def stage(
+    whole_cluster: WholeClusters, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Stage]:
     folder: Path = tmp_path_factory.mktemp("cluster")
     async with (
-        DevCluster(folder) as cluster,
+        whole_cluster(folder) as cluster,
         Client(cluster.config()) as client,
         Noting(cluster.config()) as noting,
     ):

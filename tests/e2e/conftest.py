@@ -18,7 +18,6 @@ from elasticjob.api.rpc.environment import JOB_UID
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJobStatus
 from elasticjob.cli.laptop import OperatorProcess, operator_of
 from elasticjob.cli.story.processes import Process, running
-from elasticjob.devcluster import DevCluster
 from elasticjob.kube.client import Client
 from elasticjob.kube.kinds import Key, Manifest
 from elasticjob.kube.objects import NAMESPACE, POD, Pod
@@ -26,6 +25,7 @@ from elasticjob.kube.operator import Operator
 from elasticjob.kube.store import Change
 from tests.controllers.conftest import KINDS, Site
 from tests.e2e.line import Line
+from tests.kit.whole import WholeCluster, WholeClusters
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,12 @@ class Job:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+async def stage(
+    whole_cluster: WholeClusters, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Stage]:
     folder: Path = tmp_path_factory.mktemp("cluster")
     async with (
-        DevCluster(folder) as cluster,
+        whole_cluster(folder) as cluster,
         Client(cluster.config()) as client,
         Line(urlsplit(cluster.url).port or 0) as line,
         operator_of(over(line, cluster, folder), folder) as operator,
@@ -118,7 +120,7 @@ async def site(stage: Stage, request: pytest.FixtureRequest) -> AsyncIterator[Si
     await found.until(lambda: not found.pods())
 
 
-def over(line: Line, cluster: DevCluster, folder: Path) -> Path:
+def over(line: Line, cluster: WholeCluster, folder: Path) -> Path:
     """Write and return a kubeconfig whose server is at the near end of `line`."""
     url = urlsplit(cluster.url)
     text = cluster.kubeconfig.read_text().replace(f":{url.port}", f":{line.port}")

@@ -4,62 +4,85 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import NotFound
-from elasticjob.kube.kinds import Kind
+from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import CRD, MUTATING_WEBHOOKS, NAMESPACE, NODE, VALIDATING_WEBHOOKS, Object
 from hack.cluster.controlplane import ControlPlane
+from tests.kit.volumes import PERSISTENT_VOLUME
+from tests.kit.waiting import until
 
 RBAC = "rbac.authorization.k8s.io"
 CLUSTER_ROLE = Kind(RBAC, "v1", "ClusterRole", "clusterroles", Object, namespaced=False)
 CLUSTER_ROLE_BINDING = Kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", Object, namespaced=False)
-KINDS = tuple(
-    kind.untyped()
-    for kind in (
-        MUTATING_WEBHOOKS,
-        VALIDATING_WEBHOOKS,
-        NAMESPACE,
-        CRD,
-        NODE,
-        CLUSTER_ROLE,
-        CLUSTER_ROLE_BINDING,
-    )
+WEBHOOKS = (MUTATING_WEBHOOKS.untyped(), VALIDATING_WEBHOOKS.untyped())
+OTHERS = tuple(
+    kind.untyped() for kind in (NAMESPACE, NODE, PERSISTENT_VOLUME, CLUSTER_ROLE, CLUSTER_ROLE_BINDING)
 )
-"""Webhooks first: they could refuse the rest."""
-PATIENCE = 30.0
+DEFINITION = CRD.untyped()
 
-Found = set[tuple[str, str]]
+Names = set[tuple[str, str]]
 
 
 @asynccontextmanager
 async def cleaned(plane: ControlPlane) -> AsyncIterator[None]:
-    """Afterwards no more cluster-scoped objects are there than before, and no namespaces but ending ones."""
+    """Afterwards no more cluster-scoped objects are there than before, and no custom objects.
+
+    Namespaces may still be ending. The product's own kinds stay defined: a real server needs seconds to
+    forget one, now and then half a minute.
+    """
     async with Client(plane.config(), user_agent="tests-cleanup") as client:
-        before = await _found(client)
+        before = await _names(client)
         yield
-        after = await _found(client)
-        for kind in KINDS:
-            for plural, name in after - before:
-                if plural == kind.plural:
-                    await _deleted(client, kind, name)
-        await _gone(client, {name for plural, name in after - before if plural == CRD.plural})
+        left = await _names(client) - before
+        await _delete(client, WEBHOOKS, left)  # they could refuse the rest
+        definitions = await client.list(DEFINITION)
+        for definition in definitions:
+            await _delete_instances(client, definition)
+        foreign = [each for each in definitions if each["spec"]["group"] != ELASTICJOB.group]
+        for definition in foreign:
+            await _delete_definition(client, definition["metadata"]["name"])
+        await _delete(client, OTHERS, left)
 
 
-async def _found(client: Client) -> Found:
-    return {(kind.plural, found["metadata"]["name"]) for kind in KINDS for found in await client.list(kind)}
+async def _names(client: Client) -> Names:
+    kinds = (*WEBHOOKS, *OTHERS)
+    return {(kind.plural, found["metadata"]["name"]) for kind in kinds for found in await client.list(kind)}
 
 
-async def _deleted(client: Client, kind: Kind[dict[str, object]], name: str) -> None:
-    try:
-        await client.delete(kind, name)
-    except NotFound:
-        return
+async def _delete(client: Client, kinds: tuple[Kind[Manifest], ...], left: Names) -> None:
+    for kind in kinds:
+        for plural, name in sorted(left):
+            if plural == kind.plural:
+                with suppress(NotFound):
+                    await client.delete(kind, name)
 
 
-async def _gone(client: Client, names: set[str]) -> None:
-    """The next test may define the same kinds: their definitions must be gone, and not only be ending."""
-    async with asyncio.timeout(PATIENCE):
-        while names & {found.metadata.name for found in await client.list(CRD)}:  # noqa: ASYNC110 - only asking tells
-            await asyncio.sleep(0.02)
+async def _delete_instances(client: Client, definition: Manifest) -> None:
+    spec = definition["spec"]
+    version = next(version["name"] for version in spec["versions"] if version["storage"])
+    namespaced = spec["scope"] == "Namespaced"
+    names = spec["names"]
+    kind = Kind(spec["group"], version, names["kind"], names["plural"], Object, namespaced).untyped()
+    with suppress(NotFound):  # the definition is on its way in or out
+        for found in await client.list(kind):
+            about = found["metadata"]
+            where = about.get("namespace")
+            with suppress(NotFound):
+                await client.merge_patch(kind, about["name"], {"metadata": {"finalizers": None}}, where)
+                await client.delete(kind, about["name"], where)
+
+
+async def _delete_definition(client: Client, name: str) -> None:
+    """The next test may define it again: it must be gone, and not only be ending."""
+
+    async def gone() -> bool:
+        await asyncio.sleep(0.05)  # a list of definitions is large, and the server has other things to do
+        return await client.find(CRD, name) is None
+
+    with suppress(NotFound):
+        await client.delete(CRD, name)
+    await until(gone, f"the definition {name} is gone")

@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 
 from elasticjob.api.rpc.nodes import Order
-from elasticjob.api.v1alpha1.crds import manifests
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
-from elasticjob.devcluster import DevCluster
-from elasticjob.kube import config
+from elasticjob.controllers.install import install
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import SystemClock
-from elasticjob.kube.objects import CONFIG_MAP, CRD, POD
+from elasticjob.kube.objects import CONFIG_MAP, POD
 from elasticjob.master.main import in_cluster
 from elasticjob.master.settings import Settings
+from tests.kit.served import Served
 from tests.master.world import finish, join, report, watch
 
 
@@ -28,13 +27,14 @@ class Place:
 
     def __init__(self, client: Client, settings: Settings) -> None:
         self.client, self.settings = client, settings
+        self.namespace = settings.namespace
 
     async def declare(self, **worker: Any) -> None:
         template = {"spec": {"containers": [{"name": "main", "image": "python:3"}]}}
         manifest = {
             "apiVersion": ELASTICJOB.api_version,
             "kind": "ElasticJob",
-            "metadata": {"name": "digits", "namespace": "default"},
+            "metadata": {"name": "digits", "namespace": self.namespace},
             "spec": {"replicaSpecs": {"worker": {"template": template, **worker}}},
         }
         await self.client.create(ELASTICJOB.untyped(), manifest)
@@ -48,34 +48,37 @@ class Place:
         }
         metadata = {
             "name": f"digits-worker-{index}",
-            "namespace": "default",
+            "namespace": self.namespace,
             "labels": labels,
             "finalizers": ["elasticjob.dlrover/test"],
         }
         spec = {"containers": [{"name": "main", "image": "python:3"}], "nodeSelector": {"no": "where"}}
         await self.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
+    async def let_go(self) -> None:
+        """Nothing holds back what is being deleted."""
+        for kind in (POD, CONFIG_MAP):
+            for found in await self.client.list(kind, self.namespace):
+                patch = {"metadata": {"finalizers": None}}
+                await self.client.merge_patch(kind, found.metadata.name, patch, self.namespace)
+
 
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    async with DevCluster(tmp_path / "state") as cluster:
-        found = await config.load(cluster.kubeconfig)
-        async with Client(found) as client:
-            for manifest in manifests():
-                await client.apply(CRD, manifest, manager="test")
-            token = tmp_path / "token"
-            token.write_text("secret\n")
-            yield Place(
-                client,
-                Settings(
-                    job="digits",
-                    namespace="default",
-                    host="127.0.0.1",
-                    port=0,
-                    token_file=token,
-                    kubeconfig=cluster.kubeconfig,
-                ),
-            )
+async def place(served: Served, client: Client, namespace: str, tmp_path: Path) -> AsyncIterator[Place]:
+    await install(client)
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    settings = Settings(
+        job="digits",
+        namespace=namespace,
+        host="127.0.0.1",
+        port=0,
+        token_file=token,
+        kubeconfig=served.kubeconfig,
+    )
+    place = Place(client, settings)
+    yield place
+    await place.let_go()
 
 
 async def test_a_successor_continues_and_the_job_says_how_training_goes(place: Place) -> None:
@@ -86,10 +89,10 @@ async def test_a_successor_continues_and_the_job_says_how_training_goes(place: P
             await master.ask(watch(name))
         world, _ = await asyncio.gather(*(master.ask(join(name)) for name in names))
         await master.ask(report(names[0], 1, 7, samples=448))
-    said = (await place.client.get(ELASTICJOB, "digits", "default")).status.training
+    said = (await place.client.get(ELASTICJOB, "digits", place.namespace)).status.training
     assert said is not None
     assert (said.step, said.world_size, said.round) == (7, 2, 1)
-    kept = await place.client.get(CONFIG_MAP, "digits-master-state", "default")
+    kept = await place.client.get(CONFIG_MAP, "digits-master-state", place.namespace)
     assert kept.metadata.owner_references[0].name == "digits"
     async with in_cluster(place.settings, SystemClock()) as master:
         assert master.job.world == world
@@ -106,7 +109,7 @@ async def test_a_pod_that_is_being_deleted_is_left_at_a_boundary(place: Place) -
         for name in names:
             await master.ask(watch(name, pod=name))
         await asyncio.gather(*(master.ask(join(name)) for name in names))
-        await place.client.delete(POD, names[1], "default")
+        await place.client.delete(POD, names[1], place.namespace)
         orders = await master.ask(watch(names[0], pod=names[0], seen=master.job.version, round=1))
         assert (orders.order, orders.lost) == (Order.REGROUP, ())
         assert orders.reason == "pod digits-worker-1 is being deleted"
@@ -118,7 +121,7 @@ async def test_a_size_that_nobody_gave_is_planned_once(place: Place) -> None:
         async with in_cluster(place.settings, SystemClock()):
             plans: list[ScalePlan] = []
             while not plans:
-                plans = await place.client.list(SCALEPLAN, "default")
+                plans = await place.client.list(SCALEPLAN, place.namespace)
     assert [plan.spec.replica_resource_specs["worker"].replicas for plan in plans] == [2]
     assert not plans[0].manual
 
@@ -131,6 +134,6 @@ async def test_what_a_deleted_namesake_left_behind_is_not_ours(place: Place) -> 
         await master.ask(finish("digits-worker-0", 1))
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "digits", "uid": "of-another-life"}
     patch = {"metadata": {"ownerReferences": [owner], "finalizers": ["elasticjob.dlrover/test"]}}
-    await place.client.merge_patch(CONFIG_MAP, "digits-master-state", patch, "default")
+    await place.client.merge_patch(CONFIG_MAP, "digits-master-state", patch, place.namespace)
     async with in_cluster(place.settings, SystemClock()) as master:
         assert (master.job.verdict, master.job.round) == (None, 0)

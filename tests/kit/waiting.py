@@ -1,0 +1,18 @@
+"""Waiting for what only asking tells."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+PATIENCE = 30.0
+
+
+async def until(ask: Callable[[], Awaitable[object]], what: str, within: float = PATIENCE) -> None:
+    """Ask until the answer is true. Raises AssertionError, naming `what` was waited for."""
+    try:
+        async with asyncio.timeout(within):
+            while not await ask():  # noqa: ASYNC110 - nothing announces it
+                await asyncio.sleep(0)
+    except TimeoutError:
+        raise AssertionError(f"{what}: not within {within:g} s") from None
