@@ -28,6 +28,10 @@ class Missing(RuntimeError):
     """A program that is needed is nowhere; the message says which, for what, and how to get it."""
 
 
+class BuildFailed(RuntimeError):
+    """Go could not build a program; what the compiler said is on the terminal."""
+
+
 # What there is to find ------------------------------------------------------------------------------
 
 
@@ -174,7 +178,7 @@ class Builder:
     say: Say
 
     def build(self, programs: Iterable[Program], places: Places) -> None:
-        """Raises CalledProcessError where the compiler fails; what it said is on the terminal."""
+        """Build those that are not there yet. Raises BuildFailed."""
         with _alone(self.cache, self.say):
             for program in programs:
                 if places.find(program):  # another run was first
@@ -205,14 +209,14 @@ class Builder:
 
     def _go(self, *arguments: str, folder: Path) -> str:
         settings = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -buildvcs=false", "GOWORK": "off"}
+        environ = {**self.environ, **settings}
+        command = [self.go.path, *arguments]
         done = subprocess.run(
-            [self.go.path, *arguments],
-            cwd=folder,
-            env={**self.environ, **settings},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
+            command, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True, check=False
         )
+        if done.returncode:
+            said = f": {done.stdout.strip()}" if done.stdout.strip() else "; see above"
+            raise BuildFailed(f"`{' '.join(command)}` failed with {done.returncode} in {folder}{said}")
         return done.stdout
 
 

@@ -105,7 +105,7 @@ class ControlPlane:
     @property
     def kubeconfig(self) -> Path:
         """The administrator's."""
-        return self.kubeconfig_of(ADMIN, MASTERS)
+        return self.pki.kubeconfig(self.folder / "admin.kubeconfig", self.url, ADMIN, MASTERS)
 
     def kubeconfig_of(self, user: str, groups: Sequence[str] = ()) -> Path:
         """A kubeconfig with a client certificate of that user; whoever that is, RBAC decides what it may."""

@@ -1,25 +1,16 @@
-"""The framework as a whole: on the embedded server, or on the control plane of $KUBE_TEST_KUBECONFIG.
-
-The same tests must pass on both; a difference is a bug of one of them.
-"""
+"""The framework as a whole, on devcluster and on a real server: a difference is a bug of one of them."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
 
-from elasticjob.devcluster.server import ApiServer
-from elasticjob.kube import config
 from elasticjob.kube.admission import AdmissionServer, Problem, Review, Webhook
 from elasticjob.kube.client import Client
-from elasticjob.kube.config import Config, Static
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from elasticjob.kube.events import reference
@@ -29,7 +20,6 @@ from elasticjob.kube.objects import (
     CONFIG_MAP,
     EVENT,
     MUTATING_WEBHOOKS,
-    NAMESPACE,
     SECRET,
     VALIDATING_WEBHOOKS,
     ConfigMap,
@@ -37,33 +27,6 @@ from elasticjob.kube.objects import (
 from elasticjob.kube.operator import Operator
 from elasticjob.kube.owner import owner_reference
 from tests.kube.stub import until
-
-TOKEN = "whole"
-
-
-@asynccontextmanager
-async def cluster() -> AsyncIterator[Config]:
-    if path := os.environ.get("KUBE_TEST_KUBECONFIG"):
-        yield await config.load(path)
-        return
-    async with ApiServer() as server:
-        server.add_token(TOKEN, "tester", ["system:masters"])
-        trusted = ssl.create_default_context(cadata=server.ca_pem)
-        yield Config(server.url, trusted, Static(f"Bearer {TOKEN}"))
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[Client]:
-    async with cluster() as found, Client(found) as client:
-        yield client
-
-
-@pytest.fixture
-async def namespace(client: Client) -> AsyncIterator[str]:
-    name = f"whole-{secrets.token_hex(3)}"
-    await client.create(NAMESPACE, {"metadata": {"name": name}})
-    yield name
-    await client.delete(NAMESPACE, name)
 
 
 @asynccontextmanager

@@ -57,10 +57,10 @@ class Place:
 
     async def let_go(self) -> None:
         """Nothing holds back what is being deleted."""
-        for kind in (POD, CONFIG_MAP):
+        patch = {"metadata": {"finalizers": None}}
+        for kind in (POD.untyped(), CONFIG_MAP.untyped()):
             for found in await self.client.list(kind, self.namespace):
-                patch = {"metadata": {"finalizers": None}}
-                await self.client.merge_patch(kind, found.metadata.name, patch, self.namespace)
+                await self.client.merge_patch(kind, found["metadata"]["name"], patch, self.namespace)
 
 
 @pytest.fixture
