@@ -38,15 +38,20 @@ class Site:
         self.namespace = namespace
 
     async def apply(self, spec: Manifest, name: str = "digits", metadata: Manifest | None = None) -> None:
-        """What `kubectl apply` does with an ElasticJob."""
-        about = {"name": name, "namespace": self.namespace, **(metadata or {})}
-        manifest = {
+        """What `kubectl apply --server-side` does with an ElasticJob."""
+        await self.client.apply(ELASTICJOB, self._manifest(spec, name, metadata), manager="kubectl")
+
+    async def create(self, spec: Manifest, name: str = "digits") -> None:
+        """What the first `kubectl apply` does."""
+        await self.client.create(ELASTICJOB.untyped(), self._manifest(spec, name, None))
+
+    def _manifest(self, spec: Manifest, name: str, metadata: Manifest | None) -> Manifest:
+        return {
             "apiVersion": ELASTICJOB.api_version,
             "kind": "ElasticJob",
-            "metadata": about,
+            "metadata": {"name": name, "namespace": self.namespace, **(metadata or {})},
             "spec": spec,
         }
-        await self.client.apply(ELASTICJOB, manifest, manager="kubectl")
 
     async def patch(self, spec: Manifest, name: str = "digits") -> None:
         await self.client.merge_patch(ELASTICJOB, name, {"spec": spec}, self.namespace)
