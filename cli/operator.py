@@ -32,6 +32,16 @@ def operator(
         bool | None,
         typer.Option("--install/--no-install", help="Apply the CRDs first."),
     ] = None,
+    leader_election: Annotated[
+        bool | None,
+        typer.Option(
+            "--leader-election/--no-leader-election",
+            help="Be one of several replicas, of which one at a time runs the controllers.",
+        ),
+    ] = None,
+    lease: Annotated[
+        str | None, typer.Option(help="The Lease that replicas share, as name or namespace/name.")
+    ] = None,
     log_format: Annotated[str, typer.Option(help="console or json.")] = "console",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
@@ -55,6 +65,14 @@ def operator(
         "webhook_host": webhook_host,
         "webhook_port": webhook_port,
         "install": install,
+        "leader_election": leader_election,
+        **lease_of(lease),
     }
     configure(json=log_format == "json", verbose=verbose)
     asyncio.run(run(Settings(**{name: value for name, value in given.items() if value is not None})))
+
+
+def lease_of(flag: str | None) -> dict[str, str | None]:
+    """Return the settings that `--lease` stands for."""
+    namespace, _, name = (flag or "").rpartition("/")
+    return {"lease": name or None, "lease_namespace": namespace or None}

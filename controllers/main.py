@@ -22,6 +22,7 @@ from elasticjob.controllers.settings import Settings
 from elasticjob.kube import config
 from elasticjob.kube.admission import AdmissionServer, ServiceRef
 from elasticjob.kube.client import Client
+from elasticjob.kube.election import Election
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import NODE, POD, SERVICE, Pod
 from elasticjob.kube.operator import Operator
@@ -33,7 +34,10 @@ TOKEN_BYTES: Final = 32
 
 
 async def run(settings: Settings) -> None:
-    """Run the operator until SIGTERM, SIGINT or cancellation."""
+    """Run the operator until SIGTERM, SIGINT or cancellation.
+
+    Raises LeadershipLost where another may lead from now on: the process is to end at once.
+    """
     found = await config.load(settings.kubeconfig, settings.context)
     async with Client(found, user_agent=NAME) as client:
         if settings.install:
@@ -45,7 +49,10 @@ async def run(settings: Settings) -> None:
 
 def compose(client: Client, settings: Settings, *, signals: bool = True) -> Operator:
     """Return the whole operator, not started; without `signals`, SIGTERM is for its host to handle."""
-    operator = Operator(client, settings.namespace, name=NAME, probes=settings.probes, signals=signals)
+    election = Election(settings.lease, settings.lease_namespace) if settings.leader_election else None
+    operator = Operator(
+        client, settings.namespace, name=NAME, probes=settings.probes, signals=signals, election=election
+    )
     if settings.webhooks:
         operator.add(_admission(operator, settings))
     caches = _caches(operator)

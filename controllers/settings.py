@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from elasticjob import __version__
@@ -14,7 +14,7 @@ class Settings(BaseSettings):
     """What differs between installations; the defaults suit an operator in its own pod."""
 
     model_config = SettingsConfigDict(
-        env_prefix="ELASTICJOB_OPERATOR_", frozen=True, use_attribute_docstrings=True
+        env_prefix="ELASTICJOB_OPERATOR_", frozen=True, use_attribute_docstrings=True, populate_by_name=True
     )
 
     kubeconfig: Path | None = None
@@ -58,6 +58,17 @@ class Settings(BaseSettings):
 
     webhook_service: str = ""
     """namespace/name of the Service through which the API server reaches them; empty means by URL."""
+
+    leader_election: bool = False
+    """Whether to be one of several replicas, of which one at a time runs the controllers."""
+
+    lease: str = "elasticjob-operator"
+    """The name of the Lease that they share."""
+
+    lease_namespace: str = Field(
+        default="", validation_alias=AliasChoices("ELASTICJOB_OPERATOR_LEASE_NAMESPACE", "POD_NAMESPACE")
+    )
+    """Where it is; empty means the namespace of the pod, or of the kubeconfig's context."""
 
     install: bool = False
     """Whether to apply the CRDs first; webhooks are always registered by the operator that serves them."""
