@@ -213,16 +213,19 @@ class Client:
         *,
         manager: str,
         namespace: str | None = None,
+        uid: str = "",
         force: bool = True,
         subresource: str = "",
         dry_run: bool = False,
     ) -> T:
         """Server-side apply: `manager` owns exactly the fields of `manifest` from now on.
 
-        A manifest that carries `metadata.uid` never creates: an object that was deleted meanwhile, or
-        replaced by a namesake, raises Conflict. Without `force`, fields of other managers raise Conflict.
+        Give the `uid` of an object that is known, here or in the manifest's metadata: then nothing is
+        created, and an object that was deleted meanwhile, or replaced by a namesake, raises Conflict instead
+        of rising from the dead. Without `force`, fields of other managers raise Conflict.
         """
-        metadata = _metadata(manifest)
+        metadata = _metadata(manifest) | ({"uid": uid} if uid else {})
+        manifest = manifest | {"metadata": metadata}
         path = _path(kind, namespace or metadata.get("namespace"), metadata["name"], subresource)
         params = {"fieldManager": manager, "force": "true" if force else "false"} | _dry(dry_run)
         return await self._write(kind, Call("PATCH", path, params, _encode(kind, manifest), APPLY))

@@ -16,7 +16,7 @@ Guarantees
 - The first rule that matches, and whose `nth` holds the number of this match, decides; each rule counts its
   own matches. With the same `seed` and the same requests the same faults happen.
 - A fault happens to one request. What happens to all (`cut_connections`, `partition`) is a method.
-- Only `Delay` looks at a clock, the one that was given. Nothing else waits for time.
+- Only `Delay` and `Late` look at a clock, the one that was given. Nothing else waits for time.
 """
 
 from __future__ import annotations
@@ -71,6 +71,13 @@ class Delay:
 
 
 @dataclass(frozen=True)
+class Late:
+    """Each piece of the answer's body comes at least `seconds` late: a watch that lags behind."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Answer:
     """The server is not asked; this is the answer."""
 
@@ -101,7 +108,7 @@ class Flaky:
         object.__setattr__(self, "faults", faults)
 
 
-Fault = CutAfter | Stall | Delay | Answer | Refuse | Lose | Flaky
+Fault = CutAfter | Stall | Delay | Late | Answer | Refuse | Lose | Flaky
 
 
 def failure(code: int, reason: str, message: str = "injected", **headers: str) -> Answer:
@@ -376,6 +383,8 @@ class FaultProxy:
             await _end(fault)
         passed = 0
         async for chunk in answer.content.iter_any():
+            if isinstance(fault, Late):
+                await self._clock.sleep(fault.seconds)
             await self._cross()
             part = chunk if limit is None else chunk[: limit - passed]
             await response.write(part)

@@ -23,6 +23,7 @@ from elasticjob.kube.testing import (
     Fault,
     FaultProxy,
     Flaky,
+    Late,
     Lose,
     Refuse,
     Stall,
@@ -194,6 +195,18 @@ async def test_a_delayed_request_arrives_later() -> None:
         assert stub.seen == []
         await clock.advance(30)
         assert b"ConfigMap" in await asking_
+
+
+async def test_a_late_answer_comes_piece_by_piece_later() -> None:
+    clock = VirtualClock()
+    async with proxied(stream(b"one\n", b"two\n"), clock=clock) as (_, proxy, session):
+        proxy.add(asking(), Late(3))
+        async with session.get(PODS) as response:
+            reading = asyncio.create_task(response.content.readline())
+            await until(lambda: clock.next_due == 3)
+            assert not reading.done()
+            await until(reading.done, clock)
+            assert (await reading, clock.monotonic()) == (b"one\n", 3)
 
 
 async def test_a_rule_counts_its_matches() -> None:
