@@ -27,6 +27,7 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -40,24 +41,43 @@ from pydantic_core import CoreSchema
 
 from elasticjob.kube.kinds import Key, Kind, Manifest, without_nulls
 from elasticjob.kube.objects import Condition, ObjectMeta
-from elasticjob.kube.schemas import Schema
+from elasticjob.kube.schemas import MOMENT, RULES, Schema
 from elasticjob.kube.structural import structural
 
 
 @dataclass(frozen=True)
 class Rule:
     """A CEL rule on the object, field or class that bears it; `field` is the path to blame, such as
-    `.minReplicas`."""
+    `.minReplicas`.
+
+    A rule that reads `oldSelf` is about changes; with `optional_old` it is asked at creation, too, and
+    `oldSelf` is an optional. `says` is an expression for the message; `message` stays what is said where it
+    fails.
+    """
 
     rule: str
     message: str
     field: str = ""
     reason: str = ""
+    says: str = ""
+    optional_old: bool = False
 
     def schema(self) -> Schema:
         """The rule as an entry of `x-kubernetes-validations`."""
-        entries = {"rule": self.rule, "message": self.message, "fieldPath": self.field, "reason": self.reason}
+        entries = {
+            "rule": self.rule,
+            "message": self.message,
+            "messageExpression": self.says,
+            "fieldPath": self.field,
+            "reason": self.reason,
+            "optionalOldSelf": self.optional_old,
+        }
         return {key: value for key, value in entries.items() if value}
+
+
+def ruled(*rules: Rule) -> Schema:
+    """The `json_schema_extra` of a field that bears rules of its own."""
+    return {RULES: [rule.schema() for rule in rules]}
 
 
 def list_map(*keys: str) -> Schema:
@@ -65,6 +85,7 @@ def list_map(*keys: str) -> Schema:
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
+ATOMIC_MAP: Schema = {"x-kubernetes-map-type": "atomic"}
 ATOMIC: Schema = {"x-kubernetes-list-type": "atomic"}
 NULLABLE: Schema = {"nullable": True}
 
@@ -92,7 +113,7 @@ class Part(BaseModel):
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
         found = handler.resolve_ref_schema(handler(core))
         if cls.RULES:
-            found["x-kubernetes-validations"] = [entry.schema() for entry in cls.RULES]
+            found[RULES] = [entry.schema() for entry in cls.RULES]
         return found
 
 
@@ -114,6 +135,15 @@ def _read_condition(value: Any) -> Condition:
 
 def _seconds(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _microseconds(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _with_zone(moment: datetime) -> datetime:
+    """A moment without a zone is UTC: nothing here may depend on where the program runs."""
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _write_condition(condition: Condition) -> Manifest:
@@ -151,6 +181,7 @@ def _write_duration(value: timedelta) -> str:
 
 
 _TEXT: Schema = {"type": "string"}
+_MOMENT: Schema = {**_TEXT, "format": "date-time", MOMENT: True}
 _CONDITION: Schema = {
     "type": "object",
     "required": ["type", "status"],
@@ -164,7 +195,7 @@ _CONDITION: Schema = {
             "format": "int64",
             "description": "The metadata.generation that this was said about.",
         },
-        "lastTransitionTime": {**_TEXT, "format": "date-time", "description": "When status changed last."},
+        "lastTransitionTime": {**_MOMENT, "description": "When status changed last."},
     },
 }
 
@@ -174,8 +205,18 @@ Metadata = Annotated[
     PlainSerializer(msgspec.to_builtins, return_type=dict),
     WithJsonSchema({"type": "object"}),
 ]
-Time = Annotated[datetime, PlainSerializer(_seconds, return_type=str)]
+Time = Annotated[
+    datetime, AfterValidator(_with_zone), PlainSerializer(_seconds, return_type=str), WithJsonSchema(_MOMENT)
+]
 """A moment: UTC, in whole seconds, as the API server writes it."""
+
+MicroTime = Annotated[
+    datetime,
+    AfterValidator(_with_zone),
+    PlainSerializer(_microseconds, return_type=str),
+    WithJsonSchema(_MOMENT),
+]
+"""A moment: UTC, in microseconds, as in a Lease."""
 
 OneCondition = Annotated[
     Condition,

@@ -11,13 +11,20 @@ PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 LIST_TYPE: Final = "x-kubernetes-list-type"
 LIST_KEYS: Final = "x-kubernetes-list-map-keys"
+MAP_TYPE: Final = "x-kubernetes-map-type"
 RULES: Final = "x-kubernetes-validations"
+
+MOMENT: Final = "x-moment"
+"""Marks a moment that is written with its zone."""
+
+EMPTY: Final = "x-empty"
+"""Marks a field whose default is the empty text; it never leaves the generator."""
 
 WORDS: Final = (
     "description type format default enum nullable minimum maximum exclusiveMinimum exclusiveMaximum "
     "multipleOf minLength maxLength pattern minItems maxItems minProperties maxProperties required "
     f"properties items additionalProperties allOf anyOf oneOf not {LIST_TYPE} {LIST_KEYS} "
-    f"x-kubernetes-map-type x-kubernetes-embedded-resource {INT_OR_STRING} {PRESERVE} {RULES}"
+    f"{MAP_TYPE} x-kubernetes-embedded-resource {INT_OR_STRING} {PRESERVE} {RULES}"
 ).split()
 """The words that servers read, in the order in which people read them."""
 

@@ -8,11 +8,11 @@ write instead.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elasticjob.kube.rewriters import REWRITERS
-from elasticjob.kube.schemas import PRESERVE, Schema, children
+from elasticjob.kube.rewriters import REWRITERS, Rewriter
+from elasticjob.kube.schemas import EMPTY, PRESERVE, Schema, children, nodes
 from elasticjob.kube.soundness import refuse_unsound
 
 
@@ -23,6 +23,8 @@ def structural(schema: Schema, embedded: Mapping[str, Schema]) -> Schema:
     """
     whole = inlined(schema, schema.get("$defs", {}), ())
     written = rewritten({**whole, "type": "object"}, "", embedded)
+    for _, node in nodes(written, ""):
+        node.pop(EMPTY, None)
     refuse_unsound(written)
     return written
 
@@ -42,15 +44,17 @@ def inlined(node: Any, models: Mapping[str, Schema], within: tuple[str, ...]) ->
     return {**inlined(models[name], models, (*within, name)), **siblings}
 
 
-def rewritten(node: Schema, path: str, embedded: Mapping[str, Schema]) -> Schema:
+def rewritten(
+    node: Schema, path: str, embedded: Mapping[str, Schema], rewriters: Sequence[Rewriter] = REWRITERS
+) -> Schema:
     """Return a schema after all rewriters, from the leaves up; embedded types are taken as they are."""
     if "x-embedded" in node:
         kept = {key: node[key] for key in ("description",) if key in node}
         return {**embedded[node["x-embedded"]], **kept}
     found = dict(node)
     for key, child_path, child in children(node, path):
-        _put(found, key, rewritten(child, child_path, embedded))
-    for rewriter in REWRITERS:
+        _put(found, key, rewritten(child, child_path, embedded, rewriters))
+    for rewriter in rewriters:
         found = rewriter(found, path)
     return found
 

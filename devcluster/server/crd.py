@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from elasticjob.devcluster.server.cells import NAME, Age
+from elasticjob.devcluster.server.costs import cost_problems
 from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.jsonpath import BadPath, compile_path
 from elasticjob.devcluster.server.names import missing, unsupported, wrong
@@ -92,7 +93,8 @@ def _check_version(version: Mapping[str, Any], path: str, *, alone: bool) -> Ite
     found = list(structural_problems(schema, where))
     yield from found
     if not found:
-        yield from rule_problems(schema, where)
+        found = list(rule_problems(schema, where))
+        yield from found or cost_problems(schema, where)
     yield from _check_columns(
         version.get("additionalPrinterColumns") or (), f"{path}.additionalPrinterColumns"
     )

@@ -103,6 +103,12 @@ def _members_fit(schema: Schema, path: str) -> Iterator[Cause]:
         yield missing(f"{path}.items", "must be specified")
 
 
+def _is_supported(schema: Schema, path: str) -> Iterator[Cause]:
+    for name in ("patternProperties", "additionalItems", "definitions", "dependencies"):
+        if schema.get(name):
+            yield _forbidden(f"{path}.{name}", f"{name} is not supported")
+
+
 def _not_quadratic(schema: Schema, path: str) -> Iterator[Cause]:
     if schema.get("uniqueItems"):
         yield _forbidden(
@@ -165,12 +171,17 @@ def _list_map_fits(schema: Schema, below: Schema, path: str) -> Iterator[Cause]:
             below.get("type", ""),
             "must be object if parent array's x-kubernetes-list-type is map",
         )
+    if len(set(keys)) < len(keys):
+        yield wrong(f"{path}.x-kubernetes-list-map-keys", keys, "must not contain duplicate entries")
     for key in keys:
         declared = (below.get("properties") or {}).get(key)
         if declared is None:
             yield wrong(
                 f"{path}.x-kubernetes-list-map-keys", key, "entries must all be names of item properties"
             )
+        elif declared.get("type") in ("array", "object"):
+            why = "must be a scalar type if parent array's x-kubernetes-list-type is map"
+            yield wrong(f"{path}.items.properties[{key}].type", below.get("type", ""), why)
         elif "default" not in declared and key not in (below.get("required") or ()):
             yield missing(
                 f"{path}.items.properties[{key}].default",
@@ -210,6 +221,7 @@ def _shown(value: Any) -> Any:
 
 _CHECKS: tuple[Check, ...] = (
     _no_reference,
+    _is_supported,
     _has_type,
     _members_fit,
     _not_quadratic,

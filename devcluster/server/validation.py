@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -218,12 +219,21 @@ def _is_duration(value: str) -> bool:
     return bool(re.fullmatch(r"[+-]?(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+|0", value))
 
 
+def _is_base64(value: str) -> bool:
+    try:
+        base64.b64decode(value.translate({10: None, 13: None}), validate=True)
+    except ValueError:
+        return False
+    return True
+
+
 FORMATS: dict[str, Callable[[str], bool]] = {
     "date-time": _is_time,
     "date-time-micro": _is_time,
     "date": _is_date,
     "duration": _is_duration,
     QUANTITY: lambda value: bool(_QUANTITY.fullmatch(value)),
+    "byte": lambda value: _is_base64(value),
     "uuid": lambda value: bool(re.fullmatch(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}", value)),
     "ipv4": lambda value: bool(re.fullmatch(r"(\d{1,3}\.){3}\d{1,3}", value)),
 }

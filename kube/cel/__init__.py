@@ -18,9 +18,20 @@ from typing import Any
 from elasticjob.kube.cel.parser import parsed
 from elasticjob.kube.cel.program import runnable
 from elasticjob.kube.cel.syntax import free_names
+from elasticjob.kube.cel.tokens import escaped
 from elasticjob.kube.cel.values import ABSENT, CelError, CelSyntaxError, Node, Scope, optional
 
-__all__ = ["ABSENT", "CelError", "CelSyntaxError", "Program", "compiled", "optional", "parsed"]
+__all__ = [
+    "ABSENT",
+    "CelError",
+    "CelSyntaxError",
+    "Program",
+    "compiled",
+    "escaped",
+    "free_names",
+    "optional",
+    "parsed",
+]
 
 
 @dataclass(frozen=True)

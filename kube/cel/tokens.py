@@ -22,7 +22,7 @@ _TOKENS = re.compile(
   | (?P<float>\d+\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)
   | (?P<hex>0[xX][0-9a-fA-F]+u?)
   | (?P<int>\d+u?)
-  | (?P<string>[rR]?(?:\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''
+  | (?P<string>(?:[rR][bB]?|[bB][rR]?)?(?:\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''
       |"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
   | (?P<name>[A-Za-z_][A-Za-z0-9_]*|`[^`]+`)
   | (?P<sign>\|\||&&|==|!=|<=|>=|\.\?|\[\?|[-+*/%!<>?:.,()\[\]{}])
@@ -45,9 +45,14 @@ def tokens(text: str) -> Iterator[Token]:
     yield Token("end", "", len(text))
 
 
-def unquote(text: str) -> str:
-    raw = text[0] in "rR"
-    text = text[1:] if raw else text
+def unquote(text: str) -> str | bytes:
+    """Return what a quoted text stands for; `r` before it keeps its backslashes, `b` makes it bytes."""
+    prefix = text[: min(text.index(quote) for quote in "\"'" if quote in text)].lower()
+    found = _unquoted(text[len(prefix) :], raw="r" in prefix)
+    return found.encode() if "b" in prefix else found
+
+
+def _unquoted(text: str, *, raw: bool) -> str:
     size = 3 if text[:3] in ('"""', "'''") else 1
     inner = text[size:-size]
     return (
@@ -73,3 +78,20 @@ def field(name: str) -> str:
         name = name.replace(escaped, plain)
     reserved = re.fullmatch(r"__([a-z]+)__", name)
     return reserved[1] if reserved else name
+
+
+_RESERVED = frozenset(
+    (
+        *("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in"),
+        *("let", "loop", "namespace", "null", "package", "return", "true", "var", "void", "while"),
+    )
+)
+
+
+def escaped(name: str) -> str:
+    """Return a field's name as rules write it. Inverse of `field`."""
+    if name in _RESERVED:
+        return f"__{name}__"
+    for written, plain in _UNESCAPED.items():
+        name = name.replace(plain, written)
+    return name

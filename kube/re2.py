@@ -1,0 +1,177 @@
+"""Whether a pattern is one that API servers read: RE2's, without look-around and back-references."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<escape>\\[pP]\{[^}]*\}|\\x\{[^}]*\}|\\.)
+  | (?P<set>\[\^?\]?(?:\\[pP]\{[^}]*\}|\\x\{[^}]*\}|\\.|\[:\^?[a-z]+:\]|[^\]\\])*\])
+  | (?P<group>\(\?(?:P?<[A-Za-z0-9_]+>|[imsU-]*[:)]|P?[^()]?[=!]?)|\()
+  | (?P<repeat>\{\d+(?:,\d*)?\}\??|[*+?]\??)
+  | (?P<other>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPES: Final = frozenset("aftnrvAbBzdDsSwWpPxQE0")
+_SET_ESCAPES: Final = frozenset("aftnrvdDsSwWpPx0")
+_CLASSES: Final = frozenset(
+    [
+        "L",
+        "Lu",
+        "Ll",
+        "Lt",
+        "Lm",
+        "Lo",
+        "M",
+        "Mn",
+        "Mc",
+        "Me",
+        "N",
+        "Nd",
+        "Nl",
+        "No",
+        "P",
+        "Pc",
+        "Pd",
+        "Ps",
+        "Pe",
+        "Pi",
+        "Pf",
+        "Po",
+        "S",
+        "Sm",
+        "Sc",
+        "Sk",
+        "So",
+        "Z",
+    ]
+)
+_SCRIPTS: Final = frozenset(
+    ["Arabic", "Cyrillic", "Greek", "Han", "Hangul", "Hebrew", "Hiragana", "Katakana", "Latin", "Thai"]
+)
+_POSIX: Final = frozenset(
+    [
+        "alnum",
+        "alpha",
+        "ascii",
+        "blank",
+        "cntrl",
+        "digit",
+        "graph",
+        "lower",
+        "print",
+        "punct",
+        "space",
+        "upper",
+        "word",
+        "xdigit",
+    ]
+)
+_OPENS: Final = re.compile(r"\(\?(?:P?<\w+>|[imsU-]*:)|\($")
+_UNKNOWN_GROUPS: Final[Mapping[str, str]] = {
+    "(?=": "look-ahead",
+    "(?!": "look-ahead",
+    "(?<=": "look-behind",
+    "(?<!": "look-behind",
+    "(?P=": "back-references",
+    "(?P>": "recursion",
+    "(?>": "atomic groups",
+    "(?#": "comments",
+}
+_MOST_REPEATS: Final = 1000
+
+
+def re2_problem(pattern: str) -> str | None:
+    """Return what a pattern has that RE2 does not know, or None."""
+    before = ""
+    for token in _TOKEN.finditer(pattern):
+        kind, text = token.lastgroup or "", token[0]
+        if kind == before == "repeat":
+            return f"RE2 does not repeat a repetition, as {text} would"
+        if kind in _PROBLEMS and (problem := _PROBLEMS[kind](text)):
+            return problem
+        before = kind
+    try:
+        re.compile("".join(_plain(token) for token in _TOKEN.finditer(pattern)))
+    except re.error as error:
+        return f"it is no regular expression: {error}"
+    return _too_often(pattern)
+
+
+def _plain(token: re.Match[str]) -> str:
+    """The token for a parser that shall only see whether parentheses and repetitions fit."""
+    kind, text = token.lastgroup, token[0]
+    if kind in ("escape", "set"):
+        return "a"
+    if kind == "group":
+        return "(" if _OPENS.match(text) else ""
+    return text
+
+
+def _repeat_problem(text: str) -> str | None:
+    counts = [int(count) for count in re.findall(r"\d+", text)]
+    return f"{text} ends before it begins" if counts != sorted(counts) else None
+
+
+def _escape_problem(text: str, known: frozenset[str] = _ESCAPES) -> str | None:
+    letter = text[1]
+    if letter in "pP":
+        name = text[3:-1].removeprefix("^") if text[2:3] == "{" else ""
+        return None if name in _CLASSES | _SCRIPTS | {""} else f"RE2 may not know {text}"
+    if letter in known or not letter.isalnum():
+        return None
+    if letter.isdigit():
+        return "RE2 knows no back-references"
+    return f"RE2 knows no {text}" + (r", but \z" if letter == "Z" else "")
+
+
+def _set_problem(text: str) -> str | None:
+    if unknown := set(re.findall(r"\[:\^?([a-z]+):\]", text)) - _POSIX:
+        return f"RE2 knows no [:{min(unknown)}:]"
+    escapes = re.findall(r"\\[pP]\{[^}]*\}|\\.", text)
+    if problem := next(filter(None, (_escape_problem(escape, _SET_ESCAPES) for escape in escapes)), None):
+        return problem
+    plain = re.sub(r"\[:\^?[a-z]+:\]|\\[pP](?:\{[^}]*\}|.)|\\x\{[^}]*\}", "", text[1:-1]).replace("[", r"\[")
+    try:
+        re.compile(f"[{plain}]" if plain.strip("^") else "")
+    except re.error as error:
+        return f"it is no regular expression: {error}"
+    return None
+
+
+def _group_problem(text: str) -> str | None:
+    if text == "(" or re.fullmatch(r"\(\?(?:P?<\w+>|[imsU-]*[:)])", text):
+        return None
+    name = next((name for start, name in _UNKNOWN_GROUPS.items() if text.startswith(start)), f"group {text}")
+    return f"RE2 knows no {name}"
+
+
+_PROBLEMS: Final[Mapping[str, Callable[[str], str | None]]] = {
+    "escape": _escape_problem,
+    "set": _set_problem,
+    "group": _group_problem,
+    "repeat": _repeat_problem,
+}
+
+
+def _too_often(pattern: str) -> str | None:
+    """RE2 writes repetitions out: within each other, too, they may not be more than a thousand."""
+    within, last = [1], 1
+    for token in _TOKEN.finditer(pattern):
+        kind, text = token.lastgroup, token[0]
+        if kind == "group" and _OPENS.match(text):
+            within.append(1)
+        elif text == ")" and len(within) > 1:
+            last = within.pop()
+        elif kind == "repeat":
+            last *= max((int(count) for count in re.findall(r"\d+", text)), default=1)
+        else:
+            last = 1
+        within[-1] = max(within[-1], last)
+        if last > _MOST_REPEATS:
+            return f"RE2 repeats at most {_MOST_REPEATS} times, not {last}"
+    return None

@@ -1,0 +1,78 @@
+"""Asking a server what it says to a CRD, and making one that serves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from elasticjob.kube.client import Client
+from elasticjob.kube.errors import ApiError, NotFound
+from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects import CRD
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+PATIENCE = 30.0
+
+
+def crd_of(schema: Manifest, group: str = "example.org", **version: Any) -> Manifest:
+    """Return a definition of Things whose root has the given schema."""
+    names = {"kind": "Thing", "listKind": "ThingList", "plural": "things", "singular": "thing"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"things.{group}"},
+        "spec": {
+            "group": group,
+            "names": names,
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                    **version,
+                }
+            ],
+        },
+    }
+
+
+def with_spec(spec: Manifest) -> Manifest:
+    """Return a definition of Things whose spec has the given schema."""
+    return crd_of({"type": "object", "properties": {"spec": spec}})
+
+
+async def said(client: Client, manifest: Manifest) -> str:
+    """Return what the server has against a definition, strictly and without storing it; "" for nothing."""
+    body = msgspec.json.encode(manifest)
+    try:
+        await client.raw("POST", CRDS, body, dryRun="All", fieldValidation="Strict")
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+async def established(client: Client, manifest: Manifest, kind: Kind[Any]) -> None:
+    """Store a definition, new or changed, and return when its kind is served.
+
+    A changed schema counts some moments after its definition was stored: who depends on that probes for it.
+    """
+    await client.apply(CRD.untyped(), manifest, manager="test")
+    async with asyncio.timeout(PATIENCE):
+        while not await _served(client, kind):  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(0)
+
+
+async def _served(client: Client, kind: Kind[Any]) -> bool:
+    found = await client.get(CRD.untyped(), kind.resource)
+    conditions = found.get("status", {}).get("conditions") or ()
+    if not any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
+        return False
+    try:
+        await client.raw("GET", kind.path(), limit="1")
+    except NotFound:
+        return False
+    return True

@@ -1,0 +1,114 @@
+"""The rewrite table, from both sides: the generator writes and refuses as it says, and servers agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from elasticjob.kube.client import Client
+from elasticjob.kube.crd import Declaration, crd_manifest
+from elasticjob.kube.errors import Invalid
+from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.schemas import UnsupportedSchema
+from tests.kube.crd.posting import established, said, with_spec
+from tests.kube.crd.rows import (
+    ABSENT,
+    EMBEDDED,
+    REFUSED,
+    REFUSED_VALUE,
+    WRITTEN,
+    Bad,
+    Row,
+    Sent,
+    kind_with,
+    pydantics_own,
+    unchecked,
+)
+
+each_row = pytest.mark.parametrize("row", WRITTEN, ids=lambda row: row.name)
+each_bad = pytest.mark.parametrize("bad", REFUSED, ids=lambda bad: bad.name)
+pydantic_warns = pytest.mark.filterwarnings("ignore::UserWarning")  # on defaults that do not fit: our subject
+
+
+def written(annotation: Any, default: Any = ...) -> Manifest:
+    return crd_manifest(Declaration(kind_with(annotation, default)), EMBEDDED)
+
+
+def field_of(manifest: Manifest) -> Manifest:
+    spec = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return {key: value for key, value in spec["properties"]["it"].items() if key != "description"}
+
+
+@each_row
+def test_constructs_are_written_as_the_table_says(row: Row) -> None:
+    assert field_of(written(row.annotation, row.default)) == row.schema
+
+
+@each_row
+async def test_servers_take_what_is_written(row: Row, client: Client) -> None:
+    assert await said(client, written(row.annotation, row.default)) == ""
+
+
+@each_row
+async def test_servers_say_to_pydantics_own_schema_what_the_table_says(row: Row, client: Client) -> None:
+    answer = await said(client, with_spec(pydantics_own(row.annotation, row.default)))
+    assert bool(answer) == bool(row.answer), answer
+    assert row.answer in answer
+
+
+@pydantic_warns
+@each_bad
+def test_bad_constructs_are_refused_with_what_to_write(bad: Bad) -> None:
+    with pytest.raises(UnsupportedSchema, match=bad.advice):
+        written(bad.annotation, bad.default)
+
+
+@pydantic_warns
+@each_bad
+async def test_servers_refuse_what_the_generator_refuses(bad: Bad, client: Client) -> None:
+    answer = await said(client, with_spec(unchecked(bad.annotation, bad.default)))
+    assert bool(answer) != bool(bad.why), answer
+    assert bad.answer in answer
+
+
+ALL = kind_with(int)
+
+
+def all_rows() -> Manifest:
+    """One definition whose spec has each row that has objects, as an optional field f0, f1, …."""
+    manifest = written(int)
+    spec = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"] = {
+        f"f{index}": field_of(written(row.annotation, row.default)) for index, row in enumerate(WRITTEN)
+    }
+    del spec["required"]
+    return manifest
+
+
+async def test_objects_are_defaulted_pruned_and_checked_as_the_table_says(
+    client: Client, namespace: str
+) -> None:
+    kind: Kind[Manifest] = ALL.untyped()
+    await established(client, all_rows(), kind)
+    wrong = []
+    for index, row in enumerate(WRITTEN):
+        for place, sent in enumerate(row.objects):
+            stored = await stored_value(client, kind, namespace, f"f{index}", place, sent)
+            expected = sent.value if sent.stored is ... else sent.stored
+            if stored != expected:
+                wrong.append((row.name, sent.value, expected, stored))
+    assert wrong == []
+
+
+async def stored_value(
+    client: Client, kind: Kind[Manifest], namespace: str, field: str, place: int, sent: Sent
+) -> Any:
+    """Return what becomes of a value that is sent in a field."""
+    spec = {} if sent.value is ABSENT else {field: sent.value}
+    manifest = {"metadata": {"name": f"{field}-{place}"}, "spec": spec}
+    try:
+        found = await client.create(kind, manifest, namespace)
+    except Invalid:
+        return REFUSED_VALUE
+    return found["spec"].get(field, ABSENT)
