@@ -38,6 +38,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if isinstance(item, pytest.Function) and INTEGRATION & {*item.fixturenames}:
             item.add_marker(pytest.mark.integration)
+    if config.getoption("--kube") != "real":
+        planes = [item for item in items if item.get_closest_marker("plane")]
+        config.hook.pytest_deselected(items=planes)
+        items[:] = [item for item in items if item not in planes]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """How many integration tests ran: the same number on both servers."""
+    ran = [
+        report
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.getreports(outcome)
+        if report.when == "call" and "integration" in report.keywords
+    ]
+    if ran:
+        server = "the real control plane" if config.getoption("--kube") == "real" else "devcluster"
+        terminalreporter.write_line(f"{len(ran)} integration tests ran on {server}")
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""docs/walkthrough.md, run with the real kubectl against a dev cluster with the operator beside it."""
+"""docs/walkthrough.md, run with the real kubectl against a cluster with the operator beside it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from elasticjob.cli.laptop import laptop
+from elasticjob.cli.laptop import operator_of
 from tests.docs.console import Command, commands, matches
+from tests.kit.whole import WholeClusters
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "walkthrough.md"
@@ -21,9 +22,9 @@ SLOWEST = 200.0
 
 
 @pytest.fixture
-async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
-    async with laptop(tmp_path) as here:
-        yield here.kubeconfig
+async def kubeconfig(whole_cluster: WholeClusters, tmp_path: Path) -> AsyncIterator[Path]:
+    async with whole_cluster(tmp_path) as cluster, operator_of(cluster.kubeconfig, tmp_path):
+        yield cluster.kubeconfig
 
 
 @pytest.mark.skipif(

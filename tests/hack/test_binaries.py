@@ -1,0 +1,202 @@
+"""Where binaries are found, what is said of those that are missing, and what is built."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hack.cluster import obtain
+from hack.cluster.binaries import (
+    Go,
+    Missing,
+    Places,
+    Program,
+    catalog,
+    go_mod,
+    linked,
+    refusal,
+    require,
+    toolchain,
+)
+
+KNOWN = catalog()
+ETCD = KNOWN.programs["etcd"]
+APISERVER = KNOWN.programs["kube-apiserver"]
+PUBLISHED = """\
+module k8s.io/kubernetes
+
+go 1.25.0
+
+require (
+	k8s.io/api v0.0.0
+	example.com/other v1.0.0
+)
+
+replace (
+	k8s.io/api => ./staging/src/k8s.io/api
+	k8s.io/client-go => ./staging/src/k8s.io/client-go
+)
+"""
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path / "assets", tmp_path / "cache")
+
+
+def put(folder: Path, name: str, text: str = "#!/bin/sh\n", mode: int = 0o755) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def cached(places: Places, program: Program) -> Path:
+    path = put(places.cache, program.name)
+    put(places.stamp(program).parent, program.name, f"{program.version}\n")
+    return path
+
+
+def test_assets_come_before_the_cache(places: Places) -> None:
+    assert places.find(ETCD) is None
+    mine = cached(places, ETCD)
+    assert places.find(ETCD) == mine
+    assert places.assets is not None
+    assert places.find(ETCD) == mine
+    theirs = put(places.assets, "etcd")
+    assert places.find(ETCD) == theirs
+
+
+def test_a_cached_binary_of_another_version_does_not_count(places: Places) -> None:
+    cached(places, ETCD)
+    assert places.find(replace(ETCD, version="9.9.9")) is None
+
+
+def test_what_cannot_be_run_or_was_not_finished_does_not_count(places: Places) -> None:
+    put(places.cache, "etcd")
+    assert places.find(ETCD) is None
+    cached(places, ETCD).chmod(0o644)
+    assert places.find(ETCD) is None
+
+
+def test_folders_come_from_the_environment(tmp_path: Path) -> None:
+    environ = {"XDG_CACHE_HOME": "/c", "KUBEBUILDER_ASSETS": "/k/bin", "HOME": "/h"}
+    assert Places.of(environ, "1.2.3") == Places(Path("/k/bin"), Path("/c/elasticjob/kube/1.2.3"))
+    assert Places.of({"HOME": "/h"}, "1.2.3") == Places(None, Path("/h/.cache/elasticjob/kube/1.2.3"))
+
+
+def test_what_is_required_is_found_or_named(tmp_path: Path) -> None:
+    environ = {"XDG_CACHE_HOME": str(tmp_path), "KUBEBUILDER_ASSETS": str(tmp_path / "assets")}
+    for name in ("etcd", "kube-apiserver", "kubectl"):
+        put(tmp_path / "assets", name)
+    assert require("etcd", environ=environ) == {"etcd": tmp_path / "assets" / "etcd"}
+    missing = f"kube-controller-manager {KNOWN.version}, kube-scheduler {KNOWN.version} not found"
+    with pytest.raises(Missing, match=missing) as error:
+        require("control-plane", environ=environ)
+    assert "run hack/kube-binaries control-plane" in str(error.value)
+    assert "set KUBEBUILDER_ASSETS" in str(error.value)
+
+
+def test_sets_name_programs_and_programs_name_themselves() -> None:
+    assert [program.name for program in KNOWN.chosen(["kwok", "etcd", "kwok"])] == ["kwok", "etcd"]
+    everything = [program.name for program in KNOWN.chosen(["control-plane", "kwok", "node", "helm"])]
+    assert sorted(everything) == sorted(KNOWN.sets["all"]) == sorted(KNOWN.programs)
+    with pytest.raises(KeyError, match="kubelets"):
+        KNOWN.chosen(["kubelets"])
+
+
+@pytest.mark.parametrize(
+    ("go", "reason"),
+    [
+        (None, "cannot build: there is no Go on PATH, and Go 1.25 or newer is needed"),
+        (Go("/usr/bin/go", "1.19.8"), "cannot build: the Go here, /usr/bin/go, is 1.19.8, and Go 1.25"),
+        (Go("/usr/bin/go", "1.25"), ""),
+        (Go("/usr/bin/go", "1.26.1"), ""),
+    ],
+)
+def test_without_go_it_says_what_is_missing_for_what_and_both_ways_to_get_it(
+    go: Go | None, reason: str
+) -> None:
+    said = refusal([ETCD, KNOWN.programs["kwok"]], go, replace(KNOWN, go="1.25"))
+    assert reason in said
+    if reason:
+        assert said.startswith(f"missing: etcd {ETCD.version}, kwok {KNOWN.programs['kwok'].version}\n")
+        assert "needed by: make test-kube" in said
+        assert "make bench-scale" in said
+        assert "either install Go 1.25 or newer" in said
+        assert "or set KUBEBUILDER_ASSETS" in said
+
+
+def test_the_go_of_the_path_is_asked_for_its_version(tmp_path: Path) -> None:
+    assert toolchain({"PATH": str(tmp_path)}) is None
+    put(tmp_path, "go", "#!/bin/sh\necho go version go1.25.3 linux/amd64\n")
+    assert toolchain({"PATH": str(tmp_path)}) == Go(str(tmp_path / "go"), "1.25.3")
+
+
+def test_staged_modules_become_published_ones() -> None:
+    assert go_mod(replace(APISERVER, version="1.35.4"), PUBLISHED) == (
+        "module built\n\ngo 1.25.0\n\nrequire k8s.io/kubernetes v1.35.4\n\n"
+        "replace k8s.io/api => k8s.io/api v0.35.4\nreplace k8s.io/client-go => k8s.io/client-go v0.35.4\n"
+    )
+
+
+def test_kubernetes_programs_are_told_their_version() -> None:
+    flags = linked(replace(APISERVER, version="1.35.4"))
+    assert "-X k8s.io/component-base/version.gitVersion=v1.35.4" in flags
+    assert linked(ETCD) == ["-s", "-w"]
+
+
+FAKE_GO = f"""#!{sys.executable}
+import json, sys
+from pathlib import Path
+match sys.argv[1:]:
+    case ["version"]:
+        print("go version go99.1 linux/amd64")
+    case ["mod", "download", "-json", module]:
+        Path("published.mod").write_text("module x\\n\\ngo 1.25\\n")
+        print(json.dumps({{"GoMod": str(Path("published.mod").absolute())}}))
+    case ["build", *_, "-o", out, command] if "FAILS" not in command:
+        Path(out).write_text("#!/bin/sh\\necho built " + command + " 7.7.7\\n")
+        Path(out).chmod(0o755)
+    case _:
+        print("no such package", file=sys.stderr)
+        raise SystemExit(1)
+"""
+
+
+def test_what_is_missing_is_built_once_and_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(tmp_path / "bin", "go", FAKE_GO)
+    environ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert obtain.main(["etcd", "kwok"], environ) == 0
+    said = capsys.readouterr().out
+    assert f"building etcd {ETCD.version}" in said
+    assert "built kwok" in said
+    assert obtain.main(["etcd", "kwok"], environ) == 0
+    assert capsys.readouterr().out == ""
+    assert obtain.main(["--list", "etcd", "helm"], environ) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows[1][:3] == ["etcd", ETCD.version, "7.7.7"]
+    assert rows[2] == ["helm", KNOWN.programs["helm"].version, "missing", "-"]
+
+
+def test_a_build_that_fails_leaves_nothing_half_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "bin", "go", FAKE_GO.replace("FAILS", "kwok"))
+    environ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert obtain.main(["kwok"], environ) == 1
+    assert "sigs.k8s.io/kwok/cmd/kwok` failed with 1" in capsys.readouterr().err
+    with pytest.raises(Missing, match="kwok"):
+        require("kwok", environ=environ)
+
+
+def test_a_word_nobody_knows_is_answered_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert obtain.main(["kubectl"], {"HOME": "/nowhere"}) == 2
+    assert (
+        "there is no set or program 'kubectl'; write one of: control-plane, kwok" in capsys.readouterr().err
+    )
