@@ -74,10 +74,11 @@ log = logging.getLogger(__name__)
 class AdmissionServer:
     """Answers for `webhooks` and `conversions`; `name` is that of both webhook configurations, which it owns.
 
-    `service` makes it register as a Service, else it registers as https://`reachable_as`:port. Port 0 takes a
-    free one. The certificate is of an authority of our own, which replicas share through `secret`; without
-    one, each process has its own. Or, with `certificates`, it is read from that folder, and the API server's
-    trust in it is left to cert-manager's injector: `inject_from` is the namespace/name of its Certificate.
+    `service` makes it register as a Service, else it registers by a URL: `reachable_as` is the host, or the
+    host:port of something before it, by which the API server reaches it. Port 0 takes a free one.
+    The certificate is of an authority of our own, which replicas share through `secret`; without one, each
+    process has its own. Or, with `certificates`, it is read from that folder, and the API server's trust in
+    it is left to cert-manager's injector: `inject_from` is the namespace/name of its Certificate.
     """
 
     group = Group.WEBHOOKS
@@ -106,7 +107,7 @@ class AdmissionServer:
         self._name = name
         self._service = service
         self._secret = None if certificates else secret
-        self._reachable_as = reachable_as or host
+        self._reachable_as = _host_and_port(reachable_as or host)
         self._policy = policy or Policy()
         self._clock = clock or client.clock
         self._tls = server_context()
@@ -126,7 +127,13 @@ class AdmissionServer:
     @property
     def url(self) -> str:
         """Where it listens, once it runs."""
-        return f"https://{_bracketed(self._reachable_as)}:{self._port}"
+        host, port = self._reachable_as
+        return f"https://{_bracketed(host)}:{port or self._port}"
+
+    @property
+    def port(self) -> int:
+        """Where it listens itself, once it runs."""
+        return self._port
 
     def ready(self) -> str | None:
         """A check for /readyz."""
@@ -233,6 +240,7 @@ class AdmissionServer:
             self._serve,
             host=self._hosts()[0],
             clock=self._clock,
+            poll=self._policy.poll,
             metrics=metrics,
         )
 
@@ -247,10 +255,18 @@ class AdmissionServer:
 
     def _hosts(self) -> list[str]:
         service = self._service
-        return [service.host, f"{service.host}.cluster.local"] if service else [self._reachable_as]
+        return [service.host, f"{service.host}.cluster.local"] if service else [self._reachable_as[0]]
 
     def _address(self) -> Address:
         return Address(self.url, self._service)
+
+
+def _host_and_port(address: str) -> tuple[str, str]:
+    """`host`, `host:port`, `[::1]:port` or a bare IPv6 address; the port is "" where none is named."""
+    if address.count(":") > 1 and not address.startswith("["):
+        return address, ""
+    host, _, port = address.rpartition(":") if ":" in address.rpartition("]")[2] else (address, "", "")
+    return host.strip("[]"), port
 
 
 def _bracketed(host: str) -> str:

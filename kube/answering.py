@@ -50,6 +50,8 @@ CONVERSION_TIMEOUT = 30.0
 SHARE = 0.9
 """Of the time that the API server waits; the rest is for the way back."""
 THREADS = 16
+FAILED = 500
+"""Codes from here on are our own failures, not the object's."""
 
 
 class Answering:
@@ -117,6 +119,8 @@ class Answering:
                 return _refused(400, f"this is no AdmissionReview: {error}")
             seconds = SHARE * min(webhook.terms.timeout, waits(http.query.get("timeout", "")))
             found = await self._measured(http.path, self._in_time(webhook, review.request, answer, seconds))
+            if found.code >= FAILED and webhook.terms.failure_policy == "Ignore":
+                return _refused(found.code, str(found.problems[0].message))  # the API server lets it through
             return _json(found.manifest(review.request.uid))
 
         return handle

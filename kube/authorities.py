@@ -35,6 +35,8 @@ class Policy:
     """How far any clock may be from the true time."""
     look: timedelta = timedelta(minutes=1)
     """Between two looks where nothing has changed."""
+    poll: timedelta = timedelta(seconds=5)
+    """Between two readings of certificate files that others write."""
 
     def __post_init__(self) -> None:
         needed = 2 * self.settle + self.retention

@@ -1,7 +1,7 @@
 """Serving a certificate that somebody else keeps in a folder, as cert-manager mounts it: tls.crt and tls.key.
 
 However the files are replaced (in place, by rename, by a volume's atomic symlink), a new pair is served
-within `POLL`; half of one never is. Whom the API server trusts is left to cert-manager's injector.
+within `poll`; half of one never is. Whom the API server trusts is left to cert-manager's injector.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 from elasticjob.kube.authorities import Leaf
@@ -16,9 +17,6 @@ from elasticjob.kube.certificates import read_leaf, verifies
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.trust import Notices, Published
-
-POLL = 5.0
-"""Seconds between two looks at the files."""
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +35,7 @@ class Mounted:
         *,
         host: str,
         clock: Clock,
+        poll: timedelta,
         metrics: Metrics | None = None,
     ) -> None:
         self.leaf: Leaf | None = None
@@ -45,6 +44,7 @@ class Mounted:
         self._serve = serve
         self._host = host
         self._clock = clock
+        self._poll = poll
         self._metrics = metrics
         self._error = ""
 
@@ -53,7 +53,7 @@ class Mounted:
         while True:
             if await self._read():
                 changed()
-            await self._clock.sleep(POLL)
+            await self._clock.sleep(self._poll.total_seconds())
 
     async def look(self) -> str | None:
         """Have the API server know where we are; why calls cannot reach us, or None where they can."""

@@ -323,6 +323,30 @@ class Replica:
         return Leaf(b"", b"", now, expires, authority.certificate)
 
 
+def test_a_leaf_s_life_counts_from_the_look_that_found_its_issuer() -> None:
+    """A replica that stalls before it signs must not serve what was forgotten meanwhile."""
+    world = World()
+    stalling, other = (Replica(world, timedelta(), POLICY) for _ in range(2))
+    for replica in (other, stalling):
+        while not replica.step():
+            pass
+    first = world.kept.authorities
+    assert first is not None
+    world.now += POLICY.leaf_lifetime * 2 / 3
+    for _ in range(5):  # both places and the Secret are read
+        stalling.step()
+    world.kept = replace(world.kept, rotate=True, version="asked")
+    while world.kept.authorities and first.current.certificate in world.kept.authorities.trusted:
+        world.now += timedelta(hours=1)
+        while not other.step():
+            pass
+    while not stalling.step():
+        pass
+    leaf = stalling.trust.leaf
+    assert leaf is not None
+    assert leaf.issuer != first.current.certificate or leaf.expires <= world.now
+
+
 REPLICAS = 3
 OFF = (timedelta(), POLICY.skew, -POLICY.skew)
 PASSES = st.sampled_from(

@@ -1,0 +1,60 @@
+"""What a Service does: one address before several servers, each new connection to the next of them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from types import TracebackType
+from typing import Self
+
+
+class Switch:
+    """`async with Switch() as switch`; `ports` are those of the servers behind it, on loopback."""
+
+    def __init__(self) -> None:
+        self.ports: list[int] = []
+        self.connections = 0
+        self._turn = itertools.count()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    @property
+    def address(self) -> str:
+        host, port = self._server.sockets[0].getsockname()
+        return f"{host}:{port}"
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        await self._server.wait_closed()
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        port = self.ports[next(self._turn) % len(self.ports)]
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
+        both = {writer, inner_writer}
+        self._writers |= both
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(_pass_on(reader, inner_writer))
+                tasks.create_task(_pass_on(inner_reader, writer))
+        finally:
+            self._writers -= both
+            for each in both:
+                each.transport.abort()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while piece := await reader.read(1 << 16):
+            writer.write(piece)
+            await writer.drain()
+        writer.write_eof()
+    except (ConnectionError, OSError):
+        writer.transport.abort()

@@ -1,0 +1,577 @@
+"""Rows 18 to 20 of the trap table: slow webhooks, and certificates that change under load. No call fails."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from cryptography import x509
+
+from elasticjob.kube import answering
+from elasticjob.kube.admission import AdmissionServer, Policy, Problem, Review, Terms, Webhook
+from elasticjob.kube.authorities import Leaf
+from elasticjob.kube.certificates import certificates_in, issue, new_authority
+from elasticjob.kube.client import Client
+from elasticjob.kube.errors import ApiError, KubeError
+from elasticjob.kube.kinds import Key, Manifest
+from elasticjob.kube.objects import CONFIG_MAP, SECRET, VALIDATING_WEBHOOKS, ConfigMap
+from elasticjob.kube.registration import INJECT_FROM
+from elasticjob.kube.review import Reader
+from elasticjob.kube.vault import FORGET_AFTER, ROTATE
+from tests.kube.stub import until
+from tests.kube.traps.kit import WITHIN, for_maps, operator_of, running
+from tests.kube.traps.switch import Switch
+
+QUICK = Policy(settle=timedelta(seconds=1), look=timedelta(seconds=0.1), poll=timedelta(seconds=0.02))
+HEEDED = "seen"
+"""The label by which a write shows that it went past us."""
+PROBE = "probe"
+CHOSEN = "!has(request.name) || request.name != 'kube-root-ca.crt'"
+
+
+def label(review: Review[ConfigMap]) -> Sequence[Manifest]:
+    return [{"op": "add", "path": "/metadata/labels", "value": {HEEDED: "yes"}}]
+
+
+def within(namespace: str, **terms: Any) -> Terms:
+    """Terms for ConfigMaps of one namespace; the control plane's own are left alone."""
+    return Terms(
+        namespaces={"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        conditions={"not-the-clusters-own": CHOSEN},
+        **terms,
+    )
+
+
+@asynccontextmanager
+async def serving(
+    client: Client, webhook: Webhook[Any], name: str, **options: Any
+) -> AsyncIterator[AdmissionServer]:
+    """A webhook server that the API server has been told of."""
+    server = AdmissionServer("127.0.0.1", 0, [webhook], client=client, name=name, policy=QUICK, **options)
+    task = asyncio.create_task(server.run())
+    try:
+        yield server
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        if not task.cancelled() and (error := task.exception()):
+            raise error
+
+
+def probed(review: Review[ConfigMap]) -> Sequence[Problem]:
+    """A check that refuses one name, by which a test sees that it is asked."""
+    return [Problem("", f"this is only a {PROBE}")] if review.name == PROBE else []
+
+
+async def heeded(client: Client, namespace: str) -> None:
+    """Return once the API server asks us: it takes a moment to heed each new configuration."""
+    async with asyncio.timeout(WITHIN):
+        while not (await labelled(client, namespace) and await refused(client, namespace)):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+async def labelled(client: Client, namespace: str) -> bool:
+    """Whether our mutating webhook is asked."""
+    manifest = {"metadata": {"generateName": "a-"}}
+    made = await client.create(CONFIG_MAP, manifest, namespace, dry_run=True)
+    return HEEDED in made.metadata.labels
+
+
+async def refused(client: Client, namespace: str) -> bool:
+    """Whether our validating one is asked."""
+    try:
+        await client.create(CONFIG_MAP, {"metadata": {"name": PROBE}}, namespace, dry_run=True)
+    except ApiError as error:
+        return PROBE in error.message
+    return False
+
+
+async def stored(client: Client, name: str) -> Manifest:
+    """The one validating webhook of a configuration, as the API server has it."""
+    found = await client.get(VALIDATING_WEBHOOKS, name)
+    return found.webhooks[0]
+
+
+async def shown(port: int, trusted: ssl.SSLContext | None = None) -> bytes:
+    """The certificate that a new connection is shown, after a handshake that trusts `trusted`."""
+    context = trusted or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if trusted is None:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    der: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.close()
+    await writer.wait_closed()
+    return der
+
+
+# 18
+
+
+async def test_18_a_handler_that_blocks_stalls_neither_reconciles_nor_other_reviews(
+    client: Client, namespace: str
+) -> None:
+    inside, go = threading.Event(), threading.Event()
+    reconciled: list[str] = []
+
+    def check(review: Review[ConfigMap]) -> Sequence[Problem]:
+        if review.name == "slow":
+            inside.set()
+            go.wait(WITHIN)
+        return probed(review)
+
+    async def reconcile(key: Key) -> None:
+        reconciled.append(key.name)
+
+    webhook = Webhook(CONFIG_MAP, mutate=label, validate=check, terms=within(namespace))
+    operator = operator_of(client, namespace, for_maps(reconcile))
+    operator.add(AdmissionServer("127.0.0.1", 0, [webhook], client=client, name=namespace, policy=QUICK))
+    async with running(operator):
+        await heeded(client, namespace)
+        slow = asyncio.create_task(client.create(CONFIG_MAP, {"metadata": {"name": "slow"}}, namespace))
+        try:
+            await until(inside.is_set, within=WITHIN)
+            await client.create(CONFIG_MAP, {"metadata": {"name": "quick"}}, namespace)
+            await until(lambda: "quick" in reconciled, within=WITHIN)
+            assert not slow.done()
+        finally:
+            go.set()
+        await slow
+
+
+async def test_18_reconciles_that_wait_stall_no_review(client: Client, namespace: str) -> None:
+    waiting: list[str] = []
+    go = asyncio.Event()
+
+    async def reconcile(key: Key) -> None:
+        waiting.append(key.name)
+        await go.wait()
+
+    webhook = Webhook(CONFIG_MAP, mutate=label, validate=probed, terms=within(namespace))
+    operator = operator_of(client, namespace, for_maps(reconcile, concurrency=8))
+    operator.add(AdmissionServer("127.0.0.1", 0, [webhook], client=client, name=namespace, policy=QUICK))
+    async with running(operator):
+        await heeded(client, namespace)
+        for number in range(8):
+            await client.create(CONFIG_MAP, {"metadata": {"name": f"busy-{number}"}}, namespace)
+        await until(lambda: len(waiting) == 8, within=WITHIN)
+        assert await labelled(client, namespace)
+        go.set()
+
+
+async def test_18_a_handler_that_never_returns_is_cancelled_before_the_api_server_gives_up(
+    client: Client, namespace: str
+) -> None:
+    fates: list[str] = []
+
+    async def never(review: Review[ConfigMap], reader: Reader) -> Sequence[Problem]:
+        try:
+            if review.name == "slow":
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            fates.append(review.name)
+            raise
+        return probed(review)
+
+    webhook = Webhook(CONFIG_MAP, mutate=label, validate=never, terms=within(namespace, timeout=1))
+    async with serving(client, webhook, namespace) as server:
+        await server.wait_started()
+        await heeded(client, namespace)
+        with pytest.raises(
+            ApiError, match=r"checking ConfigMap .*/slow took longer than 0.9 s and was given up"
+        ):
+            await client.create(CONFIG_MAP, {"metadata": {"name": "slow"}}, namespace)
+        assert fates == ["slow"]
+        await client.create(CONFIG_MAP, {"metadata": {"name": "quick"}}, namespace)
+
+
+@pytest.mark.parametrize("policy", ["Ignore", "Fail"])
+async def test_18_a_failure_of_ours_is_let_through_only_where_that_was_chosen(
+    client: Client, namespace: str, policy: Any
+) -> None:
+    asked: list[str] = []
+
+    def broken(review: Review[ConfigMap]) -> Sequence[Problem]:
+        asked.append(review.name)
+        raise ZeroDivisionError(review.name)
+
+    webhook = Webhook(CONFIG_MAP, validate=broken, terms=within(namespace, failure_policy=policy))
+    async with serving(client, webhook, namespace) as server, asyncio.timeout(WITHIN):
+        await server.wait_started()
+        said = ""
+        while not asked:
+            said = await answer_to_create(client, namespace)
+    assert ("failed inside of the webhook (ZeroDivisionError" in said) is (policy == "Fail")
+
+
+async def answer_to_create(client: Client, namespace: str) -> str:
+    """Why a ConfigMap may not be created; "" where it may."""
+    try:
+        await client.create(CONFIG_MAP, {"metadata": {"generateName": "a-"}}, namespace, dry_run=True)
+    except ApiError as error:
+        return error.message
+    return ""
+
+
+async def test_18_more_reviews_than_fit_are_put_off_and_not_lost(
+    client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "REVIEWS", (2, answering.MIB))
+    inside: list[str] = []
+    most, go = 0, asyncio.Event()
+
+    async def check(review: Review[ConfigMap], reader: Reader) -> Sequence[Problem]:
+        nonlocal most
+        if review.name.startswith("slow"):
+            inside.append(review.name)
+            most = max(most, len(inside))
+            await go.wait()
+            inside.remove(review.name)
+        return probed(review)
+
+    webhook = Webhook(CONFIG_MAP, mutate=label, validate=check, terms=within(namespace, timeout=20))
+    async with serving(client, webhook, namespace) as server:
+        await server.wait_started()
+        await heeded(client, namespace)
+        names = [f"slow-{number}" for number in range(2)]
+        slow = [
+            asyncio.create_task(client.create(CONFIG_MAP, {"metadata": {"name": name}}, namespace))
+            for name in names
+        ]
+        await until(lambda: len(inside) == 2, within=WITHIN)
+        async with (
+            ClientSession() as session,
+            session.post(server.url + "/validate/configmaps/v1", data=b"{}", ssl=False) as answer,
+        ):
+            assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
+        go.set()
+        await asyncio.gather(*slow)
+    assert most == 2
+
+
+# 19
+
+
+def put_in_place(folder: Path, leaf: Leaf) -> None:
+    """Two writes: between them, the two files do not belong together."""
+    (folder / "tls.crt").write_bytes(leaf.chain)
+    (folder / "tls.key").write_bytes(leaf.key)
+
+
+def put_by_rename(folder: Path, leaf: Leaf) -> None:
+    for name, content in (("tls.crt", leaf.chain), ("tls.key", leaf.key)):
+        (folder / f".{name}").write_bytes(content)
+        (folder / f".{name}").rename(folder / name)
+
+
+def put_by_volume_update(folder: Path, leaf: Leaf) -> None:
+    """As the kubelet does: the files are links into a folder that a link names, which is replaced at once."""
+    version = folder / f"..{leaf.issued.timestamp()}"
+    version.mkdir()
+    put_in_place(version, leaf)
+    (folder / "..tmp").symlink_to(version.name)
+    (folder / "..tmp").rename(folder / "..data")
+    for name in ("tls.crt", "tls.key"):
+        if not (folder / name).is_symlink():
+            (folder / name).unlink(missing_ok=True)
+            (folder / name).symlink_to(f"..data/{name}")
+
+
+WAYS: tuple[Callable[[Path, Leaf], None], ...] = (
+    put_in_place,
+    put_by_rename,
+    put_by_volume_update,
+    put_by_volume_update,
+)
+
+
+async def inject(client: Client, name: str, authority: bytes) -> None:
+    """What cert-manager's injector does where it finds its annotation."""
+    found = await client.get(VALIDATING_WEBHOOKS, name)
+    assert found.metadata.annotations[INJECT_FROM] == "ns/certificate"
+    bundle = base64.b64encode(authority).decode()
+    path = "/webhooks/0/clientConfig/caBundle"
+    await client.json_patch(VALIDATING_WEBHOOKS, name, [{"op": "add", "path": path, "value": bundle}])
+
+
+async def test_19_certificate_files_are_replaced_and_no_call_fails(
+    client: Client, namespace: str, tmp_path: Path
+) -> None:
+    now = datetime.now(UTC)
+    authority = new_authority("another", now)
+    leaves = [issue(authority, ["127.0.0.1"], now - timedelta(minutes=age)) for age in range(5)]
+    put_in_place(tmp_path, leaves[0])
+    webhook = Webhook(CONFIG_MAP, validate=probed, terms=within(namespace))
+    options: dict[str, Any] = {"certificates": tmp_path, "inject_from": "ns/certificate"}
+    async with serving(client, webhook, namespace, **options) as server:
+        await until(lambda: "is the CA injected?" in str(server.ready()), within=WITHIN)
+        await inject(client, namespace, authority.certificate)
+        await server.wait_started()
+        await until_refused(client, namespace)
+        port = int(server.url.rpartition(":")[2])
+        async with Alive(port) as alive, Load(client, namespace) as load:
+            assert await alive.ask() == 400
+            for put, leaf in zip(WAYS, leaves[1:], strict=True):
+                (tmp_path / "tls.crt").write_bytes(b"half of ")
+                await load.goes_on(5)
+                put(tmp_path, leaf)
+                der = ssl.PEM_cert_to_DER_cert(certificates_in(leaf.chain)[0].decode())
+                await until_shown(port, der)
+                await load.goes_on(5)
+                assert await alive.ask() == 400
+    assert load.failures == []
+    bundle = base64.b64decode((await stored(client, namespace))["clientConfig"]["caBundle"])
+    assert bundle == authority.certificate
+
+
+async def until_refused(client: Client, namespace: str) -> None:
+    async with asyncio.timeout(WITHIN):
+        while not await refused(client, namespace):  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(0)
+
+
+async def until_shown(port: int, der: bytes) -> None:
+    async with asyncio.timeout(WITHIN):
+        while await shown(port) != der:  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(0)
+
+
+class Alive:
+    """One connection that is kept: `ask` gives the status of one more answer on it."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    async def __aenter__(self) -> Alive:
+        trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=trusting)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+    async def ask(self) -> int:
+        head = "POST /validate/configmaps/v1 HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
+        self._writer.write(head.encode())
+        status, *headers = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
+        length = next(line for line in headers if line.startswith("content-length:"))
+        await self._reader.readexactly(int(length.partition(":")[2]))
+        return int(status.split()[1])
+
+
+# 20
+
+
+class Load:
+    """Writes that pass our webhook, without end, several at once; `failures` are those that did not go well.
+
+    Every name is refused by our validating webhook: an answer in its own words shows that it was asked.
+    """
+
+    def __init__(self, client: Client, namespace: str, width: int = 4) -> None:
+        self.calls = 0
+        self.failures: list[str] = []
+        self._client = client
+        self._namespace = namespace
+        self._width = width
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Load:
+        self._tasks = [asyncio.create_task(self._write()) for _ in range(self._width)]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+    async def goes_on(self, more: int) -> None:
+        """Return after so many more calls."""
+        until_now = self.calls
+        await until(lambda: self.calls >= until_now + more, within=2 * WITHIN)
+
+    async def _write(self) -> None:
+        manifest = {"metadata": {"name": PROBE}}
+        while True:
+            try:
+                await self._client.create(CONFIG_MAP, manifest, self._namespace, dry_run=True)
+                self.failures.append("our webhook was not asked")
+            except KubeError as error:
+                if f"this is only a {PROBE}" not in str(error):
+                    self.failures.append(str(error))
+            self.calls += 1
+
+
+@dataclass
+class Handshakes:
+    """Handshakes with every replica, each trusting the bundle that the API server has at that moment."""
+
+    client: Client
+    name: str
+    ports: Sequence[int]
+    issuers: set[bytes] = field(default_factory=set)
+    failures: list[str] = field(default_factory=list)
+    count: int = 0
+
+    async def shown(self, number: int) -> None:
+        """Return once leaves of so many authorities were seen."""
+        await until(lambda: len(self.issuers) == number, within=WITHIN)
+
+    async def run(self) -> None:
+        while True:
+            bundle = base64.b64decode((await stored(self.client, self.name))["clientConfig"]["caBundle"])
+            trusted = ssl.create_default_context(cadata=bundle.decode())
+            trusted.check_hostname = False
+            for port in self.ports:
+                try:
+                    der = await shown(port, trusted)
+                except ssl.SSLError as error:
+                    self.failures.append(f"port {port}: {error}")
+                else:
+                    self.issuers.add(_authority_key(der))
+                self.count += 1
+            await asyncio.sleep(0)
+
+
+def _authority_key(der: bytes) -> bytes:
+    found = x509.load_der_x509_certificate(der)
+    key = found.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
+    assert key is not None
+    return key
+
+
+@asynccontextmanager
+async def replicas(client: Client, namespace: str, secret: Key) -> AsyncIterator[list[AdmissionServer]]:
+    """Two servers behind one address, that share their authority."""
+    webhook = Webhook(CONFIG_MAP, validate=probed, terms=within(namespace))
+    async with Switch() as switch, AsyncExitStack() as stack:
+        found = []
+        for _ in range(2):
+            options: dict[str, Any] = {"secret": secret, "reachable_as": switch.address}
+            found.append(await stack.enter_async_context(serving(client, webhook, namespace, **options)))
+            await found[-1].wait_started()
+            switch.ports.append(found[-1].port)
+        yield found
+
+
+async def kept(client: Client, secret: Key) -> dict[str, bytes]:
+    return (await client.get(SECRET, secret.name, secret.namespace)).data
+
+
+async def annotate(client: Client, secret: Key, name: str, value: str) -> None:
+    patch = {"metadata": {"annotations": {name: value}}}
+    await client.merge_patch(SECRET, secret.name, patch, secret.namespace)
+
+
+async def test_20_the_authority_rotates_twice_under_load_and_no_call_fails(
+    client: Client, namespace: str
+) -> None:
+    secret = Key(namespace, "authority")
+    async with replicas(client, namespace, secret) as servers:
+        await until_refused(client, namespace)
+        shakes = Handshakes(client, namespace, [server.port for server in servers])
+        async with Load(client, namespace) as load, asyncio.TaskGroup() as tasks:
+            shaking = tasks.create_task(shakes.run())
+            for number in (2, 3):
+                first = (await kept(client, secret))["tls.crt"]
+                await annotate(client, secret, ROTATE, "please")
+                await until_other(client, secret, first)
+                await shakes.shown(number)
+            await until_both(servers, await kept(client, secret))
+            await annotate(client, secret, FORGET_AFTER, datetime.now(UTC).isoformat())
+            await until_alone(client, namespace)
+            await load.goes_on(300 - load.calls)
+            shaking.cancel()
+    assert load.failures == []
+    assert shakes.failures == []
+
+
+async def test_20_a_deleted_secret_heals_under_load_and_no_call_fails(client: Client, namespace: str) -> None:
+    secret = Key(namespace, "authority")
+    async with replicas(client, namespace, secret) as servers:
+        await until_refused(client, namespace)
+        shakes = Handshakes(client, namespace, [server.port for server in servers])
+        async with Load(client, namespace) as load, asyncio.TaskGroup() as tasks:
+            shaking = tasks.create_task(shakes.run())
+            first = (await kept(client, secret))["tls.crt"]
+            await client.delete(SECRET, secret.name, secret.namespace)
+            await until_other(client, secret, first)
+            await shakes.shown(2)
+            shaking.cancel()
+    assert load.failures == []
+    assert shakes.failures == []
+
+
+async def until_other(client: Client, secret: Key, certificate: bytes) -> None:
+    """Return once another authority signs."""
+    async with asyncio.timeout(WITHIN):
+        while True:
+            found = await client.find(SECRET, secret.name, secret.namespace)
+            if found and found.data["tls.crt"] != certificate:
+                return
+            await asyncio.sleep(0)
+
+
+async def until_both(servers: Sequence[AdmissionServer], held: dict[str, bytes]) -> None:
+    """Return once every replica serves a leaf of the current authority."""
+    trusted = ssl.create_default_context(cadata=held["tls.crt"].decode())
+    trusted.check_hostname = False
+    async with asyncio.timeout(WITHIN):
+        for server in servers:
+            while not await welcome(server.port, trusted):  # noqa: ASYNC110 - only asking tells
+                await asyncio.sleep(0)
+
+
+async def welcome(port: int, trusted: ssl.SSLContext) -> bool:
+    try:
+        await shown(port, trusted)
+    except ssl.SSLError:
+        return False
+    return True
+
+
+async def until_alone(client: Client, name: str) -> None:
+    """Return once one authority alone is trusted."""
+    async with asyncio.timeout(WITHIN):
+        while True:
+            bundle = base64.b64decode((await stored(client, name))["clientConfig"]["caBundle"])
+            if len(certificates_in(bundle)) == 1:
+                return
+            await asyncio.sleep(0)
+
+
+async def test_20_a_bundle_that_somebody_overwrites_is_repaired_at_once(
+    client: Client, namespace: str
+) -> None:
+    webhook = Webhook(CONFIG_MAP, validate=probed, terms=within(namespace))
+    async with serving(client, webhook, namespace, secret=Key(namespace, "authority")) as server:
+        await server.wait_started()
+        before = await stored(client, namespace)
+        other = base64.b64encode(new_authority("other", datetime.now(UTC)).certificate).decode()
+        spoiled = before | {"clientConfig": before["clientConfig"] | {"caBundle": other}}
+        patch = {"webhooks": [spoiled]}
+        await client.merge_patch(VALIDATING_WEBHOOKS, namespace, patch)
+        await until_same(client, namespace, before)
+        await client.delete(VALIDATING_WEBHOOKS, namespace)
+        await until_same(client, namespace, before)
+        await until(lambda: server.ready() is None, within=WITHIN)
+
+
+async def until_same(client: Client, name: str, wanted: Manifest) -> None:
+    async with asyncio.timeout(WITHIN):
+        while True:
+            found = await client.find(VALIDATING_WEBHOOKS, name)
+            if found and found.webhooks == [wanted]:
+                return
+            await asyncio.sleep(0)
