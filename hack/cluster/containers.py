@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import threading
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final, cast
@@ -40,22 +40,14 @@ class Containerd:
         if self.images().get(image.name) == image.manifest.digest:
             return False
         present = set(self._said("content", "ls", "-q").split())
-        importing = subprocess.Popen(
-            self._command("images", "import", "-"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        said: list[bytes] = []
-        reader = threading.Thread(target=lambda: said.append(cast(BinaryIO, importing.stdout).read()))
-        reader.start()
-        with suppress(BrokenPipeError), cast(BinaryIO, importing.stdin) as out:
-            write_archive(store, image, out, without=present)
-        reader.join()
-        if importing.wait():
-            raise ImportFailed(
-                f"image {image.name} was not taken: {b''.join(said).decode(errors='replace').strip()}"
-            )
+        command = self._command("images", "import", "-")
+        with tempfile.TemporaryFile() as said:
+            importing = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said, stderr=said)
+            with importing, suppress(BrokenPipeError):  # its exit code, and what it said, tell why
+                write_archive(store, image, cast(BinaryIO, importing.stdin), without=present)
+            said.seek(0)
+            if importing.returncode:
+                raise ImportFailed(f"image {image.name} was not taken: {said.read().decode().strip()}")
         return True
 
     def load_archive(self, file: Path) -> None:

@@ -46,9 +46,9 @@ class Refused(RuntimeError):
 
 
 class Node:
-    """The node at `place`; `audit_all` logs the API server's reads as well as writes."""
+    """The node at `place`. Its audit log has reads as well as writes, since it was last started."""
 
-    def __init__(self, place: Place, *, say: Say = lambda line: None, audit_all: bool = False) -> None:
+    def __init__(self, place: Place, *, say: Say = lambda line: None) -> None:
         if problem := refusal(place):
             raise Refused(problem)
         place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -60,7 +60,7 @@ class Node:
             place.folder / "control-plane",
             scheduler=True,
             outlive=True,
-            audit_all=audit_all,
+            audit_all=True,
             address=place.address,
             services=place.services,
             apiserver_flags=(
@@ -90,6 +90,8 @@ class Node:
         CURRENT.write_text(str(self.place.folder))
         self.host.prepare()
         self._configure()
+        if not self.plane.programs.names():
+            (self.plane.folder / "audit.log").unlink(missing_ok=True)
         self._start("containerd", "containerd", "--config", f"{self.place.folder}/containerd.toml")
         self.plane.start()
         self._tell("API server, controllers and scheduler are ready")

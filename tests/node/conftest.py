@@ -1,0 +1,144 @@
+"""Whole jobs on a real node, with containers; only with --node, as root (`make e2e`).
+
+The node is brought up if it is not, and left up: the next run is faster. `hack/node down` ends it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+from elasticjob import __version__
+from elasticjob.kube.client import Client
+from hack.cluster import images
+from hack.cluster.node import Node
+from hack.cluster.oci import Image, Store
+from hack.cluster.place import Place, default_folder
+from tests.node import rights, timeline
+from tests.node.kubectl import Kubectl
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SYSTEM: Final = "elasticjob-system"
+OPERATOR: Final = "deployment/elasticjob-operator"
+READY: Final = "--timeout=180s"
+
+
+@dataclass
+class Site:
+    """The node with the operator in it, and what happened there."""
+
+    node: Node
+    kubectl: Kubectl
+    store: Store
+    rows: list[timeline.Row] = field(default_factory=list)
+    seen: int = 0
+    """How many requests of the audit log were looked at."""
+
+    def load(self, name: str, tag: str = __version__) -> Image:
+        """Have an image of ours on the node."""
+        image = images.build(name, self.store, tag)
+        self.node.load(image, self.store)
+        return image
+
+    def install(self) -> None:
+        """Install the operator as a user does, and wait until both replicas are ready."""
+        kubectl = self.kubectl.run
+        kubectl("apply", "--server-side", "--force-conflicts", "-k", str(ROOT / "config"))
+        kubectl(
+            "-n", SYSTEM, "rollout", "restart", OPERATOR
+        )  # the image of that tag may be another than last time
+        kubectl("-n", SYSTEM, "rollout", "status", OPERATOR, READY)
+
+
+SITE: Final = pytest.StashKey[Site]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave these tests out unless --node is given."""
+    if config.getoption("--node"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("node")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the timeline, and the rights that nobody used."""
+    if (site := config.stash.get(SITE, None)) is None or not site.rows:
+        return
+    terminalreporter.section("timeline on the node")
+    terminalreporter.write_line(timeline.text(site.rows))
+    roles = [*yaml.safe_load_all((ROOT / "config" / "rbac" / "operator.yaml").read_text())]
+    never = rights.unused(roles, site.node.plane.audit())
+    terminalreporter.write_line(f"\nrights that these stories did not use: {'; '.join(never) or 'none'}")
+
+
+@pytest.fixture(scope="session")
+def site(request: pytest.FixtureRequest) -> Site:
+    """The node with the operator in it. What it says while it comes up is printed (`-s`, or on failure)."""
+    node = Node(Place(default_folder()), say=print)
+    node.up()
+    found = Site(node, Kubectl(node.kubeconfig), Store(images.cache()))
+    for name in images.PRODUCTS:
+        found.load(name)
+    found.install()
+    found.seen = len(node.plane.audit())
+    request.config.stash[SITE] = found
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_forbidden(site: Site) -> Iterator[None]:
+    """After each test: none of our programs asked for anything that its role does not grant."""
+    yield
+    requests = site.node.plane.audit()
+    refused = rights.forbidden(requests[site.seen :])
+    site.seen = len(requests)
+    assert refused == []
+
+
+@pytest.fixture
+async def admin(site: Site) -> AsyncIterator[Client]:
+    """A client that may do anything."""
+    async with Client(site.node.plane.config()) as client:
+        yield client
+
+
+@pytest.fixture
+async def home(site: Site) -> AsyncIterator[str]:
+    """A new namespace that admits nothing but restricted pods, deleted afterwards."""
+    name = f"story-{secrets.token_hex(3)}"
+    enforce = {"pod-security.kubernetes.io/enforce": "restricted"}
+    await site.kubectl.apply(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": enforce}}
+    )
+    yield name
+    await site.kubectl("delete", "namespace", name, READY)
+
+
+@pytest.fixture
+async def volume(site: Site, home: str) -> AsyncIterator[Path]:
+    """The folder on the node that the claim `digits-checkpoints` of the namespace is bound to."""
+    folder = site.node.place.folder / "volumes" / home
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)  # kubelet leaves the owner of a folder of the machine as it is
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteMany"],
+        "persistentVolumeReclaimPolicy": "Retain",
+        "hostPath": {"path": str(folder)},
+        "claimRef": {"namespace": home, "name": "digits-checkpoints"},
+    }
+    kind = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": home}}
+    await site.kubectl.apply({**kind, "spec": spec})
+    yield folder
+    await site.kubectl("delete", "persistentvolume", home, "--wait=false")
+    shutil.rmtree(folder)

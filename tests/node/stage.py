@@ -1,0 +1,110 @@
+"""The deeds of the story, done to a job on a real node as a user would do them: with kubectl."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from elasticjob.cli.story.example import Example
+from elasticjob.cli.story.seen import Seen
+from elasticjob.cli.story.stage import newest
+from elasticjob.kube.kinds import Manifest
+from tests.node.kubectl import Kubectl
+
+KILL: Final = """
+import os, signal
+from elasticjob.cli.story.processes import running, workers_of
+worker = workers_of(running(lambda process: True))[0]
+os.kill(worker.pid, signal.SIGKILL)
+print(worker.pid)
+"""
+"""Run in a container, where nothing but the container's own processes can be seen."""
+RESTRICTED: Final[Manifest] = {
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "runAsGroup": 65532,
+    "fsGroup": 65532,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+UNPRIVILEGED: Final[Manifest] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+@dataclass(frozen=True)
+class OnNode:
+    """A job in a namespace of the node, as the stage of a story; `look` returns what is seen of it now."""
+
+    kubectl: Kubectl
+    example: Example
+    look: Callable[[], Seen]
+
+    @property
+    def resource(self) -> str:
+        """The job as kubectl names it."""
+        return f"elasticjob/{self.example.key.name}"
+
+    async def apply(self) -> str:
+        """Create the job, and what it needs."""
+        namespace = self.example.key.namespace
+        objects = [deepcopy(one) for one in (*self.example.others, self.example.job)]
+        for one in objects:
+            one["metadata"]["namespace"] = namespace
+        await self.kubectl.apply(*objects)
+        return "kubectl apply -f examples/digits/job.yaml"
+
+    async def kill_worker(self) -> str:
+        """SIGKILL the worker process in the container of the newest pod."""
+        pod = newest(self.look().workers).name
+        pid = (
+            await self.kubectl("-n", self.example.key.namespace, "exec", pod, "--", "python3", "-c", KILL)
+        ).strip()
+        return f"kubectl exec {pod} -- kill -9 {pid}, its worker"
+
+    async def delete_pod(self) -> str:
+        """Delete the newest worker pod."""
+        pod = newest(self.look().workers).name
+        return await self._do("delete", "pod", pod, "--wait=false")
+
+    async def scale(self, workers: int) -> str:
+        """Set the number of workers."""
+        return await self._do("scale", self.resource, "--replicas", str(workers))
+
+    async def suspend(self, suspend: bool) -> str:
+        """Suspend or resume."""
+        return await self.patch({"spec": {"suspend": suspend}})
+
+    async def patch(self, patch: Manifest) -> str:
+        """Change the job."""
+        return await self._do("patch", self.resource, "--type", "merge", "-p", json.dumps(patch))
+
+    async def wait(self) -> str:
+        """Leave it alone."""
+        return "nothing is done to it any more"
+
+    async def train_until(self, epoch: int) -> str:
+        """Have it end after `epoch` epochs: a template may be changed while the job is suspended."""
+        workers = self.example.training(epoch).workers
+        return await self.patch({"spec": {"replicaSpecs": {"worker": {"template": workers["template"]}}}})
+
+    async def _do(self, *words: str) -> str:
+        await self.kubectl("-n", self.example.key.namespace, *words)
+        return f"kubectl {' '.join(words)}"
+
+
+def restricted(example: Example) -> Example:
+    """Return a job that the strictest pod standard admits: without rights, and not as root."""
+    job = deepcopy(example.job)
+    pod: dict[str, Any] = job["spec"]["replicaSpecs"]["worker"]["template"]["spec"]
+    pod["securityContext"] = RESTRICTED
+    for container in pod["containers"]:
+        container["securityContext"] = UNPRIVILEGED
+    return replace(example, job=job)
+
+
+def in_namespace(example: Example, namespace: str) -> Example:
+    """Return the job in a namespace."""
+    job = deepcopy(example.job)
+    job["metadata"]["namespace"] = namespace
+    return replace(example, job=job)

@@ -1,0 +1,138 @@
+"""The demo's story on a real node: real containers, the operator in the cluster, restricted pods, kubectl.
+
+An act ends when what it expects is seen. What cannot be seen from outside of a process is asserted at the
+end, from the record of steps: that none is missing, that the loss fell.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import mean
+from typing import Final
+
+import pytest
+
+from elasticjob import __version__
+from elasticjob.cli.story.acts import STORY, Act, Mark
+from elasticjob.cli.story.demo import find_accuracy, following
+from elasticjob.cli.story.example import load
+from elasticjob.cli.story.runner import Played, Story, play
+from elasticjob.cli.story.seen import Seen, trains
+from elasticjob.cli.story.steps import Step, gaps
+from elasticjob.cli.story.timeline import tell
+from elasticjob.cli.story.watched import Watched
+from elasticjob.kube.client import Client
+from tests.node import timeline
+from tests.node.asking import Asked, asking
+from tests.node.conftest import OPERATOR, READY, SYSTEM, Site
+from tests.node.stage import OnNode, in_namespace, restricted
+
+pytestmark = [pytest.mark.node, pytest.mark.timeout(1200)]
+
+LIMIT: Final = 240.0
+"""Seconds that an act may take on a busy machine; the first one reads torch from a cold disk."""
+LONG: Final = 100_000
+"""Epochs, more than the story lasts; while the job is suspended, it is told to end soon."""
+LAST: Final = 10
+"""Epochs that are left then."""
+STEPS_PER_EPOCH: Final = 30
+"""1,437 images, of which a step takes 3 × 16, the largest number of workers and what each takes at once."""
+OURS: Final = (
+    "elasticjobs,jobresources,scaleplans,pods,services,secrets,serviceaccounts,roles,rolebindings,"
+    "networkpolicies,configmaps"
+)
+
+
+async def test_a_job_lives_through_everything_and_leaves_nothing(
+    site: Site, admin: Client, home: str, volume: Path
+) -> None:
+    example = restricted(in_namespace(load(), home)).recording(Path("/checkpoints/steps.jsonl"))
+    before = await site.kubectl.names(OURS, home)
+    async with following(admin, example.key, volume / "steps.jsonl") as watched:
+        stage = OnNode(site.kubectl, example.training(LONG), lambda: watched.seen)
+        plot = Plot(site, stage, watched)
+        story = Story(plot.acts())
+        try:
+            await play(story, stage, watched, time.time)
+            accuracy = await find_accuracy(admin, watched.seen, home)
+        finally:
+            site.rows += timeline.rows(story.played, tell(story.played, watched.steps, watched.said, None))
+
+    assert gaps(watched.steps) == ()
+    assert mean_loss(watched.steps[-50:]) < mean_loss(watched.steps[:50]) / 3
+    assert accuracy is not None
+    assert accuracy > 0.9
+    training_did_not_notice(next(one for one in story.played if one.act.title == UPGRADE))
+    assert plot.asked.refusals == []
+    assert plot.asked.times > 0
+
+    await site.kubectl("-n", home, "delete", stage.resource)
+    await until_only(site, home, before | {"configmap/digits-code"})
+
+
+UPGRADE: Final = "upgrade the operator"
+
+
+@dataclass
+class Plot:
+    """The demo's acts on this stage, and one that needs a real cluster: the operator is upgraded."""
+
+    site: Site
+    stage: OnNode
+    watched: Watched
+    asked: Asked = field(default_factory=Asked)
+
+    def acts(self) -> tuple[Act, ...]:
+        """Return them in order: the upgrade comes while one worker trains."""
+        acts = {act.title: replace(act, within=LIMIT) for act in STORY}
+        acts["resume"] = replace(acts["resume"], do=lambda _: self.resume())
+        upgrade = Act(
+            UPGRADE, Mark.LIFE, lambda _: self.upgrade(), trains(1, again=False), "1 worker trains", LIMIT
+        )
+        titles = [*acts]
+        at = titles.index("suspend")
+        return (*(acts[title] for title in titles[:at]), upgrade, *(acts[title] for title in titles[at:]))
+
+    async def upgrade(self) -> str:
+        """Roll the operator out with another image, while somebody goes on creating jobs."""
+        tag, kubectl = f"{__version__}-next", self.site.kubectl
+        self.site.load("operator", tag)
+        old = await kubectl.names("pods", SYSTEM)
+        async with asking(self.site.node.plane.config(), self.stage.example) as self.asked:
+            await kubectl("-n", SYSTEM, "set", "image", OPERATOR, f"operator=elasticjob/operator:{tag}")
+            await kubectl("-n", SYSTEM, "rollout", "status", OPERATOR, READY)
+            await kubectl("-n", SYSTEM, "wait", "--for=delete", READY, *old)
+        return f"kubectl set image {OPERATOR} operator=elasticjob/operator:{tag}"
+
+    async def resume(self) -> str:
+        """Tell the suspended job to end after some more epochs, and resume it."""
+        await self.stage.train_until(self.watched.seen.step // STEPS_PER_EPOCH + LAST)
+        return await self.stage.suspend(False)
+
+
+def mean_loss(steps: Sequence[Step]) -> float:
+    """Return the mean loss of steps."""
+    return mean(step.loss for step in steps if step.loss is not None)
+
+
+def training_did_not_notice(upgrade: Played) -> None:
+    """The same pods made steps of the same round before and after."""
+    before, after = upgrade.before, upgrade.after
+    assert at_work(after) == at_work(before)
+    assert after.round == before.round
+    assert after.step > before.step
+
+
+def at_work(seen: Seen) -> set[str]:
+    """Return the uids of the pods that are there to stay: master and workers."""
+    return {pod.uid for pod in seen.pods if pod.alive and not pod.leaving}
+
+
+async def until_only(site: Site, namespace: str, kept: set[str]) -> None:
+    """Wait until nothing but `kept` is left: the garbage collector follows the owners."""
+    if left := await site.kubectl.names(OURS, namespace) - kept:
+        await site.kubectl("-n", namespace, "wait", "--for=delete", READY, *left)
+    assert await site.kubectl.names(OURS, namespace) == kept
