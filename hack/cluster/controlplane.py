@@ -20,6 +20,7 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -76,7 +77,7 @@ class ControlPlane:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.pki = Pki(self.folder / "pki")
         self.programs = Programs(self.folder / "programs", outlive=outlive)
-        self._binaries = binaries.require("control-plane", *(["kwok"] if kwok else []))
+        self._sets = ("control-plane", *(["kwok"] if kwok else []))
         self._ports = _ports(self.folder / "ports", 5)
         self._address = address
         self._services = services
@@ -90,6 +91,11 @@ class ControlPlane:
             self._commands[SCHEDULER] = lambda: [*self._scheduler(), *scheduler_flags]
         if kwok:
             self._commands["kwok"] = lambda: [*self._kwok(), *kwok_flags]
+
+    @cached_property
+    def _binaries(self) -> dict[str, Path]:
+        """Looked for at the start: what runs can be stopped without them."""
+        return binaries.require(*self._sets)
 
     # What it offers
 

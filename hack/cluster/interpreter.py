@@ -1,8 +1,8 @@
 """What an image needs of this machine's Python: interpreter, shared libraries, installed distributions.
 
 Everything lands below /usr/local, as in the official Python images, and shared libraries beside the C
-library, where the loader finds them without a cache. Bytecode comes along in the form that is valid without a look at
-its source, so that a container with a read-only root starts as fast as one that was started before.
+library, where the loader finds them without a cache. Bytecode comes along in the form that is valid without a
+look at its source, so that a container with a read-only root starts as fast as one that was started before.
 """
 
 from __future__ import annotations

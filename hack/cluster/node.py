@@ -19,6 +19,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,7 +70,6 @@ class Node:
             ),
             controller_manager_flags=(f"--flex-volume-plugin-dir={place.folder}/volume-plugins",),
         )
-        self._binaries = binaries.require("node")
         self._began = time.monotonic()
         self._say = say
 
@@ -77,6 +77,11 @@ class Node:
     def kubeconfig(self) -> Path:
         """The administrator's."""
         return self.plane.kubeconfig
+
+    @cached_property
+    def binaries(self) -> dict[str, Path]:
+        """Return where its programs are, kubectl among them. Raises binaries.Missing."""
+        return binaries.require("node")
 
     # Up and down
 
@@ -86,6 +91,7 @@ class Node:
         Raises Refused, binaries.Missing or processes.ProgramFailed, whose messages say what to do.
         """
         self._began = time.monotonic()
+        binaries.require("control-plane", "node")  # before anything is changed
         (self.place.folder / MARK).touch()
         CURRENT.write_text(str(self.place.folder))
         self.host.prepare()
@@ -173,7 +179,7 @@ class Node:
         user = self.plane.kubeconfig_of(f"system:node:{place.node}", ("system:nodes",))
         self._start(
             "kubelet",
-            self._binaries["kubelet"],
+            self.binaries["kubelet"],
             f"--config={place.kubelet_configuration}",
             f"--kubeconfig={user}",
             f"--root-dir={place.kubelet}",
@@ -182,7 +188,7 @@ class Node:
             f"--node-ip={place.address}",
             f"--containerd={place.socket}",  # else pods have no statistics of memory and processor time
         )
-        self._start("kube-proxy", self._binaries["kube-proxy"], f"--config={place.folder}/proxy.json")
+        self._start("kube-proxy", self.binaries["kube-proxy"], f"--config={place.folder}/proxy.json")
 
     def _start_dns(self) -> None:
         """Start CoreDNS once it may read: refused in its first second, it would wait for five more."""
@@ -190,7 +196,7 @@ class Node:
             kind = str(manifest["kind"]).lower() + "s"
             self._post(f"/apis/rbac.authorization.k8s.io/v1/{kind}", manifest)
         self._wait("kube-apiserver", self._dns_is_allowed)
-        self._start("coredns", self._binaries["coredns"], "-conf", f"{self.place.folder}/Corefile")
+        self._start("coredns", self.binaries["coredns"], "-conf", f"{self.place.folder}/Corefile")
 
     def _dns_is_allowed(self) -> bool:
         asked = {"group": "discovery.k8s.io", "resource": "endpointslices", "verb": "list"}

@@ -86,7 +86,7 @@ def site(request: pytest.FixtureRequest) -> Site:
     """The node with the operator in it. What it says while it comes up is printed (`-s`, or on failure)."""
     node = Node(Place(default_folder()), say=print)
     node.up()
-    found = Site(node, Kubectl(node.kubeconfig), Store(images.cache()))
+    found = Site(node, Kubectl(node.binaries["kubectl"], node.kubeconfig), Store(images.cache()))
     for name in images.PRODUCTS:
         found.load(name)
     found.install()

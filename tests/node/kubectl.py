@@ -17,14 +17,15 @@ class CommandFailed(AssertionError):
 
 @dataclass(frozen=True)
 class Kubectl:
-    """kubectl with a kubeconfig."""
+    """A kubectl with a kubeconfig."""
 
+    program: Path
     kubeconfig: Path
 
     def run(self, *words: str, given: str = "") -> str:
         """Run a command, `given` on its stdin, and return its stdout. Raises CommandFailed."""
         done = subprocess.run(
-            ["kubectl", f"--kubeconfig={self.kubeconfig}", *words],
+            [str(self.program), f"--kubeconfig={self.kubeconfig}", *words],
             input=given,
             capture_output=True,
             text=True,
