@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from elasticjob.devcluster.server.asking import User
 from elasticjob.devcluster.server.errors import StatusError, forbidden
 from elasticjob.devcluster.server.http import Gate
-from elasticjob.devcluster.server.objects import User
 from elasticjob.devcluster.server.store import Manifest, Store, Type
 from elasticjob.devcluster.server.target import Target
 from elasticjob.devcluster.server.tokens import Tokens

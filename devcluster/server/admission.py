@@ -18,8 +18,8 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from elasticjob.devcluster.server.asking import NAMESPACES, Attributes
 from elasticjob.devcluster.server.errors import StatusError, bad_request, internal
-from elasticjob.devcluster.server.objects import NAMESPACES, Attributes
 from elasticjob.devcluster.server.patches import json_patch
 from elasticjob.devcluster.server.registry import Resource
 from elasticjob.devcluster.server.reviews import user_info
@@ -70,12 +70,14 @@ class Webhooks:
             _ruled(hook, attributes) for type_ in (_MUTATING, _VALIDATING) for hook in self._hooks(type_)
         )
 
-    async def mutate(self, attributes: Attributes, new: Manifest) -> Manifest:
-        """The object after all mutating webhooks; refusals are raised."""
+    async def mutate(self, attributes: Attributes, new: Manifest, warnings: list[str]) -> Manifest:
+        """The object after all mutating webhooks; refusals are raised, warnings added to the list."""
+        is_deletion = attributes.operation == "DELETE"
         for hook in self._hooks(_MUTATING):
             if self._matches(hook, attributes, new):
-                verdict = await self._ask(hook, attributes, new)
-                if verdict.patch:
+                verdict = await self._ask(hook, attributes, None if is_deletion else new)
+                warnings += verdict.warnings
+                if verdict.patch and not is_deletion:
                     new = _patched(hook, attributes.resource, new, verdict.patch)
         return new
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from elasticjob.devcluster.server.objects import NAMESPACES, Objects
+from elasticjob.devcluster.server.asking import NAMESPACES
+from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.store import Manifest, Type
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")

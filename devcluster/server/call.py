@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-import yaml
-
 from elasticjob.devcluster.server import protobuf
-from elasticjob.devcluster.server.errors import Cause, bad_request, invalid, unsupported_media
+from elasticjob.devcluster.server.asking import Deletion, Options, User
+from elasticjob.devcluster.server.errors import Cause, bad_request, invalid, unreadable, unsupported_media
+from elasticjob.devcluster.server.jsonbody import parsed, syntax_problem
 from elasticjob.devcluster.server.lists import Form
-from elasticjob.devcluster.server.objects import Deletion, Options, User
+from elasticjob.devcluster.server.names import missing, unsupported, wrong
 from elasticjob.devcluster.server.store import Manifest
 from elasticjob.devcluster.server.target import Target
 
@@ -22,6 +21,15 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY)
 _BODIES = ("application/json", "application/yaml")
+_LONGEST_MANAGER = 128
+_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+_OPTIONS = {
+    "POST": "CreateOptions",
+    "PUT": "UpdateOptions",
+    "PATCH": "PatchOptions",
+    "DELETE": "DeleteOptions",
+}
+_ACCEPTED = (*_BODIES, protobuf.MEDIA)
 
 
 @dataclass(frozen=True)
@@ -38,27 +46,31 @@ class Call:
     body: bytes
 
     def options(self) -> Options:
-        """dryRun, fieldManager, fieldValidation and force. 400 for values that mean nothing."""
-        dry = self.query.get("dryRun", "")
-        if dry not in ("", "All"):
-            raise bad_request(f'dryRun: Unsupported value: "{dry}": supported values: "All"')
-        validation = self.query.get("fieldValidation") or "Warn"
-        if validation not in ("Strict", "Warn", "Ignore"):
-            raise bad_request(
-                f'fieldValidation: Unsupported value: "{validation}": '
-                'supported values: "Ignore", "Strict", "Warn"'
-            )
+        """dryRun, fieldManager, fieldValidation and force. Invalid for values that mean nothing."""
+        problems = list(_option_problems(self.query, self.media == APPLY, self.method))
+        if problems:
+            raise invalid("meta.k8s.io", _OPTIONS.get(self.method, "PatchOptions"), "", problems)
         manager = self.query.get("fieldManager") or self.agent.partition("/")[0] or "unknown"
+        validation = self.query.get("fieldValidation") or "Warn"
         force = self.query.get("force") in ("true", "1")
-        return Options(self.user, manager, dry == "All", validation, force)
+        return Options(self.user, manager, self.query.get("dryRun") == "All", validation, force)
 
     def manifest(self) -> Any:
         """The body as an object, JSON or YAML."""
         if self.media == protobuf.MEDIA:
             return protobuf.decode(self.body)
         if self.media not in (*_BODIES, "", APPLY):
-            raise unsupported_media(self.media, _BODIES)
-        return parsed(self.body, yaml_too=self.media in ("application/yaml", APPLY))
+            raise unsupported_media(_ACCEPTED)
+        is_yaml = self.media in ("application/yaml", APPLY)
+        if not is_yaml and (problem := syntax_problem(self.body)):
+            raise unreadable(self.target.resource.kind, problem, self.body)
+        return parsed(self.body, yaml_too=is_yaml)
+
+    def patch(self) -> Any:
+        """The body as a patch."""
+        if problem := syntax_problem(self.body):
+            raise bad_request(f"error decoding patch: {problem}")
+        return parsed(self.body)
 
     def deletion(self) -> Deletion:
         """DeleteOptions from the body and the query; the query wins."""
@@ -84,44 +96,45 @@ class Call:
         return body
 
 
+def _option_problems(query: Mapping[str, str], applies: bool, method: str) -> Iterator[Cause]:
+    """What is wrong with the options that a request has in its query."""
+    if method == "PATCH" and not applies and "force" in query:
+        yield Cause("force", "Forbidden: may not be specified for non-apply patch", "FieldValueForbidden")
+    manager = query.get("fieldManager", "")
+    if applies and not manager:
+        yield missing("fieldManager", "is required for apply patch")
+    if len(manager) > _LONGEST_MANAGER:
+        why = f"Too long: may not be more than {_LONGEST_MANAGER} bytes"
+        yield Cause("fieldManager", why, "FieldValueTooLong")
+    elif not manager.isprintable():
+        yield wrong("fieldManager", manager, "should only contain printable characters")
+    dry = query.get("dryRun", "")
+    if dry not in ("", "All"):
+        why = f'Unsupported value: ["{dry}"]: supported values: "All"'
+        yield Cause("dryRun", why, "FieldValueNotSupported")
+    validation = query.get("fieldValidation", "")
+    if validation not in _VALIDATIONS:
+        yield unsupported("fieldValidation", validation, list(_VALIDATIONS))
+
+
 def _grace(value: Any) -> int | None:
     if value is None:
         return None
     try:
         return int(value)
     except (TypeError, ValueError) as error:
-        raise bad_request(f"gracePeriodSeconds: Invalid value: {value!r}: must be a number") from error
+        raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax') from error
 
 
 def _propagation(policy: str, orphan: Any) -> str:
+    orphans = None if orphan is None else orphan in (True, "true")
+    if policy and orphans is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        raise invalid("meta.k8s.io", "DeleteOptions", "", [wrong("propagationPolicy", policy, why)])
     if policy not in ("", "Orphan", "Background", "Foreground"):
-        why = f'Unsupported value: "{policy}": supported values: "Foreground", "Background", "Orphan"'
-        cause = Cause("propagationPolicy", why, "FieldValueNotSupported")
+        cause = unsupported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"])
         raise invalid("meta.k8s.io", "DeleteOptions", "", [cause])
-    return "Orphan" if not policy and orphan in (True, "true") else policy
-
-
-def parsed(body: bytes, *, yaml_too: bool = False) -> Any:
-    """A decoded body, or BadRequest with the place of the mistake."""
-    try:
-        return msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        if not yaml_too:
-            raise bad_request(f"the body of the request is not valid JSON: {error}") from error
-    try:
-        return yaml.load(body, _Loader)  # a SafeLoader
-    except yaml.YAMLError as error:
-        raise bad_request(f"the body of the request is neither JSON nor YAML: {error}") from error
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML without dates: a timestamp stays the text that it is."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+    return policy or {True: "Orphan", False: "Background", None: ""}[orphans]
 
 
 def status_success(target: Target, name: str, uid: str) -> Manifest:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elasticjob.devcluster.server.objects import FOREGROUND, ORPHAN, Deletion, Objects, Options, User
+from elasticjob.devcluster.server.asking import FOREGROUND, ORPHAN, Deletion, Options, User
+from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.registry import Resource
 from elasticjob.devcluster.server.store import Event, Manifest, Stored, Type
 from elasticjob.devcluster.server.worker import Worker

@@ -75,8 +75,9 @@ def _check(crd: Manifest) -> Iterator[Cause]:
     if spec.get("scope") not in ("Namespaced", "Cluster"):
         yield unsupported("spec.scope", spec.get("scope", ""), ["Cluster", "Namespaced"])
     expected = f"{names.get('plural')}.{spec.get('group')}"
-    if crd["metadata"]["name"] != expected:
-        yield wrong("metadata.name", crd["metadata"]["name"], 'must be spec.names.plural+"."+spec.group')
+    name = crd["metadata"].get("name", "")
+    if name != expected:
+        yield wrong("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
     if sum(bool(version.get("storage")) for version in versions) != 1:
         yield wrong("spec.versions", "", "must have exactly one version marked as storage version")
     for index, version in enumerate(versions):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from elasticjob.devcluster.server import errors
 from elasticjob.devcluster.server.defaulting import fill
+from elasticjob.devcluster.server.errors import StatusError
+from elasticjob.devcluster.server.gotypes import unmarshal_problem
+from elasticjob.devcluster.server.jsonbody import Repeating
 from elasticjob.devcluster.server.normal import normalise
 from elasticjob.devcluster.server.pruning import prune
 from elasticjob.devcluster.server.registry import Resource
-from elasticjob.devcluster.server.store import Manifest
-from elasticjob.devcluster.server.validation import TYPE_INVALID, validate
+from elasticjob.devcluster.server.store import Manifest, encode
 
 
 def decode(
@@ -24,28 +26,18 @@ def decode(
 ) -> Manifest:
     """The body of a request as an object of this resource, in its stored version, without unknown fields.
 
-    Members that equal those of `known`, an object that was decoded before, are not looked at again.
+    `known` is the object that a patch was made to: members that equal its own are not looked at again, and
+    what is wrong is the patch's fault.
     """
-    new = _recognise(resource, body)
-    metadata = new["metadata"]
-    given = metadata.get("namespace") or ""
-    if resource.namespaced and given not in ("", namespace):
-        raise errors.bad_request(
-            f"the namespace of the provided object does not match the namespace sent on the "
-            f"request (object has {given!r}, request {namespace!r})"
-        )
-    if resource.namespaced:
-        metadata["namespace"] = namespace
-    else:
-        metadata.pop("namespace", None)
+    refuse = _refusal(resource, patched=known is not None)
+    new = _recognise(resource, body, refuse)
+    _place(resource, namespace, new["metadata"])
     fresh = different(new, known)
     same = {name: value for name, value in new.items() if name not in fresh}
-    unknown = prune(fresh, resource.schema)
-    _check_unknown(resource, unknown, field_validation, warnings)
-    if resource.custom:
-        _check_types(resource, {name: fresh[name] for name in ("metadata",) if name in fresh})
-    else:
-        _check_types(resource, fresh)
+    _check_types(resource, fresh, refuse)
+    unknown = [*_repeated(body), *prune(fresh, resource.schema)]
+    _check_unknown(unknown, field_validation, warnings, refuse)
+    if not resource.custom:
         fresh = normalise(fresh, resource.schema)
     new = same | fresh
     if resource.warning:
@@ -53,21 +45,38 @@ def decode(
     return resource.conversion.to_storage(new) if resource.conversion else new
 
 
-def _recognise(resource: Resource, body: Any) -> Manifest:
+Refuse = Callable[[str], StatusError]
+
+
+def _refusal(resource: Resource, *, patched: bool) -> Refuse:
+    if patched:
+        return errors.bad_patch
+    return lambda why: errors.undecodable(resource.kind, resource.version, why)
+
+
+def _place(resource: Resource, namespace: str, metadata: Manifest) -> None:
+    given = metadata.get("namespace") or ""
+    if not resource.namespaced:
+        metadata.pop("namespace", None)
+        return
+    if given not in ("", namespace):
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    metadata["namespace"] = namespace
+
+
+def _recognise(resource: Resource, body: Any, refuse: Refuse) -> Manifest:
     if not isinstance(body, dict):
-        raise errors.bad_request("the body of the request is not a JSON object")
-    for member in ("kind", "apiVersion") if resource.custom else ():
-        if not body.get(member):
-            raise errors.bad_request(f"the object must be of kind {resource.kind}: its {member} is missing")
+        raise errors.unrecognised(resource.kind, body)
+    if resource.custom:
+        _check_custom_kind(resource, body)
     kind, version = body.get("kind") or resource.kind, body.get("apiVersion") or resource.api_version
     if (kind, version) != (resource.kind, resource.api_version):
-        raise errors.bad_request(
-            f"{kind} in version {version!r} cannot be handled as a {resource.kind} in version "
-            f"{resource.api_version!r}: this path takes {resource.kind}, post to the path of {kind}"
-        )
+        raise _wrong_kind(resource, kind, version)
     metadata = body.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
-        raise errors.bad_request(f"{resource.kind} cannot be handled: metadata must be an object")
+        raise refuse(unmarshal_problem(body, resource.schema))
     return body | {
         "kind": resource.kind,
         "apiVersion": resource.api_version,
@@ -75,24 +84,56 @@ def _recognise(resource: Resource, body: Any) -> Manifest:
     }
 
 
+def _check_custom_kind(resource: Resource, body: Manifest) -> None:
+    text = encode(body).decode()
+    for member, name in (("kind", "Kind"), ("apiVersion", "APIVersion")):
+        if not body.get(member):
+            raise errors.bad_request(
+                f"the object provided is unrecognized (must be of type {resource.kind}): "
+                f"Object '{name}' is missing in '{text}' ({text})"
+                if member == "kind"
+                else f"the object provided is unrecognized (must be of type {resource.kind}): {name} is missing"
+            )
+
+
+def _wrong_kind(resource: Resource, kind: Any, version: Any) -> StatusError:
+    short = str(version).rpartition("/")[2]
+    if version != resource.api_version:
+        why = f'no kind "{kind}" is registered for version "{version}" in scheme'
+        if resource.custom:
+            return errors.bad_request(
+                f"the API version in the data ({version}) does not match the expected API version "
+                f"({resource.api_version})"
+            )
+    else:
+        group = (resource.group or "core").partition(".")[0]
+        why = f"converting ({short}.{kind}) to ({group}.{resource.kind}): unknown conversion"
+        if resource.custom:
+            why = f"expected kind {resource.kind}"
+    return errors.bad_request(f'{kind} in version "{short}" cannot be handled as a {resource.kind}: {why}')
+
+
 def _check_unknown(
-    resource: Resource, unknown: Sequence[str], field_validation: str, warnings: list[str]
+    unknown: Sequence[str], field_validation: str, warnings: list[str], refuse: Refuse
 ) -> None:
     if not unknown or field_validation == "Ignore":
         return
-    told = [f'unknown field "{path}"' for path in unknown]
+    told = [each if each.startswith("duplicate") else f'unknown field "{each}"' for each in unknown]
     if field_validation == "Strict":
-        raise errors.undecodable(resource.kind, resource.version, "strict decoding error: " + ", ".join(told))
+        raise refuse("strict decoding error: " + ", ".join(told))
     warnings += told
 
 
-def _check_types(resource: Resource, new: Manifest) -> None:
-    """A built-in object with a value of the wrong type does not even decode: 400, not 422."""
-    for cause in validate(new, resource.schema):
-        if cause.reason == TYPE_INVALID and '"null"' not in cause.message:
-            raise errors.undecodable(
-                resource.kind, resource.version, f"json: cannot unmarshal {cause.message}"
-            )
+def _repeated(body: Any) -> list[str]:
+    return list(body.repeated) if isinstance(body, Repeating) else []
+
+
+def _check_types(resource: Resource, new: Manifest, refuse: Refuse) -> None:
+    """A built-in object with a value of the wrong type does not even decode; of a custom one only metadata counts."""
+    looked_at = {name: new[name] for name in ("metadata",) if name in new} if resource.custom else new
+    problem = unmarshal_problem(looked_at, resource.schema, resource.kind)
+    if problem:
+        raise refuse(problem)
 
 
 def read_again(resource: Resource, stored: Manifest) -> None:

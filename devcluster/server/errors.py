@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 
 @dataclass(frozen=True)
 class Cause:
@@ -33,6 +35,8 @@ class StatusError(Exception):
         message: str,
         details: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        empty: bool = False,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -40,6 +44,7 @@ class StatusError(Exception):
         self.message = message
         self.details = dict(details or {})
         self.headers = dict(headers or {})
+        self._empty = empty  # the details are told though there are none
 
     def body(self) -> dict[str, Any]:
         status: dict[str, Any] = {
@@ -48,10 +53,10 @@ class StatusError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
+            **({"reason": self.reason} if self.reason else {}),
             "code": self.code,
         }
-        if self.details:
+        if self.details or self._empty:
             status["details"] = self.details
         return status
 
@@ -65,8 +70,12 @@ def _details(group: str, kind: str, name: str = "") -> dict[str, Any]:
     return {key: value for key, value in pairs.items() if value}
 
 
+class NoSuchPage(Exception):
+    """A path below which nothing is served at all: plain text, no Status."""
+
+
 def unknown_path() -> StatusError:
-    return StatusError(404, "NotFound", "the server could not find the requested resource")
+    return StatusError(404, "NotFound", "the server could not find the requested resource", empty=True)
 
 
 def not_found(group: str, plural: str, name: str) -> StatusError:
@@ -109,7 +118,7 @@ def apply_conflict(conflicts: Iterable[tuple[str, str]]) -> StatusError:
 
 def invalid(group: str, kind: str, name: str, causes: Iterable[Cause]) -> StatusError:
     found = list(causes)
-    told = [f"{cause.field}: {cause.message}" for cause in found]
+    told = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in found))
     text = told[0] if len(told) == 1 else "[" + ", ".join(told) + "]"
     details = _details(group, kind, name) | {"causes": [cause.body() for cause in found]}
     return StatusError(422, "Invalid", f'{qualified(kind, group)} "{name}" is invalid: {text}', details)
@@ -119,8 +128,45 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
+def terminating(group: str, plural: str, namespace: str) -> StatusError:
+    """Nothing new is made in a namespace that goes."""
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    error = forbidden(group, plural, "", why)
+    told = f"namespace {namespace} is being terminated"
+    cause = {"reason": "NamespaceTerminating", "message": told, "field": "metadata.namespace"}
+    error.details["causes"] = [cause]
+    return error
+
+
+def bad_patch(why: str, value: str = "{…}") -> StatusError:
+    """A patch whose outcome is no object of its kind."""
+    message = f'Invalid value: "{value}": {why}'
+    causes = [Cause("patch", message).body()]
+    return StatusError(422, "Invalid", f' "" is invalid: patch: {message}', {"causes": causes})
+
+
 def wrong_name(found: str | None, asked: str) -> StatusError:
+    if not found:
+        why = "was undeterminable: name must be provided"
+        return bad_request(f"the name of the object ({asked} based on URL) {why}")
     return bad_request(f"the name of the object ({found or ''}) does not match the name on the URL ({asked})")
+
+
+def unreadable(kind: str, why: str, body: bytes) -> StatusError:
+    """A body that says nothing about its kind."""
+    shown = body.decode(errors="replace") if body[:1] == b"{" else body.hex() or "<empty>"
+    begins = f"the object provided is unrecognized (must be of type {kind})"
+    return bad_request(f"{begins}: couldn't get version/kind; json parse error: {why} ({shown})")
+
+
+def unrecognised(kind: str, body: Any) -> StatusError:
+    found = {list: "array", str: "string", bool: "bool"}.get(type(body), "number")
+    wanted = (
+        'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
+        'Kind string "json:\\"kind,omitempty\\"" }'
+    )
+    why = f"json: cannot unmarshal {found} into Go value of type {wanted}"
+    return unreadable(kind, why, msgspec.json.encode(body))
 
 
 def undecodable(kind: str, version: str, why: str) -> StatusError:
@@ -155,14 +201,39 @@ def too_large(size: int, limit: int) -> StatusError:
 
 def method_not_allowed() -> StatusError:
     message = "the server does not allow this method on the requested resource"
-    return StatusError(405, "MethodNotAllowed", message)
+    return StatusError(405, "MethodNotAllowed", message, empty=True)
 
 
-def unsupported_media(content_type: str, supported: Iterable[str]) -> StatusError:
+def unsupported_media(supported: Iterable[str]) -> StatusError:
     known = ", ".join(supported)
     message = f"the body of the request was in an unknown format - accepted media types include: {known}"
-    return StatusError(415, "UnsupportedMediaType", message, {"kind": content_type} if content_type else None)
+    return StatusError(415, "UnsupportedMediaType", message)
+
+
+def unsupported_patch() -> StatusError:
+    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+
+
+def not_acceptable() -> StatusError:
+    kinds = ", ".join(
+        f"{kind}{more}"
+        for more in ("", ";stream=watch")
+        for kind in _OFFERED
+        if not (more and "yaml" in kind)
+    )
+    message = f"406: Not Acceptable\n\nAvailable representations: {kinds}"
+    return StatusError(406, "NotAcceptable", message, empty=True)
+
+
+_OFFERED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+
+
+def rejected() -> StatusError:
+    """A JSON patch that cannot be carried out; why is not told."""
+    message = "the server rejected our request due to an error in our request"
+    return StatusError(422, "Invalid", message, empty=True)
 
 
 def internal(message: str) -> StatusError:
-    return StatusError(500, "InternalError", f"Internal error occurred: {message}")
+    details = {"causes": [{"message": message}]}
+    return StatusError(500, "InternalError", f"Internal error occurred: {message}", details)

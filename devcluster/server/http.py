@@ -11,11 +11,12 @@ from aiohttp import web
 
 from elasticjob.api import core
 from elasticjob.devcluster.server import discovery, errors, protobuf
+from elasticjob.devcluster.server.asking import User
 from elasticjob.devcluster.server.call import Call, parsed
 from elasticjob.devcluster.server.errors import StatusError
 from elasticjob.devcluster.server.lists import Form, form_of
 from elasticjob.devcluster.server.logs import Logs
-from elasticjob.devcluster.server.objects import Objects, User
+from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.openapi import Documents
 from elasticjob.devcluster.server.registry import Registry
 from elasticjob.devcluster.server.reviews import Answer, Authority, answers
@@ -81,6 +82,8 @@ class Http:
             answer = await self._answer(request, user)
         except StatusError as error:
             answer = _response(error.code, encode(error.body()), error.headers)
+        except errors.NoSuchPage:
+            answer = web.Response(status=404, text="404 page not found\n")
         if self._observe:
             await self._observe(request, user.name, began, answer.status)
         return answer
@@ -113,7 +116,7 @@ class Http:
             return web.Response(text="ok")
         body = self._described(request, path)
         if body is None:
-            raise errors.unknown_path()
+            raise errors.NoSuchPage
         return body
 
     def _described(self, request: web.Request, path: list[str]) -> web.Response | None:
@@ -271,7 +274,7 @@ def _warnings(warnings: list[str]) -> list[tuple[str, str]]:
 
 def _json(body: Any, code: int = 200) -> web.Response:
     if body is None:
-        raise errors.unknown_path()
+        raise errors.NoSuchPage
     return _response(code, encode(body))
 
 

@@ -24,7 +24,7 @@ def _start_namespace(namespace: Manifest) -> None:
     namespace["status"] = {"phase": "Active"}
     namespace["metadata"]["labels"] = {
         **(namespace["metadata"].get("labels") or {}),
-        "kubernetes.io/metadata.name": namespace["metadata"]["name"],
+        "kubernetes.io/metadata.name": namespace["metadata"].get("name", ""),
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.devcluster.server.errors import bad_request, expired
+from elasticjob.devcluster.server.errors import bad_request, expired, not_acceptable
 from elasticjob.devcluster.server.registry import Resource
 from elasticjob.devcluster.server.selectors import Predicate, field_clauses, label_requirements, predicate
 from elasticjob.devcluster.server.store import Manifest, Store, Stored, encode
@@ -35,9 +35,14 @@ def form_of(accept: str, query: Mapping[str, str]) -> Form:
         if parts[0] in ("application/json", "*/*") and wanted in ("", "Table", *_PARTIAL):
             kind = "Partial" if wanted in _PARTIAL else wanted
             return Form(kind, query.get("includeObject") or "Metadata")
+        if parts[0] in _ENCODED and not wanted:
+            return Form()
+    if accept.strip():
+        raise not_acceptable()
     return Form()
 
 
+_ENCODED = ("application/yaml", "application/vnd.kubernetes.protobuf", "application/*", "application/cbor")
 _PARTIAL = ("PartialObjectMetadata", "PartialObjectMetadataList")
 
 

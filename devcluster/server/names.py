@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from elasticjob.devcluster.server.errors import Cause
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -61,7 +63,7 @@ def unsupported(field: str, value: Any, known: list[str]) -> Cause:
 
 
 def _plain(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return msgspec.json.encode(value).decode()
 
 
 def subdomain_problem(name: str) -> str:
@@ -108,17 +110,67 @@ def metadata_problems(
     group: str, kind: str, metadata: Mapping[str, Any], *, custom: bool = False
 ) -> Iterator[Cause]:
     """Everything wrong with an object's metadata."""
-    name = metadata.get("name") or ""
+    yield from _name_problems(group, kind, metadata)
+    yield from _note_problems(metadata)
+    yield from _finalizer_problems(metadata, short=custom or group == "apiextensions.k8s.io")
+
+
+def metadata_update_problems(
+    group: str,
+    kind: str,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    identity: list[Cause],
+    *,
+    custom: bool,
+) -> list[Cause]:
+    """Everything wrong with changed metadata, as often as the real server says it.
+
+    It checks what is common to all kinds, once by itself and once as a change, and has each kind do so again.
+    """
+    whole = [
+        *_note_problems(new),
+        *_finalizer_problems(new, short=custom or group == "apiextensions.k8s.io"),
+    ]
+    change = [*_finalizer_additions(old, new), *identity, *_note_problems(new)]
+    of_kind = [*change, *([] if custom else [*_name_problems(group, kind, new), *whole])]
+    return [*whole, *change, *of_kind]
+
+
+def _name_problems(group: str, kind: str, metadata: Mapping[str, Any]) -> Iterator[Cause]:
+    prefix, name = metadata.get("generateName") or "", metadata.get("name") or ""
+    if prefix and (problem := name_problem(group, kind, re.sub("-$", "a", prefix))):
+        yield wrong("metadata.generateName", prefix, problem)
     if not name:
         yield missing("metadata.name", "name or generateName is required")
     elif problem := name_problem(group, kind, name):
         yield wrong("metadata.name", name, problem)
+
+
+def _note_problems(metadata: Mapping[str, Any]) -> Iterator[Cause]:
     yield from label_problems(metadata.get("labels"), "metadata.labels")
     yield from _annotation_problems(metadata.get("annotations") or {})
     yield from _owner_problems(metadata.get("ownerReferences") or ())
+
+
+def _finalizer_problems(metadata: Mapping[str, Any], *, short: bool) -> Iterator[Cause]:
     for index, finalizer in enumerate(metadata.get("finalizers") or ()):
-        if problem := finalizer_problem(finalizer, short=custom or group == "apiextensions.k8s.io"):
+        if problem := key_problem(finalizer):
+            yield wrong("metadata.finalizers", finalizer, problem)
+        elif problem := finalizer_problem(finalizer, short=short):
             yield wrong(f"metadata.finalizers[{index}]", finalizer, problem)
+
+
+def _finalizer_additions(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Cause]:
+    before = old.get("finalizers") or ()
+    added = [each for each in new.get("finalizers") or () if each not in before]
+    if added and new.get("deletionTimestamp"):
+        named = ", ".join(f'"{each}"' for each in added)
+        why = (
+            "Forbidden: no new finalizers can be added if the object is being deleted, "
+            f"found new finalizers []string{{{named}}}"
+        )
+        yield Cause("metadata.finalizers", why, "FieldValueForbidden")
 
 
 def identity_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Cause]:
@@ -132,7 +184,7 @@ def finalizer_problem(name: str, *, short: bool) -> str:
     """What is wrong with a finalizer; custom kinds may also have ones without a domain (`short`)."""
     if not short and "/" not in name and name not in ("orphan", "foregroundDeletion", "kubernetes"):
         return "name is neither a standard finalizer name nor is it fully qualified"
-    return key_problem(name)
+    return ""
 
 
 def label_problems(labels: Mapping[str, str] | None, field: str) -> Iterator[Cause]:
@@ -140,7 +192,7 @@ def label_problems(labels: Mapping[str, str] | None, field: str) -> Iterator[Cau
         if problem := key_problem(key):
             yield wrong(field, key, problem)
         if len(value) > 63:
-            yield wrong(field, value, "must be no more than 63 characters")
+            yield wrong(field, value, "must be no more than 63 bytes")
         elif value and not _QUALIFIED.fullmatch(value):
             yield wrong(field, value, _VALUE_RULE)
 
@@ -185,15 +237,14 @@ def _annotation_problems(annotations: Mapping[str, str]) -> Iterator[Cause]:
 
 def _owner_problems(owners: Any) -> Iterator[Cause]:
     field = "metadata.ownerReferences"
-    for index, owner in enumerate(owners):
-        for name in ("apiVersion", "kind", "name", "uid"):
+    for owner in owners:
+        if not owner.get("apiVersion"):
+            yield wrong(f"{field}.apiVersion", "", "version must not be empty")
+        for name in ("kind", "name", "uid"):
             if not owner.get(name):
-                yield wrong(f"{field}[{index}].{name}", "", f"{name} must not be empty")
-    controllers = [owner["name"] for owner in owners if owner.get("controller") and owner.get("name")]
+                yield wrong(f"{field}.{name}", "", "must not be empty")
+    controllers = [owner for owner in owners if owner.get("controller")]
     if len(controllers) > 1:
-        yield wrong(
-            field,
-            "",
-            'Only one reference can have Controller set to true. Found "true" in references for '
-            + " and ".join(controllers[:2]),
-        )
+        named = " and ".join(f"{owner.get('kind')}/{owner.get('name')}" for owner in controllers[:2])
+        why = f'Only one reference can have Controller set to true. Found "true" in references for {named}'
+        yield wrong(field, owners, why)

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from elasticjob.devcluster.server.errors import StatusError, bad_request
+from elasticjob.devcluster.server.errors import bad_request, rejected
 
 
 def merge_patch(value: Any, patch: Any) -> Any:
@@ -22,10 +22,19 @@ def merge_patch(value: Any, patch: Any) -> Any:
     return answer
 
 
+def go_name(value: Any) -> str:
+    """What Go's JSON decoder calls a kind of value."""
+    return _GO.get(type(value), "number")
+
+
+_GO = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
+
+
 def json_patch(value: Any, operations: Any) -> Any:
     """Apply RFC 6902 operations in order; a failed `test` or a missing path is 422, nonsense 400."""
     if not isinstance(operations, list):
-        raise bad_request("a JSON patch is a list of operations")
+        why = f"json: cannot unmarshal {go_name(operations)} into Go value of type []handlers.jsonPatchOp"
+        raise bad_request(f"error decoding patch: {why}")
     answer = copy.deepcopy(value)
     for operation in operations:
         answer = _operate(answer, operation)
@@ -35,14 +44,8 @@ def json_patch(value: Any, operations: Any) -> Any:
 def _operate(value: Any, operation: Any) -> Any:
     act = _OPERATIONS.get(operation.get("op")) if isinstance(operation, dict) else None
     if act is None or not isinstance(operation.get("path"), str):
-        raise unprocessable(f"unknown JSON patch operation: {operation!r}")
+        raise rejected()
     return act(value, operation)
-
-
-def unprocessable(why: str) -> StatusError:
-    return StatusError(
-        422, "Invalid", f"the server rejected our request due to an error in our request: {why}"
-    )
 
 
 def _parts(path: str) -> list[str]:
@@ -54,7 +57,7 @@ def _child(value: Any, part: str, path: str) -> Any:
         return value[part]
     if isinstance(value, list) and part.isdigit() and int(part) < len(value):
         return value[int(part)]
-    raise unprocessable(f"JSON patch path {path!r} does not exist")
+    raise rejected()
 
 
 def _lookup(value: Any, path: str) -> Any:
@@ -79,7 +82,7 @@ def _add(value: Any, path: str, new: Any) -> Any:
     elif isinstance(parent, list) and (last == "-" or (last.isdigit() and int(last) <= len(parent))):
         parent.insert(len(parent) if last == "-" else int(last), new)
     else:
-        raise unprocessable(f"JSON patch cannot add at {path!r}")
+        raise rejected()
     return value
 
 
@@ -95,7 +98,10 @@ def _replace(value: Any, operation: dict[str, Any]) -> Any:
     if not path:
         return operation.get("value")
     parent, last = _parent(value, path)
-    _child(parent, last, path)
+    if isinstance(parent, list):
+        _child(parent, last, path)
+    elif not isinstance(parent, dict):
+        raise rejected()
     parent[int(last) if isinstance(parent, list) else last] = operation.get("value")
     return value
 
@@ -117,7 +123,7 @@ def _test(value: Any, operation: dict[str, Any]) -> Any:
         if isinstance(parent, dict) and parent.get(last) is None:
             return value
     if _lookup(value, path) != expected:
-        raise unprocessable(f"testing value {path} failed: test failed")
+        raise rejected()
     return value
 
 

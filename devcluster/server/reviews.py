@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from elasticjob.devcluster.server.objects import User
+from elasticjob.devcluster.server.asking import User
 from elasticjob.devcluster.server.store import Manifest
 
 Answer = Callable[[Manifest, User], Manifest]

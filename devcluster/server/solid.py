@@ -9,7 +9,7 @@ from elasticjob.devcluster.server.fields import Path
 from elasticjob.devcluster.server.registry import Resource
 
 _EVERY = ("spec", "status")
-_TEMPLATE = ("spec.template", "spec.template.metadata", "spec.template.spec")
+_TEMPLATE = ("spec.template", "spec.template.metadata", "spec.template.spec", "spec.template.spec.containers")
 _JOB = tuple(f"spec.jobTemplate.{each}" for each in ("metadata", "spec", *_TEMPLATE))
 _OF_KIND: dict[str, tuple[str, ...]] = {
     "Binding": ("target",),
@@ -24,6 +24,7 @@ _OF_KIND: dict[str, tuple[str, ...]] = {
     "NetworkPolicy": ("spec.podSelector",),
     "Node": ("status.daemonEndpoints", "status.daemonEndpoints.kubeletEndpoint", "status.nodeInfo"),
     "PersistentVolumeClaim": ("spec.resources",),
+    "Pod": ("spec.containers",),
     "ReplicaSet": _TEMPLATE,
     "RoleBinding": ("roleRef",),
     "ClusterRoleBinding": ("roleRef",),

@@ -5,9 +5,11 @@ Directives: `$patch: delete|replace|merge`, `$retainKeys`, `$setElementOrder/x`,
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
-from elasticjob.devcluster.server.errors import bad_request
+from elasticjob.devcluster.server.errors import StatusError
 from elasticjob.devcluster.server.schemas import ANYTHING, Schema, items, member
 
 _ORDER = "$setElementOrder/"
@@ -24,6 +26,8 @@ def strategic_merge(value: Any, patch: Any, schema: Schema) -> Any:
         return {name: change for name, change in patch.items() if name != "$patch"}
     if directive == "delete":
         return {}
+    if directive not in (None, "merge"):
+        raise StatusError(500, "", f"unknown patch type: {directive} in map: {go_text(patch)}")
     answer = dict(value) if isinstance(value, dict) else {}
     if "$retainKeys" in patch:
         answer = {name: kept for name, kept in answer.items() if name in patch["$retainKeys"]}
@@ -49,22 +53,34 @@ def _merge_field(
         return
     old = answer.get(name) or []
     key = schema.get("x-kubernetes-patch-merge-key")
+    named = _naming(key)
+    if key and any(_replaces(item, key) for item in change):
+        answer[name] = [item for item in change if not _replaces(item, key)]
+        return
     if key:
         merged = _merge_keyed(old, change, key, items(schema))
-        answer[name] = _ordered(merged, patch.get(_ORDER + name), lambda item: item.get(key), key)
     else:
         dropped = patch.get(_DELETE + name) or []
         merged = [item for item in old if item not in dropped] + [item for item in change if item not in old]
-        answer[name] = _ordered(merged, patch.get(_ORDER + name), lambda item: item, None)
+    order = patch.get(_ORDER + name) or change
+    answer[name] = _ordered(merged, [named(each) for each in order], [named(each) for each in old], named)
+
+
+def _naming(key: str | None) -> Callable[[Any], Any]:
+    """What an element is recognised by: its key, or itself."""
+    return (lambda item: item.get(key) if isinstance(item, dict) else None) if key else lambda item: item
+
+
+def _replaces(item: Any, key: str) -> bool:
+    return isinstance(item, dict) and item.get("$patch") == "replace" and key not in item
 
 
 def _merge_keyed(old: list[Any], change: list[Any], key: str, schema: Schema) -> list[Any]:
-    if any(isinstance(item, dict) and item.get("$patch") == "replace" and key not in item for item in change):
-        return [item for item in change if not (item.get("$patch") == "replace" and key not in item)]
     answer = list(old)
     for item in change:
         if not isinstance(item, dict) or key not in item:
-            raise bad_request(f"map: {item!r} does not contain declared merge key: {key}")
+            why = f"map: {go_text(item)} does not contain declared merge key: {key}"
+            raise StatusError(500, "", why)
         place = next((index for index, each in enumerate(answer) if each.get(key) == item[key]), None)
         if item.get("$patch") == "delete":
             if place is not None:
@@ -76,16 +92,30 @@ def _merge_keyed(old: list[Any], change: list[Any], key: str, schema: Schema) ->
     return answer
 
 
-def _ordered(merged: list[Any], order: list[Any] | None, identity: Any, key: str | None) -> list[Any]:
-    """Listed elements in the listed order; those that the patch does not list stay where they were."""
-    if not order:
-        return merged
-    wanted = [each.get(key) if key else each for each in order]
-    listed = sorted(
-        (item for item in merged if identity(item) in wanted), key=lambda item: wanted.index(identity(item))
+def _ordered(
+    merged: list[Any], wanted: list[Any], before: list[Any], named: Callable[[Any], Any]
+) -> list[Any]:
+    """The patch's elements in its order; the others, in theirs, stay in front of those they stood in front of."""
+    listed = deque(
+        sorted((item for item in merged if named(item) in wanted), key=lambda item: wanted.index(named(item)))
     )
     answer: list[Any] = []
-    queue = iter(listed)
     for item in merged:
-        answer.append(next(queue) if identity(item) in wanted else item)
-    return answer
+        if named(item) in wanted:
+            continue
+        place = before.index(named(item))
+        while listed and not (named(listed[0]) in before and place < before.index(named(listed[0]))):
+            answer.append(listed.popleft())
+        answer.append(item)
+    return [*answer, *listed]
+
+
+def go_text(value: Any) -> str:
+    """A value as Go prints it: `map[name:x ports:[1 2]]`."""
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{name}:{go_text(value[name])}" for name in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(go_text(each) for each in value) + "]"
+    if value is None:
+        return "<nil>"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.names import missing, unsupported, wrong
 from elasticjob.devcluster.server.schemas import INT_OR_STRING, PRESERVE, Schema
 from elasticjob.devcluster.server.validation import validate
+from elasticjob.kube.re2 import re2_problem
 
 Check = Callable[[Schema, str], Iterator[Cause]]
 
@@ -121,17 +121,9 @@ def _pattern_compiles(schema: Schema, path: str) -> Iterator[Cause]:
     pattern = schema.get("pattern")
     if pattern is None:
         return
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        yield wrong(f"{path}.pattern", pattern, f"must be a valid regular expression, but isn't: {error}")
-        return
-    if re.search(r"\(\?(=|!|<=|<!|P=|>)|\\[1-9]", pattern):
-        yield wrong(
-            f"{path}.pattern",
-            pattern,
-            "must be a valid regular expression, but isn't: RE2 has no look-around and no back references",
-        )
+    if problem := re2_problem(pattern):
+        why = f"must be a valid regular expression, but isn't: error parsing regexp: {problem}"
+        yield wrong(f"{path}.pattern", pattern, why)
 
 
 def _list_type_fits(schema: Schema, path: str) -> Iterator[Cause]:

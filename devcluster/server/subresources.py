@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from elasticjob.devcluster.server import errors
+from elasticjob.devcluster.server.asking import Answer, Deletion
 from elasticjob.devcluster.server.call import JSON_PATCH, PATCHES, Call, parsed
 from elasticjob.devcluster.server.jsonpath import compile_path
 from elasticjob.devcluster.server.names import wrong
-from elasticjob.devcluster.server.objects import Answer, Deletion, Objects
+from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.patches import json_patch, merge_patch
 from elasticjob.devcluster.server.pods import bind, with_condition
 from elasticjob.devcluster.server.registry import Resource, Scale
@@ -41,7 +42,7 @@ class Subresources:
 
     async def patch_scale(self, call: Call) -> Reply:
         if call.media not in PATCHES:
-            raise errors.unsupported_media(call.media, PATCHES)
+            raise errors.unsupported_patch()
         change = call.manifest() if "yaml" in call.media else parsed(call.body)
         act = json_patch if call.media == JSON_PATCH else merge_patch
         return await self._set_scale(call, lambda scale: act(scale, change))

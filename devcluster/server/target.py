@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elasticjob.devcluster.server.errors import unknown_path
+from elasticjob.devcluster.server.errors import NoSuchPage, not_found, unknown_path
 from elasticjob.devcluster.server.registry import Registry, Resource
 
 
@@ -24,6 +24,8 @@ def parse(path: list[str], registry: Registry) -> Target:
     namespace = ""
     if len(rest) >= 3 and rest[0] == "namespaces" and registry.find(group, version, rest[2]):
         namespace, rest = rest[1], rest[2:]
+    if version not in registry.groups().get(group, ()):
+        raise NoSuchPage
     resource = registry.find(group, version, rest[0])
     if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
         raise unknown_path()
@@ -31,6 +33,8 @@ def parse(path: list[str], registry: Registry) -> Target:
     if name and resource.namespaced and not namespace:
         raise unknown_path()
     if subresource and not _has(resource, subresource):
+        if resource.custom and subresource in ("status", "scale"):
+            raise not_found(resource.group, resource.plural, name)
         raise unknown_path()
     return Target(resource, namespace, name, subresource)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 
-from elasticjob.devcluster.server.objects import User
+from elasticjob.devcluster.server.asking import User
 
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 

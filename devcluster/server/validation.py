@@ -6,7 +6,6 @@ import base64
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -22,6 +21,7 @@ from elasticjob.devcluster.server.schemas import (
     items,
     member,
 )
+from elasticjob.kube.re2 import matches
 
 TYPE_INVALID = "FieldValueTypeInvalid"
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?")
@@ -142,7 +142,7 @@ def _check_string(value: str, schema: Schema, path: str) -> Iterator[Cause]:
     if most is not None and len(value) > most:
         yield Cause(path, f"Too long: may not be more than {most} bytes", "FieldValueTooLong")
     pattern = schema.get("pattern")
-    if pattern and not _compiled(pattern).search(value):
+    if pattern and not matches(pattern, value):
         yield wrong(path, value, f"{path} in body should match '{pattern}'")
     check = FORMATS.get(schema.get("format", ""))
     if check and not check(value):
@@ -194,11 +194,6 @@ def _brief(value: Any) -> Any:
 
 def _fits(value: Any, schema: Schema, path: str) -> bool:
     return next(validate(value, schema, path), None) is None
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
 
 
 def _is_time(value: str) -> bool:

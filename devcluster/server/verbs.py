@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from elasticjob.devcluster.server import errors, managed
+from elasticjob.devcluster.server.asking import Answer, Options
 from elasticjob.devcluster.server.call import (
     APPLY,
     JSON_PATCH,
@@ -15,20 +16,19 @@ from elasticjob.devcluster.server.call import (
     PATCHES,
     STRATEGIC_PATCH,
     Call,
-    parsed,
     status_success,
 )
 from elasticjob.devcluster.server.decoding import decode as decode_body
 from elasticjob.devcluster.server.lists import number, page, render_list, render_one, selection, served
-from elasticjob.devcluster.server.names import missing, wrong
-from elasticjob.devcluster.server.objects import Answer, Objects, Options
-from elasticjob.devcluster.server.patches import json_patch, merge_patch
+from elasticjob.devcluster.server.names import wrong
+from elasticjob.devcluster.server.objects import Objects
+from elasticjob.devcluster.server.patches import go_name, json_patch, merge_patch
 from elasticjob.devcluster.server.pods import resized
 from elasticjob.devcluster.server.registry import Resource
 from elasticjob.devcluster.server.store import Manifest, decode, encode
 from elasticjob.devcluster.server.strategic import strategic_merge
 from elasticjob.devcluster.server.target import Target
-from elasticjob.devcluster.server.typed import untypable
+from elasticjob.devcluster.server.typed import untypable, without_nulls
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Verbs:
 
     async def patch(self, call: Call) -> Reply:
         if call.media not in PATCHES:
-            raise errors.unsupported_media(call.media, PATCHES)
+            raise errors.unsupported_patch()
         if call.media == APPLY:
             return await self._apply(call)
         target, options = call.target, call.options()
@@ -105,7 +105,7 @@ class Verbs:
         def compute(old: Manifest) -> Manifest:
             warnings.clear()
             current = self._current(call, old)
-            new = self._patched(call, current, parsed(call.body))
+            new = self._patched(call, current, call.patch())
             new = decode_body(
                 target.resource, target.namespace, new, options.field_validation, warnings, current
             )
@@ -127,13 +127,12 @@ class Verbs:
         if call.media == JSON_PATCH:
             return json_patch(current, change)
         if not isinstance(change, dict):
-            raise errors.bad_request("a merge patch is a JSON object")
+            why = f"json: cannot unmarshal {go_name(change)} into Go value of type map[string]interface {{}}"
+            raise errors.bad_request(f"error decoding patch: {why}")
         if call.media == MERGE_PATCH:
             return merge_patch(current, change)
         if resource.custom:
-            raise errors.unsupported_media(
-                STRATEGIC_PATCH, [each for each in PATCHES if each != STRATEGIC_PATCH]
-            )
+            raise errors.unsupported_media(each for each in PATCHES if each != STRATEGIC_PATCH)
         return strategic_merge(current, change, resource.schema)
 
     def _half(self, call: Call, old: Manifest, new: Manifest) -> Manifest:
@@ -142,9 +141,6 @@ class Verbs:
     async def _apply(self, call: Call) -> Reply:
         """Server-side apply: create when there is nothing (and no uid was named), else merge by ownership."""
         target = call.target
-        if not call.query.get("fieldManager"):
-            cause = missing("fieldManager", "is required for apply patch")
-            raise errors.invalid("meta.k8s.io", "PatchOptions", "", [cause])
         options, warnings = call.options(), list[str]()
         config = self._configuration(call, options, warnings)
         if self._objects.store.get(target.resource.type, target.namespace, target.name) is None:
@@ -155,9 +151,9 @@ class Verbs:
         def compute(old: Manifest) -> Manifest:
             fresh = decode(encode(config))  # the result will be defaulted in place, and this may run again
             self._check_uid(resource, old, fresh)
-            return self._half(
-                call, old, managed.apply(old, fresh, resource.schema, writer, force=options.force)
-            )
+            applied = managed.apply(old, fresh, resource.schema, writer, force=options.force)
+            managed.remember_applied(fresh, applied, writer)
+            return self._half(call, old, applied)
 
         version = str(config["metadata"].get("resourceVersion") or "")
         answer = await self._objects.update(
@@ -176,18 +172,29 @@ class Verbs:
         """The applied configuration, without what an apply may not own."""
         target = call.target
         body = call.manifest()
-        if isinstance(body, dict) and not (body.get("apiVersion") and body.get("kind")):
-            raise errors.bad_request("apiVersion and kind must be set in an apply patch")
-        if isinstance(body, dict) and (problem := next(untypable(body, target.resource.schema), "")):
-            place = f"({target.namespace}/{target.name}; {body['apiVersion']}, Kind={body['kind']})"
-            raise errors.StatusError(500, "", f"failed to create typed patch object {place}: {problem}")
+        if not isinstance(body, dict):
+            raise errors.bad_request(f"error decoding YAML: {target.resource.kind} must be an object")
+        self._check_configuration(target, body)
+        body = without_nulls(body, target.resource.schema)
         config = decode_body(target.resource, target.namespace, body, options.field_validation, warnings)
-        metadata = config["metadata"]
-        if metadata.get("managedFields"):
-            raise errors.bad_request("metadata.managedFields must be nil")
-        if metadata.setdefault("name", target.name) != target.name:
-            raise errors.bad_request("metadata.name does not match the name on the URL")
+        if config["metadata"].get("name") != target.name:
+            raise errors.wrong_name(config["metadata"].get("name"), target.name)
         return {name: value for name, value in config.items() if _is_of_half(target, name)}
+
+    def _check_configuration(self, target: Target, body: Manifest) -> None:
+        """Refuse what is of another kind, owns itself, or has fields that cannot be merged."""
+        resource, metadata = target.resource, body.get("metadata") or {}
+        group, _, version = str(body.get("apiVersion") or "").rpartition("/")
+        kind = f"{group}/{version}, Kind={body.get('kind') or ''}"
+        if (body.get("apiVersion"), body.get("kind")) != (resource.api_version, resource.kind):
+            raise errors.bad_request(f"invalid object type: {kind}")
+        if isinstance(metadata, dict) and metadata.get("managedFields"):
+            raise errors.bad_request("metadata.managedFields must be nil")
+        problem = next(untypable(body, resource.schema), "")
+        if problem:
+            named = metadata if isinstance(metadata, dict) else {}
+            place = f"({named.get('namespace') or ''}/{named.get('name') or ''}; {kind})"
+            raise errors.StatusError(500, "", f"failed to create typed patch object {place}: {problem}")
 
     async def _apply_new(self, call: Call, config: Manifest, options: Options, warnings: list[str]) -> Reply:
         target, metadata = call.target, config["metadata"]
@@ -207,12 +214,17 @@ class Verbs:
         asked = config["metadata"].get("uid")
         if asked and asked != old["metadata"]["uid"]:
             cause = wrong("metadata.uid", asked, "field is immutable")
-            raise errors.invalid(resource.group, resource.kind, old["metadata"]["name"], [cause])
+            raise errors.invalid(resource.group, resource.kind, old["metadata"]["name"], [cause, cause])
 
     def _check_precondition(self, resource: Resource, old: Manifest, uid: str | None) -> None:
         """A PUT that names a uid means that very object."""
         if uid and uid != old["uid"]:
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['uid']}"
+            place = f"{resource.group}/{resource.plural}" if resource.custom else resource.plural
+            key = "/".join(each for each in ("/registry", place, old.get("namespace"), old["name"]) if each)
+            why = (
+                f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+                f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['uid']}"
+            )
             raise errors.conflict(resource.group, resource.plural, old["name"], why)
 
     async def delete(self, call: Call) -> Reply:

@@ -117,7 +117,7 @@ async def test_apply_needs_a_manager_and_a_kind(api: Api) -> None:
 
 
 async def test_yaml_is_applied_too(api: Api) -> None:
-    raw = b"apiVersion: v1\nkind: ConfigMap\ndata:\n  when: 2026-01-01\n"
+    raw = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  when: 2026-01-01\n"
     reply = await api.call("PATCH", A, raw, "application/apply-patch+yaml", fieldManager="me")
     assert (reply.code, reply.body["data"]) == (201, {"when": "2026-01-01"})
 

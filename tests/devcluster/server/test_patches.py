@@ -79,7 +79,7 @@ def test_json_patch(value: Any, operations: list[dict[str, Any]], expected: Any)
     [
         {"op": "test", "path": "/a", "value": 2},
         {"op": "remove", "path": "/nope"},
-        {"op": "replace", "path": "/nope", "value": 1},
+        {"op": "replace", "path": "/nope/below", "value": 1},
         {"op": "add", "path": "/a/b/c", "value": 1},
         {"op": "frob", "path": "/a"},
         {"op": "add"},
@@ -100,7 +100,7 @@ TWO = {
 }
 STRATEGIC: list[tuple[str, Any, Any, Any]] = [
     ("merge by name", {"containers": [{"name": "b", "image": "3"}]}, [("a", "1"), ("b", "3")], TWO),
-    ("append", {"containers": [{"name": "c", "image": "3"}]}, [("a", "1"), ("b", "2"), ("c", "3")], TWO),
+    ("append", {"containers": [{"name": "c", "image": "3"}]}, [("c", "3"), ("a", "1"), ("b", "2")], TWO),
     ("delete by directive", {"containers": [{"name": "a", "$patch": "delete"}]}, [("b", "2")], TWO),
     (
         "replace the list",

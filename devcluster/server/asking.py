@@ -1,0 +1,75 @@
+"""What a request asks: by whom, with which options; and what it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from elasticjob.devcluster.server.registry import Resource
+from elasticjob.devcluster.server.store import Manifest, Stored, Type
+
+NAMESPACES = Type("", "namespaces")
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+Compute = Callable[[Manifest], Manifest | Awaitable[Manifest]]
+
+
+@dataclass(frozen=True)
+class User:
+    """Who asks."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a request says beside its object."""
+
+    user: User
+    manager: str
+    dry_run: bool = False
+    field_validation: str = "Warn"
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """DeleteOptions."""
+
+    grace: int | None = None
+    propagation: str = ""
+    uid: str = ""
+    version: str = ""
+
+
+@dataclass
+class Answer:
+    """A stored (or, for a dry run, would-be) object; `warnings` go to the client's terminal."""
+
+    stored: Stored
+    created: bool = False
+    warnings: list[str] = field(default_factory=list)
+    gone: bool = False
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """What admission knows of a request."""
+
+    resource: Resource
+    operation: str
+    namespace: str
+    name: str
+    subresource: str
+    old: Manifest | None
+    options: Options
+
+
+class Admission(Protocol):
+    """Where webhooks change or refuse an object."""
+
+    def concerns(self, attributes: Attributes) -> bool: ...
+    async def mutate(self, attributes: Attributes, new: Manifest, warnings: list[str]) -> Manifest: ...
+    async def validate(self, attributes: Attributes, new: Manifest | None) -> list[str]: ...

@@ -1,0 +1,159 @@
+"""What create, update and delete share: the store, the kinds' strategies, admission, the clock; and the checks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from elasticjob.devcluster.server import errors, managed
+from elasticjob.devcluster.server.asking import Admission, Attributes, Options
+from elasticjob.devcluster.server.decoding import different
+from elasticjob.devcluster.server.defaulting import fill
+from elasticjob.devcluster.server.errors import Cause
+from elasticjob.devcluster.server.pruning import prune
+from elasticjob.devcluster.server.ratcheting import is_as_before
+from elasticjob.devcluster.server.registry import Registry, Resource
+from elasticjob.devcluster.server.rules import broken_rules
+from elasticjob.devcluster.server.scaling import scale_problems
+from elasticjob.devcluster.server.solid import solid_paths
+from elasticjob.devcluster.server.store import Manifest, Store, Stored, encode
+from elasticjob.devcluster.server.strategy import Strategy
+from elasticjob.devcluster.server.validation import validate
+
+
+class Core:
+    """One of it serves all requests of a server."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        strategies: Mapping[tuple[str, str], Strategy],
+        admission: Admission,
+        now: Callable[[], datetime],
+        chance: random.Random,
+    ) -> None:
+        self.store = store
+        self.registry = registry
+        self.admission = admission
+        self.chance = chance
+        self._strategies = strategies
+        self._now = now
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Stored:
+        """The object, or NotFound."""
+        stored = self.store.get(resource.type, namespace, name)
+        if stored is None:
+            raise errors.not_found(resource.group, resource.plural, name)
+        return stored
+
+    def stamp(self, later: float = 0) -> str:
+        return (self._now() + timedelta(seconds=later)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def new_uid(self) -> str:
+        return str(UUID(int=self.chance.getrandbits(128), version=4))
+
+    def strategy(self, resource: Resource) -> Strategy:
+        if resource.custom:
+            return _PLAIN
+        return self._strategies.get((resource.type.group, resource.kind), _PLAIN)
+
+    def needs_version(self, resource: Resource) -> bool:
+        return resource.custom or self.strategy(resource).needs_version
+
+    def writer(self, resource: Resource, options: Options, subresource: str = "") -> managed.Writer:
+        return managed.Writer(
+            options.manager, resource.api_version, subresource, self.stamp(), solid_paths(resource)
+        )
+
+    def default(self, resource: Resource, new: Manifest) -> None:
+        """Fill in what the schema and the kind say of absent fields."""
+        if not resource.custom and "spec" in (resource.schema.get("properties") or {}):
+            new.setdefault("spec", {})
+        fill(new, resource.schema)
+        self.strategy(resource).default(new)
+
+    def check(
+        self,
+        resource: Resource,
+        new: Manifest,
+        old: Manifest | None,
+        causes: Sequence[Cause],
+        subresource: str = "",
+    ) -> None:
+        """Refuse the object for `causes` (what its metadata and kind say), its schema or its rules.
+
+        Rules are not asked about a custom resource that its schema refuses.
+        """
+        found = [*causes, *_content_problems(resource, new, old, causes, subresource)]
+        if resource.rules and found:
+            found.append(_RULES_NOT_ASKED)
+        elif resource.rules:
+            found += broken_rules(resource.rules, new, old)
+        if resource.scale is not None and resource.custom:
+            found += scale_problems(resource.scale, new, subresource)
+        self.refuse(resource, new, found)
+
+    def refuse(self, resource: Resource, new: Manifest, causes: Iterable[Cause]) -> None:
+        """Raise Invalid if there is any cause."""
+        found = list(causes)
+        if found:
+            raise errors.invalid(resource.group, resource.kind, new["metadata"].get("name", ""), found)
+
+    async def mutated(self, attributes: Attributes, new: Manifest, warnings: list[str]) -> Manifest:
+        """Let webhooks change the object, then bring it back into shape.
+
+        What is wrong by schema or rule is refused next; validating webhooks see only what is right.
+        """
+        changed = await self.admission.mutate(attributes, new, warnings)
+        if changed is not new:
+            prune(changed, attributes.resource.schema)
+            self.default(attributes.resource, changed)
+        return changed
+
+    def put(self, resource: Resource, new: Manifest, options: Options) -> Stored:
+        """Store the object; for a dry run only show what would be stored."""
+        if options.dry_run:
+            return Stored(new, encode(new), int(new["metadata"].get("resourceVersion") or 0))
+        return self.store.put(resource.type, new)
+
+
+_PLAIN = Strategy()
+_RULES_NOT_ASKED = Cause(
+    "<nil>",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; correct the "
+    "existing errors to complete validation",
+)
+
+
+def _content_problems(
+    resource: Resource, new: Manifest, old: Manifest | None, told: Iterable[Cause], subresource: str
+) -> list[Cause]:
+    """What the schema has against the object, beside what was told; an update is not blamed for what it left."""
+    fields = {cause.field for cause in told}
+    changed = {name: value for name, value in different(new, old).items() if name != "metadata"}
+    if resource.custom and subresource == "status":
+        return _status_problems(resource, new, old)
+    content = list(validate(changed, resource.schema))
+    if resource.custom and old is not None:
+        content = [cause for cause in content if not is_as_before(cause, new, old)]
+    if (
+        not resource.custom
+    ):  # list-maps of built-in types may repeat a key (env); their kinds say which may not
+        content = [each for each in content if each.reason != "FieldValueDuplicate"]
+    fields |= changed.keys() ^ new.keys()  # members that were left out are not missing
+    return [each for each in content if each.field not in fields]
+
+
+def _status_problems(resource: Resource, new: Manifest, old: Manifest | None) -> list[Cause]:
+    """Of a status the messages begin at it, the fields at the root."""
+    schema = (resource.schema.get("properties") or {}).get("status")
+    if schema is None or "status" not in new:
+        return []
+    causes = [
+        Cause(f"status.{each.field}" if each.field else "status", each.message, each.reason)
+        for each in validate(new["status"], schema)
+    ]
+    return [cause for cause in causes if old is None or not is_as_before(cause, new, old)]

@@ -1,0 +1,101 @@
+"""Creating objects: decode → default → admission → check → store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elasticjob.devcluster.server import errors, managed
+from elasticjob.devcluster.server.asking import NAMESPACES, Answer, Attributes, Options
+from elasticjob.devcluster.server.core import Core
+from elasticjob.devcluster.server.decoding import decode
+from elasticjob.devcluster.server.names import metadata_problems
+from elasticjob.devcluster.server.registry import Resource
+from elasticjob.devcluster.server.store import Manifest
+
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+_SERVER_SETS = ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink")
+
+
+async def create(
+    core: Core, resource: Resource, namespace: str, body: Any, options: Options, *, applied: bool
+) -> Answer:
+    """Store a new object. AlreadyExists, Invalid, NotFound (its namespace) or Forbidden (a dying one)."""
+    warnings: list[str] = []
+    new = decode(resource, namespace, body, options.field_validation, warnings)
+    _name_it(core, new["metadata"])
+    name = new["metadata"].get("name", "")
+    attributes = Attributes(resource, "CREATE", namespace, name, "", None, options)
+    _check_namespace(core, resource, namespace)
+    new = _start(core, resource, new, core.writer(resource, options), new if applied else None)
+    concerned = core.admission.concerns(attributes)
+    if concerned:
+        admitted = await core.mutated(attributes, new, warnings)
+        new = _with_status_of(new, admitted) if resource.status else admitted
+    _check(core, resource, new)
+    if concerned:
+        warnings += await core.admission.validate(attributes, new)
+    _check_is_new(core, resource, new["metadata"]["name"], namespace)
+    _check_namespace(core, resource, namespace)
+    return Answer(core.put(resource, new, options), True, warnings)
+
+
+def _name_it(core: Core, metadata: Manifest) -> None:
+    if not metadata.get("name") and metadata.get("generateName"):
+        suffix = "".join(core.chance.choices(_SUFFIX, k=5))
+        metadata["name"] = metadata["generateName"][:58] + suffix
+
+
+def _check_namespace(core: Core, resource: Resource, namespace: str) -> None:
+    if not resource.namespaced:
+        return
+    found = core.store.get(NAMESPACES, "", namespace)
+    if found is None:
+        raise errors.not_found("", "namespaces", namespace)
+    if found.metadata.get("deletionTimestamp"):
+        raise errors.terminating(resource.group, resource.plural, namespace)
+
+
+def _start(
+    core: Core, resource: Resource, new: Manifest, writer: managed.Writer, applied: Manifest | None
+) -> Manifest:
+    """Give a new object what only the server may give, which nobody owns; the rest is the writer's."""
+    metadata = dict(new["metadata"])
+    if metadata.pop("resourceVersion", None) and applied is None:
+        raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
+    for name in _SERVER_SETS:
+        metadata.pop(name, None)
+    metadata |= {"uid": core.new_uid(), "creationTimestamp": core.stamp()}
+    strategy = core.strategy(resource)
+    if resource.custom or strategy.generation:
+        metadata["generation"] = 1
+    new = new | {"metadata": metadata}
+    if resource.status and not strategy.keeps_status:
+        new.pop("status", None)
+    # an apply owns what it says; any other creation owns the defaults as well
+    entries = managed.applied(applied, resource.schema, writer) if applied else None
+    core.default(resource, new)
+    if book := entries or managed.created(new, resource.schema, writer):
+        metadata["managedFields"] = book
+    strategy.start(new)
+    return new
+
+
+def _check(core: Core, resource: Resource, new: Manifest) -> None:
+    of_metadata = metadata_problems(resource.group, resource.kind, new["metadata"], custom=resource.custom)
+    core.check(resource, new, None, [*of_metadata, *core.strategy(resource).check(new)])
+
+
+def _check_is_new(core: Core, resource: Resource, name: str, namespace: str) -> None:
+    found = core.store.get(resource.type, namespace, name)
+    if found is None:
+        return
+    error = errors.already_exists(resource.group, resource.plural, name)
+    if found.metadata.get("deletionTimestamp"):
+        error.message = f"object is being deleted: {error.message}"
+    raise error
+
+
+def _with_status_of(first: Manifest, admitted: Manifest) -> Manifest:
+    """What a webhook says about the status of a new object does not count."""
+    kept = {name: value for name, value in admitted.items() if name != "status"}
+    return kept | ({"status": first["status"]} if "status" in first else {})

@@ -1,0 +1,97 @@
+"""Bodies of requests: JSON, and where it is allowed YAML, decoded; names that stand twice in an object are noticed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import yaml
+
+from elasticjob.devcluster.server.errors import bad_request
+
+
+class Repeating(dict[str, Any]):
+    """A decoded object somewhere in which a name stood twice; `repeated` tells where, as the real server does."""
+
+    repeated: list[str]
+
+
+def parsed(body: bytes, *, yaml_too: bool = False) -> Any:
+    """A decoded body, or BadRequest with the place of the mistake."""
+    try:
+        value = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        if not yaml_too:
+            raise bad_request(f"the body of the request is not valid JSON: {error}") from error
+    else:
+        return _marked(body, value)
+    try:
+        return yaml.load(body, _Loader)  # a SafeLoader
+    except yaml.YAMLError as error:
+        raise bad_request(f"error decoding YAML: {error}") from error
+
+
+def syntax_problem(body: bytes) -> str:
+    """What Go's JSON decoder says of a body; "" if it is JSON."""
+    try:
+        msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        if "truncated" in str(error):
+            return "unexpected end of JSON input"
+        return f"invalid character: {error}"
+    return ""
+
+
+class _Noted(dict[str, Any]):
+    """An object as it is decoded, with the names that stood in it more than once."""
+
+    twice: list[str]
+
+
+def _noted(pairs: list[tuple[str, Any]]) -> _Noted:
+    answer, names = _Noted(pairs), [name for name, _ in pairs]
+    answer.twice = [name for name in answer if names.count(name) > 1] if len(names) > len(answer) else []
+    return answer
+
+
+def _marked(body: bytes, value: Any) -> Any:
+    """The value; a Repeating where decoding dropped a name."""
+    if not isinstance(value, dict) or _names(value) >= body.count(b'":') + body.count(b'" :'):
+        return value
+    found = list(_repeated(json.loads(body, object_pairs_hook=_noted), ""))
+    if not found:
+        return value
+    answer = Repeating(value)
+    answer.repeated = [f'duplicate field "{path}"' for path in found]
+    return answer
+
+
+def _repeated(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, _Noted):
+        yield from (f"{path}{name}" for name in value.twice)
+        for name, child in value.items():
+            yield from _repeated(child, f"{path}{name}.")
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _repeated(child, f"{path.removesuffix('.')}[{index}].")
+
+
+def _names(value: Any) -> int:
+    """How many names a value has at every depth: each takes a `":` of the text, which texts may hold as well."""
+    if isinstance(value, dict):
+        return len(value) + sum(_names(each) for each in value.values())
+    if isinstance(value, list):
+        return sum(_names(each) for each in value)
+    return 0
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without dates: a timestamp stays the text that it is."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}

@@ -1,0 +1,211 @@
+"""Changing objects.
+
+A change is computed from the object as it is and stored only if it still is: admission may wait for webhooks in
+between. Callers that named a resourceVersion get the conflict; for the others the change is computed again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from elasticjob.devcluster.server import errors, managed
+from elasticjob.devcluster.server.asking import NAMESPACES, Answer, Attributes, Compute, Options
+from elasticjob.devcluster.server.core import Core
+from elasticjob.devcluster.server.errors import Cause
+from elasticjob.devcluster.server.names import identity_problems, metadata_update_problems
+from elasticjob.devcluster.server.registry import Resource
+from elasticjob.devcluster.server.services import keep_address
+from elasticjob.devcluster.server.store import Manifest, Stored
+from elasticjob.devcluster.server.strategy import no_problem
+
+_ATTEMPTS = 8
+_KEPT_METADATA = (
+    "uid",
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "generateName",
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to be done to which object, and on which conditions."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    compute: Compute
+    options: Options
+    subresource: str = ""
+    version: str = ""
+    applied: bool = False
+
+
+async def update(core: Core, change: Change) -> Answer:
+    """Replace an object by `compute(old)`. `version` is the resourceVersion that it must have."""
+    for _ in range(_ATTEMPTS):
+        old = core.get(change.resource, change.namespace, change.name)
+        outcome = change.compute(old.copy())
+        new = outcome if isinstance(outcome, dict) else await outcome
+        _check_version(change, old, new)
+        answer = await _attempt(core, change, old, new)
+        if answer is not None:
+            return answer
+        if change.version:
+            break
+        await asyncio.sleep(0)
+    raise errors.conflict(change.resource.group, change.resource.plural, change.name, errors.STALE)
+
+
+def _check_version(change: Change, old: Stored, new: Manifest) -> None:
+    asked = {change.version, str(new["metadata"].get("resourceVersion") or "")} - {"", str(old.version)}
+    for version in asked:
+        if not version.isdecimal():
+            raise errors.StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
+    if asked - {"0"}:
+        raise errors.conflict(change.resource.group, change.resource.plural, change.name, errors.STALE)
+
+
+async def _attempt(core: Core, change: Change, old: Stored, new: Manifest) -> Answer | None:
+    """Admit, check and store the new object; None when the old one is no longer the newest by then."""
+    resource, warnings = change.resource, list[str]()
+    identity = list(identity_problems(old.metadata, new["metadata"]))
+    new = _prepared(core, change, old.body, new)
+    if not identity and _same(old.body, new):
+        return Answer(old, warnings=warnings)
+    if not change.applied:
+        writer = core.writer(resource, change.options, change.subresource)
+        managed.keep_book(old.body, new, resource.schema, writer)
+    new = _settled(change, old.body, new)
+    attributes = Attributes(
+        resource, "UPDATE", change.namespace, change.name, change.subresource, old.body, change.options
+    )
+    concerned = core.admission.concerns(attributes)
+    if concerned:
+        admitted = await core.mutated(attributes, new, warnings)
+        new = _settled(change, old.body, _prepared(core, change, old.body, admitted))
+    _check(core, change, old.body, new, identity)
+    if concerned:
+        warnings += await core.admission.validate(attributes, new)
+    if core.store.get(resource.type, change.namespace, change.name) is not old:
+        return None
+    return _store(core, change, new, warnings)
+
+
+def _prepared(core: Core, change: Change, old: Manifest, new: Manifest) -> Manifest:
+    """The new object, with the half that this write may not touch from the old one."""
+    resource, subresource = change.resource, change.subresource
+    new = _keep_metadata(old, new)
+    if subresource == "status":
+        mine = {name: new[name] for name in ("metadata", "status") if name in new}
+        new = {name: value for name, value in old.items() if name not in ("status", "metadata")} | mine
+    elif resource.status and not subresource:
+        new = {name: value for name, value in new.items() if name != "status"}
+        new |= {"status": old["status"]} if "status" in old else {}
+    core.default(resource, new)
+    if resource.kind == "Service" and not resource.custom:
+        keep_address(new, old)
+    if resource.type == NAMESPACES and subresource != "finalize":
+        new["spec"] = old["spec"]
+    _count_generation(core, resource, old, new)
+    return new
+
+
+def _settled(change: Change, old: Manifest, new: Manifest) -> Manifest:
+    """The metadata that a status may not change is the old one's, whatever was asked and is on the books."""
+    if change.subresource != "status":
+        return new
+    asked = new["metadata"]
+    if change.resource.custom:
+        metadata = old["metadata"]
+    elif change.resource.group == "apps":
+        metadata = {name: value for name, value in asked.items() if name != "labels"}
+        metadata |= {"labels": old["metadata"]["labels"]} if "labels" in old["metadata"] else {}
+    else:
+        metadata = asked
+    book = {"managedFields": asked["managedFields"]} if "managedFields" in asked else {}
+    kept = {name: value for name, value in metadata.items() if name != "managedFields"}
+    return new | {"metadata": kept | book}
+
+
+def _keep_metadata(old: Manifest, new: Manifest) -> Manifest:
+    before, after = old["metadata"], dict(new["metadata"])
+    for key in _KEPT_METADATA:
+        after.pop(key, None)
+        if key in before:
+            after[key] = before[key]
+    after["resourceVersion"] = before["resourceVersion"]
+    after |= _book(before.get("managedFields"), after.pop("managedFields", None))
+    for key in ("labels", "annotations", "ownerReferences", "finalizers"):
+        if key in after and not after[key]:
+            del after[key]
+    return new | {"metadata": after}
+
+
+def _book(before: list[Manifest] | None, asked: list[Manifest] | None) -> Manifest:
+    """managedFields as asked; `[]` and `[{}]` end the book-keeping, nonsense changes nothing."""
+    if asked is not None and not any(asked):
+        return {}
+    kept = asked if asked is not None and managed.are_valid(asked) else before
+    return {"managedFields": kept} if kept else {}
+
+
+def _count_generation(core: Core, resource: Resource, old: Manifest, new: Manifest) -> None:
+    if not (resource.custom or core.strategy(resource).generation):
+        return
+    left_out = ("metadata", "status") if resource.status or not resource.custom else ("metadata",)
+    if any(old.get(name) != new.get(name) for name in {*old, *new} if name not in left_out):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+def _same(old: Manifest, new: Manifest) -> bool:
+    if old == new:
+        return True
+    return _without_ownership(old) == _without_ownership(new) and _ownership(old) == _ownership(new)
+
+
+def _check(core: Core, change: Change, old: Manifest, new: Manifest, identity: list[Cause]) -> None:
+    resource, subresource = change.resource, change.subresource
+    of_kind: Iterable[Cause] = ()
+    if subresource not in ("status", "resize", "binding"):
+        strategy = core.strategy(resource)
+        plain = strategy.check_update is no_problem  # the rules of creation are those of updates
+        of_kind = strategy.check(new) if plain else strategy.check_update(new, old)
+    of_metadata = metadata_update_problems(
+        resource.group, resource.kind, old["metadata"], new["metadata"], identity, custom=resource.custom
+    )
+    core.check(resource, new, old, [*of_metadata, *of_kind], subresource)
+
+
+def _store(core: Core, change: Change, new: Manifest, warnings: list[str]) -> Answer:
+    metadata = new["metadata"]
+    held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    if change.resource.type == NAMESPACES:
+        held = held or new["spec"].get("finalizers")
+    if metadata.get("deletionTimestamp") and not held and not change.options.dry_run:
+        return Answer(core.store.remove(change.resource.type, new), warnings=warnings, gone=True)
+    return Answer(core.put(change.resource, new, change.options), warnings=warnings)
+
+
+def _without_ownership(manifest: Manifest) -> Manifest:
+    metadata = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
+    return manifest | {"metadata": metadata}
+
+
+def _ownership(manifest: Manifest) -> list[bytes]:
+    """managedFields without times and order: what a write must change to count as one."""
+    entries = manifest["metadata"].get("managedFields") or ()
+    return sorted(
+        _sorted({name: value for name, value in entry.items() if name != "time"}) for entry in entries
+    )
+
+
+_sorted = msgspec.json.Encoder(order="sorted").encode
