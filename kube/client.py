@@ -21,12 +21,13 @@ import msgspec
 from elasticjob.kube import running
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.config import Config
-from elasticjob.kube.errors import Gone, NotFound, Undecodable, Unreachable
+from elasticjob.kube.errors import Conflict, Gone, Invalid, NotFound, Undecodable, Unreachable
 from elasticjob.kube.kinds import Key, Kind, Manifest
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.transport import TOTAL_TIMEOUT, Call, Transport
 
 T = TypeVar("T")
+H = TypeVar("H", "_Head", "_Answer")
 JsonPatchOperation = dict[str, Any]
 """One operation of RFC 6902: `{"op": "test", "path": "/metadata/uid", "value": "…"}`."""
 
@@ -228,7 +229,13 @@ class Client:
         manifest = manifest | {"metadata": metadata}
         path = _path(kind, namespace or metadata.get("namespace"), metadata["name"], subresource)
         params = {"fieldManager": manager, "force": "true" if force else "false"} | _dry(dry_run)
-        return await self._write(kind, Call("PATCH", path, params, _encode(kind, manifest), APPLY))
+        try:
+            return await self._write(kind, Call("PATCH", path, params, _encode(kind, manifest), APPLY))
+        except Invalid as error:
+            if not any(cause.get("field") == "metadata.uid" for cause in error.causes):
+                raise
+            message = f"{kind.name} {metadata['name']!r} is another object by now: {error.message}"
+            raise Conflict(409, "Conflict", message, error.details) from error
 
     async def merge_patch(
         self,
@@ -299,10 +306,12 @@ class Client:
         call = Call("DELETE", _path(kind, namespace, name), {}, msgspec.json.encode(options))
         key = Key((namespace or "") if kind.namespaced else "", name)
         try:
-            _note_deletion(kind, key, _as(_Answer, call, await self._transport.send(call)))
+            body = await self._transport.send(call)
         except NotFound:
             if uid is not None:
                 running.note(running.Written(kind, key, gone=uid))
+        else:
+            _note_deletion(kind, key, _as_object(_Answer, call, body))
 
     # streams
 
@@ -345,7 +354,7 @@ class Client:
     async def _write(self, kind: Kind[T], call: Call) -> T:
         body = await self._transport.send(call)
         if "dryRun" not in call.params:
-            _note(kind, _as(_Answer, call, body))
+            _note(kind, _as_object(_Answer, call, body))
         return _decoded(kind, call, body)
 
 
@@ -401,15 +410,20 @@ def _as(type_: type[T], asked: object, body: bytes) -> T:
         raise _no_answer(asked, body) from error
 
 
+def _as_object(type_: type[H], call: Call, body: bytes) -> H:
+    found = _as(type_, call, body)
+    if not found.kind:
+        raise _no_answer(call, body)
+    return found
+
+
 def _no_answer(asked: object, body: bytes) -> Unreachable:
     return Unreachable(f"{asked}: 200 and not a Kubernetes answer: {body[:120].decode(errors='replace')}")
 
 
 def _decoded(kind: Kind[T], call: Call, body: bytes) -> T:
     """The object in an answer. Raises Unreachable for what is no object, Undecodable for another form."""
-    head = _as(_Head, call, body)
-    if not head.kind:
-        raise _no_answer(call, body)
+    head = _as_object(_Head, call, body)
     try:
         return kind.decode(body)
     except ValueError as error:

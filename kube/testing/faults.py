@@ -22,6 +22,7 @@ Guarantees
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import random
 import ssl
@@ -336,7 +337,7 @@ class FaultProxy:
             request.method,
             URL(self._server.server.rstrip("/") + request.raw_path, encoded=True),
             headers=await self._headers(request),
-            data=body or None,
+            data=io.BytesIO(body) if body else None,
             proxy=self._server.proxy,
             server_hostname=self._server.tls_server_name,
         ) as answer:

@@ -135,8 +135,8 @@ def results(operator: Operator) -> dict[str, float]:
     }
 
 
-def total(operator: Operator, name: str, **labels: str) -> float:
-    return operator.metrics.registry.get_sample_value(name, {"controller": "traps"} | labels) or 0.0
+def total(operator: Operator, metric: str, **labels: str) -> float:
+    return operator.metrics.registry.get_sample_value(metric, {"controller": "traps"} | labels) or 0.0
 
 
 def versions(proxy: FaultProxy, when: Callable[[Asked], bool] = WATCHES) -> list[str | None]:

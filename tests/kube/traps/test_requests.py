@@ -1,0 +1,374 @@
+"""Rows 8, 12, 21, 26 to 30 of the trap table: what befalls single requests. They end as they should, once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elasticjob.kube import config as kubeconfigs
+from elasticjob.kube.backoff import WATCH
+from elasticjob.kube.client import Client
+from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.config import Config, TokenFile
+from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.errors import Conflict, NotFound, PayloadTooLarge, Unreachable
+from elasticjob.kube.finalizers import add_finalizer, remove_finalizer
+from elasticjob.kube.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects import CONFIG_MAP, CRD, SERVICE_ACCOUNT
+from elasticjob.kube.testing import Answer, Fault, FaultProxy, asking, failure, html
+from tests.kit.served import Served
+from tests.kube.stub import until
+from tests.kube.traps.kit import (
+    PAUSE,
+    WATCHES,
+    WITHIN,
+    following,
+    make,
+    operator_of,
+    results,
+    running,
+    versions,
+)
+
+BLOB: Kind[Manifest] = Kind("traps.example.org", "v1", "Blob", "blobs", dict)
+ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+DEFINITION: Manifest = {
+    "metadata": {"name": BLOB.resource},
+    "spec": {
+        "group": BLOB.group,
+        "scope": "Namespaced",
+        "names": {"plural": BLOB.plural, "kind": BLOB.name},
+        "versions": [
+            {
+                "name": BLOB.version,
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {"spec": ANYTHING, "status": ANYTHING},
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+@pytest.fixture
+async def blobs(client: Client, namespace: str) -> AsyncIterator[str]:
+    """The kind Blob, whose spec and status may be anything; gives the namespace."""
+    await client.create(CRD, DEFINITION)
+    async with asyncio.timeout(WITHIN):
+        while await _is_unknown(client, namespace):
+            continue
+    yield namespace
+    await client.delete(CRD, BLOB.resource)
+
+
+async def _is_unknown(client: Client, namespace: str) -> bool:
+    try:
+        await client.list(BLOB, namespace)
+    except NotFound:
+        return True
+    return False
+
+
+def blob(name: str, **halves: Any) -> Manifest:
+    return {"metadata": {"name": name}, **halves}
+
+
+# 8
+
+
+async def test_08_retry_after_is_waited_for_and_the_request_made_once_more(
+    proxy: FaultProxy, namespace: str
+) -> None:
+    clock = VirtualClock()
+    proxy.add(asking("create"), failure(429, "TooManyRequests", Retry_After="7"), nth={1, 2})
+    async with Client(proxy.config, clock=clock) as through:
+        making = asyncio.create_task(make(through, namespace, "a"))
+        await until(making.done, clock, within=WITHIN)
+        assert (await making).metadata.name == "a"
+    assert clock.monotonic() == 14.0
+    assert len(proxy.handled) == 3
+
+
+async def test_08_storms_of_failures_keep_the_version_and_are_paused_for(
+    client: Client, through: Client, proxy: FaultProxy, namespace: str
+) -> None:
+    storm: list[Fault] = [failure(503, "ServiceUnavailable"), failure(500, "InternalError"), html(504)]
+    storm.append(failure(429, "TooManyRequests", Retry_After="11"))
+    for number, fault in enumerate(storm, start=2):
+        proxy.add(WATCHES, fault, nth={number})
+    async with following(through, namespace, backoff=WATCH) as it:
+        await it.cache.wait_synced()
+        proxy.cut_connections()
+        await make(client, namespace, "a")
+        await until(lambda: it.names == {"a"}, it.clock, within=WITHIN, longest=PAUSE)
+        assert len(set(versions(proxy)[1:])) == 1
+        assert it.cache.lists == 1
+        assert it.clock.monotonic() >= 0.8 + 1.6 + 3.2 + 11
+
+
+# 12
+
+
+async def test_12_controllers_that_add_their_finalizers_at_once_lose_none(
+    client: Client, namespace: str
+) -> None:
+    made = await make(client, namespace, "a")
+    ours = [f"traps.example.org/{number}" for number in range(3)]
+    added = await asyncio.gather(*[add_finalizer(client, CONFIG_MAP, made, each) for each in ours])
+    assert added == [True] * 3
+    found = await client.get(CONFIG_MAP, "a", namespace)
+    assert sorted(found.metadata.finalizers) == ours
+    await client.delete(CONFIG_MAP, "a", namespace)
+    await asyncio.gather(*[remove_finalizer(client, CONFIG_MAP, found, each) for each in ours])
+    assert await client.find(CONFIG_MAP, "a", namespace) is None
+
+
+async def test_12_adding_to_what_is_being_deleted_is_given_up(
+    client: Client, through: Client, proxy: FaultProxy, namespace: str
+) -> None:
+    made = await make(client, namespace, "a")
+    await add_finalizer(client, CONFIG_MAP, made, "traps.example.org/other")
+    fresh = await client.get(CONFIG_MAP, "a", namespace)
+    await client.delete(CONFIG_MAP, "a", namespace)
+    assert not await add_finalizer(through, CONFIG_MAP, fresh, "traps.example.org/ours")
+    assert len(proxy.asked(asking("patch"))) == 1
+    await remove_finalizer(client, CONFIG_MAP, fresh, "traps.example.org/other")
+
+
+# 21
+
+LARGE = "x" * 1_400_000
+
+
+async def test_21_what_the_server_can_store_passes_list_and_watch(
+    client: Client, through: Client, proxy: FaultProxy, blobs: str
+) -> None:
+    proxy.add(lambda asked: "sendInitialEvents" in asked.query, failure(422, "Invalid"), nth={1})
+    await client.create(BLOB, blob("listed", spec={"x": LARGE}), blobs)
+    async with following(through, blobs, kind=BLOB) as it:
+        await it.cache.wait_synced()
+        await client.create(BLOB, blob("watched", spec={"x": LARGE}), blobs)
+        await until(lambda: it.names == {"listed", "watched"}, within=WITHIN)
+        assert [len(found["spec"]["x"]) for found in it.cache.list()] == [len(LARGE)] * 2
+    async with following(through, blobs, kind=BLOB) as it:
+        await it.cache.wait_synced()
+        assert it.names == {"listed", "watched"}
+
+
+@pytest.mark.parametrize("size", [1_700_000, 2_500_000, 4_000_000])
+async def test_21_a_write_that_is_refused_for_its_size_is_not_repeated(
+    client: Client, through: Client, proxy: FaultProxy, blobs: str, size: int
+) -> None:
+    async def reconcile(key: Key) -> Result:
+        runs.append(key)
+        await through.merge_patch(BLOB, key.name, {"spec": {"x": "x" * size}}, key.namespace)
+        return Result.done()
+
+    runs: list[Key] = []
+    await client.create(BLOB, blob("a"), blobs)
+    with pytest.raises(PayloadTooLarge):
+        await through.merge_patch(BLOB, "a", {"spec": {"x": "x" * size}}, blobs)
+    operator = operator_of(client, blobs, Controller("traps", reconcile, for_=BLOB))
+    async with running(operator):
+        await until(lambda: results(operator), within=WITHIN)
+        await client.create(BLOB, blob("b"), blobs)
+        await until(lambda: results(operator) == {"error": 2}, within=WITHIN)
+    assert [key.name for key in runs] == ["a", "b"]
+    assert len(proxy.asked(asking("patch"))) == 3
+
+
+# 26
+
+
+async def test_26_a_kind_that_comes_later_is_found(
+    client: Client, through: Client, namespace: str, proxy: FaultProxy
+) -> None:
+    async with following(through, namespace, kind=BLOB, backoff=WATCH) as it:
+        await until(lambda: len(proxy.handled) > 2, it.clock, within=WITHIN, longest=PAUSE)
+        assert not it.cache.synced
+        await client.create(CRD, DEFINITION)
+        await until(lambda: it.cache.synced, it.clock, within=WITHIN, longest=30.0)
+        await client.create(BLOB, blob("a"), namespace)
+        await until(lambda: it.names == {"a"}, it.clock, within=WITHIN, longest=PAUSE)
+    await client.delete(CRD, BLOB.resource)
+
+
+async def test_26_a_path_that_is_not_served_is_not_found(client: Client, namespace: str) -> None:
+    with pytest.raises(NotFound):
+        await client.list(BLOB, namespace)
+    with pytest.raises(NotFound):
+        await client.create(BLOB, blob("a"), namespace)
+
+
+# 27
+
+
+async def test_27_what_was_deleted_meanwhile_does_not_rise_from_the_dead(
+    client: Client, namespace: str
+) -> None:
+    made = await make(client, namespace, "a")
+    await client.delete(CONFIG_MAP, "a", namespace)
+    applied = {"metadata": {"name": "a", "namespace": namespace}, "data": {"x": "y"}}
+    with pytest.raises(Conflict):
+        await client.apply(CONFIG_MAP, applied, manager="traps", uid=made.metadata.uid)
+    assert await client.find(CONFIG_MAP, "a", namespace) is None
+    await make(client, namespace, "a")
+    with pytest.raises(Conflict):
+        await client.apply(CONFIG_MAP, applied, manager="traps", uid=made.metadata.uid)
+    assert (await client.get(CONFIG_MAP, "a", namespace)).data == {}
+
+
+# 28
+
+
+async def test_28_status_and_spec_do_not_bleed_into_each_other(client: Client, blobs: str) -> None:
+    both = {"spec": {"of": "main"}, "status": {"of": "main"}}
+    other = {"spec": {"of": "status"}, "status": {"of": "status"}}
+    named = {"metadata": {"name": "a", "namespace": blobs}}
+    made = await client.apply(BLOB, named | both, manager="spec")
+    assert "status" not in made
+    for subresource, halves in (("status", other), ("", both)):
+        await client.merge_patch(BLOB, "a", halves, blobs, subresource=subresource)
+        await client.apply(BLOB, named | halves, manager="traps", subresource=subresource)
+        found = await client.get(BLOB, "a", blobs)
+        await client.replace(BLOB, found | halves, subresource=subresource)
+        found = await client.get(BLOB, "a", blobs)
+        assert (found["spec"], found["status"]) == ({"of": "main"}, {"of": "status"})
+
+
+# 29
+
+PAGES = [html(502), html(404, "Not Found"), html(403), html(200), Answer(200, body=b'{"sign": "in"}')]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=["502", "404", "403", "200", "200-json"])
+async def test_29_the_page_of_a_proxy_is_a_transport_error(
+    proxy: FaultProxy, namespace: str, page: Fault
+) -> None:
+    clock = VirtualClock()
+    proxy.add(asking(), page)
+
+    async def outcome(call: Any) -> Any:
+        asking_ = asyncio.create_task(call)
+        await until(asking_.done, clock)
+        return asking_.exception()
+
+    async with Client(proxy.config, clock=clock) as through:
+        for call in (
+            lambda: through.get(CONFIG_MAP, "a", namespace),
+            lambda: through.find(CONFIG_MAP, "a", namespace),
+            lambda: through.list(CONFIG_MAP, namespace),
+            lambda: through.delete(CONFIG_MAP, "a", namespace),
+            lambda: make(through, namespace, "a"),
+        ):
+            assert isinstance(await outcome(call()), Unreachable)
+
+
+async def test_29_a_get_outlives_the_page_of_a_proxy(
+    client: Client, proxy: FaultProxy, namespace: str
+) -> None:
+    clock = VirtualClock()
+    await make(client, namespace, "a", {"x": "y"})
+    proxy.add(asking("get"), html(502), nth={1, 2})
+    async with Client(proxy.config, clock=clock) as through:
+        asking_ = asyncio.create_task(through.get(CONFIG_MAP, "a", namespace))
+        await until(asking_.done, clock, within=WITHIN)
+        assert (await asking_).data == {"x": "y"}
+
+
+# 30
+
+
+async def token_of(client: Client, namespace: str) -> str:
+    """A token that the server takes."""
+    await client.create(SERVICE_ACCOUNT, {"metadata": {"name": "me"}}, namespace)
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    answer = await client.post(SERVICE_ACCOUNT, "me", "token", asked, namespace)
+    token: str = answer["status"]["token"]
+    return token
+
+
+async def test_30_one_refusal_leads_to_one_look_at_the_token_file_and_one_retry(
+    served: Served, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("stale")
+    admin = served.config()
+    plain = Config(served.url, _without_certificate(served), TokenFile(file))
+    async with FaultProxy(plain) as proxy:
+        config = Config(proxy.url, credentials=TokenFile(file, VirtualClock()))
+        async with Client(config) as mine, Client(admin):
+            first = await mine.config.credentials.header()
+            file.write_text(await token_of(client, namespace))
+            assert b"gitVersion" in await mine.raw("GET", "/version")
+            assert await mine.config.credentials.header() != first
+            assert [handled.asked.path for handled in proxy.handled] == ["/version"] * 2
+            await mine.raw("GET", "/version")
+            assert len(proxy.handled) == 3
+
+
+def _without_certificate(served: Served) -> Any:
+    import ssl
+
+    return ssl.create_default_context(cadata=served.ca_pem)
+
+
+PLUGIN = """
+import json, os, sys
+from pathlib import Path
+folder = Path(sys.argv[1])
+with open(folder / "runs", "a") as runs:
+    runs.write("x")
+token = (folder / "gate").read_text()  # a pipe: waits until somebody writes
+print(json.dumps({
+    "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token}
+}))
+"""
+
+
+async def test_30_an_exec_plugin_runs_off_the_loop_and_once_for_many_refusals(
+    served: Served, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    import os
+
+    os.mkfifo(tmp_path / "gate")
+    (tmp_path / "plugin.py").write_text(PLUGIN)
+    token = await token_of(client, namespace)
+    async with FaultProxy(Config(served.url, _without_certificate(served))) as proxy:
+        loading = asyncio.create_task(kubeconfigs.load(_kubeconfig(proxy, tmp_path)))
+        await asyncio.to_thread((tmp_path / "gate").write_text, "stale")
+        async with Client(await loading) as mine:
+            many = [asyncio.create_task(mine.raw("GET", "/version")) for _ in range(10)]
+            await until(lambda: (tmp_path / "runs").read_text() == "xx", within=WITHIN)
+            await make(client, namespace, "meanwhile")  # the loop is free while the plugin takes its time
+            assert not any(task.done() for task in many)
+            await asyncio.to_thread((tmp_path / "gate").write_text, token)
+            answers = await asyncio.wait_for(asyncio.gather(*many), WITHIN)
+            assert all(b"gitVersion" in each for each in answers)
+    assert (tmp_path / "runs").read_text() == "xx"
+    assert len(proxy.handled) == 20
+
+
+def _kubeconfig(proxy: FaultProxy, folder: Path) -> Path:
+    made = json.loads(proxy.write_kubeconfig(folder / "config").read_text())
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": sys.executable,
+        "args": [str(folder / "plugin.py"), str(folder)],
+        "interactiveMode": "Never",
+    }
+    made["users"][0]["user"] = {"exec": plugin}
+    (folder / "config").write_text(json.dumps(made))
+    return folder / "config"
