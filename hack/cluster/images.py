@@ -50,11 +50,11 @@ def build(name: str, store: Store, version: str, *, gpu: bool = False) -> Image:
     Without `gpu`, what only GPUs use is left out: half of torch's size.
     """
     without = () if gpu else GPU_ONLY
-    product, project = PRODUCTS[name], _project()
+    product, ours = PRODUCTS[name], project()
     layers = (
         store.layer({**interpreter.system(), **interpreter.interpreter()}),
-        store.layer(interpreter.distributions(requirements(project, product.extras), without)),
-        store.layer(ours(project, version)),
+        store.layer(interpreter.distributions(requirements(ours, product.extras), without)),
+        store.layer(package(ours, version)),
     )
     recipe = Recipe(
         name=f"docker.io/elasticjob/{name}:{version}",
@@ -110,7 +110,7 @@ def requirements(project: Mapping[str, Any], extras: tuple[str, ...]) -> list[st
     return found
 
 
-def ours(project: Mapping[str, Any], version: str) -> Entries:
+def package(project: Mapping[str, Any], version: str) -> Entries:
     """Return the project as it would be installed: the package, its metadata, its commands."""
     entries: dict[str, Entry] = {}
     for folder, _, files in os.walk(PACKAGE, followlinks=True):
@@ -143,6 +143,7 @@ def _script(target: str) -> bytes:
     return f"#!{PROGRAM}\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n".encode()
 
 
-def _project() -> Mapping[str, Any]:
+def project() -> Mapping[str, Any]:
+    """Return what pyproject.toml says of the project."""
     project: Mapping[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return project

@@ -1,0 +1,15 @@
+# The operator, for whoever has Docker:   docker build -t elasticjob/operator:0.1.0 .
+# hack/images builds the same without Docker.
+ARG PYTHON=3.11-slim-bookworm
+FROM python:${PYTHON} AS build
+WORKDIR /src
+COPY . .
+RUN python -m venv /opt/elasticjob \
+ && /opt/elasticjob/bin/pip install --no-cache-dir '.[operator]'
+
+FROM python:${PYTHON}
+COPY --from=build /opt/elasticjob /opt/elasticjob
+ENV PATH=/opt/elasticjob/bin:$PATH HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER 65532:65532
+ENTRYPOINT ["elasticjob"]
+CMD ["operator"]

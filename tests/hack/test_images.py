@@ -1,0 +1,108 @@
+"""What is in our images: this interpreter, what is required, the project; and that it runs by itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import py_compile
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from elasticjob import __version__
+from hack.cluster import images, interpreter
+from hack.cluster.interpreter import Missing, bytecode, closure
+from hack.cluster.oci import Entries, File, write_layer
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = {
+    "name": "thing",
+    "dependencies": ["base>=1"],
+    "optional-dependencies": {
+        "more": ["thing[torch,web]", "extra>=3"],
+        "torch": ["torch>=2"],
+        "web": ["aiohttp"],
+    },
+}
+
+
+def test_extras_that_name_extras_are_followed() -> None:
+    assert sorted(images.requirements(PROJECT, ("more",))) == ["aiohttp", "base>=1", "extra>=3", "torch>=2"]
+    assert images.requirements(PROJECT, ()) == ["base>=1"]
+
+
+def test_requirements_bring_their_own_and_markers_are_heeded() -> None:
+    names = {one.name.lower() for one in closure(["aiohttp>=3", "colorama; sys_platform == 'win32'"])}
+    assert {"aiohttp", "yarl", "multidict"} <= names
+    assert "colorama" not in names
+
+
+def test_what_is_required_but_not_installed_is_named() -> None:
+    with pytest.raises(Missing, match="no-such-thing is not installed: run"):
+        closure(["no-such-thing"])
+
+
+def installed_in(folder: Path, entries: Entries) -> None:
+    """Unpack a layer, as a container runtime does."""
+    with (folder / "layer.tar").open("wb") as out:
+        write_layer(entries, out)
+    with tarfile.open(folder / "layer.tar") as archive:
+        archive.extractall(folder / "root", filter="tar")
+
+
+def test_the_project_is_complete_in_its_layer(tmp_path: Path) -> None:
+    installed_in(tmp_path, images.package(images.project(), __version__))
+    site = tmp_path / "root" / interpreter.SITE.lstrip("/")
+    environ = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+    asked = (
+        "import elasticjob.cli.main as m, importlib.metadata as i; print(m.__file__, i.version('elasticjob'))"
+    )
+    command = [sys.executable, "-P", "-c", asked]
+    said = subprocess.run(
+        command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
+    assert said.split() == [str(site / "elasticjob" / "cli" / "main.py"), __version__]
+    script = (tmp_path / "root" / "usr/local/bin/elasticjob").read_text()
+    assert script.startswith("#!/usr/local/bin/python3\n")
+    assert os.access(tmp_path / "root" / "usr/local/bin/elasticjob", os.X_OK)
+
+
+@pytest.mark.parametrize("cached", [True, False], ids=["from the cache", "compiled"])
+def test_bytecode_is_valid_without_its_source(tmp_path: Path, cached: bool) -> None:
+    source = tmp_path / "module.py"
+    source.write_text("ANSWER = 42\n")
+    if cached:
+        py_compile.compile(str(source), doraise=True)
+    code = bytecode(source, "/site/module.py")
+    assert code[4:8] == (1).to_bytes(4, "little")  # PEP 552: by hash, unchecked
+    assert code[8:16] == importlib.util.source_hash(source.read_bytes())
+
+
+def test_stale_bytecode_is_not_used(tmp_path: Path) -> None:
+    source = tmp_path / "module.py"
+    source.write_text("ANSWER = 42\n")
+    py_compile.compile(str(source), doraise=True)
+    source.write_text("ANSWER = 'another'\n")
+    assert b"another" in bytecode(source, "/site/module.py")
+
+
+def test_programs_bring_the_libraries_that_they_are_linked_against() -> None:
+    found = interpreter.shared_libraries([Path(sys.executable).resolve()])
+    names = {Path(path).name for path in found}
+    assert {"libc.so.6", "libm.so.6"} <= names
+    assert any(name.startswith("ld-linux") for name in names)
+    assert all(path.startswith("/usr/lib") for path in found)
+    assert all(isinstance(entry, File) and entry.mode == 0o755 for entry in found.values())
+
+
+def test_config_names_every_crd_and_the_version_of_this_checkout() -> None:
+    config = ROOT / "config"
+    kustomization = yaml.safe_load((config / "kustomization.yaml").read_text())
+    crds = {f"crd/{file.name}" for file in (config / "crd").glob("*.yaml")}
+    assert crds <= {*kustomization["resources"]}
+    assert all((config / resource).exists() for resource in kustomization["resources"])
+    assert kustomization["images"] == [{"name": "elasticjob/operator", "newTag": __version__}]

@@ -1,0 +1,94 @@
+"""What of a node can be told without one: configurations, refusals, what is changed and put back."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from hack.cluster import debian, node, nodeconfig
+from hack.cluster.debian import missing_packages
+from hack.cluster.node import refusal
+from hack.cluster.pki import Pair
+from hack.cluster.place import Place
+
+PLACE = Place(Path("/state"))
+PAIR = Pair(Path("/state/tls.crt"), Path("/state/tls.key"))
+
+
+def test_containerd_keeps_everything_in_the_nodes_folder() -> None:
+    found = tomllib.loads(nodeconfig.containerd(PLACE, Path("/plugins")))
+    cri = found["plugins"]["io.containerd.grpc.v1.cri"]
+    assert (found["root"], found["state"]) == ("/state/containerd/root", "/state/containerd/run")
+    assert found["grpc"]["address"] == "/state/containerd.sock"
+    assert cri["sandbox_image"] == nodeconfig.PAUSE
+    assert cri["cni"] == {"bin_dir": "/plugins", "conf_dir": "/state/cni/net.d"}
+    assert cri["containerd"]["runtimes"]["runc"]["options"] == {
+        "SystemdCgroup": False,
+        "Root": "/state/containerd/runc",
+    }
+
+
+def test_kubelet_and_proxy_meet_the_rest() -> None:
+    kubelet = json.loads(nodeconfig.kubelet(PLACE, PAIR, Path("/state/ca.crt")))
+    assert kubelet["containerRuntimeEndpoint"] == f"unix://{PLACE.socket}"
+    assert kubelet["clusterDNS"] == [PLACE.dns]
+    assert kubelet["cgroupRoot"] == f"/{PLACE.cgroup}"
+    proxy = json.loads(nodeconfig.proxy(PLACE, Path("/state/proxy.kubeconfig")))
+    assert proxy["hostnameOverride"] == PLACE.node
+    assert (
+        proxy["clusterCIDR"]
+        == json.loads(nodeconfig.network(PLACE))["plugins"][0]["ipam"]["ranges"][0][0]["subnet"]
+    )
+    assert f"bind {PLACE.dns}" in nodeconfig.corefile(PLACE, Path("/state/dns.kubeconfig"))
+
+
+def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert refusal(Place(tmp_path)) == (
+        "a node needs root: it makes network links, mounts and cgroups; run this with sudo"
+    )
+
+
+@pytest.fixture
+def root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine on which we are root, everything is installed and no node is up."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(node, "missing_packages", dict)
+    monkeypatch.setattr(node, "CURRENT", tmp_path / "current")
+    return tmp_path
+
+
+def test_missing_packages_are_named_with_the_command_that_installs_them(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node, "missing_packages", lambda: {"runc": "runc", "nft": "nftables"})
+    assert refusal(Place(root)) == "not installed: runc, nft; on Debian: apt-get install runc nftables"
+
+
+def test_a_machine_has_one_node(root: Path) -> None:
+    (root / "current").write_text("/another")
+    assert refusal(Place(root)) == (
+        "another node is up, in /another: one per machine; hack/node --folder /another down ends it"
+    )
+    (root / "current").write_text(str(root))
+    assert refusal(Place(root)) == ""
+
+
+def test_a_folder_whose_name_is_too_long_for_a_socket_is_refused(root: Path) -> None:
+    assert "choose another with --folder" in refusal(Place(root / ("x" * 100)))
+
+
+def test_an_empty_path_lacks_everything(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(debian, "PLUGINS", (tmp_path,))
+    assert missing_packages() == {
+        "containerd": "containerd",
+        "runc": "runc",
+        "nft": "nftables",
+        "ip": "iproute2",
+        "bridge": "containernetworking-plugins",
+    }
