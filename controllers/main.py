@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import secrets
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
@@ -89,6 +90,8 @@ def _admission(operator: Operator, settings: Settings) -> AdmissionServer:
         service=ServiceRef(namespace, service) if service else None,
         secret=Key(namespace, f"{service}-certificate") if service else None,
         reachable_as=settings.webhook_address,
+        certificates=Path(settings.webhook_certificates) if settings.webhook_certificates else None,
+        inject_from=settings.webhook_inject_from,
         metrics=operator.metrics,
     )
 

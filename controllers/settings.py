@@ -54,10 +54,17 @@ class Settings(BaseSettings):
     """The port that admission webhooks listen on; 0 for any."""
 
     webhook_address: str = ""
-    """The host under which the API server reaches them by URL; empty means webhook_host."""
+    """The host, or host:port, under which the API server reaches them by URL; empty means webhook_host."""
 
     webhook_service: str = ""
     """namespace/name of the Service through which the API server reaches them; empty means by URL."""
+
+    webhook_certificates: str = ""
+    """A folder with tls.crt and tls.key that somebody else keeps (a mounted Secret of cert-manager); empty means
+    that we issue them, of an authority in a Secret that replicas share."""
+
+    webhook_inject_from: str = ""
+    """namespace/name of the Certificate whose authority cert-manager is to have the API server trust."""
 
     leader_election: bool = False
     """Whether to be one of several replicas, of which one at a time runs the controllers."""

@@ -37,7 +37,11 @@ class Switch:
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         port = self.ports[next(self._turn) % len(self.ports)]
-        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:  # as a Service whose last server has gone
+            writer.transport.abort()
+            return
         both = {writer, inner_writer}
         self._writers |= both
         try:
