@@ -22,7 +22,7 @@ test: $(READY) ## all tests that need nothing but Python packages (kubectl is us
 	$(BIN)/pytest
 
 test-kube: $(READY) ## the integration tests again, on a real control plane (hack/kube-binaries builds it where there is Go)
-	@hack/kube-binaries control-plane
+	@hack/kube-binaries control-plane kwok kubectl
 	$(BIN)/pytest --kube real -m "integration or plane"
 
 e2e: $(READY) ## the demo's story with the operator in the cluster, on a real node with containers (as root)

@@ -6,13 +6,16 @@ A test that uses one of the fixtures in INTEGRATION is an integration test; the 
 
 from __future__ import annotations
 
+import os
 import secrets
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from elasticjob.kube.client import Client
+from hack.cluster.binaries import Places, catalog
 from hack.cluster.controlplane import ControlPlane
 from tests.kit.leftovers import cleaned
 from tests.kit.namespaces import new_namespace
@@ -32,6 +35,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--node", action="store_true", help="run the tests that need a whole node with containers"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where no kubectl is on PATH, the one that hack/kube-binaries built serves."""
+    kubectl = catalog().programs["kubectl"]
+    if not shutil.which("kubectl") and (found := Places.of().find(kubectl)):
+        os.environ["PATH"] += f"{os.pathsep}{found.parent}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

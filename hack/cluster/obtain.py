@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -28,7 +27,11 @@ from hack.cluster.binaries import (
 )
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
-ASK_VERSION: Mapping[str, tuple[str, ...]] = {"coredns": ("-version",), "helm": ("version", "--short")}
+ASK_VERSION: Mapping[str, tuple[str, ...]] = {
+    "coredns": ("-version",),
+    "helm": ("version", "--short"),
+    "kubectl": ("version", "--client"),
+}
 """How programs are asked for their version that do not know `--version`."""
 
 
@@ -97,11 +100,6 @@ def version_of(name: str, path: Path) -> str:
         return "unknown"
     found = re.search(r"\d+\.\d+(\.\d+)?", said)
     return found[0] if found else "unknown"
-
-
-def absent_tools(known: Catalog) -> dict[str, str]:
-    """What a node needs of Debian and this machine lacks: command → package."""
-    return {command: package for command, package in known.debian.items() if not shutil.which(command)}
 
 
 def _parser(known: Catalog) -> argparse.ArgumentParser:

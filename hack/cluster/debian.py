@@ -1,0 +1,26 @@
+"""What a node needs of the machine besides our binaries: programs that Debian's packages bring."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from hack.cluster import binaries
+
+PLUGINS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
+"""Where packages put network plugins, which are on nobody's PATH."""
+
+
+def missing_packages() -> dict[str, str]:
+    """What this machine lacks: command → Debian's package."""
+    known = binaries.catalog().debian
+    return {name: package for name, package in known.items() if not (shutil.which(name) or is_plugin(name))}
+
+
+def is_plugin(name: str) -> bool:
+    """Whether a network plugin of that name is installed."""
+    return any((folder / name).exists() for folder in PLUGINS)
+
+
+if __name__ == "__main__":
+    print(*sorted({*missing_packages().values()}))
