@@ -26,6 +26,7 @@ from typing import Any, Final
 from hack.cluster import binaries, images, nodeconfig
 from hack.cluster.containers import Containerd
 from hack.cluster.controlplane import ControlPlane
+from hack.cluster.debian import PLUGINS, missing_packages
 from hack.cluster.host import Host, mounts_below
 from hack.cluster.nodeconfig import COREDNS
 from hack.cluster.oci import Image, Store
@@ -33,8 +34,6 @@ from hack.cluster.pki import write_private
 from hack.cluster.place import Place
 from hack.cluster.processes import Programs
 
-PLUGINS: Final = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
-"""Where distributions put the network plugins."""
 CURRENT: Final = Path("/run/elasticjob-node")
 """Names the folder of this machine's node."""
 MARK: Final = ".elasticjob-node"
@@ -268,12 +267,6 @@ def refusal(place: Place) -> str:
     return ""
 
 
-def missing_packages() -> dict[str, str]:
-    """Return what a node needs and this machine lacks: command → Debian's package."""
-    known = binaries.catalog().debian
-    return {name: package for name, package in known.items() if not (shutil.which(name) or is_plugin(name))}
-
-
 def plugins() -> Path:
     """Return the folder of network plugins. Raises Refused."""
     if found := next((folder for folder in PLUGINS if (folder / "bridge").exists()), None):
@@ -281,11 +274,6 @@ def plugins() -> Path:
     raise Refused(
         f"no network plugins in {', '.join(map(str, PLUGINS))}: install containernetworking-plugins"
     )
-
-
-def is_plugin(name: str) -> bool:
-    """Whether a network plugin of that name is installed."""
-    return any((folder / name).exists() for folder in PLUGINS)
 
 
 def is_taken(host: str, port: int) -> bool:
