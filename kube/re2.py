@@ -1,9 +1,13 @@
-"""Whether a pattern is one that API servers read: RE2's, without look-around and back-references."""
+"""Patterns as API servers read them: RE2's, without look-around and back-references.
+
+`re2_problem` says why a server refuses one; `matches` answers as a server would, with Python's engine.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Final
 
 _TOKEN: Final = re.compile(
@@ -53,24 +57,22 @@ _CLASSES: Final = frozenset(
 _SCRIPTS: Final = frozenset(
     ["Arabic", "Cyrillic", "Greek", "Han", "Hangul", "Hebrew", "Hiragana", "Katakana", "Latin", "Thai"]
 )
-_POSIX: Final = frozenset(
-    [
-        "alnum",
-        "alpha",
-        "ascii",
-        "blank",
-        "cntrl",
-        "digit",
-        "graph",
-        "lower",
-        "print",
-        "punct",
-        "space",
-        "upper",
-        "word",
-        "xdigit",
-    ]
-)
+_POSIX: Final[Mapping[str, str]] = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "ascii": r"\x00-\x7f",
+    "blank": r"\t ",
+    "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r"\t\n\v\f\r ",
+    "upper": "A-Z",
+    "word": "0-9A-Za-z_",
+    "xdigit": "0-9A-Fa-f",
+}
 _OPENS: Final = re.compile(r"\(\?(?:P?<\w+>|[imsU-]*:)|\($")
 _UNKNOWN_GROUPS: Final[Mapping[str, str]] = {
     "(?=": "look-ahead",
@@ -102,6 +104,49 @@ def re2_problem(pattern: str) -> str | None:
     return _too_often(pattern)
 
 
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile("".join(_python(token) for token in _TOKEN.finditer(pattern)))
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Return whether a text has the pattern somewhere. Raises re.error for what re2_problem refuses."""
+    return _compiled(pattern).search(text) is not None
+
+
+def _python(token: re.Match[str]) -> str:
+    """The token as Python writes it."""
+    kind, text = token.lastgroup, token[0]
+    if kind == "escape":
+        return _PYTHON.get(text, rf"[{_python_class(text)}]" if text[1] in "pP" else text)
+    if kind == "set":
+        inner = re.sub(r"\[:(\^?)([a-z]+):\]", _posix, text[1:-1])
+        inner = re.sub(r"\\[pP](?:\{[^}]*\}|.)", lambda found: _python_class(found[0]), inner)
+        return "[" + re.sub(r"(?<!\\)\[", r"\\[", inner) + "]"
+    if kind == "group":
+        return re.sub(r"^\(\?<", "(?P<", text)
+    return text
+
+
+def _posix(found: re.Match[str]) -> str:
+    ranges = _POSIX[found[2]]
+    if not found[1]:
+        return ranges
+    outside = re.compile(f"[^{ranges}]")
+    return (
+        "".join(re.escape(chr(code)) for code in range(128) if outside.match(chr(code))) + "\\x80-\U0010ffff"
+    )
+
+
+def _python_class(text: str) -> str:
+    """The letters of a class of Unicode, as near as Python's engine comes: a letter, or what is none."""
+    name = text[3:-1] if text[2:3] == "{" else text[2:]
+    return {"N": r"\d", "Nd": r"\d", "Z": r"\s", "Lu": "A-Z", "Ll": "a-z"}.get(name, r"\w")
+
+
+_PYTHON: Final[Mapping[str, str]] = {r"\z": r"\Z", r"\Q": "", r"\E": ""}
+
+
 def _plain(token: re.Match[str]) -> str:
     """The token for a parser that shall only see whether parentheses and repetitions fit."""
     kind, text = token.lastgroup, token[0]
@@ -130,7 +175,7 @@ def _escape_problem(text: str, known: frozenset[str] = _ESCAPES) -> str | None:
 
 
 def _set_problem(text: str) -> str | None:
-    if unknown := set(re.findall(r"\[:\^?([a-z]+):\]", text)) - _POSIX:
+    if unknown := set(re.findall(r"\[:\^?([a-z]+):\]", text)) - _POSIX.keys():
         return f"RE2 knows no [:{min(unknown)}:]"
     escapes = re.findall(r"\\[pP]\{[^}]*\}|\\.", text)
     if problem := next(filter(None, (_escape_problem(escape, _SET_ESCAPES) for escape in escapes)), None):

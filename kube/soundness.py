@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -10,7 +9,7 @@ from typing import Any, Final
 from elasticjob.kube.cel import CelSyntaxError, free_names, parsed
 from elasticjob.kube.cel.syntax import Call, Literal, Tree, branches
 from elasticjob.kube.cost import refuse_costly_rules
-from elasticjob.kube.re2 import re2_problem
+from elasticjob.kube.re2 import matches, re2_problem
 from elasticjob.kube.schemas import (
     INT_OR_STRING,
     LIST_KEYS,
@@ -248,7 +247,7 @@ def _limits(value: Any, node: Schema) -> tuple[tuple[str, Callable[[Any], bool]]
         ("minProperties", lambda least: sized >= least),
         ("maxProperties", lambda most: sized <= most),
         ("required", lambda names: not isinstance(value, dict) or set(names) <= value.keys()),
-        ("pattern", lambda pattern: number or re.search(pattern, value) is not None),
+        ("pattern", lambda pattern: number or matches(pattern, value)),
         (LIST_TYPE, lambda kind: kind != "set" or all(value.count(item) == 1 for item in value)),
         ("format", lambda form: form != "date-time" or _is_moment(value)),
     )

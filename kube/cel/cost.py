@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from elasticjob.kube.cel.shapes import DYN, Shape
 from elasticjob.kube.cel.syntax import (
+    TYPES,
     Binary,
     Call,
     Choice,
@@ -258,9 +259,6 @@ _LITERALS: Final[Mapping[type, Shape]] = {
     type(None): Shape("null"),
 }
 _SCALARS: Final = frozenset({"bool", "int", "double", "timestamp", "duration"})
-_TYPES: Final = frozenset(
-    ("bool", "int", "uint", "double", "string", "bytes", "list", "map", "type", "null_type")
-)
 
 
 def _is_scalar(shape: Shape) -> bool:
@@ -277,7 +275,7 @@ def _literal(value: object) -> Seen:
 def _named(name: str, scope: Scope) -> Seen:
     if name in scope:
         return scope[name]
-    if name in _TYPES:
+    if name in TYPES:
         return Seen(1, Shape("type"), (name,))
     raise CelSyntaxError(f"a rule has no variable {name}")
 

@@ -67,6 +67,9 @@ METHODS: dict[str, Callable[..., Any]] = {
     "indexOf": lambda value, part: value.find(part) if isinstance(value, str) else value.index(part),
     "charAt": lambda text, place: _text(text)[place],
     "find": lambda text, pattern: ((found := re.search(pattern, _text(text))) and found[0]) or "",
+    "findAll": lambda text, pattern: [found[0] for found in re.finditer(pattern, _text(text))],
+    "lastIndexOf": lambda value, part: _last_index(value, part),
+    "reverse": lambda value: value[::-1],
     "isSorted": _sorted,
     "sum": sum,
     "min": min,
@@ -83,6 +86,12 @@ def _present(value: Optional) -> Any:
     return value.value
 
 
+def _last_index(value: Any, part: Any) -> int:
+    if isinstance(value, str):
+        return value.rfind(part)
+    return max((place for place, item in enumerate(value) if item == part), default=-1)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "size": _size,
     "int": int,
@@ -90,5 +99,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "double": float,
     "string": _string,
     "type": kind,
+    "dyn": lambda value: value,
+    "sets.contains": lambda first, second: all(item in first for item in second),
+    "sets.intersects": lambda first, second: any(item in first for item in second),
+    "sets.equivalent": lambda first, second: (
+        all(item in first for item in second) and all(item in second for item in first)
+    ),
     "matches": lambda text, pattern: re.search(pattern, _text(text)) is not None,
 }

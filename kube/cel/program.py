@@ -18,6 +18,7 @@ from elasticjob.kube.cel.operators import (
     variable,
 )
 from elasticjob.kube.cel.syntax import (
+    TYPES,
     Binary,
     Call,
     Choice,
@@ -49,7 +50,7 @@ def runnable(tree: Tree) -> Node:
         case Literal(value):
             return lambda _: value
         case Name(name):
-            return lambda scope: variable(scope, name)
+            return lambda scope: name if name in TYPES and name not in scope else variable(scope, name)
         case Select(operand, name, optional):
             return select(runnable(operand), name, optional=optional)
         case Has(operand, name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 
 @dataclass(frozen=True)
@@ -142,11 +142,18 @@ def branches(tree: Tree) -> tuple[Tree, ...]:
             return tuple(each for pair in pairs for each in pair)
 
 
+TYPES: Final = frozenset(
+    ("bool", "int", "uint", "double", "string", "bytes", "list", "map", "type", "null_type")
+)
+"""The names of types, which every rule has."""
+
+
 def free_names(tree: Tree) -> Iterator[str]:
     """Yield the variables that an expression reads and does not bind itself."""
     match tree:
         case Name(name):
-            yield name
+            if name not in TYPES:
+                yield name
         case Fold(_, target, variable, bodies):
             yield from free_names(target)
             for body in bodies:

@@ -58,6 +58,7 @@ def kind(value: Any) -> str:
         str: "string",
         list: "list",
         dict: "map",
-        type(None): "null",
+        bytes: "bytes",
+        type(None): "null_type",
     }
     return kinds.get(type(value), type(value).__name__)

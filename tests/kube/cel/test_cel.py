@@ -63,6 +63,16 @@ VALUES: list[tuple[str, Any]] = [
     ("0x10", 16),
     ("true == 1", False),
     ("null == null", True),
+    ("dyn(self.n) == 3", True),
+    ("type(self.n) == int && type(self.s) == string && type(null) == null_type", True),
+    ("self.l.all(int, int > 0)", True),
+    ("self.s.findAll('l')", ["l", "l"]),
+    ("self.s.lastIndexOf('l')", 3),
+    ("[1, 2, 1].lastIndexOf(1)", 2),
+    ("self.l.reverse()", [3, 2, 1]),
+    ("sets.contains(self.l, [1]) && !sets.contains(self.l, [4])", True),
+    ("sets.intersects(self.l, [1, 4]) && sets.equivalent([1, 2], [2, 1, 1])", True),
+    ("b'ab' == b\"ab\"", True),
     ("self.l.sum() == 6 && self.l.max() == 3", True),
 ]
 
