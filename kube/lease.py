@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
-from math import ceil, inf
+from math import ceil, inf, isfinite
 from typing import Final
 
 from elasticjob.kube.kinds import Manifest
@@ -185,7 +185,8 @@ class Candidate:
         if conflict and self.basis is Basis.MY_WRITE:
             return replace(self, basis=Basis.NOTHING, due=now)
         pause = self.terms.retry.total_seconds() * (1 if self.leads else 1 + JITTER * chance)
-        return replace(self, basis=Basis.NOTHING, due=max(now, self.due + pause))
+        tried = self.due if isfinite(self.due) else now
+        return replace(self, basis=Basis.NOTHING, due=max(now, tried + pause))
 
     def release(self, wall: datetime) -> Write | None:
         """How to give the lease away, so that another may take it at once; None where it is not mine to give.

@@ -1,0 +1,369 @@
+"""Leading, standing by, losing and handing over, within one process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from elasticjob.kube.client import Client
+from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.election import Election, Keeper
+from elasticjob.kube.errors import KubeError, LeadershipLost
+from elasticjob.kube.fence import Fence
+from elasticjob.kube.kinds import Key
+from elasticjob.kube.lease import Candidate, Terms
+from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.objects import CONFIG_MAP, LEASE
+from elasticjob.kube.operator import Operator
+from elasticjob.kube.rungroup import Group
+from elasticjob.kube.testing import FaultProxy, Lose, asking
+from tests.kit.served import Served
+from tests.kube.stub import Stub, answer, hang, until
+
+TERMS = Terms(lease=timedelta(seconds=4), renew=timedelta(seconds=2.5), retry=timedelta(seconds=0.3))
+LEASE_NAME = "l"
+
+
+class Exits:
+    """Instead of the end of the process."""
+
+    def __init__(self) -> None:
+        self.codes: list[int] = []
+        self.called = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def __call__(self, code: int) -> None:
+        self.codes.append(code)
+        self._loop.call_soon_threadsafe(self.called.set)
+
+
+@asynccontextmanager
+async def replica(
+    client: Client, namespace: str, me: str, *controllers: Controller, **more: Any
+) -> AsyncIterator[tuple[Operator, asyncio.Task[None], Exits]]:
+    """An operator that runs; it is told to stop at the end."""
+    exits = Exits()
+    election = Election(LEASE_NAME, namespace, identity=me, terms=TERMS, exit=exits)
+    operator = Operator(client, namespace, name=me, probes=None, signals=False, election=election, **more)
+    for controller in controllers:
+        operator.add(controller)
+    running = asyncio.create_task(operator.run())
+    try:
+        yield operator, running, exits
+    finally:
+        operator.stop()
+        await asyncio.wait({running})
+        if not running.cancelled() and (error := running.exception()):
+            assert isinstance(error, LeadershipLost)
+
+
+def works(act: Callable[[Key], Any]) -> Controller:
+    async def reconcile(key: Key) -> Result:
+        if key.name == "work":
+            await act(key)
+        return Result.done()
+
+    return Controller("works", reconcile, for_=CONFIG_MAP)
+
+
+async def create_work(client: Client, namespace: str) -> None:
+    await client.create(CONFIG_MAP, {"metadata": {"name": "work", "namespace": namespace}})
+
+
+def leads(operator: Operator) -> float | None:
+    return operator.metrics.registry.get_sample_value("leader_election_master_status", {"name": LEASE_NAME})
+
+
+async def holder(client: Client, namespace: str) -> str:
+    return (await client.get(LEASE, LEASE_NAME, namespace)).spec.holder_identity
+
+
+async def steal(client: Client, namespace: str) -> None:
+    await client.merge_patch(LEASE, LEASE_NAME, {"spec": {"holderIdentity": "thief"}}, namespace)
+
+
+# an operator of several
+
+
+async def test_only_the_leader_runs_controllers_and_a_standby_is_ready(
+    client: Client, namespace: str
+) -> None:
+    runs: list[str] = []
+
+    def noting(me: str) -> Controller:
+        async def note(_: Key) -> None:
+            runs.append(me)
+
+        return works(note)
+
+    await create_work(client, namespace)
+    async with (
+        replica(client, namespace, "a", noting("a")) as (a, _, _),
+        aiohttp.ClientSession() as session,
+    ):
+        await a.wait_leading()
+        async with replica(client, namespace, "b", noting("b")) as (b, _, _):
+            await b.wait_started()
+            assert b.cache(CONFIG_MAP).get(Key(namespace, "work")) is not None
+            assert b.election is not None
+            await until(lambda: b.election and b.election.standing() == "standby, a leads")
+            assert (leads(a), leads(b)) == (1, 0)
+            await until(lambda: runs)
+        assert set(runs) == {"a"}
+        assert a.election is not None
+        assert a.election.standing() == "this process leads"
+        assert await holder(client, namespace) == "a"
+    assert await holder(client, namespace) == ""
+    assert leads(a) == 0
+    assert session.closed
+
+
+async def test_a_standby_is_ready_over_http(client: Client, namespace: str) -> None:
+    await client.create(
+        LEASE,
+        {
+            "metadata": {"name": LEASE_NAME, "namespace": namespace},
+            "spec": {"holderIdentity": "other", "leaseDurationSeconds": 3600},
+        },
+    )
+    election = Election(LEASE_NAME, namespace, terms=TERMS)
+    operator = Operator(client, namespace, probes="127.0.0.1:0", signals=False, election=election)
+    running = asyncio.create_task(operator.run())
+    await operator.wait_started()
+    await until(lambda: "other" in election.standing())
+    async with aiohttp.ClientSession() as session, session.get(operator.url + "/readyz") as response:
+        assert (response.status, await response.text()) == (
+            200,
+            "[+] started\n[+] leader: standby, other leads\nok\n",
+        )
+    operator.stop()
+    await running
+
+
+async def test_lost_leadership_ends_everything_at_once_and_is_raised(client: Client, namespace: str) -> None:
+    begun, ended = asyncio.Event(), list[str]()
+
+    async def hold(_: Key) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    await create_work(client, namespace)
+    async with replica(client, namespace, "a", works(hold), grace=3600) as (a, running, exits):
+        await begun.wait()
+        await steal(client, namespace)
+        with pytest.raises(
+            LeadershipLost, match="a does not lead any more: the lease is held by 'thief' now"
+        ):
+            await asyncio.wait_for(running, 30)
+        assert ended == ["cancelled"]
+        assert leads(a) == 0
+        assert exits.codes == []
+    assert await holder(client, namespace) == "thief"
+
+
+async def test_leadership_that_is_lost_while_it_stops_in_order_is_not_waited_for(
+    client: Client, namespace: str
+) -> None:
+    begun = asyncio.Event()
+
+    async def hold(_: Key) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    await create_work(client, namespace)
+    async with replica(client, namespace, "a", works(hold), grace=3600) as (a, running, _):
+        await begun.wait()
+        a.stop()
+        await steal(client, namespace)
+        with pytest.raises(LeadershipLost):
+            await asyncio.wait_for(running, 30)
+    assert await holder(client, namespace) == "thief"
+
+
+async def test_a_process_that_does_not_stop_when_it_has_lost_is_ended(client: Client, namespace: str) -> None:
+    class Stubborn:
+        async def run(self) -> None:
+            while not exits.called.is_set():
+                try:
+                    await exits.called.wait()
+                except asyncio.CancelledError:
+                    continue
+
+    async with replica(client, namespace, "a", works(_nothing)) as (operator, running, exits):
+        del running
+        stubborn = Stubborn()
+        task = asyncio.create_task(stubborn.run())
+        operator._groups[Group.OTHERS]._tasks[task] = (
+            stubborn  # one that was added before, and does not listen
+        )
+        await operator.wait_leading()
+        await steal(client, namespace)
+        await asyncio.wait_for(exits.called.wait(), 30)
+        assert exits.codes == [1]
+
+
+async def _nothing(_: Key) -> None:
+    return
+
+
+async def test_the_lease_is_left_to_expire_where_a_write_was_not_answered(
+    served: Served, client: Client, namespace: str
+) -> None:
+    tried = asyncio.Event()
+    await create_work(client, namespace)
+    async with FaultProxy(served.config()) as proxy, Client(proxy.config) as mine:
+
+        async def write(_: Key) -> None:
+            try:
+                await mine.json_patch(
+                    CONFIG_MAP, "work", [{"op": "add", "path": "/data", "value": {"a": "b"}}], namespace
+                )
+            except KubeError:
+                tried.set()
+                raise
+
+        proxy.add(asking("patch", "configmaps"), Lose())
+        async with replica(client, namespace, "a", works(write)):
+            await asyncio.wait_for(tried.wait(), 30)
+        assert await holder(client, namespace) == "a"
+
+
+async def test_without_rights_it_stands_by_and_says_why(
+    served: Served, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        Client(served.config("nobody", ())) as nobody,
+        replica(nobody, namespace, "a") as (operator, _, _),
+    ):
+        await operator.wait_started()
+        await until(lambda: "the lease cannot be kept" in caplog.messages)
+        (record,) = (found for found in caplog.records if found.message == "the lease cannot be kept")
+        assert "forbidden" in str(record.__dict__["error"])
+        assert leads(operator) == 0
+
+
+async def test_what_others_put_into_the_lease_stays(client: Client, namespace: str) -> None:
+    """And a leader whose lease somebody annotates goes on, by the slow path."""
+    async with replica(client, namespace, "a") as (operator, running, _):
+        await operator.wait_leading()
+        note = {"metadata": {"annotations": {"note": "mine"}}}
+        await client.merge_patch(LEASE, LEASE_NAME, note, namespace)
+
+        def slow() -> float | None:
+            name = "leader_election_slowpath_total"
+            return operator.metrics.registry.get_sample_value(name, {"name": LEASE_NAME})
+
+        await until(slow, within=30)
+        assert not running.done()
+    lease = await client.get(LEASE, LEASE_NAME, namespace)
+    assert lease.metadata.annotations == {"note": "mine"}
+
+
+# the keeper, in virtual time
+
+
+@asynccontextmanager
+async def keeping(stub: Stub) -> AsyncIterator[tuple[Keeper, Fence, VirtualClock, asyncio.Task[str]]]:
+    clock = VirtualClock()
+    fence = Fence(clock.monotonic, Terms().margin)
+    async with stub.client(clock) as client:
+        metrics = Metrics(CollectorRegistry())
+        key, me = Key("ns", LEASE_NAME), Candidate("me")
+        keeper = Keeper(client, key, me, fence, clock=clock, metrics=metrics, chance=lambda: 0.0)
+        task = asyncio.create_task(keeper.run())
+        try:
+            yield keeper, fence, clock, task
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+def stored(version: int) -> Callable[[web.Request], Any]:
+    """The Lease as the request would have it."""
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        asked = await request.json()
+        metadata = {"name": LEASE_NAME, "namespace": "ns", "uid": "u", "resourceVersion": str(version)}
+        return web.json_response(
+            {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": metadata,
+                "spec": asked["spec"],
+            }
+        )
+
+    return respond
+
+
+HELD = {
+    "apiVersion": "coordination.k8s.io/v1",
+    "kind": "Lease",
+    "metadata": {"name": LEASE_NAME, "resourceVersion": "1"},
+    "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15},
+}
+NOT_FOUND = answer(404, {"kind": "Status", "reason": "NotFound", "message": "no", "code": 404})
+EVENT_MADE = answer(
+    201, {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "resourceVersion": "1"}}
+)
+
+
+async def test_a_request_that_hangs_is_given_up_in_time_for_another() -> None:
+    async with Stub() as stub:
+        stub.then(NOT_FOUND, stored(1), EVENT_MADE, hang())
+        async with keeping(stub) as (keeper, fence, clock, task):
+            await until(lambda: len(stub.seen) == 3 and clock.next_due == 2.0)
+            await clock.advance(2)
+            await until(lambda: len(stub.seen) == 4)
+            stub.then(answer(200, HELD), stored(2))
+            await clock.advance(4.9)
+            assert len(stub.seen) == 4
+            await clock.advance(0.2)
+            await until(lambda: len(stub.seen) == 6 and keeper.candidate.version == "2")
+            assert [seen.method for seen in stub.seen[3:]] == ["PATCH", "GET", "PATCH"]
+            assert fence.left() > 9
+            assert not task.done()
+
+
+async def test_a_leader_whose_requests_all_hang_has_lost_at_its_deadline() -> None:
+    async with Stub() as stub:
+        stub.then(NOT_FOUND, stored(1), EVENT_MADE)
+        async with keeping(stub) as (keeper, _, clock, task):
+            await until(lambda: len(stub.seen) == 3 and clock.next_due == 2.0)
+            for _ in range(20):
+                if clock.monotonic() < 9.5:
+                    await clock.advance(0.5)
+                    await asyncio.sleep(0.001)
+            assert not task.done()
+            assert keeper.candidate.leads
+            await clock.advance(0.6)
+            await until(task.done)
+            assert task.result() == "the lease could not be renewed within 10 s"
+
+
+async def test_failures_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with Stub() as stub:
+        refused = answer(
+            403, {"kind": "Status", "reason": "Forbidden", "message": "you may not", "code": 403}
+        )
+        stub.then(refused, refused, refused)
+        with caplog.at_level(logging.WARNING):
+            async with keeping(stub) as (_, _, clock, _):
+                for count in (1, 2, 3):
+                    await until(lambda count=count: len(stub.seen) == count and clock.next_due == 2.0)  # type: ignore[misc]
+                    await clock.advance(2)
+        assert caplog.messages.count("the lease cannot be kept") == 1

@@ -1,0 +1,218 @@
+"""Two operators as processes, each behind a network of its own: the writes of the two never overlap.
+
+What is proven is read from the server's audit log: when each write came in and when it was answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from elasticjob.kube.client import Client
+from elasticjob.kube.objects import CONFIG_MAP, EVENT, LEASE, Lease
+from elasticjob.kube.testing import FaultProxy
+from hack.cluster.audit import Audited
+from tests.kit.served import Served
+from tests.kube.replica import LEASE_NAME, WORK
+
+PIECES = 3
+ENOUGH = 30
+"""Writes after which somebody is at work for sure."""
+LOOK_EVERY = 0.02
+WITHIN = 40.0
+
+
+@dataclass
+class Replica:
+    """One of the operators."""
+
+    name: str
+    proxy: FaultProxy
+    process: asyncio.subprocess.Process
+    log: Path
+
+    async def says(self, word: str) -> None:
+        """Wait for its next line."""
+        assert self.process.stdout is not None
+        line = (await asyncio.wait_for(self.process.stdout.readline(), WITHIN)).decode().strip()
+        assert line == word, f"{self.name} said {line!r}: {self.log.read_text()[-2000:]}"
+
+    async def ends(self) -> int:
+        return await asyncio.wait_for(self.process.wait(), WITHIN)
+
+
+@dataclass
+class Two:
+    """A leads, B stands by."""
+
+    served: Served
+    client: Client
+    namespace: str
+    a: Replica
+    b: Replica
+
+    def writes(self, replica: Replica | None = None) -> list[Audited]:
+        """The writes of controllers that were done, in the order in which they came."""
+        agents = {replica.name} if replica else {self.a.name, self.b.name}
+        found = [w for w in self.served.writes() if w.agent in agents and w.resource == "configmaps"]
+        return sorted((write for write in found if write.code < 300), key=lambda write: write.began)
+
+    async def work(self, replica: Replica, writes: int = ENOUGH) -> None:
+        """Wait until a replica has written that often from now on."""
+        wanted = len(self.writes(replica)) + writes
+        await until(lambda: len(self.writes(replica)) >= wanted, f"{replica.name} writes")
+
+    async def lease(self) -> Lease:
+        return await self.client.get(LEASE, LEASE_NAME, self.namespace)
+
+    async def renewals(self, count: int) -> None:
+        """Wait until the leader has renewed its lease that often, which takes longer than a lease lasts."""
+
+        def seen() -> int:
+            return sum(write.resource == "leases" and write.code < 300 for write in self.served.writes())
+
+        wanted = seen() + count
+        await until(lambda: seen() >= wanted, "the lease is renewed")
+
+    def turns(self) -> list[str]:
+        """Who wrote, in turns; fails where one begins before the last write of the one before has ended."""
+        turns = [(name, list(group)) for name, group in itertools.groupby(self.writes(), lambda w: w.agent)]
+        for (_, before), (_, after) in itertools.pairwise(turns):
+            assert max(write.ended for write in before) < after[0].began
+        return [name for name, _ in turns]
+
+
+async def until(true: Callable[[], object], what: str) -> None:
+    try:
+        async with asyncio.timeout(WITHIN):
+            while not true():  # noqa: ASYNC110 - nothing announces what another process did
+                await asyncio.sleep(LOOK_EVERY)
+    except TimeoutError:
+        pytest.fail(f"not within {WITHIN:.0f} s: {what}")
+
+
+@pytest.fixture
+async def two(served: Served, client: Client, namespace: str, tmp_path: Path) -> AsyncIterator[Two]:
+    """A leads and works, B stands by."""
+    for number in range(PIECES):
+        metadata = {"name": f"{WORK}-{number}", "namespace": namespace}
+        await client.create(CONFIG_MAP, {"metadata": metadata})
+    async with AsyncExitStack() as stack:
+        a = await stack.enter_async_context(replica("a", served, namespace, tmp_path))
+        await a.says("started")
+        await a.says("leading")
+        b = await stack.enter_async_context(replica("b", served, namespace, tmp_path))
+        await b.says("started")
+        found = Two(served, client, namespace, a, b)
+        await found.work(a)
+        yield found
+
+
+@asynccontextmanager
+async def replica(name: str, served: Served, namespace: str, folder: Path) -> AsyncIterator[Replica]:
+    log = folder / f"{name}.log"
+    async with FaultProxy(served.config()) as proxy:
+        kubeconfig = proxy.write_kubeconfig(folder / f"{name}.kubeconfig")
+        with log.open("wb") as errors:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.kube.replica", str(kubeconfig), namespace, name),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, "PYTHONPATH": os.getcwd()},
+            )
+        try:
+            yield Replica(name, proxy, process, log)
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+async def test_a_leader_that_is_cut_off_stops_before_another_begins(two: Two) -> None:
+    """Row 15: half-open. Nothing arrives any more and nobody says so; later all that is under way arrives."""
+    two.a.proxy.partition()
+    await two.b.says("leading")
+    await two.work(two.b)
+    assert await two.a.ends() == 1
+    two.a.proxy.heal(deliver=True)
+    await two.work(two.b)
+    assert two.turns() == ["a", "b"]
+    assert "could not be renewed" in two.a.log.read_text()
+    assert (await two.lease()).spec.lease_transitions == 1
+
+
+async def test_a_leader_whose_writes_arrive_late_has_given_them_up(two: Two) -> None:
+    """Row 15: the network heals the moment another leads, with a leader that has not been told to end."""
+    two.a.proxy.partition()
+    await until(lambda: two.a.proxy.held, "something of a is under way")
+    await two.b.says("leading")
+    two.a.proxy.heal(deliver=True)
+    await two.work(two.b)
+    assert await two.a.ends() == 1
+    assert two.turns() == ["a", "b"]
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+async def test_a_clock_that_steps_changes_nothing(two: Two, steps: int) -> None:
+    """Row 16: an hour forward, and two back, in the leader and in the standby."""
+    for _ in range(steps):
+        for each in (two.a, two.b):
+            each.process.send_signal(signal.SIGUSR2)
+        await two.renewals(10)
+    await two.work(two.a)
+    assert two.turns() == ["a"]
+    assert (await two.lease()).spec.lease_transitions == 0
+
+
+async def test_a_leader_whose_main_loop_is_blocked_goes(two: Two) -> None:
+    """Row 17: its thread renews, until it finds that nothing moves; the process ends without being asked."""
+    two.a.process.send_signal(signal.SIGUSR1)
+    assert await two.a.ends() == 1
+    await two.b.says("leading")
+    await two.work(two.b)
+    assert two.turns() == ["a", "b"]
+    assert "the main loop has not moved" in two.a.log.read_text()
+
+
+async def test_a_leader_that_slept_writes_nothing_after_it_wakes(two: Two) -> None:
+    """Row 15: stopped for longer than the lease, with writes at every stage of their way."""
+    two.a.process.send_signal(signal.SIGSTOP)
+    await two.b.says("leading")
+    await two.work(two.b)
+    two.a.process.send_signal(signal.SIGCONT)
+    assert await two.a.ends() == 1
+    await two.work(two.b)
+    assert two.turns() == ["a", "b"]
+
+
+async def test_a_leader_that_is_told_to_stop_hands_the_lease_over_when_its_writes_are_done(two: Two) -> None:
+    """Row 25: and the standby does not wait for it to expire."""
+    two.a.process.send_signal(signal.SIGTERM)
+    assert await two.a.ends() == 0
+    await two.b.says("leading")
+    await two.work(two.b)
+    assert two.turns() == ["a", "b"]
+    said = [
+        event.message
+        for event in await two.client.list(EVENT, two.namespace)
+        if event.reason == "LeaderElection"
+    ]
+    assert said.count("a became leader") == said.count("a stopped leading") == 1
+    assert said.count("b became leader") == 1
+
+
+async def test_a_standby_that_ends_leaves_the_leader_alone(two: Two) -> None:
+    two.b.process.send_signal(signal.SIGTERM)
+    assert await two.b.ends() == 0
+    await two.work(two.a)
+    assert two.turns() == ["a"]
+    assert (await two.lease()).spec.holder_identity == "a"
