@@ -429,16 +429,12 @@ async def test_a_killed_master_is_replaced_while_the_training_goes_on(site: Site
     assert job.born.keys() == {"master-0", "master-0-1", "worker-0", "worker-1"}
 
 
-async def test_a_suspended_job_is_gone_in_seconds_and_resumes_where_it_was(
-    site: Site, training: Training
-) -> None:
-    job, loop = training.job, asyncio.get_running_loop()
+async def test_a_suspended_job_is_gone_and_resumes_where_it_was(site: Site, training: Training) -> None:
+    job = training.job
     await training.example.training(10_000).apply(site.client, "kubectl")
     await training.until(lambda seen: seen.step >= 10)
-    began = loop.time()
     await site.patch({"suspend": True})
     await site.until(lambda: not site.pods() and job.has_ended("Suspended")())
-    assert loop.time() - began < 6
     assert job.processes() == ()
     saved = training.watched.seen.step
     await site.patch({"suspend": False})
