@@ -60,8 +60,8 @@ class Settings(BaseSettings):
     """namespace/name of the Service through which the API server reaches them; empty means by URL."""
 
     webhook_certificates: str = ""
-    """A folder with tls.crt and tls.key that somebody else keeps (a mounted Secret of cert-manager); empty means
-    that we issue them, of an authority in a Secret that replicas share."""
+    """A folder with tls.crt and tls.key that somebody else keeps (a mounted Secret of cert-manager); empty
+    means that we issue them, of an authority in a Secret that replicas share."""
 
     webhook_inject_from: str = ""
     """namespace/name of the Certificate whose authority cert-manager is to have the API server trust."""

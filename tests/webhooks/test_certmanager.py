@@ -27,7 +27,8 @@ def the(manifests: list[dict[str, Any]], kind: str, name: str = "") -> dict[str,
 
 def container(path: str) -> dict[str, Any]:
     pod = the(parsed(path), "Deployment", "elasticjob-operator")["spec"]["template"]["spec"]
-    return {each["name"]: each for each in pod["containers"]}["operator"]
+    found: dict[str, Any] = next(each for each in pod["containers"] if each["name"] == "operator")
+    return found
 
 
 def environment(path: str) -> dict[str, str]:
