@@ -120,6 +120,10 @@ class Client:
         """Close all connections, watches too."""
         await self._transport.close()
 
+    def measure(self, metrics: Metrics) -> None:
+        """Count requests in `metrics` from now on, unless they are counted elsewhere."""
+        self._transport.measure(metrics)
+
     # reading
 
     async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:

@@ -81,6 +81,7 @@ class Operator:
         self.namespace = namespace
         self.clock: Clock = clock or client.clock
         self.metrics = metrics if isinstance(metrics, Metrics) else Metrics(metrics)
+        client.measure(self.metrics)
         self.recorder = Recorder(client, name, clock=self.clock, metrics=self.metrics)
         self.election = election
         self._name = name

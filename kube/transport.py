@@ -105,6 +105,10 @@ class Transport:
             middlewares=(once,),
         )
 
+    def measure(self, metrics: Metrics) -> None:
+        """Count requests in `metrics`, unless they are counted elsewhere."""
+        self._metrics = self._metrics or metrics
+
     async def close(self) -> None:
         """Close all connections, streams too."""
         while self._fenced:

@@ -210,9 +210,10 @@ async def test_probes_and_metrics() -> None:
         async with aiohttp.ClientSession() as session, session.get(operator.url + path) as response:
             return response.status, await response.text()
 
-    async with operating(probes="127.0.0.1:0") as (operator, _):
+    async with operating(READY, probes="127.0.0.1:0") as (operator, _):
         operator.ready_when("lighthouse", lambda: problem)
         operator.live_when("loop", lambda: None)
+        operator.cache(CONFIG_MAP)
         running = asyncio.create_task(operator.run())
         await operator.wait_started()
         status, text = await get("/readyz")
@@ -222,6 +223,7 @@ async def test_probes_and_metrics() -> None:
         assert await get("/healthz") == (200, "[+] loop\nok\n")
         status, text = await get("/metrics")
         assert (status, "elasticjob_kube_event_loop_lag_seconds_count" in text) == (200, True)
+        assert 'rest_client_requests_total{code="200"' in text
         operator.stop()
         await running
 
