@@ -166,7 +166,7 @@ class Queue(Generic[K]):
         while self._ready:
             _, turn, key = heapq.heappop(self._ready)
             entry = self._dirty.get(key)
-            if entry is None or entry.turn != turn or key in self._processing:
+            if entry is None or entry.turn != turn:
                 continue  # left behind by a raise
             del self._dirty[key]
             now = self._processing[key] = self._clock.monotonic()

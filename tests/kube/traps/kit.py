@@ -25,6 +25,8 @@ from hack.cluster.controlplane import APISERVER
 from tests.kit.served import DevServed, RealServed, Served
 
 AT_ONCE = Backoff(0.0, 0.0)
+ROOT_CA = "kube-root-ca.crt"
+"""A ConfigMap that a real cluster puts into every namespace."""
 PAUSE = IDLE_INITIAL - 1
 """What is due later than this is no pause, but the patience with a stream."""
 WATCHES = asking("watch", "configmaps")
@@ -50,7 +52,7 @@ class Following:
 
     @property
     def names(self) -> set[str]:
-        return {item.key.name for item in self.cache._store} - {"kube-root-ca.crt"}
+        return {item.key.name for item in self.cache._store} - {ROOT_CA}
 
     @property
     def is_silent(self) -> bool:
@@ -116,11 +118,13 @@ def for_maps(act: Callable[[Key], Awaitable[Result | None]], **more: Any) -> Con
     """A controller of ConfigMaps that leaves the namespace's own alone."""
 
     async def reconcile(key: Key) -> Result:
-        if key.name == "kube-root-ca.crt":
-            return Result.done()
         return (await act(key)) or Result.done()
 
-    return Controller("traps", reconcile, for_=CONFIG_MAP, **more)
+    return Controller("traps", reconcile, for_=CONFIG_MAP, when=_is_ours, **more)
+
+
+def _is_ours(change: Change) -> bool:
+    return ROOT_CA not in [item.key.name for item in (change.old, change.new) if item]
 
 
 def results(operator: Operator) -> dict[str, float]:
