@@ -25,18 +25,6 @@ from tests.kit.whole import WholeClusters, real_plane, whole_clusters
 INTEGRATION = {"served", "client", "namespace", "whole_cluster"}
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--kube",
-        choices=("devcluster", "real"),
-        default="devcluster",
-        help="what integration tests run on; real needs the binaries of hack/kube-binaries control-plane",
-    )
-    parser.addoption(
-        "--node", action="store_true", help="run the tests that need a whole node with containers"
-    )
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Where no kubectl is on PATH, the one that hack/kube-binaries built serves."""
     kubectl = catalog().programs["kubectl"]

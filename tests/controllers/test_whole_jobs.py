@@ -1,4 +1,4 @@
-"""Whole jobs on the dev cluster: real pods that are processes, through the real API."""
+"""Whole jobs: pods that are processes, through the API of devcluster or of a real control plane."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_the_user_scales(site: Site) -> None:
     await site.until(lambda: site.plans()["digits-user-3"].status.phase is PlanPhase.SUCCEEDED)
     await site.until(lambda: site.job().status.last_scale_plan == "digits-user-3")
     assert site.job().status.restarts == 0
-    await site.until(lambda: site.said("Scaling")[0] == "False")
+    await site.until(lambda: site.said("Scaling")[0] != "True")  # it may have been too quick to be told
 
 
 async def test_suspend_frees_pods_and_resume_brings_them_back(site: Site) -> None:

@@ -1,0 +1,21 @@
+"""The suite's own options, a plugin (`-p` in pyproject.toml).
+
+In a conftest they would be unknown where one of their values is also the name of a folder here: pytest looks
+for its first conftests beside whatever may be a path.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--kube",
+        choices=("devcluster", "real"),
+        default="devcluster",
+        help="what integration tests run on; real needs the binaries of hack/kube-binaries control-plane",
+    )
+    parser.addoption(
+        "--node", action="store_true", help="run the tests that need a whole node with containers"
+    )
