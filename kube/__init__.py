@@ -1,10 +1,88 @@
 """A framework for Kubernetes controllers, useful without training: it imports nothing of the rest.
 
-    observe   client (asks the server) ← transport; cache (asks memory) ← informer ← watch (protocol) → store
-    run       controller (what to run when) ← queue; operator (a process of them) ← rungroup, probes, metrics
-    admit     review (pure) ← admission (TLS server) ← certificates
-    write     client.apply and patches; conditions, owner, finalizers, events
-    rest      kinds, objects, crd: types; config, kubeconfig: where and who; clock, backoff: time
+    observe   client (asks the server) ← transport; cache (memory) ← informer ← watch (pure) → store ← wire
+    run       controller (what to run when) ← queue, predicates; operator (a process) ← rungroup, probes
+    lead      election (a thread) ← lease (pure: who may lead); fence (what a leader may still send)
+    admit     admission (a server) ← answering ← review, conversion (pure); registration; problem
+    trust     authorities (pure: what to publish, what to sign with) ← trust, vault, mounted; certificates
+    write     client.apply and patches; conditions, owner, finalizers, events; running (reads its own writes)
+    declare   crd ← structural, rewriters, soundness, embedded, cost; cel (rules, read and evaluated); re2
+    rest      kinds, objects: types; config, kubeconfig: where and who; clock, backoff: time; metrics, errors
+    testing   a proxy that does what networks and API servers do
 
-Import from the modules: the package itself imports none, so that a program pays only for what it uses.
+What most operators need can be imported from here, and is loaded when it is asked for: a program pays only
+for what it uses. All else is imported from the modules. `docs/framework.md` writes an operator with it.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from elasticjob.kube.admission import AdmissionServer
+    from elasticjob.kube.client import Client
+    from elasticjob.kube.config import load as load_config
+    from elasticjob.kube.controller import Controller, Result
+    from elasticjob.kube.crd import Column, CustomResource, Declaration, Part, crd_manifest
+    from elasticjob.kube.election import Election
+    from elasticjob.kube.errors import Terminal
+    from elasticjob.kube.kinds import Key, Kind, Manifest
+    from elasticjob.kube.operator import Operator
+    from elasticjob.kube.owner import owner_reference
+    from elasticjob.kube.problem import Problem
+    from elasticjob.kube.review import Review, Webhook
+
+__all__ = [
+    "AdmissionServer",
+    "Client",
+    "Column",
+    "Controller",
+    "CustomResource",
+    "Declaration",
+    "Election",
+    "Key",
+    "Kind",
+    "Manifest",
+    "Operator",
+    "Part",
+    "Problem",
+    "Result",
+    "Review",
+    "Terminal",
+    "Webhook",
+    "crd_manifest",
+    "load_config",
+    "owner_reference",
+]
+
+_HOME = {
+    "AdmissionServer": "admission",
+    "Client": "client",
+    "Column": "crd",
+    "Controller": "controller",
+    "CustomResource": "crd",
+    "Declaration": "crd",
+    "Election": "election",
+    "Key": "kinds",
+    "Kind": "kinds",
+    "Manifest": "kinds",
+    "Operator": "operator",
+    "Part": "crd",
+    "Problem": "problem",
+    "Result": "controller",
+    "Review": "review",
+    "Terminal": "errors",
+    "Webhook": "review",
+    "crd_manifest": "crd",
+    "load_config": "config",
+    "owner_reference": "owner",
+}
+"""In which module each name lives; a test holds it equal to the imports above."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"elasticjob.kube has no {name!r}: import it from its module")
+    module = import_module(f"elasticjob.kube.{_HOME[name]}")
+    return getattr(module, "load" if name == "load_config" else name)
