@@ -139,12 +139,19 @@ def _content_problems(
     content = list(validate(changed, resource.schema))
     if resource.custom and old is not None:
         content = [cause for cause in content if not is_as_before(cause, new, old)]
+        if any(each.reason == "FieldValueDuplicate" for each in content) and _repeats(resource, old):
+            content = [each for each in content if each.reason != "FieldValueDuplicate"]
     if (
         not resource.custom
     ):  # list-maps of built-in types may repeat a key (env); their kinds say which may not
         content = [each for each in content if each.reason != "FieldValueDuplicate"]
     fields |= changed.keys() ^ new.keys()  # members that were left out are not missing
     return [each for each in content if each.field not in fields]
+
+
+def _repeats(resource: Resource, old: Manifest) -> bool:
+    """Whether some list of an object had an item twice: then no list of it is held to its type."""
+    return any(each.reason == "FieldValueDuplicate" for each in validate(old, resource.schema))
 
 
 def _status_problems(resource: Resource, new: Manifest, old: Manifest | None) -> list[Cause]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from elasticjob.devcluster.server.cells import NAME, Age
@@ -25,6 +25,8 @@ _COLUMN_TYPES = ["boolean", "date", "integer", "number", "string"]
 def _default(crd: Manifest) -> None:
     spec = crd.setdefault("spec", {})
     put(spec, conversion={"strategy": "None"})
+    if stored := (crd.get("status") or {}).get("storedVersions"):
+        stored += [name for name in _storage(spec) if name not in stored]
     names = spec.get("names") or {}
     if names.get("kind"):
         put(names, singular=names["kind"].lower(), listKind=f"{names['kind']}List")
@@ -53,12 +55,16 @@ def _condition(type_: str, reason: str, message: str, stamp: str) -> dict[str, s
 
 
 def _accept(crd: Manifest, conditions: list[dict[str, str]]) -> None:
-    stored = [each.get("name") for each in crd["spec"].get("versions") or () if each.get("storage")]
     crd["status"] = {
         "acceptedNames": crd["spec"].get("names") or {},
         "conditions": conditions,
-        "storedVersions": stored,
+        "storedVersions": _storage(crd["spec"]),
     }
+
+
+def _storage(spec: Mapping[str, Any]) -> list[str]:
+    """The version that is stored now."""
+    return [each["name"] for each in spec.get("versions") or () if each.get("storage") and each.get("name")]
 
 
 def _check(crd: Manifest) -> Iterator[Cause]:
@@ -153,6 +159,20 @@ def _check_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
     yield from immutable(
         old["spec"]["names"].get("kind"), new["spec"]["names"].get("kind"), "spec.names.kind"
     )
+    yield from _check_stored(new, (old.get("status") or {}).get("storedVersions") or ())
+
+
+def _check_stored(new: Manifest, stored: Iterable[str]) -> Iterator[Cause]:
+    """Versions in which objects may be stored stay, served or not."""
+    names = {version.get("name") for version in new["spec"].get("versions") or ()}
+    for index, name in enumerate(stored):
+        if name not in names:
+            why = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in "
+                "spec.versions until a storage migration ensures no data remains persisted in "
+                f"{name} and removes {name} from status.storedVersions"
+            )
+            yield wrong(f"status.storedVersions[{index}]", name, why)
 
 
 CRD = Strategy(_default, _start, _check, _check_update, generation=True, needs_version=True)
@@ -173,6 +193,7 @@ def _resource(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str)
     subresources = version.get("subresources") or {}
     scale = subresources.get("scale")
     selectable = tuple(each["jsonPath"].lstrip(".") for each in version.get("selectableFields") or ())
+    webhook = ((spec.get("conversion") or {}).get("webhook") or {}).get("clientConfig")
     deprecated = f"{spec['group']}/{version['name']} {names['kind']} is deprecated"
     return Resource(
         spec["group"],
@@ -193,7 +214,10 @@ def _resource(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str)
         fields=selectable,
         columns=_columns(version.get("additionalPrinterColumns") or ()),
         custom=True,
-        conversion=None if version["name"] == storage else _renaming(spec["group"], version["name"], storage),
+        conversion=None
+        if webhook or version["name"] == storage
+        else _renaming(spec["group"], version["name"], storage),
+        webhook=webhook,
         storage_version=storage,
         rules=rules_of(schema),
         warning=(version.get("deprecationWarning") or deprecated) if version.get("deprecated") else "",
