@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
+from msgspec import structs
+
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.master.job import Change, Job, Sample, Training
 
@@ -19,14 +21,17 @@ class Speed(NamedTuple):
 
 
 def record(job: Job, progress: Progress, now: datetime) -> Job:
-    """Take over what a member of the running or ending world reports; older news changes nothing."""
+    """Take over what a member of the running or ending world reports; older news changes nothing.
+
+    What is added to a step that is known, as by a test after the last one, counts as well.
+    """
     if not job.world:
         return job
     training = job.training
     if training.round != job.world.round:
         training = _resume(training, job.world.round, progress, now)
     elif training.progress and progress.step <= training.progress.step:
-        return job.but(training=_measured(training, progress))
+        training = _added(_measured(training, progress), progress)
     else:
         training = _go_on(_measured(training, progress), progress, now)
     return job.but(training=training)
@@ -67,6 +72,14 @@ def _go_on(training: Training, progress: Progress, now: datetime) -> Training:
         window=(*training.window, sample)[-WINDOW:],
         productive=training.productive + elapsed,
     )
+
+
+def _added(training: Training, progress: Progress) -> Training:
+    """Take over metrics that are told of the newest step later, or by another member."""
+    known = training.progress
+    if known is None or progress.step < known.step:
+        return training
+    return training.but(progress=structs.replace(known, metrics=known.metrics | progress.metrics))
 
 
 def _resume(training: Training, number: int, progress: Progress, now: datetime) -> Training:

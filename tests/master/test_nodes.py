@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from elasticjob.api.rpc.nodes import Order
+from elasticjob.api.rpc.nodes import Order, Progress
 from elasticjob.master import nodes, progress
 from elasticjob.master.errors import Stale
 from elasticjob.master.job import End, Phase
@@ -246,6 +246,15 @@ def regrouped(seconds: float, **first: float) -> Played:
     game.now += timedelta(seconds=seconds)
     game.ask(report("node-0", 2, 101, **first))
     return game
+
+
+def test_what_is_reported_after_the_last_step_is_kept_whoever_speaks_last() -> None:
+    game = played("node-0", "node-1")
+    game.ask(report("node-0", 1, 30, loss=0.5))
+    game.ask(report("node-0", 1, 30, loss=0.5, metrics={"accuracy": 0.9}))
+    game.ask(report("node-1", 1, 30, loss=0.5))
+    game.ask(report("node-1", 1, 29, metrics={"accuracy": 0.1}))
+    assert game.job.training.progress == Progress(step=30, loss=0.5, metrics={"accuracy": 0.9})
 
 
 def test_a_standstill_is_from_the_loss_to_the_next_progress() -> None:
