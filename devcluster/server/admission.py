@@ -118,14 +118,14 @@ class Webhooks:
             raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
         uid = self._new_uid()
         try:
-            response = await self._post(hook, _review(attributes, new, uid))
+            response = await self.post(hook, _review(attributes, new, uid))
             return _verdict(hook, response, uid)
         except WebhookFailed as error:
             if hook.spec.get("failurePolicy") == "Ignore":
                 return Verdict([], [])
             raise internal(f'failed calling webhook "{hook.name}": {error}') from error
 
-    async def _post(self, hook: Hook, review: Manifest) -> Any:
+    async def post(self, hook: Hook, review: Manifest) -> Any:
         """POST a review; everything that is no JSON answer with 200 is WebhookFailed."""
         assert self.session is not None, "the server is not running"
         url, host = self._address(hook)

@@ -24,7 +24,8 @@ from elasticjob.devcluster.server.store import encode
 from elasticjob.devcluster.server.subresources import Subresources
 from elasticjob.devcluster.server.target import Target, parse
 from elasticjob.devcluster.server.tokens import ANONYMOUS
-from elasticjob.devcluster.server.verbs import Reply, Verbs
+from elasticjob.devcluster.server.verbs import Reply
+from elasticjob.devcluster.server.versions import Versions, plain
 from elasticjob.devcluster.server.watching import Watch, request_of
 
 _JSON = "application/json"
@@ -51,7 +52,7 @@ class Http:
     def __init__(
         self,
         objects: Objects,
-        verbs: Verbs,
+        verbs: Versions,
         subresources: Subresources,
         logs: Logs,
         gate: Gate,
@@ -72,6 +73,7 @@ class Http:
         self._documents = Documents(self._registry)
         self._reviews: Mapping[tuple[str, str], Answer] = answers(gate)
         self._kinds = {row[:1] + row[2:3]: row for row in discovery.REVIEWS}
+        self._verbs = verbs
         self._handlers = _table(verbs, subresources)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -206,17 +208,12 @@ class Http:
     async def _watch(
         self, request: web.Request, target: Target, query: Mapping[str, str], form: Form
     ) -> web.StreamResponse:
-        watch = Watch(
-            self._objects.store,
-            request_of(target, query, form, self._watch_timeout),
-            query,
-            self._now,
-            self._bookmark_interval,
-        )
+        asked = request_of(target, query, form, self._watch_timeout)
+        watch = Watch(self._objects.store, plain(asked), query, self._now, self._bookmark_interval)
         response = web.StreamResponse(headers={"Content-Type": _JSON, "Cache-Control": "no-cache, private"})
         try:
             await response.prepare(request)
-            async for lines in watch.lines():
+            async for lines in self._verbs.watched(asked, watch.lines()):
                 await response.write(lines)
             await response.write_eof()
         except ConnectionResetError:  # the client went away, as watchers do
@@ -231,7 +228,7 @@ def _own(target: Target) -> str:
     return "" if target.subresource in ("status", "resize", "") else "?"
 
 
-def _table(verbs: Verbs, subresources: Subresources) -> dict[tuple[str, str], Handler]:
+def _table(verbs: Versions, subresources: Subresources) -> dict[tuple[str, str], Handler]:
     """(verb, subresource) → handler."""
     return {
         ("get", ""): verbs.get,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +60,8 @@ class Resource:
     columns: tuple[Column, ...] = ()
     custom: bool = False
     conversion: Conversion | None = None
+    webhook: Mapping[str, Any] | None = None
+    """How to reach the webhook that converts between versions, where one does."""
     storage_group: str | None = None
     storage_version: str = ""
     subresources: tuple[str, ...] = ()

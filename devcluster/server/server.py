@@ -21,6 +21,7 @@ from elasticjob.devcluster.server.builtins import builtin_resources
 from elasticjob.devcluster.server.certs import make_identity, server_context
 from elasticjob.devcluster.server.cleanup import Cleanup
 from elasticjob.devcluster.server.collector import Collector
+from elasticjob.devcluster.server.converting import WebhookConverter
 from elasticjob.devcluster.server.crd import CRDS, resources_of
 from elasticjob.devcluster.server.decoding import read_again
 from elasticjob.devcluster.server.http import Http, Observe
@@ -31,7 +32,7 @@ from elasticjob.devcluster.server.registry import Registry
 from elasticjob.devcluster.server.store import Event, Store, Type
 from elasticjob.devcluster.server.subresources import Subresources
 from elasticjob.devcluster.server.tokens import Tokens
-from elasticjob.devcluster.server.verbs import Verbs
+from elasticjob.devcluster.server.versions import Versions
 
 
 def _utc() -> datetime:
@@ -112,7 +113,7 @@ class ApiServer:
         self._webhooks.session = self._session
         http = Http(
             self._objects,
-            Verbs(self._objects, self._clock),
+            Versions(self._objects, WebhookConverter(self._webhooks, self._new_uid), self._clock),
             Subresources(self._objects, self._tokens.issue, self._clock),
             Logs(self._objects, self._session),
             self._access,
@@ -160,5 +161,5 @@ class ApiServer:
             return
         for resource in resources_of(event.new.body):
             self._registry.add(resource)
-            if event.change == "MODIFIED" and resource.conversion is None:
+            if event.change == "MODIFIED" and resource.version == resource.storage_version:
                 self._store.amend(resource.type, partial(read_again, resource))
