@@ -26,7 +26,7 @@ test-kube: $(READY) ## the integration tests again, on a real control plane (hac
 	$(BIN)/pytest --kube real -m "integration or plane"
 
 e2e: $(READY) ## the demo's story with the operator in the cluster, on a real node with containers (as root)
-	@hack/kube-binaries
+	@hack/kube-binaries control-plane node
 	$(BIN)/pytest tests/node --node -m node
 
 conformance: $(READY) ## the same requests to devcluster and to the real server; writes docs/devcluster-conformance.md

@@ -1,6 +1,7 @@
 """Whole jobs on a real node, with containers; only with --node, as root (`make e2e`).
 
-The node is brought up if it is not, and left up: the next run is faster. `hack/node down` ends it.
+The node is brought up if it is not, and taken down in the end; one that was up, or on which a test failed, is
+left up to be looked at. Its objects and images are kept, so the next run begins faster.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class Site:
     rows: list[timeline.Row] = field(default_factory=list)
     seen: int = 0
     """How many requests of the audit log were looked at."""
+    unused: list[str] = field(default_factory=list)
+    """Rights of the operator that it did not use."""
 
     def load(self, name: str, tag: str = __version__) -> Image:
         """Have an image of ours on the node."""
@@ -76,15 +79,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     terminalreporter.section("timeline on the node")
     terminalreporter.write_line(timeline.text(site.rows))
-    roles = [*yaml.safe_load_all((ROOT / "config" / "rbac" / "operator.yaml").read_text())]
-    never = rights.unused(roles, site.node.plane.audit())
-    terminalreporter.write_line(f"\nrights that these stories did not use: {'; '.join(never) or 'none'}")
+    terminalreporter.write_line(f"\nrights that these stories did not use: {'; '.join(site.unused)}")
+    if site.node.status():
+        terminalreporter.write_line("\nthe node is up: hack/node status; hack/node down")
 
 
 @pytest.fixture(scope="session")
-def site(request: pytest.FixtureRequest) -> Site:
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     """The node with the operator in it. What it says while it comes up is printed (`-s`, or on failure)."""
     node = Node(Place(default_folder()), say=print)
+    was_up = bool(node.status())
     node.up()
     found = Site(node, Kubectl(node.binaries["kubectl"], node.kubeconfig), Store(images.cache()))
     for name in images.PRODUCTS:
@@ -92,7 +96,11 @@ def site(request: pytest.FixtureRequest) -> Site:
     found.install()
     found.seen = len(node.plane.audit())
     request.config.stash[SITE] = found
-    return found
+    yield found
+    roles = yaml.safe_load_all((ROOT / "config" / "rbac" / "operator.yaml").read_text())
+    found.unused = rights.unused(roles, node.plane.audit())
+    if not (was_up or request.session.testsfailed):
+        assert node.down() == []
 
 
 @pytest.fixture(autouse=True)
