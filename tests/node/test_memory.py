@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
@@ -17,33 +18,59 @@ from tests.node.timeline import Row
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
 
-HUNGRY: Final = "food = bytearray(b'x') * (60 << 20); print(len(food), flush=True)"
-"""Needs more than 60 MiB, a little less than 96 with the interpreter."""
+EATS: Final = "food = bytearray(b'x') * ({} << 20); print(len(food), flush=True)"
 
 
-async def test_a_container_out_of_memory_comes_back_with_twice_as_much(site: Site, home: str) -> None:
+@dataclass(frozen=True)
+class Meal:
+    """A command that needs more than `limit`, and less than `doubled`."""
+
+    who: str
+    strategy: str
+    command: tuple[str, ...]
+    limit: str
+    doubled: str
+
+
+MEALS: Final = (
+    Meal("a program", "Local", ("python3", "-c", EATS.format(60)), "48Mi", "96Mi"),
+    Meal(
+        "a worker under the agent",
+        "AllreduceStrategy",
+        ("elasticjob", "run", "--no-python", "python3", "-c", EATS.format(200)),
+        "160Mi",
+        "320Mi",
+    ),
+)
+"""The kernel kills the worker alone where cgroups are of version 1, and the whole container on version 2."""
+
+
+@pytest.mark.parametrize("meal", MEALS, ids=[meal.who for meal in MEALS])
+async def test_a_container_out_of_memory_comes_back_with_twice_as_much(
+    site: Site, home: str, meal: Meal
+) -> None:
     began = time.time()
-    await site.kubectl.apply(hungry(home, ["python3", "-c", HUNGRY]))
+    await site.kubectl.apply(hungry(home, meal))
     await site.kubectl("-n", home, "wait", "--for=condition=Complete", "elasticjob/hungry", READY)
+    took = time.time() - began
+    site.rows.append(Row(0.0, f"OOM-kill of {meal.who}", f"it needs more than {meal.limit}", took))
     plans = await listed(site, home, "scaleplans")
     pods = {pod["metadata"]["name"]: pod for pod in await listed(site, home, "pods")}
-    took = time.time() - began
-    site.rows.append(Row(0.0, "OOM-kill of a container", "limits.memory: 48Mi, the program needs 70", took))
-    assert [plan["spec"]["reason"] for plan in plans] == [
-        "hungry-worker-0 was OOMKilled at 48Mi: worker gets 96Mi"
-    ]
-    assert pods["hungry-worker-0-1"]["spec"]["containers"][0]["resources"]["limits"] == {"memory": "96Mi"}
+    said = f"hungry-worker-0 was OOMKilled at {meal.limit}: worker gets {meal.doubled}"
+    assert [plan["spec"]["reason"] for plan in plans] == [said]
+    limits = pods["hungry-worker-0-1"]["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {"memory": meal.doubled}
     job = json.loads(await site.kubectl("-n", home, "get", "elasticjob", "hungry", "-o", "json"))
     assert job["status"]["restarts"] == 1
 
 
-def hungry(namespace: str, command: list[str]) -> Manifest:
-    """Return a job of one pod with 48Mi."""
+def hungry(namespace: str, meal: Meal) -> Manifest:
+    """Return a job of one pod that needs more memory than it has."""
     container: Manifest = {
         "name": "main",
         "image": f"elasticjob/trainer:{__version__}",
-        "command": command,
-        "resources": {"limits": {"memory": "48Mi"}},
+        "command": list(meal.command),
+        "resources": {"limits": {"memory": meal.limit}},
         "securityContext": UNPRIVILEGED,
     }
     worker = {
@@ -55,7 +82,7 @@ def hungry(namespace: str, command: list[str]) -> Manifest:
         "apiVersion": ELASTICJOB.api_version,
         "kind": ELASTICJOB.name,
         "metadata": {"name": "hungry", "namespace": namespace},
-        "spec": {"distributionStrategy": "Local", "replicaSpecs": {"worker": worker}},
+        "spec": {"distributionStrategy": meal.strategy, "replicaSpecs": {"worker": worker}},
     }
 
 
