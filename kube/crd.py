@@ -39,10 +39,36 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema
 
-from elasticjob.kube.kinds import Key, Kind, Manifest, without_nulls
+from elasticjob.kube.declaration import Column, Declaration, Scale, refuse_unsound
+from elasticjob.kube.kinds import Key, Manifest, without_nulls
 from elasticjob.kube.objects import Condition, ObjectMeta
 from elasticjob.kube.schemas import MOMENT, RULES, Schema
 from elasticjob.kube.structural import structural
+
+__all__ = [
+    "ATOMIC",
+    "ATOMIC_MAP",
+    "IMPLIED",
+    "NULLABLE",
+    "OPAQUE",
+    "Column",
+    "CustomResource",
+    "Declaration",
+    "Duration",
+    "Embedded",
+    "Metadata",
+    "MicroTime",
+    "OneCondition",
+    "Part",
+    "Quantity",
+    "Rule",
+    "Scale",
+    "Time",
+    "crd_manifest",
+    "list_map",
+    "restricted",
+    "ruled",
+]
 
 
 @dataclass(frozen=True)
@@ -250,6 +276,12 @@ class Embedded:
         return {"x-embedded": self.name}
 
 
+def restricted(name: Schema) -> Any:
+    """Metadata whose name must fit a schema: `metadata: restricted({"maxLength": 40})`."""
+    names = {"name": {"type": "string", **name}}
+    return Annotated[Metadata, WithJsonSchema({"type": "object", "properties": names})]
+
+
 class CustomResource(Part):
     """An object of a custom kind; subclasses add `spec` and `status`."""
 
@@ -263,44 +295,11 @@ class CustomResource(Part):
         return Key(self.metadata.namespace, self.metadata.name)
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column of `kubectl get`; `wide` ones show with `-o wide` only."""
-
-    name: str
-    path: str
-    type: str = "string"
-    description: str = ""
-    wide: bool = False
-    format: str = ""
-
-
-@dataclass(frozen=True)
-class Scale:
-    """The paths behind `kubectl scale` and the horizontal autoscaler."""
-
-    spec_replicas: str
-    status_replicas: str
-    selector: str
-
-
-@dataclass(frozen=True)
-class Declaration:
-    """All that a CustomResourceDefinition says beside the schema of its model."""
-
-    kind: Kind[Any]
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()
-    scale: Scale | None = None
-    selectable: tuple[str, ...] = ()
-    annotations: Mapping[str, str] | None = None
-
-
 def crd_manifest(declaration: Declaration, embedded: Mapping[str, Schema] | None = None) -> Manifest:
     """Return the CustomResourceDefinition of a declared kind; `embedded` has the schemas of Embedded fields.
 
-    Raises UnsupportedSchema where the model says something that a CustomResourceDefinition cannot.
+    Raises UnsupportedSchema where the model says something that a CustomResourceDefinition cannot,
+    UnsoundDeclaration where the declaration does not fit it.
     """
     kind = declaration.kind
     singular = kind.name.lower()
@@ -331,8 +330,12 @@ _STANDARD: Mapping[str, str] = {
 def _version(declaration: Declaration, embedded: Mapping[str, Schema]) -> Manifest:
     schema = structural(declaration.kind.model.model_json_schema(by_alias=True), embedded)
     standard = {name: {"type": "string", "description": text} for name, text in _STANDARD.items()}
-    schema["properties"] = {**schema["properties"], **standard, "metadata": {"type": "object"}}
+    metadata = _named(schema["properties"].get("metadata", {}))
+    schema["properties"] = {**schema["properties"], **standard, "metadata": metadata}
+    refuse_unsound(declaration, schema)
     version: Manifest = {"name": declaration.kind.version, "served": True, "storage": True}
+    if declaration.deprecated:
+        version |= {"deprecated": True, "deprecationWarning": declaration.deprecated}
     if declaration.columns:
         version["additionalPrinterColumns"] = [_column(column) for column in declaration.columns]
     if declaration.selectable:
@@ -341,6 +344,11 @@ def _version(declaration: Declaration, embedded: Mapping[str, Schema]) -> Manife
     if subresources := _subresources(declaration, schema):
         version["subresources"] = subresources
     return version
+
+
+def _named(metadata: Schema) -> Schema:
+    """The schema of metadata: what the model says of names, and nothing else."""
+    return {key: metadata[key] for key in ("type", "properties") if key in metadata}
 
 
 def _column(column: Column) -> Manifest:
