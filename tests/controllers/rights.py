@@ -9,6 +9,8 @@ from elasticjob.kube.client import Client, Page
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.transport import Call
 
+ONE = "metadata.name="
+
 
 class Right(NamedTuple):
     """What a request needs; `name` is "" where it names no object."""
@@ -33,7 +35,7 @@ class Noting(Client):
         return await super().get(kind, name, namespace)
 
     async def page(self, kind: Kind[Any], namespace: str | None = None, **options: Any) -> Page:
-        self.note(kind, "list")
+        self.note(kind, "list", chosen(options.get("fields", "")))
         return await super().page(kind, namespace, **options)
 
     async def create(
@@ -62,8 +64,14 @@ class Noting(Client):
     def stream(self, call: Call, **options: Any) -> Any:
         parts = call.path.strip("/").split("/")
         group = parts[1] if parts[0] == "apis" else ""
-        self.__dict__.setdefault("used", set()).add(Right(group, parts[-1], "watch", ""))
+        name = chosen(call.params.get("fieldSelector", ""))
+        self.__dict__.setdefault("used", set()).add(Right(group, parts[-1], "watch", name))
         return super().stream(call, **options)
+
+
+def chosen(fields: str) -> str:
+    """The name that a field selector chooses, as RBAC understands it; "" where it chooses none."""
+    return next((word.removeprefix(ONE) for word in fields.split(",") if word.startswith(ONE)), "")
 
 
 def allows(rules: builtins.list[Manifest], right: Right) -> bool:
