@@ -16,6 +16,7 @@ from hack.cluster.oci import Image, Store, write_archive
 from hack.cluster.place import Place, default_folder
 
 MB: Final = 1_000_000
+AN_HOUR: Final = 3600.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if asked.load:
                 loaded = Containerd(Place(asked.folder.absolute()).socket).load(image, store)
                 print(f"  {'loaded into' if loaded else 'was already on'} the node")
+        store.sweep(time.time() - AN_HOUR)  # another build may be at work on what no image has yet
     except (interpreter.Missing, binaries.Missing, ImportFailed, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

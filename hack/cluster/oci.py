@@ -107,7 +107,8 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self._blobs = folder / "blobs" / "sha256"
         self._known = folder / "layers"
-        for each in (self._blobs, self._known):
+        self._images = folder / "images"
+        for each in (self._blobs, self._known, self._images):
             each.mkdir(parents=True, exist_ok=True)
 
     def path(self, blob: Descriptor) -> Path:
@@ -150,7 +151,17 @@ class Store:
             "layers": [layer.as_json() for layer in layers],
         }
         top = self.put(_json(manifest), MANIFEST)
-        return Image(recipe.name, top, (top, described, *layers))
+        blobs = (top, described, *layers)
+        record = self._images / recipe.name.replace("/", "_")
+        record.write_text("\n".join(blob.digest for blob in blobs))
+        return Image(recipe.name, top, blobs)
+
+    def sweep(self, older_than: float) -> None:
+        """Remove the blobs, written before a Unix time, that the last image of no name has any more."""
+        kept = {line for record in self._images.iterdir() for line in record.read_text().splitlines()}
+        for blob in self._blobs.iterdir():
+            if f"sha256:{blob.name}" not in kept and blob.stat().st_mtime < older_than:
+                blob.unlink()
 
     def _write(self, entries: Entries) -> Descriptor:
         with tempfile.NamedTemporaryFile(dir=self._blobs, delete=False) as file:

@@ -158,3 +158,14 @@ def test_an_archive_holds_every_blob_but_those_that_are_there_already(store: Sto
     ]
     sent = (image.blobs[0], image.blobs[1], image.blobs[3])
     assert blobs == {blob.digest.removeprefix("sha256:") for blob in sent}
+
+
+def test_what_the_last_image_of_a_name_has_is_kept_and_nothing_older(store: Store) -> None:
+    old, new = (store.layer({"/file": File(text)}) for text in (b"old", b"new"))
+    store.image(Recipe(NAME), [old])
+    image = store.image(Recipe(NAME), [new])
+    store.sweep(older_than=0.0)
+    assert store.path(old).exists()
+    store.sweep(older_than=store.path(new).stat().st_mtime + 1)
+    assert not store.path(old).exists()
+    assert all(store.path(blob).exists() for blob in image.blobs)
