@@ -89,7 +89,11 @@ Warn = Callable[[Kind[Any], Item, str, str], None]
 
 @dataclass(frozen=True)
 class Controller:
-    """What to run, and what makes it run. `owns` follows controller references to the primary kind."""
+    """What to run, and what makes it run. `owns` follows controller references to the primary kind.
+
+    Changes of owned and watched objects often come in flocks: such a change waits for `settle` before its key
+    runs, and those that come meanwhile make no further run. Changes of the primary kind do not wait.
+    """
 
     name: str
     reconcile: Reconcile
@@ -99,6 +103,7 @@ class Controller:
     concurrency: int = 4
     when: Predicate = any_change
     timeout: timedelta | None = None
+    settle: timedelta = timedelta(0)
 
     @property
     def kinds(self) -> list[Kind[Any]]:
@@ -171,6 +176,7 @@ class Runner:
         self._metrics = metrics
         self._warn = warn
         self._patience = gate
+        self._settle_seconds = controller.settle.total_seconds()
         self._queue: Queue[Key] = Queue(clock, meter=QueueMeter(metrics, controller.name))
         self._gates: dict[Key, Gate] = {}
         self._gates_kept = GATES_KEPT
@@ -213,7 +219,8 @@ class Runner:
             self._add({item.key for item in (change.old, change.new) if item}, change)
 
     def _on_owned(self, change: Change) -> None:
-        self._add({key for item in (change.old, change.new) if item for key in self._owners(item)}, change)
+        keys = {key for item in (change.old, change.new) if item for key in self._owners(item)}
+        self._add(keys, change, self._settle_seconds)
 
     def _owners(self, item: Item) -> list[Key]:
         kind = self.controller.for_
@@ -226,16 +233,14 @@ class Runner:
 
     def _on_watched(self, cache: Cache[Any], keys: MapToKeys) -> Callable[[Change], None]:
         def listener(change: Change) -> None:
-            self._add(
-                {key for item in (change.old, change.new) if item for key in _mapped(cache, item, keys)},
-                change,
-            )
+            found = {key for item in (change.old, change.new) if item for key in _mapped(cache, item, keys)}
+            self._add(found, change, self._settle_seconds)
 
         return listener
 
-    def _add(self, keys: Iterable[Key], change: Change) -> None:
+    def _add(self, keys: Iterable[Key], change: Change, after: float = 0.0) -> None:
         for key in keys:
-            self._queue.add(key, priority=LOW if change.initial else 0)
+            self._queue.add(key, priority=LOW if change.initial else 0, after=after)
 
     # running
 

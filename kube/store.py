@@ -30,24 +30,25 @@ class Index:
     def __init__(self, by: IndexBy) -> None:
         self._by = by
         self._keys: dict[str, dict[Key, None]] = {}
+        self._values: dict[Key, tuple[str, ...]] = {}
 
-    def add(self, item: Item) -> None:
-        for value in self._by(item):
+    def put(self, item: Item) -> None:
+        """Index an item in the place of the one that had its key before."""
+        values = tuple(dict.fromkeys(self._by(item)))
+        if values == self._values.get(item.key, ()):
+            return
+        self.discard(item.key)
+        if values:
+            self._values[item.key] = values
+        for value in values:
             self._keys.setdefault(value, {})[item.key] = None
 
-    def discard(self, item: Item) -> None:
-        for value in self._by(item):
-            keys = self._keys.get(value)
-            if keys is not None:
-                keys.pop(item.key, None)
-                if not keys:
-                    del self._keys[value]
-
-    def move(self, old: Item, new: Item) -> None:
-        """An item of one key in the place of another."""
-        if tuple(self._by(old)) != tuple(self._by(new)):
-            self.discard(old)
-            self.add(new)
+    def discard(self, key: Key) -> None:
+        for value in self._values.pop(key, ()):
+            keys = self._keys[value]
+            keys.pop(key, None)
+            if not keys:
+                del self._keys[value]
 
     def keys(self, value: str) -> Iterable[Key]:
         return tuple(self._keys.get(value, ()))
@@ -87,7 +88,7 @@ class Store:
             raise ValueError(f"there is an index {name!r} already")
         index = self._indexes[name] = Index(by)
         for item in self._items.values():
-            index.add(item)
+            index.put(item)
 
     def indexed(self, name: str, value: str) -> list[Item]:
         """The objects that have `value` in the index `name`. Raises KeyError for an unknown index."""
@@ -132,10 +133,7 @@ class Store:
         self._items[item.key] = item
         self.bytes += len(item.raw) - (len(old.raw) if old else 0)
         for index in self._indexes.values():
-            if old:
-                index.move(old, item)
-            else:
-                index.add(item)
+            index.put(item)
         if old and old.meta.uid != item.meta.uid:
             return [Change(old, None), Change(None, item)]
         return [Change(old, item, initial)]
@@ -151,7 +149,7 @@ class Store:
         del self._items[item.key]
         self.bytes -= len(item.raw)
         for index in self._indexes.values():
-            index.discard(item)
+            index.discard(item.key)
 
     def _known(self, item: Item) -> Item:
         """The item we hold already if it is the same, so that a relist does not hold everything twice."""

@@ -115,6 +115,27 @@ async def test_a_change_of_the_object_of_an_owned_one_and_of_a_watched_one_all_l
         assert it.runs == [A, B, key("c")]
 
 
+async def test_a_flock_of_changes_of_owned_objects_makes_one_run_when_it_has_settled() -> None:
+    async with bench(settle=timedelta(seconds=1)) as it:
+        await it.feed(it.secrets, Upserted(as_item(owned("s", "a", 1))))
+        await it.clock.advance(0.9)
+        await it.feed(it.secrets, Upserted(as_item(owned("t", "a", 2))))
+        assert it.runs == []
+        await it.clock.advance(0.1)
+        assert it.runs == [A]
+        await it.clock.advance(5)
+        assert it.runs == [A]
+
+
+async def test_a_change_of_the_object_itself_does_not_wait_for_the_flock() -> None:
+    async with bench(settle=timedelta(seconds=1)) as it:
+        await it.feed(it.secrets, Upserted(as_item(owned("s", "a", 1))))
+        await it.changed(item("a"))
+        assert it.runs == [A]
+        await it.clock.advance(5)
+        assert it.runs == [A]
+
+
 async def test_a_moved_owner_or_label_concerns_the_old_and_the_new() -> None:
     async with bench() as it:
         await it.feed(

@@ -98,6 +98,20 @@ def test_indexes_follow_both_sides_of_a_change() -> None:
     assert store.indexed("owner", "uid-job-2") == []
 
 
+def test_an_index_may_say_a_value_twice_or_none() -> None:
+    store, said = Store(), {"a": ["x", "x"], "b": []}
+    store.add_index("said", lambda found: said[found.key.name])
+    for name in said:
+        store.apply(Upserted(item(name, 1)))
+    assert [found.key.name for found in store.indexed("said", "x")] == ["a"]
+    said["a"], said["b"] = [], ["x", "y"]
+    for name in said:
+        store.apply(Upserted(item(name, 2)))
+    assert [found.key.name for found in store.indexed("said", "x")] == ["b"]
+    store.apply(Removed(item("b", 3)))
+    assert store.indexed("said", "y") == []
+
+
 NAMES = st.sampled_from("abcde")
 VERSIONS = st.integers(1, 10**6)
 WORLDS = st.dictionaries(NAMES, st.tuples(VERSIONS, st.sampled_from(["u1", "u2"])))
