@@ -250,6 +250,7 @@ async def test_replicas_share_a_lease(
     ):
         where = client.config.namespace
         held = await installed.get(LEASE, website.NAME, where)
+        assert operator.election is not None
         assert held.spec.holder_identity == operator.election.identity
     assert (await installed.get(LEASE, website.NAME, where)).spec.holder_identity == ""
     await installed.delete(LEASE, website.NAME, where)

@@ -10,7 +10,7 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +22,12 @@ from elasticjob.kube.objects import CONFIG_MAP, EVENT, LEASE, Lease
 from elasticjob.kube.testing import FaultProxy
 from hack.cluster.audit import Audited
 from tests.kit.served import Served
+from tests.kit.waiting import until
 from tests.kube.replica import LEASE_NAME, WORK
 
 PIECES = 3
 ENOUGH = 30
 """Writes after which somebody is at work for sure."""
-LOOK_EVERY = 0.02
 WITHIN = 40.0
 
 
@@ -68,20 +68,30 @@ class Two:
 
     async def work(self, replica: Replica, writes: int = ENOUGH) -> None:
         """Wait until a replica has written that often from now on."""
-        wanted = len(self.writes(replica)) + writes
-        await until(lambda: len(self.writes(replica)) >= wanted, f"{replica.name} writes")
+        wanted = await self._written(replica) + writes
+
+        async def done() -> bool:
+            return await self._written(replica) >= wanted
+
+        await until(done, f"{replica.name} writes")
+
+    async def _written(self, replica: Replica) -> int:
+        """How often it has written, by what it wrote: it counts."""
+        pieces = await self.client.list(CONFIG_MAP, self.namespace)
+        return max(int(piece.data.get(replica.name, 0)) for piece in pieces)
 
     async def lease(self) -> Lease:
         return await self.client.get(LEASE, LEASE_NAME, self.namespace)
 
     async def renewals(self, count: int) -> None:
         """Wait until the leader has renewed its lease that often, which takes longer than a lease lasts."""
+        for _ in range(count):
+            before = await self.lease()
 
-        def seen() -> int:
-            return sum(write.resource == "leases" and write.code < 300 for write in self.served.writes())
+            async def renewed(before: Lease = before) -> bool:
+                return (await self.lease()).spec.renew_time != before.spec.renew_time
 
-        wanted = seen() + count
-        await until(lambda: seen() >= wanted, "the lease is renewed")
+            await until(renewed, "the lease is renewed")
 
     def turns(self) -> list[str]:
         """Who wrote, in turns; fails where one begins before the last write of the one before has ended."""
@@ -89,15 +99,6 @@ class Two:
         for (_, before), (_, after) in itertools.pairwise(turns):
             assert max(write.ended for write in before) < after[0].began
         return [name for name, _ in turns]
-
-
-async def until(true: Callable[[], object], what: str) -> None:
-    try:
-        async with asyncio.timeout(WITHIN):
-            while not true():  # noqa: ASYNC110 - nothing announces what another process did
-                await asyncio.sleep(LOOK_EVERY)
-    except TimeoutError:
-        pytest.fail(f"not within {WITHIN:.0f} s: {what}")
 
 
 @pytest.fixture
@@ -153,7 +154,11 @@ async def test_a_leader_that_is_cut_off_stops_before_another_begins(two: Two) ->
 async def test_a_leader_whose_writes_arrive_late_has_given_them_up(two: Two) -> None:
     """Row 15: the network heals the moment another leads, with a leader that has not been told to end."""
     two.a.proxy.partition()
-    await until(lambda: two.a.proxy.held, "something of a is under way")
+
+    async def held() -> int:
+        return two.a.proxy.held
+
+    await until(held, "something of a is under way")
     await two.b.says("leading")
     two.a.proxy.heal(deliver=True)
     await two.work(two.b)
