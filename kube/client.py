@@ -82,6 +82,7 @@ class Page(msgspec.Struct):
 
     @property
     def version(self) -> str:
+        """The resourceVersion of the list."""
         return self.metadata.resource_version
 
     @property

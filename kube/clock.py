@@ -15,19 +15,24 @@ from typing import Protocol
 class Timer(Protocol):
     """A call that has been put off."""
 
-    def cancel(self) -> None: ...
+    def cancel(self) -> None:
+        """Have it never happen."""
 
 
 class Clock(Protocol):
     """What may be asked of time. `monotonic` never steps back; `now` is aware and UTC."""
 
-    def now(self) -> datetime: ...
+    def now(self) -> datetime:
+        """The time on the wall: aware, UTC; it may step."""
 
-    def monotonic(self) -> float: ...
+    def monotonic(self) -> float:
+        """Seconds since some moment; they never step back."""
 
-    def call_later(self, seconds: float, call: Callable[[], object]) -> Timer: ...
+    def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
+        """Call a function later, in the running event loop."""
 
-    async def sleep(self, seconds: float) -> None: ...
+    async def sleep(self, seconds: float) -> None:
+        """Return after some seconds."""
 
 
 class SystemClock:

@@ -37,6 +37,7 @@ class Static:
     value: str | None = None
 
     async def header(self, refused: str | None = None) -> str | None:
+        """The header; a refusal changes nothing."""
         return self.value
 
 
@@ -66,6 +67,7 @@ class TokenFile:
         self._lock = LoopLock()
 
     async def header(self, refused: str | None = None) -> str | None:
+        """The header. Raises ConfigError where no token can be read, or the one that was read is refused."""
         async with self._lock.here():
             old = self._clock.monotonic() - self._read_at >= REREAD_AFTER
             if not self._value or old or refused == self._value:

@@ -63,6 +63,7 @@ class Result:
 
     @classmethod
     def done(cls) -> Self:
+        """Run again when something changes."""
         return cls()
 
     @classmethod
@@ -152,6 +153,7 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
+        """Whether the caches show all that was written."""
         return all(expectation.met for expectation in self.expectations)
 
 

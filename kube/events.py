@@ -59,6 +59,8 @@ class _Metadata(Protocol):
 
 
 class Referable(Protocol):
+    """Anything with metadata, for an Event to be about."""
+
     @property
     def metadata(self) -> _Metadata: ...
 
@@ -101,6 +103,7 @@ class Series:
     last: datetime
 
     def again(self, at: datetime) -> Series:
+        """The same, said once more."""
         return replace(self, count=self.count + 1, last=at)
 
 
@@ -111,6 +114,7 @@ class Filter:
         self._tokens: OrderedDict[str, tuple[float, datetime]] = OrderedDict()
 
     def lets_pass(self, regarding: ObjectReference, at: datetime) -> bool:
+        """Whether one more thing may be said about an object; counts it if so."""
         key = f"{regarding.kind}/{regarding.namespace}/{regarding.name}/{regarding.uid}"
         tokens, since = self._tokens.pop(key, (float(BURST), at))
         tokens = min(float(BURST), tokens + (at - since) / REFILL)

@@ -72,6 +72,7 @@ class KubeconfigUser:
         self._lock = LoopLock()
 
     async def header(self, refused: str | None = None) -> str | None:
+        """The header; None for client certificates. Raises ConfigError where it cannot be read again."""
         if self._is_fresh(refused):
             return self._loaded.header
         async with self._lock.here():

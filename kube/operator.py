@@ -11,13 +11,15 @@ Stop: others → controllers → caches → webhooks → http.
 Webhooks come before caches, because a list may need our own conversion webhook; a controller's last writes
 still pass our webhooks, and can still be told as Events.
 
-Several replicas, one of which leads: `Operator(client, election=Election("my-operator"))`. Controllers, the
-last group, start when the lease is won; all others start at once, so that a standby is ready, serves webhooks
-and has its caches warm. Every write of the controllers, with whichever client, passes the election's fence:
-none is sent, or kept trying, when another may lead. Not fenced is what each replica does for itself, or may do
-twice: the webhooks' registration and authority (applied, the same from all), Events (they testify what was
-done), whatever runs in OTHERS. Lost: `run` cancels everything and raises LeadershipLost, and the process is to
-end. Stopped: the lease is released, last of all.
+Several replicas, one of which leads: `Operator(client, election=Election("my-operator"))`
+- Controllers, the last group, start when the lease is won; all others start at once, so that a standby is
+  ready, serves webhooks and has its caches warm.
+- Every write of the controllers, with whichever client, passes the election's fence: none is sent, or kept
+  trying, when another may lead. Not fenced is what each replica does for itself, or may do twice: the
+  webhooks' registration and authority (applied, the same from all), Events (they testify what was done),
+  whatever runs in OTHERS.
+- Lost: `run` cancels everything and raises LeadershipLost, and the process is to end. Stopped: the lease is
+  released, last of all.
 """
 
 from __future__ import annotations

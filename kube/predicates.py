@@ -11,6 +11,7 @@ Predicate = Callable[[Change], bool]
 
 
 def any_change(change: Change) -> bool:
+    """Everything."""
     return True
 
 
@@ -20,10 +21,12 @@ def generation_changed(change: Change) -> bool:
 
 
 def labels_changed(change: Change) -> bool:
+    """The labels changed."""
     return _differs(change, lambda meta: meta.labels)
 
 
 def annotations_changed(change: Change) -> bool:
+    """The annotations changed."""
     return _differs(change, lambda meta: meta.annotations)
 
 
@@ -38,14 +41,17 @@ def has_labels(wanted: Mapping[str, str]) -> Predicate:
 
 
 def any_of(*predicates: Predicate) -> Predicate:
+    """At least one of them passes."""
     return lambda change: any(predicate(change) for predicate in predicates)
 
 
 def all_of(*predicates: Predicate) -> Predicate:
+    """All of them pass."""
     return lambda change: all(predicate(change) for predicate in predicates)
 
 
 def not_(predicate: Predicate) -> Predicate:
+    """It does not pass. Careful: coming and going, which always pass, pass no more."""
     return lambda change: not predicate(change)
 
 

@@ -53,7 +53,8 @@ class Review(Generic[T]):
 class Reader(Protocol):
     """What a validating handler may ask of the cluster; a Client is one."""
 
-    async def find(self, kind: Kind[R], name: str, namespace: str | None = None) -> R | None: ...
+    async def find(self, kind: Kind[R], name: str, namespace: str | None = None) -> R | None:
+        """The object as the server has it now, or None."""
 
 
 Mutate = Callable[[Review[T]], Sequence[JsonPatchOperation]]

@@ -29,21 +29,24 @@ STOP_ORDER = (Group.OTHERS, Group.CONTROLLERS, Group.CACHES, Group.WEBHOOKS, Gro
 class Runnable(Protocol):
     """Something that runs until it is cancelled, or until it has nothing more to do."""
 
-    async def run(self) -> None: ...
+    async def run(self) -> None:
+        """Do the work; an error ends the whole process."""
 
 
 @runtime_checkable
 class Startable(Protocol):
     """A runnable that others have to wait for."""
 
-    async def wait_started(self) -> None: ...
+    async def wait_started(self) -> None:
+        """Return once others may rely on it. Raises where that will never be."""
 
 
 @runtime_checkable
 class Drainable(Protocol):
     """A runnable that can be asked to finish what it is doing and then return from `run`."""
 
-    def drain(self) -> None: ...
+    def drain(self) -> None:
+        """Take on nothing new."""
 
 
 class RunGroup:

@@ -44,6 +44,7 @@ class Index:
             self._keys.setdefault(value, {})[item.key] = None
 
     def discard(self, key: Key) -> None:
+        """Forget a key."""
         for value in self._values.pop(key, ()):
             keys = self._keys[value]
             keys.pop(key, None)
@@ -51,6 +52,7 @@ class Index:
                 del self._keys[value]
 
     def keys(self, value: str) -> Iterable[Key]:
+        """The keys that have a value, in the order in which they came to it."""
         return tuple(self._keys.get(value, ()))
 
 

@@ -73,6 +73,7 @@ class Call:
 
     @property
     def writes(self) -> bool:
+        """Whether it may change something."""
         return self.method not in ("GET", "HEAD", "OPTIONS")
 
 

@@ -111,10 +111,14 @@ class Synced(msgspec.Struct, frozen=True):
 
 
 class Upserted(msgspec.Struct, frozen=True):
+    """An object is as `item` says."""
+
     item: Item
 
 
 class Removed(msgspec.Struct, frozen=True):
+    """An object is gone; `item` is what it was last."""
+
     item: Item
 
 

@@ -40,6 +40,7 @@ class Meta(msgspec.Struct, rename="camel", gc=False):
 
     @property
     def key(self) -> Key:
+        """The object's name within its kind."""
         return Key(self.namespace, self.name)
 
     @property
@@ -57,6 +58,8 @@ class Item(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChangeType(StrEnum):
+    """What a line of a watch says of its object."""
+
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
