@@ -32,6 +32,18 @@ class OperatorProcess:
         self._probes = ""
         self._process: asyncio.subprocess.Process | None = None
 
+    @property
+    def pid(self) -> int:
+        """Its process. Failure if there is none."""
+        if self._process is None:
+            raise Failure("the operator is not running", next_step="start it first")
+        return self._process.pid
+
+    @property
+    def url(self) -> str:
+        """Where it serves probes and metrics."""
+        return f"http://{self._probes}"
+
     async def start(self) -> None:
         """Start it; `ready` waits for it."""
         self._probes = f"127.0.0.1:{free_port()}"
@@ -51,7 +63,7 @@ class OperatorProcess:
             async with asyncio.timeout(START), aiohttp.ClientSession() as session:
                 while self._process and self._process.returncode is None:
                     with suppress(aiohttp.ClientError):
-                        async with session.get(f"http://{self._probes}/readyz") as answer:
+                        async with session.get(f"{self.url}/readyz") as answer:
                             if answer.status == 200:
                                 return
                     await asyncio.sleep(LOOK_EVERY)

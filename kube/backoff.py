@@ -46,7 +46,7 @@ RECONCILE = Backoff(first=0.005, limit=1000.0)
 REQUEST = Backoff(first=0.1, limit=2.0, jitter=1.0)
 """Between attempts of one request."""
 
-RESUME_WHEN_AWAY = 2.0
+RESUME_WHEN_AWAY = 1.0
 """The longest pause, jitter apart, before a watch is resumed at a server that did not answer."""
 
 RECONCILE_WHEN_AWAY = 30.0

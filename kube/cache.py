@@ -6,7 +6,7 @@ import asyncio
 import builtins
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from elasticjob.kube.errors import Undecodable
@@ -62,6 +62,10 @@ class Cache(Generic[T]):
         """The object as bytes and metadata."""
         return self._store.get(Key(*key))
 
+    def items(self) -> Iterator[Item]:
+        """All objects as bytes and metadata."""
+        return iter(self._store)
+
     def list(self, namespace: str = "", labels: Mapping[str, str] | None = None) -> builtins.list[T]:
         """The objects of a namespace ("" = all) that bear all of `labels`; undecodable ones are left out."""
         items = self._store.indexed(NAMESPACE, namespace) if namespace else self._store
@@ -87,6 +91,7 @@ class Cache(Generic[T]):
 
     @property
     def synced(self) -> bool:
+        """Whether the first complete set is in."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
@@ -110,6 +115,7 @@ class Cache(Generic[T]):
 
     @property
     def bytes(self) -> int:
+        """The size of all objects held, as they were sent."""
         return self._store.bytes
 
     def subscribe(self, listener: Callable[[Change], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from asyncio.subprocess import Process
 from dataclasses import dataclass
@@ -19,8 +20,12 @@ from elasticjob.kube.config import REREAD_AFTER, Config, LoopLock
 from elasticjob.kube.errors import ConfigError
 
 EXPIRES_SOON = timedelta(seconds=60)
+TRY_AGAIN = 10.0
+"""Seconds that a reading in vain is not repeated: the plugin fails, or the user has lost all rights."""
 PLUGIN_TIMEOUT = 120.0
 """Seconds that an exec plugin has: some ask a person."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -55,9 +60,10 @@ async def load(path: str, context: str | None = None, clock: Clock | None = None
 class KubeconfigUser:
     """The user of a context.
 
-    Read again after a refusal, once a minute, and before an exec plugin's answer expires.
-    The reading, plugins included, happens in a thread. New client certificates go into the live TLS context:
-    they serve new connections.
+    Read again after a refusal, once a minute, and before an exec plugin's answer expires. While that fails,
+    what was read last serves, unless it is refused or has expired; and what was read in vain is not read
+    again within TRY_AGAIN, however many requests are refused. The reading, plugins included, happens in a
+    thread. New client certificates go into the live TLS context: they serve new connections.
     """
 
     def __init__(
@@ -69,6 +75,7 @@ class KubeconfigUser:
         self._tls = tls
         self._clock = clock
         self._read_at = clock.monotonic()
+        self._in_vain_until = self._read_at
         self._lock = LoopLock()
 
     async def header(self, refused: str | None = None) -> str | None:
@@ -76,12 +83,29 @@ class KubeconfigUser:
         if self._is_fresh(refused):
             return self._loaded.header
         async with self._lock.here():
-            if not self._is_fresh(refused):
-                self._loaded = await asyncio.to_thread(_read, self._path, self._context)
-                self._read_at = self._clock.monotonic()
-                if self._tls:
-                    _load_client_certificate(self._tls, self._loaded.settings)
+            if not self._is_fresh(refused) and self._clock.monotonic() >= self._in_vain_until:
+                await self._renew(refused)
         return self._loaded.header
+
+    async def _renew(self, refused: str | None) -> None:
+        try:
+            self._loaded = await asyncio.to_thread(_read, self._path, self._context)
+            if self._tls:
+                _load_client_certificate(self._tls, self._loaded.settings)
+        except ConfigError as error:
+            if self._has_ended(refused):
+                raise
+            self._in_vain_until = self._clock.monotonic() + TRY_AGAIN
+            log.warning("the credentials are not renewed", extra={"error": str(error)})
+        self._read_at = self._clock.monotonic()
+        if refused is not None and refused == self._loaded.header:
+            self._in_vain_until = self._read_at + TRY_AGAIN
+
+    def _has_ended(self, refused: str | None) -> bool:
+        """Whether what was read last is of no use any more."""
+        expires = self._loaded.expires
+        is_refused = refused is not None and refused == self._loaded.header
+        return is_refused or (expires is not None and expires <= self._clock.now())
 
     def _is_fresh(self, refused: str | None) -> bool:
         if refused is not None and refused == self._loaded.header:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 RESULTS = ("error", "requeue", "requeue_after", "success")
@@ -74,6 +74,9 @@ class Metrics:
         )
         self.events = counter("elasticjob_kube_events", "Kubernetes Events by fate", ("fate",))
         self.loop_lag = seconds("elasticjob_kube_event_loop_lag_seconds", "How late the event loop wakes")
+        self.tasks = gauge("elasticjob_kube_tasks", "Tasks of the event loop")
+        if registry is None:  # a registry that is handed in may have it
+            ProcessCollector(registry=self.registry)
 
     def start_controller(self, name: str, workers: int) -> None:
         """Begin all series of a controller at 0, so that rates exist from the first failure on."""

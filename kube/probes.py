@@ -27,17 +27,19 @@ BEAT = 0.5
 
 
 class LoopWatch:
-    """Measures how late the event loop wakes us."""
+    """Measures how late the event loop wakes us, and how many tasks it has."""
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
         self._clock = clock
         self._metrics = metrics
 
     async def run(self) -> None:
+        """Look, until cancelled."""
         while True:
             due = self._clock.monotonic() + BEAT
             await self._clock.sleep(BEAT)
             self._metrics.loop_lag.observe(max(0.0, self._clock.monotonic() - due))
+            self._metrics.tasks.set(len(asyncio.all_tasks()))
 
 
 class Probes:
@@ -63,9 +65,11 @@ class Probes:
         return f"http://{self._host or '127.0.0.1'}:{self._port}"
 
     async def wait_started(self) -> None:
+        """Return once it listens."""
         await self._started.wait()
 
     async def run(self) -> None:
+        """Serve until cancelled."""
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)

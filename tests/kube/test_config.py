@@ -189,6 +189,30 @@ async def test_many_refusals_of_one_token_run_the_plugin_once(tmp_path: Path) ->
     assert headers == ["Bearer t2"] * 5
 
 
+async def test_a_token_that_is_refused_again_and_again_runs_the_plugin_now_and_then(tmp_path: Path) -> None:
+    clock, user = VirtualClock(), plugin(tmp_path, token="always")
+    found = await kubeconfig.load(str(write(tmp_path / "config", user)), clock=clock)
+    for _ in range(3):
+        await asyncio.gather(*[found.credentials.header(refused="Bearer always") for _ in range(5)])
+    assert (tmp_path / "runs").read_text() == "run\n" * 2
+    await clock.advance(kubeconfig.TRY_AGAIN)
+    assert await found.credentials.header(refused="Bearer always") == "Bearer always"
+    assert (tmp_path / "runs").read_text() == "run\n" * 3
+
+
+async def test_a_plugin_that_fails_leaves_what_is_still_valid(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    expires = (clock.now() + timedelta(minutes=10)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    path = write(tmp_path / "config", plugin(tmp_path, expirationTimestamp=expires))
+    found = await kubeconfig.load(str(path), clock=clock)
+    (tmp_path / "plugin").write_text("#!/bin/sh\nexit 1\n")
+    await clock.advance(timedelta(minutes=9, seconds=30).total_seconds())
+    assert await found.credentials.header() == "Bearer t1"
+    await clock.advance(timedelta(minutes=1).total_seconds())
+    with pytest.raises(ConfigError):
+        await found.credentials.header()
+
+
 async def test_a_token_that_cannot_be_read_again_serves_until_it_is_refused(tmp_path: Path) -> None:
     clock, path = VirtualClock(), tmp_path / "token"
     source = TokenFile(path, clock)

@@ -189,6 +189,24 @@ async def test_21_a_write_that_is_refused_for_its_size_is_not_repeated(
     assert len(proxy.asked(asking("patch"))) == 3
 
 
+SIZES = {
+    "as etcd": failure(500, "InternalError", "etcdserver: request is too large"),
+    "as its client": failure(
+        429, "TooManyRequests", "rpc error: trying to send message larger than max (2097221 vs. 2097152)"
+    ),
+}
+
+
+@pytest.mark.parametrize("refusal", SIZES.values(), ids=SIZES)
+async def test_21_a_refusal_for_size_is_known_by_its_words_whatever_its_code(
+    through: Client, proxy: FaultProxy, namespace: str, refusal: Fault
+) -> None:
+    proxy.add(asking("patch"), refusal)
+    with pytest.raises(PayloadTooLarge):
+        await through.merge_patch(CONFIG_MAP, "a", {"data": {"x": "y"}}, namespace)
+    assert len(proxy.asked(asking("patch"))) == 1
+
+
 # 26
 
 
