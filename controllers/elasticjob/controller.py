@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJobStatus
@@ -24,6 +24,8 @@ from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import POD
 
 MANAGER: Final = "elasticjob-job"
+SETTLE: Final = timedelta(milliseconds=100)
+"""The pods of a job start and end together: one pass, and one status, tells of all."""
 HANDS_OFF: Final = frozenset({"ManagedByOther", "Deleting", "Expired"})
 """Reasons of plans after which not even the status is written."""
 
@@ -87,4 +89,5 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
         owns=(JOBRESOURCE,),
         watches=((POD, job_of), (SCALEPLAN, job_of_plan)),
         concurrency=concurrency,
+        settle=SETTLE,
     )

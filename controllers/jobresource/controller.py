@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
@@ -19,6 +19,8 @@ from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import NODE, POD, SERVICE, Node
 
 MANAGER: Final = "elasticjob-nodes"
+SETTLE: Final = timedelta(milliseconds=50)
+"""Pods that are lost together are replaced together."""
 HANDS_OFF: Final = frozenset({"ManagedByOther", "Deleting"})
 
 
@@ -72,4 +74,5 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
         owns=(POD,),
         watches=((ELASTICJOB, same_name), (SERVICE, job_of), (NODE, jobs_on)),
         concurrency=concurrency,
+        settle=SETTLE,
     )
