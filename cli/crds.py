@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from elasticjob.cli.errors import Failure
 
 
 class Format(StrEnum):
@@ -16,20 +20,80 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class Template(StrEnum):
+    """How much the schemas say of pod templates."""
+
+    FULL = "full"
+    TYPED = "typed"
+    OPAQUE = "opaque"
+
+
 def crds(
     output: Annotated[Format, typer.Option("--output", "-o", help="How to write them.")] = Format.YAML,
+    template: Annotated[
+        Template,
+        typer.Option(
+            help="What of pod templates is checked: all, newer fields are lost (full); all, newer fields "
+            "stay (typed); nothing (opaque)."
+        ),
+    ] = Template.TYPED,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Apply them to the cluster (server-side), instead of printing.")
+    ] = False,
+    allow_breaking: Annotated[
+        bool, typer.Option("--allow-breaking", help="Apply, though objects of the cluster may suffer.")
+    ] = False,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="The cluster; else KUBECONFIG, ~/.kube/config, or the pod's account.")
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(help="The context, if not the kubeconfig's current one.")
+    ] = None,
 ) -> None:
-    """Print the custom resource definitions: ElasticJob, JobResource, ScalePlan.
+    """Print the custom resource definitions, ElasticJob, JobResource and ScalePlan, or apply them.
 
-    Example: [bold]elasticjob crds | kubectl apply -f -[/]
+    Example: [bold]elasticjob crds | kubectl apply --server-side -f -[/], or [bold]elasticjob crds --apply[/],
+    which first tells what changes for the objects that the cluster has.
     """
     # Pydantic and the schemas of pods take a quarter of a second: not for --help
-    import yaml
-
     from elasticjob.api.v1alpha1.crds import manifests
+    from elasticjob.kube.embedded import Detail
 
-    written = manifests()
-    if output is Format.JSON:
+    written = manifests(Detail(template))
+    if apply:
+        asyncio.run(_apply(written, kubeconfig, context, allow_breaking=allow_breaking))
+    elif output is Format.JSON:
         typer.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": written}))
     else:
+        import yaml
+
         typer.echo(yaml.safe_dump_all(written, sort_keys=False, width=120), nl=False)
+
+
+async def _apply(
+    written: list[dict[str, object]], kubeconfig: Path | None, context: str | None, *, allow_breaking: bool
+) -> None:
+    """Tell what changes in the cluster, then apply; Failure where objects would suffer."""
+    from elasticjob.kube import config
+    from elasticjob.kube.client import Client
+    from elasticjob.kube.installing import install, upgrades
+
+    async with Client(await config.load(kubeconfig, context)) as client:
+        found = await upgrades(client, written)
+        for upgrade in found:
+            typer.echo(f"{upgrade.name}: {_news(upgrade.exists, len(upgrade.changes))}")
+            for change in upgrade.changes:
+                typer.echo(f"  {change.sentence()}")
+        if any(upgrade.breaks for upgrade in found) and not allow_breaking:
+            raise Failure(
+                "objects of this cluster may suffer from the breaking changes above; nothing was applied",
+                next_step="apply with --allow-breaking if they may",
+            )
+        await install(client, written, manager="elasticjob-install")
+    typer.echo(f"{len(written)} definitions are applied and served")
+
+
+def _news(exists: bool, count: int) -> str:
+    if not exists:
+        return "new"
+    return {0: "as it is", 1: "1 change"}.get(count, f"{count} changes")

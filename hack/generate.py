@@ -1,12 +1,19 @@
-"""Write everything that is generated: models of built-in types, CRDs, the manifest of the example.
+"""Write all that is generated: models of built-in types, CRDs, a table of docs, the example's manifest.
 
-hack/generate.py            # make generate
-hack/generate.py --check    # make check, CI: writes nothing, shows the difference, exits 1
+hack/generate.py                     # make generate
+hack/generate.py --check             # make check, CI: writes nothing, shows the difference, exits 1
+hack/generate.py --allow-breaking    # write CRDs, though objects that are stored may suffer
+hack/generate.py --check --since v1  # what has changed since a release, breaking changes first
+
+CRDs are compared with those of the last commit: what changes for stored objects is told, and a breaking
+change is not written unless it is allowed.
 """
 
 from __future__ import annotations
 
+import argparse
 import difflib
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,8 +24,11 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest
+from elasticjob.kube.compatibility import breaking, changes
 from elasticjob.kube.crd import Declaration
 from elasticjob.kube.embedded import Detail
+from elasticjob.kube.installing import size_problem
+from elasticjob.kube.kinds import Manifest
 from hack.core_models import core_models
 from hack.example import example_job
 
@@ -75,12 +85,67 @@ Plain.add_representer(Packed, represent_packed)
 
 
 def main(arguments: list[str]) -> int:
-    """Write the files, or with --check print what would change; 1 if anything is stale."""
-    checking = "--check" in arguments
-    stale = [path for path, text in outputs(Detail.TYPED).items() if renew(path, text(), checking)]
-    if stale and checking:
+    """Write the files, or with --check print what would change; 1 if anything is stale, or breaking."""
+    options = parser().parse_args(arguments)
+    detail = Detail(options.template)
+    since = options.since or "HEAD"
+    broken = [one for one in DECLARATIONS if told(one, detail, since) and not options.allow_breaking]
+    held = set() if options.check else {crd_path(one) for one in broken}
+    files = {path: text for path, text in outputs(detail).items() if path not in held}
+    stale = [path for path, text in files.items() if renew(path, text(), options.check)]
+    if stale and options.check:
         print(f"{len(stale)} generated file(s) are stale: run make generate", file=sys.stderr)
-    return int(bool(stale) and checking)
+    if broken and (not options.check or options.since):
+        names = ", ".join(declaration.kind.name for declaration in broken)
+        print(f"breaking changes of {names}: undo them, or say --allow-breaking", file=sys.stderr)
+        return 1
+    return int(bool(stale) and options.check)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the reader of the command line."""
+    found = argparse.ArgumentParser(description="Write what is generated from the models.")
+    found.add_argument("--check", action="store_true", help="write nothing, show what is stale")
+    found.add_argument("--allow-breaking", action="store_true", help="write CRDs that break stored objects")
+    found.add_argument(
+        "--since", metavar="REVISION", help="compare CRDs with this revision, not the last commit"
+    )
+    found.add_argument(
+        "--template",
+        choices=[detail.value for detail in Detail],
+        default=Detail.TYPED.value,
+        help="how much the schemas say of pod templates",
+    )
+    return found
+
+
+def told(declaration: Declaration, detail: Detail, since: str) -> bool:
+    """Print what a CRD's change does to stored objects, and its size if that matters; whether it breaks."""
+    new, path = manifest(declaration, detail), crd_path(declaration)
+    if size := size_problem(new):
+        print(f"{path.relative_to(ROOT)}: {size}")
+    if (old := committed(path, since)) is None:
+        return False
+    found = changes(old, new)
+    if found:
+        print(f"{path.relative_to(ROOT)}, compared with {since}:")
+    for change in found:
+        print(f"  {change.sentence()}")
+    return bool(breaking(found))
+
+
+def committed(path: Path, revision: str) -> Manifest | None:
+    """Return a CRD as it was in a revision; as it is on disk where there is no git; None if it was not."""
+    name = str(path.relative_to(ROOT))
+    command = ["git", "-C", str(ROOT), "show", f"{revision}:{name}"]
+    try:
+        shown = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        text = path.read_text() if path.exists() else ""
+    else:
+        text = shown.stdout
+    found: Manifest | None = yaml.safe_load(text)
+    return found
 
 
 def renew(path: Path, text: str, checking: bool) -> bool:

@@ -186,7 +186,7 @@ def _twice(names: Sequence[str]) -> list[str]:
 
 
 _STEP: Final = re.compile(
-    r"""\.(?P<name>[A-Za-z_](?:[\w-]|\\\.|\\/)*)   # .name, its dots escaped
+    r"""\.(?P<name>[A-Za-z_](?:[\w/-]|\\.)*)   # .name, its dots escaped
       | \['(?P<key>[^']+)'\]                       # ['name']
       | \[(?P<item>\d+|\*|\?\(@\.[^)]+\))\]        # [0], [*], [?(@.type=="Ready")]
     """,

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from typing import Annotated, Any
 
 import pytest
-from pydantic import create_model
+from pydantic import Field, WithJsonSchema, create_model
 
+from elasticjob.kube import crd
+from elasticjob.kube.client import Client
 from elasticjob.kube.crd import (
     Column,
     CustomResource,
     Declaration,
     Duration,
+    Metadata,
     MicroTime,
     OneCondition,
     Part,
+    Quantity,
     Scale,
     Time,
     crd_manifest,
+    list_map,
+    restricted,
 )
+from elasticjob.kube.declaration import UnsoundDeclaration
+from elasticjob.kube.errors import Invalid
 from elasticjob.kube.kinds import Kind
+from tests.kube.crd.posting import crd_of, established, said
 
 
 class Item(Part):
@@ -121,3 +132,262 @@ def test_metadata_is_kubes_own() -> None:
         {"metadata": {"name": "a", "uid": "u", "creationTimestamp": None}, "spec": {"name": "x"}}
     )
     assert (thing.key.name, thing.metadata.uid, thing.metadata.creation_timestamp) == ("a", "u", None)
+
+
+class Spec(Part):
+    size: int = 1
+    names: list[str] = Field(default_factory=list)
+    roles: dict[str, Item] = Field(default_factory=dict)
+    limit: Quantity = "1"
+    pod: dict[str, Any] = Field(default_factory=dict)
+
+
+class Status(Part):
+    size: int = 1
+    selector: str = ""
+    since: Time | None = None
+    conditions: Annotated[list[OneCondition], Field(json_schema_extra=list_map("type"))] = Field(
+        default_factory=list
+    )
+
+
+class Whole(CustomResource):
+    spec: Spec
+    status: Status = Status()
+
+
+WHOLE = Kind("example.org", "v1", "Whole", "wholes", Whole)
+
+
+def declared(**more: Any) -> Declaration:
+    return Declaration(**{"kind": WHOLE, **more})
+
+
+SOUND: list[tuple[str, Declaration]] = [
+    ("nothing", declared()),
+    (
+        "a column of each type",
+        declared(
+            columns=(
+                Column("Size", ".spec.size", "integer", format="int32"),
+                Column("Limit", ".spec.limit"),
+                Column("Since", ".status.since", "date"),
+                Column("Age", ".metadata.creationTimestamp", "date"),
+                Column("Label", ".metadata.labels.app"),
+                Column("Odd", r".metadata.labels.example\.org/app"),
+                Column("Names", ".spec.names"),
+                Column("First", ".spec.names[0]"),
+                Column("All", ".status.conditions[*].type"),
+                Column("Reason", '.status.conditions[?(@.type=="Ready")].reason', wide=True),
+                Column("Workers", ".spec.roles.worker.size", "integer"),
+                Column("Image", ".spec.pod.containers[0].image"),
+            )
+        ),
+    ),
+    ("a scale", declared(scale=Scale(".spec.size", ".status.size", ".status.selector"))),
+    (
+        "a scale through a map",
+        declared(scale=Scale(".spec.roles.worker.size", ".status.size", ".status.selector")),
+    ),
+    (
+        "a scale by key",
+        declared(scale=Scale(".spec.roles['worker'].size", ".status.size", ".status.selector")),
+    ),
+    ("selectable", declared(selectable=(".spec.size", ".status.selector"))),
+    ("names", declared(short_names=("wh", "w2"), categories=("all", "my-things"))),
+    ("deprecated", declared(deprecated="example.org/v1 Whole is deprecated; use v2")),
+    (
+        "cluster-wide",
+        declared(kind=Kind("example.org", "v1beta2", "Whole", "wholes", Whole, namespaced=False)),
+    ),
+]
+
+UNSOUND: list[tuple[str, Declaration, str, str]] = [
+    (
+        "a column twice",
+        declared(columns=(Column("A", ".spec.size"), Column("A", ".spec.limit"))),
+        "two columns are named A",
+        "",
+    ),
+    ("a column without name", declared(columns=(Column("", ".spec.size"),)), "has no name", "name"),
+    (
+        "a column that leads nowhere",
+        declared(columns=(Column("A", ".spec.sise"),)),
+        "column 'A': .spec.sise leads to no field of the schema",
+        "",
+    ),
+    (
+        "a column of another type",
+        declared(columns=(Column("A", ".status.selector", "integer"),)),
+        ".status.selector leads to a field of type string, not integer or number",
+        "",
+    ),
+    (
+        "a column of no type",
+        declared(columns=(Column("A", ".spec.size", "int"),)),
+        "'int' is none of the types",
+        "must be one of",
+    ),
+    (
+        "a column of no format",
+        declared(columns=(Column("A", ".spec.size", "integer", format="int8"),)),
+        "'int8' is none of the formats",
+        "must be one of",
+    ),
+    ("a column without dot", declared(columns=(Column("A", "spec.size"),)), "'spec.size' is no path", "path"),
+    (
+        "a column with a broken path",
+        declared(columns=(Column("A", ".spec.names[0"),)),
+        "cannot be read at '[0'",
+        "",
+    ),
+    (
+        "a scale of nothing",
+        declared(scale=Scale(".spec.sise", ".status.size", ".status.selector")),
+        "scale: .spec.sise leads to no field",
+        "",
+    ),
+    (
+        "a scale of a text",
+        declared(scale=Scale(".spec.size", ".status.selector", ".status.selector")),
+        "scale: .status.selector leads to a field of type string, not integer",
+        "",
+    ),
+    (
+        "a scale of the status",
+        declared(scale=Scale(".status.size", ".status.size", ".status.selector")),
+        "scale: '.status.size' must begin with .spec",
+        "specReplicasPath",
+    ),
+    (
+        "a scale told by the spec",
+        declared(scale=Scale(".spec.size", ".spec.size", ".status.selector")),
+        "must begin with .status",
+        "statusReplicasPath",
+    ),
+    (
+        "a scale of an item",
+        declared(scale=Scale(".spec.names[0]", ".status.size", ".status.selector")),
+        "cannot be read at '[0]'",
+        "",
+    ),
+    (
+        "selectable metadata",
+        declared(selectable=(".metadata.name",)),
+        "of metadata, name and namespace are",
+        "metadata",
+    ),
+    (
+        "selectable list",
+        declared(selectable=(".spec.names",)),
+        "leads to a field of type array",
+        "must point to a field of type string, boolean or integer",
+    ),
+    (
+        "selectable nothing",
+        declared(selectable=(".spec.sise",)),
+        ".spec.sise leads to no field",
+        "is an invalid path",
+    ),
+    ("selectable item", declared(selectable=(".spec.names[0]",)), "cannot be read", "is an invalid path"),
+    (
+        "selectable quantity",
+        declared(selectable=(".spec.limit",)),
+        "of type int-or-string",
+        "must point to a field",
+    ),
+    (
+        "selectable twice",
+        declared(selectable=(".spec.size", ".spec.size")),
+        "is named twice",
+        "Duplicate value",
+    ),
+    ("a short name in capitals", declared(short_names=("Wh",)), "'Wh' is no name", "lower case"),
+    ("a category with a blank", declared(categories=("my things",)), "'my things' is no name", "lower case"),
+    ("a short name twice", declared(short_names=("w", "w")), "the name 'w' is given twice", ""),
+    (
+        "the plural for a short name",
+        declared(short_names=("wholes",)),
+        "the name 'wholes' is given twice",
+        "",
+    ),
+    ("a long deprecation", declared(deprecated="x" * 300), "256 bytes", "deprecationWarning"),
+    ("a deprecation of two lines", declared(deprecated="a\nb"), "one line", "deprecationWarning"),
+    (
+        "a version of a date",
+        declared(kind=Kind("example.org", "2026-01", "Whole", "wholes", Whole)),
+        "'2026-01' is no version",
+        "versions[0].name",
+    ),
+    (
+        "no domain",
+        declared(kind=Kind("example", "v1", "Whole", "wholes", Whole)),
+        "is no domain",
+        "should be a domain with at least one dot",
+    ),
+    (
+        "a group of Kubernetes",
+        declared(kind=Kind("example.k8s.io", "v1", "Whole", "wholes", Whole)),
+        "belongs to Kubernetes",
+        "api-approved.kubernetes.io",
+    ),
+]
+
+
+@pytest.mark.parametrize("declaration", [row[1] for row in SOUND], ids=[row[0] for row in SOUND])
+async def test_sound_declarations_are_taken(declaration: Declaration, client: Client) -> None:
+    assert await said(client, crd_manifest(declaration)) == ""
+
+
+@pytest.mark.parametrize(
+    ("declaration", "advice", "answer"), [row[1:] for row in UNSOUND], ids=[row[0] for row in UNSOUND]
+)
+async def test_unsound_declarations_are_refused_as_servers_refuse_them_or_would_show_nothing(
+    declaration: Declaration, advice: str, answer: str, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UnsoundDeclaration, match=rf"^Whole: .*{re.escape(advice)}"):
+        crd_manifest(declaration)
+    monkeypatch.setattr(crd, "refuse_unsound", lambda declaration, schema: None)
+    told = await said(client, crd_manifest(declaration))
+    assert bool(told) == bool(answer), told
+    assert answer in told
+
+
+def test_nine_selectable_fields_are_too_many() -> None:
+    fields: dict[str, Any] = {f"f{index}": (int, 1) for index in range(9)}
+    spec = create_model("Spec", __base__=Part, **fields)
+    model = create_model("Many", __base__=CustomResource, spec=(spec, ...))
+    many = Kind("example.org", "v1", "Many", "manies", model)
+    with pytest.raises(UnsoundDeclaration, match="9 selectable fields: servers take 8"):
+        crd_manifest(Declaration(many, selectable=tuple(f".spec.{name}" for name in fields)))
+
+
+def with_metadata(annotation: Any) -> Kind[Any]:
+    model = create_model("Thing", __base__=CustomResource, metadata=(annotation, ...), spec=(Item, ...))
+    return Kind("example.org", "v1", "Thing", "things", model)
+
+
+async def test_names_may_be_restricted(client: Client, namespace: str) -> None:
+    kind = with_metadata(restricted({"maxLength": 5}))
+    await established(client, crd_manifest(Declaration(kind)), kind.untyped())
+    await client.create(kind.untyped(), {"metadata": {"name": "short"}, "spec": {"name": "a"}}, namespace)
+    with pytest.raises(Invalid, match=r"metadata\.name"):
+        await client.create(
+            kind.untyped(), {"metadata": {"name": "longer"}, "spec": {"name": "a"}}, namespace
+        )
+
+
+async def test_nothing_else_of_metadata_may_be_restricted(client: Client) -> None:
+    labels = {
+        "type": "object",
+        "properties": {"labels": {"type": "object", "properties": {"a": {"type": "string"}}}},
+    }
+    with pytest.raises(UnsoundDeclaration, match=r"metadata\.labels cannot be restricted"):
+        crd_manifest(Declaration(with_metadata(Annotated[Metadata, WithJsonSchema(labels)])))
+    whole = crd_of({"type": "object", "properties": {"metadata": labels}})
+    assert "must not specify anything other than name and generateName" in await said(client, whole)
+
+
+async def test_a_deprecated_version_warns(client: Client) -> None:
+    version = crd_manifest(declared(deprecated="use v2"))["spec"]["versions"][0]
+    assert (version["deprecated"], version["deprecationWarning"]) == (True, "use v2")

@@ -1,0 +1,95 @@
+"""Bringing CustomResourceDefinitions to a cluster: how large they may be, and what they change there.
+
+Definitions are applied by the server (`client.apply`, `kubectl apply --server-side`): a client-side apply
+keeps a copy in an annotation, which may not be larger than 262,144 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from elasticjob.kube.client import Client
+from elasticjob.kube.compatibility import Change, breaking, changes
+from elasticjob.kube.errors import Unreachable
+from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects import CRD
+
+CLIENT_SIDE_BYTES: Final = 262_144
+MOST_BYTES: Final = 1024 * 1024
+"""What a definition may have here: etcd takes 1.5 MiB, and the server adds who owns which field."""
+
+PAUSE_SECONDS: Final = 0.05
+PATIENCE_SECONDS: Final = 10.0
+
+_CRD: Final[Kind[Manifest]] = CRD.untyped()
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """What applying one definition changes; all of it, where it does not exist in the cluster."""
+
+    name: str
+    exists: bool
+    changes: tuple[Change, ...]
+
+    @property
+    def breaks(self) -> bool:
+        """Whether objects of the cluster may suffer."""
+        return bool(breaking(self.changes))
+
+
+def size_of(manifest: Manifest) -> int:
+    """Return how many bytes a definition has, as it is sent."""
+    return len(msgspec.json.encode(manifest))
+
+
+def size_problem(manifest: Manifest) -> str:
+    """Return what follows from a definition's size, "" for nothing.
+
+    Raises ValueError where it is too large to be stored.
+    """
+    size, name = size_of(manifest), manifest["metadata"]["name"]
+    if size > MOST_BYTES:
+        raise ValueError(
+            f"CRD {name} has {size:,} bytes, more than {MOST_BYTES:,}: leave descriptions out, make embedded "
+            "types typed or opaque, or hold several of them in a map"
+        )
+    if size > CLIENT_SIDE_BYTES:
+        return f"{size:,} bytes: too large for a client-side apply, use kubectl apply --server-side"
+    return ""
+
+
+async def upgrades(client: Client, manifests: Sequence[Manifest]) -> list[Upgrade]:
+    """Return what applying the definitions would change in the cluster. Nothing is written."""
+    found = []
+    for manifest in manifests:
+        name = manifest["metadata"]["name"]
+        old = await client.find(_CRD, name)
+        found.append(Upgrade(name, old is not None, tuple(changes(old, manifest)) if old else ()))
+    return found
+
+
+async def install(client: Client, manifests: Sequence[Manifest], manager: str) -> None:
+    """Apply definitions, and return when all their kinds are served.
+
+    Raises Unreachable where one is not established in time; ApiError where the server refuses one.
+    """
+    for manifest in manifests:
+        size_problem(manifest)
+        await client.apply(_CRD, manifest, manager=manager)
+    for manifest in manifests:
+        await _established(client, manifest["metadata"]["name"])
+
+
+async def _established(client: Client, name: str) -> None:
+    for _ in range(int(PATIENCE_SECONDS / PAUSE_SECONDS)):
+        found = await client.get(_CRD, name)
+        conditions = found.get("status", {}).get("conditions") or ()
+        if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
+            return
+        await client.clock.sleep(PAUSE_SECONDS)
+    raise Unreachable(f"CRD {name} is not established after {PATIENCE_SECONDS:.0f} s: look at its conditions")
