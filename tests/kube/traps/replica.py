@@ -1,6 +1,6 @@
 """One of two operators, as a process: writes without a pause for as long as it leads.
 
-    python -m tests.kube.replica KUBECONFIG NAMESPACE ME
+    python -m tests.kube.traps.replica KUBECONFIG NAMESPACE ME
 
 It says `started` and `leading` on its output, a line each. SIGUSR1 blocks its main loop; SIGUSR2 sets its
 clock on the wall one hour forward, and two back with the next.

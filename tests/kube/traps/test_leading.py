@@ -18,12 +18,16 @@ from pathlib import Path
 import pytest
 
 from elasticjob.kube.client import Client
+from elasticjob.kube.election import Election
+from elasticjob.kube.errors import Fenced
+from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import CONFIG_MAP, EVENT, LEASE, Lease
-from elasticjob.kube.testing import FaultProxy
+from elasticjob.kube.testing import FaultProxy, asking
 from hack.cluster.audit import Audited
 from tests.kit.served import Served
 from tests.kit.waiting import until
-from tests.kube.replica import LEASE_NAME, WORK
+from tests.kube.traps.kit import for_maps, operator_of, running
+from tests.kube.traps.replica import LEASE_NAME, TERMS, WORK
 
 PIECES = 3
 ENOUGH = 30
@@ -125,7 +129,7 @@ async def replica(name: str, served: Served, namespace: str, folder: Path) -> As
         kubeconfig = proxy.write_kubeconfig(folder / f"{name}.kubeconfig")
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.kube.replica", str(kubeconfig), namespace, name),
+                *(sys.executable, "-m", "tests.kube.traps.replica", str(kubeconfig), namespace, name),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, "PYTHONPATH": os.getcwd()},
@@ -138,8 +142,8 @@ async def replica(name: str, served: Served, namespace: str, folder: Path) -> As
             await process.wait()
 
 
-async def test_a_leader_that_is_cut_off_stops_before_another_begins(two: Two) -> None:
-    """Row 15: half-open. Nothing arrives any more and nobody says so; later all that is under way arrives."""
+async def test_15_a_leader_that_is_cut_off_stops_before_another_begins(two: Two) -> None:
+    """Half-open. Nothing arrives any more and nobody says so; later all that is under way arrives."""
     two.a.proxy.partition()
     await two.b.says("leading")
     await two.work(two.b)
@@ -151,8 +155,8 @@ async def test_a_leader_that_is_cut_off_stops_before_another_begins(two: Two) ->
     assert (await two.lease()).spec.lease_transitions == 1
 
 
-async def test_a_leader_whose_writes_arrive_late_has_given_them_up(two: Two) -> None:
-    """Row 15: the network heals the moment another leads, with a leader that has not been told to end."""
+async def test_15_a_leader_whose_writes_arrive_late_has_given_them_up(two: Two) -> None:
+    """The network heals the moment another leads, with a leader that has not been told to end."""
     two.a.proxy.partition()
 
     async def held() -> int:
@@ -166,9 +170,39 @@ async def test_a_leader_whose_writes_arrive_late_has_given_them_up(two: Two) -> 
     assert two.turns() == ["a", "b"]
 
 
+async def test_15_behind_a_fence_that_fell_nothing_is_sent(
+    served: Served, client: Client, namespace: str
+) -> None:
+    """And runs that come too late fail with Fenced."""
+    fenced = asyncio.Event()
+    await client.create(CONFIG_MAP, {"metadata": {"name": WORK, "namespace": namespace}})
+    async with FaultProxy(served.config()) as proxy, Client(proxy.config) as mine:
+
+        async def write(key: Key) -> None:
+            try:
+                await mine.merge_patch(CONFIG_MAP, WORK, {"data": {"by": "a"}}, namespace)
+                raise RuntimeError("again")
+            except Fenced:
+                fenced.set()
+                raise
+
+        election = Election(LEASE_NAME, namespace, terms=TERMS)
+        async with running(operator_of(mine, namespace, for_maps(write), election=election)) as operator:
+            await operator.wait_leading()
+            await until(lambda: _seen(proxy), "it writes")
+            election.fence.fall("the test says so")
+            sent = await _seen(proxy)
+            await asyncio.wait_for(fenced.wait(), WITHIN)
+            assert await _seen(proxy) == sent
+
+
+async def _seen(proxy: FaultProxy) -> int:
+    return len(proxy.asked(asking("patch", "configmaps")))
+
+
 @pytest.mark.parametrize("steps", [1, 2])
-async def test_a_clock_that_steps_changes_nothing(two: Two, steps: int) -> None:
-    """Row 16: an hour forward, and two back, in the leader and in the standby."""
+async def test_16_a_clock_that_steps_changes_nothing(two: Two, steps: int) -> None:
+    """An hour forward, and two back, in the leader and in the standby."""
     for _ in range(steps):
         for each in (two.a, two.b):
             each.process.send_signal(signal.SIGUSR2)
@@ -178,8 +212,8 @@ async def test_a_clock_that_steps_changes_nothing(two: Two, steps: int) -> None:
     assert (await two.lease()).spec.lease_transitions == 0
 
 
-async def test_a_leader_whose_main_loop_is_blocked_goes(two: Two) -> None:
-    """Row 17: its thread renews, until it finds that nothing moves; the process ends without being asked."""
+async def test_17_a_leader_whose_main_loop_is_blocked_goes(two: Two) -> None:
+    """Its thread renews, until it finds that nothing moves; the process ends without being asked."""
     two.a.process.send_signal(signal.SIGUSR1)
     assert await two.a.ends() == 1
     await two.b.says("leading")
@@ -188,8 +222,8 @@ async def test_a_leader_whose_main_loop_is_blocked_goes(two: Two) -> None:
     assert "the main loop has not moved" in two.a.log.read_text()
 
 
-async def test_a_leader_that_slept_writes_nothing_after_it_wakes(two: Two) -> None:
-    """Row 15: stopped for longer than the lease, with writes at every stage of their way."""
+async def test_15_a_leader_that_slept_writes_nothing_after_it_wakes(two: Two) -> None:
+    """Stopped for longer than the lease, with writes at every stage of their way."""
     two.a.process.send_signal(signal.SIGSTOP)
     await two.b.says("leading")
     await two.work(two.b)
@@ -199,8 +233,10 @@ async def test_a_leader_that_slept_writes_nothing_after_it_wakes(two: Two) -> No
     assert two.turns() == ["a", "b"]
 
 
-async def test_a_leader_that_is_told_to_stop_hands_the_lease_over_when_its_writes_are_done(two: Two) -> None:
-    """Row 25: and the standby does not wait for it to expire."""
+async def test_25_a_leader_that_is_told_to_stop_hands_the_lease_over_when_its_writes_are_done(
+    two: Two,
+) -> None:
+    """And the standby does not wait for it to expire."""
     two.a.process.send_signal(signal.SIGTERM)
     assert await two.a.ends() == 0
     await two.b.says("leading")
@@ -215,7 +251,7 @@ async def test_a_leader_that_is_told_to_stop_hands_the_lease_over_when_its_write
     assert said.count("b became leader") == 1
 
 
-async def test_a_standby_that_ends_leaves_the_leader_alone(two: Two) -> None:
+async def test_15_a_standby_that_ends_leaves_the_leader_alone(two: Two) -> None:
     two.b.process.send_signal(signal.SIGTERM)
     assert await two.b.ends() == 0
     await two.work(two.a)
