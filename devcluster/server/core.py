@@ -1,9 +1,9 @@
-"""What create, update and delete share: the store, the kinds' strategies, admission, the clock; and the checks."""
+"""What create, update and delete share: the store, strategies of kinds, admission, the clock, and the checks."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -85,15 +85,16 @@ class Core:
     ) -> None:
         """Refuse the object for `causes` (what its metadata and kind say), its schema or its rules.
 
-        Rules are not asked about a custom resource that its schema refuses.
+        Rules are not asked about values of the wrong type, wrong choices and the like.
         """
         found = [*causes, *_content_problems(resource, new, old, causes, subresource)]
-        if resource.rules and found:
-            found.append(_RULES_NOT_ASKED)
-        elif resource.rules:
+        blocked = any(cause.reason in _BLOCKING for cause in found)
+        if resource.rules and not blocked:
             found += broken_rules(resource.rules, new, old)
         if resource.scale is not None and resource.custom:
             found += scale_problems(resource.scale, new, subresource)
+        if resource.rules and blocked:
+            found.append(_RULES_NOT_ASKED)
         self.refuse(resource, new, found)
 
     def refuse(self, resource: Resource, new: Manifest, causes: Iterable[Cause]) -> None:
@@ -121,6 +122,16 @@ class Core:
 
 
 _PLAIN = Strategy()
+_BLOCKING = frozenset(
+    {
+        "FieldValueTypeInvalid",
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueDuplicate",
+    }
+)
 _RULES_NOT_ASKED = Cause(
     "<nil>",
     "Invalid value: null: some validation rules were not checked because the object was invalid; correct the "
@@ -131,22 +142,35 @@ _RULES_NOT_ASKED = Cause(
 def _content_problems(
     resource: Resource, new: Manifest, old: Manifest | None, told: Iterable[Cause], subresource: str
 ) -> list[Cause]:
-    """What the schema has against the object, beside what was told; an update is not blamed for what it left."""
+    """What the schema has against the object, beside what was told; what an update left is not held against it."""
     fields = {cause.field for cause in told}
     changed = {name: value for name, value in different(new, old).items() if name != "metadata"}
     if resource.custom and subresource == "status":
         return _status_problems(resource, new, old)
-    content = list(validate(changed, resource.schema))
+    content = [*validate(changed, resource.schema), *_name_problems(resource, new)]
     if resource.custom and old is not None:
         content = [cause for cause in content if not is_as_before(cause, new, old)]
         if any(each.reason == "FieldValueDuplicate" for each in content) and _repeats(resource, old):
-            content = [each for each in content if each.reason != "FieldValueDuplicate"]
+            content = [
+                each
+                for each in content
+                if each.reason != "FieldValueDuplicate" and '"null"' not in each.message
+            ]
     if (
         not resource.custom
     ):  # list-maps of built-in types may repeat a key (env); their kinds say which may not
-        content = [each for each in content if each.reason != "FieldValueDuplicate"]
+        content = [
+            each for each in content if each.reason != "FieldValueDuplicate" and '"null"' not in each.message
+        ]
     fields |= changed.keys() ^ new.keys()  # members that were left out are not missing
     return [each for each in content if each.field not in fields]
+
+
+def _name_problems(resource: Resource, new: Manifest) -> Iterator[Cause]:
+    """A definition may restrict the names of its objects."""
+    if resource.custom:
+        name = resource.schema["properties"]["metadata"]["properties"]["name"]
+        yield from validate(new["metadata"].get("name", ""), name, "metadata.name")
 
 
 def _repeats(resource: Resource, old: Manifest) -> bool:

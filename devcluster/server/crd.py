@@ -7,19 +7,24 @@ from typing import Any
 
 from elasticjob.devcluster.server.cells import NAME, Age
 from elasticjob.devcluster.server.costs import cost_problems
+from elasticjob.devcluster.server.definitions import (
+    column_problems,
+    name_problems,
+    scale_problems,
+    selectable_problems,
+)
 from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.jsonpath import BadPath, compile_path
+from elasticjob.devcluster.server.jsonpath import compile_path
 from elasticjob.devcluster.server.names import missing, unsupported, wrong
 from elasticjob.devcluster.server.registry import Column, Conversion, Resource, Scale
 from elasticjob.devcluster.server.rules import rule_problems, rules_of
-from elasticjob.devcluster.server.schemas import PRESERVE, Schema, custom_schema
+from elasticjob.devcluster.server.schemas import PRESERVE, custom_schema
 from elasticjob.devcluster.server.store import Manifest, Type
 from elasticjob.devcluster.server.strategy import Strategy, immutable, put
 from elasticjob.devcluster.server.structural import structural_problems
 
 CRDS = Type("apiextensions.k8s.io", "customresourcedefinitions")
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-_COLUMN_TYPES = ["boolean", "date", "integer", "number", "string"]
 
 
 def _default(crd: Manifest) -> None:
@@ -86,6 +91,7 @@ def _check(crd: Manifest) -> Iterator[Cause]:
         yield wrong("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
     if sum(bool(version.get("storage")) for version in versions) != 1:
         yield wrong("spec.versions", "", "must have exactly one version marked as storage version")
+    yield from name_problems(crd)
     for index, version in enumerate(versions):
         yield from _check_version(version, f"spec.versions[{index}]", alone=len(versions) == 1)
 
@@ -102,55 +108,18 @@ def _check_version(version: Mapping[str, Any], path: str, *, alone: bool) -> Ite
     if not found:
         found = list(rule_problems(schema, where))
         yield from found or cost_problems(schema, where)
-    yield from _check_columns(
-        version.get("additionalPrinterColumns") or (), f"{path}.additionalPrinterColumns"
+    yield from column_problems(
+        version.get("additionalPrinterColumns") or (), _field(path, "additionalPrinterColumns", alone)
     )
-    yield from _check_selectable(version.get("selectableFields") or (), schema, f"{path}.selectableFields")
-    scale: Mapping[str, Any] | None = (version.get("subresources") or {}).get("scale")
-    for name in ("specReplicasPath", "statusReplicasPath"):
-        if scale is not None and not scale.get(name):
-            yield missing(f"{path}.subresources.scale.{name}")
+    yield from selectable_problems(
+        version.get("selectableFields") or (), schema, _field(path, "selectableFields", alone)
+    )
+    scale = (version.get("subresources") or {}).get("scale")
+    yield from scale_problems(scale, _field(path, "subresources.scale", alone))
 
 
-def _check_columns(columns: Any, path: str) -> Iterator[Cause]:
-    for index, column in enumerate(columns):
-        for name in ("name", "type", "jsonPath"):
-            if not column.get(name):
-                yield missing(f"{path}[{index}].{name}")
-        if column.get("type") and column["type"] not in _COLUMN_TYPES:
-            yield unsupported(f"{path}[{index}].type", column["type"], _COLUMN_TYPES)
-        text = column.get("jsonPath") or ""
-        if text and not _is_path(text):
-            yield wrong(f"{path}[{index}].jsonPath", text, "is an invalid path")
-
-
-def _is_path(text: str) -> bool:
-    try:
-        compile_path(text)
-    except BadPath:
-        return False
-    return True
-
-
-def _check_selectable(fields: Any, schema: Schema, path: str) -> Iterator[Cause]:
-    if len(fields) > 8:
-        yield Cause(path, f"Too many: {len(fields)}: must have at most 8 items", "FieldValueTooMany")
-    for index, field in enumerate(fields):
-        text = field.get("jsonPath") or ""
-        where = f"{path}[{index}].jsonPath"
-        if text.startswith(".metadata"):
-            yield wrong(where, text, "must not point to fields in metadata")
-        elif (_schema_at(schema, text) or {}).get("type") not in ("string", "boolean", "integer"):
-            yield wrong(
-                where, text, "is an invalid path: must point to a field of type string, boolean or integer"
-            )
-
-
-def _schema_at(schema: Schema, text: str) -> Schema | None:
-    found: Schema | None = schema
-    for step in text.lstrip(".").split("."):
-        found = ((found or {}).get("properties") or {}).get(step)
-    return found
+def _field(path: str, name: str, alone: bool) -> str:
+    return f"spec.{name}" if alone else f"{path}.{name}"
 
 
 def _check_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
