@@ -54,10 +54,10 @@ def within(namespace: str, **terms: Any) -> Terms:
 
 @asynccontextmanager
 async def serving(
-    client: Client, webhook: Webhook[Any], name: str, **options: Any
+    client: Client, webhook: Webhook[Any], name: str, policy: Policy = QUICK, **options: Any
 ) -> AsyncIterator[AdmissionServer]:
-    """A webhook server that the API server has been told of."""
-    server = AdmissionServer("127.0.0.1", 0, [webhook], client=client, name=name, policy=QUICK, **options)
+    """A webhook server that the API server is being told of."""
+    server = AdmissionServer("127.0.0.1", 0, [webhook], client=client, name=name, policy=policy, **options)
     task = asyncio.create_task(server.run())
     try:
         yield server
@@ -148,24 +148,26 @@ async def test_18_a_handler_that_blocks_stalls_neither_reconciles_nor_other_revi
         await slow
 
 
-async def test_18_reconciles_that_wait_stall_no_review(client: Client, namespace: str) -> None:
+async def test_18_reconciles_that_block_threads_stall_no_review(client: Client, namespace: str) -> None:
     waiting: list[str] = []
-    go = asyncio.Event()
+    go = threading.Event()
 
     async def reconcile(key: Key) -> None:
         waiting.append(key.name)
-        await go.wait()
+        await asyncio.to_thread(go.wait, WITHIN)
 
     webhook = Webhook(CONFIG_MAP, mutate=label, validate=probed, terms=within(namespace))
-    operator = operator_of(client, namespace, for_maps(reconcile, concurrency=8))
+    operator = operator_of(client, namespace, for_maps(reconcile, concurrency=40))
     operator.add(AdmissionServer("127.0.0.1", 0, [webhook], client=client, name=namespace, policy=QUICK))
     async with running(operator):
         await heeded(client, namespace)
-        for number in range(8):
-            await client.create(CONFIG_MAP, {"metadata": {"name": f"busy-{number}"}}, namespace)
-        await until(lambda: len(waiting) == 8, within=WITHIN)
-        assert await labelled(client, namespace)
-        go.set()
+        try:
+            for number in range(40):
+                await client.create(CONFIG_MAP, {"metadata": {"name": f"busy-{number}"}}, namespace)
+            await until(lambda: len(waiting) == 40, within=WITHIN)
+            assert await labelled(client, namespace)
+        finally:
+            go.set()
 
 
 async def test_18_a_handler_that_never_returns_is_cancelled_before_the_api_server_gives_up(
@@ -555,7 +557,10 @@ async def test_20_a_bundle_that_somebody_overwrites_is_repaired_at_once(
     client: Client, namespace: str
 ) -> None:
     webhook = Webhook(CONFIG_MAP, validate=probed, terms=within(namespace))
-    async with serving(client, webhook, namespace, secret=Key(namespace, "authority")) as server:
+    options: dict[str, Any] = {"policy": Policy(), "secret": Key(namespace, "authority")}
+    async with serving(
+        client, webhook, namespace, **options
+    ) as server:  # which looks by itself once a minute
         await server.wait_started()
         before = await stored(client, namespace)
         other = base64.b64encode(new_authority("other", datetime.now(UTC)).certificate).decode()
