@@ -234,7 +234,7 @@ async def test_a_watch_that_is_closed_at_once_again_and_again_is_no_hot_loop(wor
     async with following(stream(bookmark(5, initial_done=True), end="close"), *closed, backoff=WATCH) as it:
         await it.cache.wait_synced()
         await until(lambda: len(it.stub.seen) == 6, it.clock, longest=PAUSE)
-        assert it.clock.monotonic() >= 0.8 + 1.6 + 3 * RESUME_WHEN_AWAY
+        assert it.clock.monotonic() >= 0.8 + 4 * RESUME_WHEN_AWAY
 
 
 def held(opened: asyncio.Event, end: asyncio.Event) -> Answer:
@@ -283,7 +283,7 @@ async def test_versions_that_are_lost_again_and_again_are_listed_with_patience()
             await until(lambda: (it.clock.next_due or 0) > PAUSE)
             await it.clock.advance(10)
             end.set()
-        cut, closed_at_once = 0.8, 1.6
+        cut, closed_at_once = 0.8, RESUME_WHEN_AWAY
         assert pauses[1:] == pytest.approx([each + cut + closed_at_once for each in (0.8, 1.6, 3.2, 6.4)])
 
 
@@ -305,7 +305,7 @@ async def test_staleness_counts_from_the_last_word_not_from_the_last_failure() -
         await it.cache.wait_synced()
         await until(lambda: len(it.stub.seen) == 8, it.clock, longest=PAUSE)
         assert it.informer.last_heard == 0
-        assert it.clock.monotonic() > 10
+        assert it.clock.monotonic() > 5
 
 
 async def test_five_thousand_objects_are_told_in_breaths() -> None:

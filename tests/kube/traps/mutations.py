@@ -500,10 +500,10 @@ MUTATIONS = (
     ),
     Mutation(
         "29",
-        "a line that is no event is passed over",
+        "a line that is no event ends the informer",
         "kube/wire.py",
         '        return Failed(Unreachable(f"the watch sent a line that is no event',
-        '        return Spoiled(str(f"the watch sent a line that is no event',
+        '        raise ValueError(str(f"the watch sent a line that is no event',
         "test_29_the_page_of_a_proxy_on_a_watch",
     ),
     Mutation(

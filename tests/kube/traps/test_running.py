@@ -265,7 +265,9 @@ async def test_25_a_stop_lets_a_run_finish_its_writes(client: Client, namespace:
             began.set()
             await gate.wait()
             await change(client, namespace, key.name, second="written")
+            finished.append(key.name)
 
+    finished: list[str] = []
     await make(client, namespace, "a")
     operator = operator_of(client, namespace, for_maps(act))
     task = asyncio.create_task(operator.run())
@@ -273,6 +275,7 @@ async def test_25_a_stop_lets_a_run_finish_its_writes(client: Client, namespace:
     operator.stop()
     gate.set()
     await asyncio.wait_for(task, WITHIN)
+    assert finished == ["a"]
     assert (await client.get(CONFIG_MAP, "a", namespace)).data == {"first": "written", "second": "written"}
 
 
