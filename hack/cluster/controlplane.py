@@ -131,7 +131,11 @@ class ControlPlane:
         context.load_cert_chain(pair.certificate, pair.key)
         return context
 
-    def audit(self) -> list[Audited]:
+    def audit_end(self) -> int:
+        """Where the audit log ends now: `audit(since=…)` begins there."""
+        return self._audit_log.stat().st_size if self._audit_log.exists() else 0
+
+    def audit(self, since: int = 0) -> list[Audited]:
         """Every request that was answered so far, in the order of the answers; reads only with `audit_all`.
 
         A request is logged after its client has the answer: one of our own is sent and waited for, so that
@@ -139,11 +143,11 @@ class ControlPlane:
         """
         mark = f"{MARK}{secrets.token_hex(8)}"
         self._post_mark(mark)
-        until = time.monotonic() + 10
-        while mark not in (text := self._audit_log.read_text()):
+        until = time.monotonic() + 60
+        while mark not in (text := self._logged(since)):
             if time.monotonic() > until:
                 raise TimeoutError(
-                    f"{self._audit_log} does not show a request made 10 s ago; is the disk full?"
+                    f"{self._audit_log} does not show a request made 60 s ago; is the disk full?"
                 )
             time.sleep(0.005)
         whole = text[: text.rfind("\n")].splitlines()
@@ -246,6 +250,7 @@ class ControlPlane:
             endpoint_reconciler_type="none",  # nobody asks for a loopback address from a pod
             audit_policy_file=policy,
             audit_log_path=self._audit_log,
+            audit_log_maxsize=1_000_000,  # in MiB: by default it begins anew after 100
             allow_privileged="true",
             profiling="false",
         )
@@ -291,6 +296,11 @@ class ControlPlane:
     @property
     def _audit_log(self) -> Path:
         return self.folder / "audit.log"
+
+    def _logged(self, since: int) -> str:
+        with self._audit_log.open("rb") as file:
+            file.seek(since)
+            return file.read().decode(errors="replace")  # a line may be half written
 
     def _post_mark(self, mark: str) -> None:
         """A write that changes nothing, recognised by its user agent."""

@@ -59,12 +59,13 @@ class RealServed:
         self.plane = plane
         self.url, self.ca_pem, self.kubeconfig = plane.url, plane.ca_pem, plane.kubeconfig
         self._began = datetime.now(UTC)
+        self._log_end = plane.audit_end()
 
     def config(self, user: str = ADMIN, groups: Sequence[str] = MASTERS) -> Config:
         return self.plane.config(user, groups)
 
     def writes(self) -> list[Audited]:
-        return [found for found in self.plane.audit() if found.began >= self._began]
+        return [found for found in self.plane.audit(self._log_end) if found.began >= self._began]
 
 
 class DevServed:
