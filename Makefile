@@ -40,8 +40,8 @@ check: $(READY) ## lint, types, arrows, generated files: what pre-commit and CI 
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python hack/generate.py --check
 
-generate: $(READY) ## write config/crd and api/core from their sources
-	$(BIN)/python hack/generate.py
+generate: $(READY) ## write what is generated, and tell what CRDs change for stored objects (FLAGS=--allow-breaking)
+	$(BIN)/python hack/generate.py $(FLAGS)
 
 fix: $(READY) # format, and mend what ruff can mend
 	$(BIN)/ruff check --fix .

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
-from elasticjob.api.v1alpha1.crds import DECLARATIONS
+from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest, manifests
+from elasticjob.kube.client import Client
 from elasticjob.kube.crd import Declaration
 from elasticjob.kube.embedded import Detail, embedded_schema
 from elasticjob.kube.kinds import Manifest
-from hack.generate import crd_path, crd_text, main, renew
+from hack import generate
+from hack.generate import committed, crd_path, crd_text, main, renew
 
 KEEP = "x-kubernetes-preserve-unknown-fields"
 
@@ -88,3 +91,64 @@ def test_a_stale_file_is_shown_and_not_written(tmp_path: Path, capsys: pytest.Ca
     assert renew(stale, before + "more\n", checking=True) is True
     assert "+more" in capsys.readouterr().out
     assert stale.read_text() == before
+
+
+@pytest.fixture
+def with_one_field_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """As if the last commit's ScalePlans had a field that the models lack; files are written elsewhere."""
+
+    def before(path: Path, revision: str) -> Manifest | None:
+        found = manifest(next(one for one in DECLARATIONS if one.kind.plural == path.stem))
+        if path.stem == "scaleplans":
+            schema = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+            schema["properties"]["spec"]["properties"]["older"] = {"type": "string"}
+        return found
+
+    monkeypatch.setattr(generate, "committed", before)
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    texts = {crd_path(one): lambda one=one: crd_text(one) for one in DECLARATIONS}
+    monkeypatch.setattr(generate, "outputs", lambda detail: texts)
+    return tmp_path / "config" / "crd"
+
+
+def test_a_breaking_change_is_told_and_not_written(
+    with_one_field_more: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([]) == 1
+    said = capsys.readouterr()
+    assert "breaking v1alpha1.spec.older: the field is gone" in said.out
+    assert "stored objects: it is pruned when they are read, and lost with their next write" in said.out
+    assert "breaking changes of ScalePlan: undo them, or say --allow-breaking" in said.err
+    assert sorted(path.stem for path in with_one_field_more.iterdir()) == ["elasticjobs", "jobresources"]
+
+
+def test_a_breaking_change_is_written_where_it_is_allowed(with_one_field_more: Path) -> None:
+    assert main(["--allow-breaking"]) == 0
+    assert (with_one_field_more / "scaleplans.yaml").read_text() == crd_text(DECLARATIONS[2])
+
+
+def test_what_breaks_since_a_release_fails_a_check(
+    with_one_field_more: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["--allow-breaking"])
+    capsys.readouterr()
+    assert main(["--check"]) == 0
+    assert main(["--check", "--since", "v0.1"]) == 1
+    assert "compared with v0.1" in capsys.readouterr().out
+
+
+def test_a_crd_is_found_in_the_last_commit_and_not_before_it_was() -> None:
+    found = committed(crd_path(DECLARATIONS[0]), "HEAD")
+    assert found is not None
+    assert found["metadata"]["name"] == "elasticjobs.elastic.iml.github.io"
+    assert committed(crd_path(DECLARATIONS[0]).with_name("never.yaml"), "HEAD") is None
+
+
+async def test_servers_take_our_definitions_in_every_detail(client: Client) -> None:
+    for detail in Detail:
+        for written in manifests(detail):
+            body = msgspec.json.encode(written)
+            await client.raw("POST", CRDS, body, dryRun="All", fieldValidation="Strict")
+
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

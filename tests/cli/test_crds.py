@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from elasticjob.cli.main import application
+from tests.kit.served import Served
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "config" / "crd").glob("*.yaml"))
@@ -28,3 +30,21 @@ def test_crds_are_those_of_the_repository(output: str) -> None:
     assert {one["metadata"]["name"]: one for one in shown} == {
         one["metadata"]["name"]: one for one in (yaml.safe_load(file.read_text()) for file in FILES)
     }
+
+
+async def test_crds_are_applied_and_what_changes_is_told_first(served: Served) -> None:
+    def apply(*arguments: str) -> Result:
+        given = ["crds", "--apply", "--kubeconfig", str(served.kubeconfig), *arguments]
+        return CliRunner().invoke(application(given), given)
+
+    first, again, narrower = [
+        await asyncio.to_thread(apply, *more)
+        for more in ([], ["--template", "opaque"], ["--template", "full"])
+    ]
+    assert "elasticjobs.elastic.iml.github.io: new" in first.stdout
+    assert "3 definitions are applied and served" in first.stdout
+    assert "safe     v1alpha1.spec.replicaSpecs[*].template: unknown fields are kept now" in again.stdout
+    assert narrower.exit_code == 1
+    assert "nothing was applied; apply with --allow-breaking" in narrower.stderr
+    allowed = await asyncio.to_thread(apply, "--template", "full", "--allow-breaking")
+    assert (allowed.exit_code, "3 definitions are applied" in allowed.stdout) == (0, True)
