@@ -19,10 +19,11 @@ import aiohttp
 import msgspec
 
 from elasticjob.devcluster.server.asking import NAMESPACES, Attributes
-from elasticjob.devcluster.server.errors import StatusError, bad_request, internal
+from elasticjob.devcluster.server.errors import StatusError, bad_request, forbidden, internal
 from elasticjob.devcluster.server.patches import json_patch
-from elasticjob.devcluster.server.registry import Resource
+from elasticjob.devcluster.server.registry import Registry, Resource
 from elasticjob.devcluster.server.reviews import user_info
+from elasticjob.devcluster.server.scaling import scale_of
 from elasticjob.devcluster.server.selectors import label_selector, matches_labels
 from elasticjob.devcluster.server.store import Manifest, Store, Type, encode
 from elasticjob.kube import cel
@@ -59,32 +60,56 @@ class Verdict:
 class Webhooks:
     """The `Admission` of objects. `session` is set while the server runs."""
 
-    def __init__(self, store: Store, new_uid: Callable[[], str]) -> None:
+    def __init__(self, store: Store, registry: Registry, new_uid: Callable[[], str]) -> None:
         self._store = store
+        self._registry = registry
         self._new_uid = new_uid
         self.session: aiohttp.ClientSession | None = None
 
     def concerns(self, attributes: Attributes) -> bool:
         """Whether any webhook might have to be asked: a quick look at rules only."""
         return attributes.resource.group != _GROUP and any(
-            _ruled(hook, attributes) for type_ in (_MUTATING, _VALIDATING) for hook in self._hooks(type_)
+            self._ruled(hook, attributes) for type_ in (_MUTATING, _VALIDATING) for hook in self._hooks(type_)
         )
 
     async def mutate(self, attributes: Attributes, new: Manifest, warnings: list[str]) -> Manifest:
         """The object after all mutating webhooks; refusals are raised, warnings added to the list."""
-        is_deletion = attributes.operation == "DELETE"
+        asked: list[
+            tuple[Hook, Manifest]
+        ] = []  # those that want to see what later ones changed, and what they saw
         for hook in self._hooks(_MUTATING):
             if self._matches(hook, attributes, new):
-                verdict = await self._ask(hook, attributes, None if is_deletion else new)
-                warnings += verdict.warnings
-                if verdict.patch and not is_deletion:
-                    new = _patched(hook, attributes.resource, new, verdict.patch)
+                new = await self._changed(hook, attributes, new, warnings)
+                if hook.spec.get("reinvocationPolicy") == "IfNeeded":
+                    asked.append((hook, new))
+        for hook, seen in asked:
+            if new != seen:
+                new = await self._changed(hook, attributes, new, warnings)
         return new
+
+    async def _changed(
+        self, hook: Hook, attributes: Attributes, new: Manifest, warnings: list[str]
+    ) -> Manifest:
+        is_deletion = attributes.operation == "DELETE"
+        verdict = await self._ask(hook, attributes, None if is_deletion else new)
+        warnings += verdict.warnings
+        if is_deletion or not verdict.patch:
+            return new
+        return _patched(hook, attributes.resource, new, verdict.patch)
+
+    def _ruled(self, hook: Hook, attributes: Attributes) -> bool:
+        """Whether a rule of the webhook names the request, itself or by another version of the same objects."""
+        same = [attributes.resource]
+        if hook.spec.get("matchPolicy") == "Equivalent":
+            type_ = attributes.resource.type
+            same += [each for each in self._registry if each.type == type_ and each is not same[0]]
+        rules = hook.spec.get("rules") or ()
+        return any(_rule_matches(rule, attributes, resource) for rule in rules for resource in same)
 
     async def validate(self, attributes: Attributes, new: Manifest | None) -> list[str]:
         """Warnings of all validating webhooks; the first refusal is raised."""
         chosen = [hook for hook in self._hooks(_VALIDATING) if self._matches(hook, attributes, new)]
-        verdicts = await asyncio.gather(*(self._ask(hook, attributes, new) for hook in chosen))
+        verdicts = await asyncio.gather(*(self._ask(hook, attributes, new, changes=False) for hook in chosen))
         return [warning for verdict in verdicts for warning in verdict.warnings]
 
     def _hooks(self, type_: Type) -> Iterator[Hook]:
@@ -94,7 +119,7 @@ class Webhooks:
 
     def _matches(self, hook: Hook, attributes: Attributes, new: Manifest | None) -> bool:
         return (
-            _ruled(hook, attributes)
+            self._ruled(hook, attributes)
             and self._namespace_matches(hook, attributes, new)
             and _object_matches(hook, attributes, new)
             and _conditions_hold(hook, attributes, new)
@@ -113,13 +138,15 @@ class Webhooks:
         found = self._store.get(NAMESPACES, "", attributes.namespace)
         return matches_labels(requirements, found.metadata.get("labels") if found else {})
 
-    async def _ask(self, hook: Hook, attributes: Attributes, new: Manifest | None) -> Verdict:
+    async def _ask(
+        self, hook: Hook, attributes: Attributes, new: Manifest | None, *, changes: bool = True
+    ) -> Verdict:
         if attributes.options.dry_run and hook.spec.get("sideEffects") not in ("None", "NoneOnDryRun"):
             raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
         uid = self._new_uid()
         try:
             response = await self.post(hook, _review(attributes, new, uid))
-            return _verdict(hook, response, uid)
+            return _verdict(hook, response, uid, changes=changes)
         except WebhookFailed as error:
             if hook.spec.get("failurePolicy") == "Ignore":
                 return Verdict([], [])
@@ -145,9 +172,8 @@ class Webhooks:
                 raw = await answer.read()
                 if answer.status != 200:
                     text = raw[:200].decode(errors="replace")
-                    raise WebhookFailed(
-                        f"failed to call webhook: the server answered {answer.status}: {text}"
-                    )
+                    told = f'an error on the server ("{text}") has prevented the request from succeeding'
+                    raise WebhookFailed(f"failed to call webhook: {told}")
                 return msgspec.json.decode(raw)
         except TimeoutError as error:
             raise WebhookFailed(f'failed to call webhook: Post "{url}": context deadline exceeded') from error
@@ -164,25 +190,23 @@ class Webhooks:
         service = client["service"]
         found = self._store.get(_SERVICES, service["namespace"], service["name"])
         if found is None:
-            raise WebhookFailed(f'failed to call webhook: service "{service["name"]}" not found')
+            host = f"{service['name']}.{service['namespace']}.svc:{service.get('port', 443)}"
+            place = (
+                f"https://{host}{service.get('path') or '/'}?timeout={hook.spec.get('timeoutSeconds') or 10}s"
+            )
+            why = f'Post "{place}": service "{service["name"]}" not found'
+            raise WebhookFailed(f"failed to call webhook: {why}")
         address = f"{found.body['spec'].get('clusterIP')}:{service.get('port', 443)}"
         path = str(service.get("path") or "/")
         return f"https://{address}{path}", f"{service['name']}.{service['namespace']}.svc"
 
 
-def _ruled(hook: Hook, attributes: Attributes) -> bool:
-    equivalent = hook.spec.get("matchPolicy") == "Equivalent"
-    return any(_rule_matches(rule, attributes, equivalent) for rule in hook.spec.get("rules") or ())
-
-
-def _rule_matches(rule: Mapping[str, Any], attributes: Attributes, equivalent: bool) -> bool:
-    resource = attributes.resource
+def _rule_matches(rule: Mapping[str, Any], attributes: Attributes, resource: Resource) -> bool:
     scope = rule.get("scope") or "*"
-    versions = rule.get("apiVersions") or ()
     return (
         _among(attributes.operation, rule.get("operations") or ())
         and _among(resource.group, rule.get("apiGroups") or ())
-        and (equivalent or _among(resource.version, versions))
+        and _among(resource.version, rule.get("apiVersions") or ())
         and any(_names(each, resource.plural, attributes.subresource) for each in rule.get("resources") or ())
         and (scope == "*" or (scope == "Namespaced") == resource.namespaced)
     )
@@ -216,7 +240,10 @@ def _conditions_hold(hook: Hook, attributes: Attributes, new: Manifest | None) -
     except cel.CelError as error:
         if hook.spec.get("failurePolicy") == "Ignore":
             return False
-        raise internal(f'failed calling webhook "{hook.name}": match condition: {error}') from error
+        resource = attributes.resource
+        text = next(each["expression"] for each in conditions)
+        why = f"expression '{text}' resulted in error: {error}"
+        raise forbidden(resource.group, resource.plural, attributes.name, why) from error
 
 
 def _review(attributes: Attributes, new: Manifest | None, uid: str) -> Manifest:
@@ -238,19 +265,47 @@ def _review(attributes: Attributes, new: Manifest | None, uid: str) -> Manifest:
         "object": _served(resource, new),
         "oldObject": _served(resource, attributes.old),
         "dryRun": options.dry_run,
-        "options": None,
+        "options": _options(attributes),
     }
+    if attributes.subresource == "scale" and resource.scale is not None:
+        _as_scale(request, resource)
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+
+
+def _options(attributes: Attributes) -> Manifest:
+    options = attributes.options
+    kind = {"CREATE": "CreateOptions", "DELETE": "DeleteOptions"}.get(attributes.operation, options.kind)
+    told: Manifest = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+    told |= {"dryRun": ["All"]} if options.dry_run else {}
+    told |= {"force": True} if options.force else {}
+    told |= {"fieldManager": options.named} if options.named else {}
+    return told | ({"fieldValidation": options.asked_validation} if options.asked_validation else {})
+
+
+def _as_scale(request: Manifest, resource: Resource) -> None:
+    """Webhooks of a scale subresource are sent Scales."""
+    kind = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    for name in ("object", "oldObject"):
+        if request[name] is not None:
+            request[name] = scale_of(resource, request[name])
+    request |= {"kind": kind, "requestKind": kind}
 
 
 def _served(resource: Resource, item: Manifest | None) -> Manifest | None:
     return resource.conversion.from_storage(item) if resource.conversion and item else item
 
 
-def _verdict(hook: Hook, review: Any, uid: str) -> Verdict:
+def _verdict(hook: Hook, review: Any, uid: str, *, changes: bool) -> Verdict:
     response = review.get("response") if isinstance(review, dict) else None
-    if not isinstance(response, dict) or response.get("uid") != uid:
-        raise WebhookFailed("the answer is no AdmissionReview with the uid of the request")
+    if not isinstance(response, dict):
+        raise WebhookFailed("received invalid webhook response: expected response, got none")
+    if response.get("uid") != uid:
+        why = f'expected response.uid="{uid}", got "{response.get("uid")}"'
+        raise WebhookFailed(f"received invalid webhook response: {why}")
+    if response.get("patch") and not changes:
+        raise WebhookFailed(
+            "received invalid webhook response: validating webhook may not return response.patch"
+        )
     if not response.get("allowed"):
         raise _refusal(hook, response.get("status") or {})
     return Verdict(_operations(response), list(response.get("warnings") or ()))
@@ -268,6 +323,9 @@ def _refusal(hook: Hook, status: Manifest) -> StatusError:
 def _operations(response: Manifest) -> list[Manifest]:
     if not response.get("patch"):
         return []
+    if not response.get("patchType"):
+        why = "webhook returned response.patch but not response.patchType"
+        raise WebhookFailed(f"received invalid webhook response: {why}")
     if response.get("patchType") != "JSONPatch":
         raise WebhookFailed(f"unsupported patchType {response.get('patchType')!r}: only JSONPatch is known")
     try:

@@ -32,6 +32,9 @@ class Options:
     dry_run: bool = False
     field_validation: str = "Warn"
     force: bool = False
+    kind: str = "UpdateOptions"
+    named: str = ""  # the fieldManager that the query names
+    asked_validation: str = ""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,16 @@ class Call:
         manager = self.query.get("fieldManager") or self.agent.partition("/")[0] or "unknown"
         validation = self.query.get("fieldValidation") or "Warn"
         force = self.query.get("force") in ("true", "1")
-        return Options(self.user, manager, self.query.get("dryRun") == "All", validation, force)
+        return Options(
+            self.user,
+            manager,
+            self.query.get("dryRun") == "All",
+            validation,
+            force,
+            _OPTIONS.get(self.method, "UpdateOptions"),
+            self.query.get("fieldManager", ""),
+            self.query.get("fieldValidation", ""),
+        )
 
     def manifest(self) -> Any:
         """The body as an object, JSON or YAML."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from elasticjob.devcluster.server import errors, managed
 from elasticjob.devcluster.server.asking import NAMESPACES, Answer, Attributes, Options
 from elasticjob.devcluster.server.core import Core
 from elasticjob.devcluster.server.decoding import decode
-from elasticjob.devcluster.server.names import metadata_problems
+from elasticjob.devcluster.server.names import dedup_owners, metadata_problems
 from elasticjob.devcluster.server.registry import Resource
 from elasticjob.devcluster.server.store import Manifest
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _SERVER_SETS = ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink")
+_GIVEN_LATE = ("uid", "creationTimestamp", "generation")  # mutating webhooks do not see them
 
 
 async def create(
@@ -25,17 +27,22 @@ async def create(
     _name_it(core, new["metadata"])
     name = new["metadata"].get("name", "")
     attributes = Attributes(resource, "CREATE", namespace, name, "", None, options)
-    _check_namespace(core, resource, namespace)
+    _check_namespace(core, resource, name, namespace)
+    warnings += dedup_owners(new["metadata"])
     new = _start(core, resource, new, core.writer(resource, options), new if applied else None)
     concerned = core.admission.concerns(attributes)
     if concerned:
-        admitted = await core.mutated(attributes, new, warnings)
+        given = {name: new["metadata"][name] for name in _GIVEN_LATE if name in new["metadata"]}
+        admitted = await core.mutated(
+            attributes, new | {"metadata": _without(new["metadata"], given)}, warnings
+        )
+        admitted["metadata"] = admitted["metadata"] | given
         new = _with_status_of(new, admitted) if resource.status else admitted
     _check(core, resource, new)
     if concerned:
         warnings += await core.admission.validate(attributes, new)
     _check_is_new(core, resource, new["metadata"]["name"], namespace)
-    _check_namespace(core, resource, namespace)
+    _check_namespace(core, resource, name, namespace)
     return Answer(core.put(resource, new, options), True, warnings)
 
 
@@ -45,14 +52,14 @@ def _name_it(core: Core, metadata: Manifest) -> None:
         metadata["name"] = metadata["generateName"][:58] + suffix
 
 
-def _check_namespace(core: Core, resource: Resource, namespace: str) -> None:
+def _check_namespace(core: Core, resource: Resource, name: str, namespace: str) -> None:
     if not resource.namespaced:
         return
     found = core.store.get(NAMESPACES, "", namespace)
     if found is None:
         raise errors.not_found("", "namespaces", namespace)
     if found.metadata.get("deletionTimestamp"):
-        raise errors.terminating(resource.group, resource.plural, namespace)
+        raise errors.terminating(resource.group, resource.plural, name, namespace)
 
 
 def _start(
@@ -93,6 +100,10 @@ def _check_is_new(core: Core, resource: Resource, name: str, namespace: str) -> 
     if found.metadata.get("deletionTimestamp"):
         error.message = f"object is being deleted: {error.message}"
     raise error
+
+
+def _without(metadata: Manifest, names: Container[str]) -> Manifest:
+    return {name: value for name, value in metadata.items() if name not in names}
 
 
 def _with_status_of(first: Manifest, admitted: Manifest) -> Manifest:

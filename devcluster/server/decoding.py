@@ -10,6 +10,7 @@ from elasticjob.devcluster.server.defaulting import fill
 from elasticjob.devcluster.server.errors import StatusError
 from elasticjob.devcluster.server.gotypes import unmarshal_problem
 from elasticjob.devcluster.server.jsonbody import Repeating
+from elasticjob.devcluster.server.names import wrong
 from elasticjob.devcluster.server.normal import normalise
 from elasticjob.devcluster.server.pruning import prune
 from elasticjob.devcluster.server.registry import Resource
@@ -85,31 +86,27 @@ def _recognise(resource: Resource, body: Any, refuse: Refuse) -> Manifest:
 
 
 def _check_custom_kind(resource: Resource, body: Manifest) -> None:
-    text = encode(body).decode()
-    for member, name in (("kind", "Kind"), ("apiVersion", "APIVersion")):
-        if not body.get(member):
-            raise errors.bad_request(
-                f"the object provided is unrecognized (must be of type {resource.kind}): "
-                f"Object '{name}' is missing in '{text}' ({text})"
-                if member == "kind"
-                else f"the object provided is unrecognized (must be of type {resource.kind}): {name} is missing"
-            )
+    kind, version = body.get("kind"), body.get("apiVersion") or ""
+    if not kind:
+        text = encode(body).decode()
+        begins = f"the object provided is unrecognized (must be of type {resource.kind})"
+        raise errors.bad_request(f"{begins}: Object 'Kind' is missing in '{text}' ({text[:22]} ...)")
+    if version != resource.api_version:
+        raise errors.bad_request(
+            f"the API version in the data ({version}) does not match the expected API version "
+            f"({resource.api_version})"
+        )
+    if kind != resource.kind:
+        name = (body.get("metadata") or {}).get("name") or ""
+        raise errors.invalid(resource.group, kind, name, [wrong("kind", kind, f"must be {resource.kind}")])
 
 
 def _wrong_kind(resource: Resource, kind: Any, version: Any) -> StatusError:
     short = str(version).rpartition("/")[2]
+    group = (resource.group or "core").partition(".")[0]
+    why = f"converting ({short}.{kind}) to ({group}.{resource.kind}): unknown conversion"
     if version != resource.api_version:
         why = f'no kind "{kind}" is registered for version "{version}" in scheme'
-        if resource.custom:
-            return errors.bad_request(
-                f"the API version in the data ({version}) does not match the expected API version "
-                f"({resource.api_version})"
-            )
-    else:
-        group = (resource.group or "core").partition(".")[0]
-        why = f"converting ({short}.{kind}) to ({group}.{resource.kind}): unknown conversion"
-        if resource.custom:
-            why = f"expected kind {resource.kind}"
     return errors.bad_request(f'{kind} in version "{short}" cannot be handled as a {resource.kind}: {why}')
 
 
@@ -129,7 +126,7 @@ def _repeated(body: Any) -> list[str]:
 
 
 def _check_types(resource: Resource, new: Manifest, refuse: Refuse) -> None:
-    """A built-in object with a value of the wrong type does not even decode; of a custom one only metadata counts."""
+    """A built-in object with a value of the wrong type does not even decode; of custom ones metadata counts."""
     looked_at = {name: new[name] for name in ("metadata",) if name in new} if resource.custom else new
     problem = unmarshal_problem(looked_at, resource.schema, resource.kind)
     if problem:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from typing import Any
 
 from elasticjob.devcluster.server.registry import VERBS, Registry, Resource
@@ -25,6 +27,7 @@ _SUBRESOURCES = {
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
     "log": ("", "v1", "Pod", ("get",)),
 }
+_CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _OWN_VERBS = ("get", "patch", "update")
 
 
@@ -84,18 +87,27 @@ def _review_entry(plural: str, kind: str) -> Manifest:
     }
 
 
+def _storage_hash(resource: Resource) -> str:
+    """What stands for the version that objects are stored in."""
+    version = resource.stored_api_version.rpartition("/")[2]
+    digest = hashlib.sha256(f"{resource.group}/{version}/{resource.kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()
+
+
 def _entries(resource: Resource) -> list[Manifest]:
     entry: Manifest = {
         "name": resource.plural,
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": list(VERBS),
+        "verbs": list(_CUSTOM_VERBS if resource.custom else VERBS),
     }
     if resource.short_names:
         entry["shortNames"] = list(resource.short_names)
     if resource.categories:
         entry["categories"] = list(resource.categories)
+    if resource.custom:
+        entry["storageVersionHash"] = _storage_hash(resource)
     return [entry, *(_sub_entry(resource, name) for name in subresources(resource))]
 
 
@@ -159,7 +171,7 @@ def _aggregated_resource(resource: Resource) -> Manifest:
         "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
-        "verbs": list(VERBS),
+        "verbs": list(_CUSTOM_VERBS if resource.custom else VERBS),
     }
     if resource.short_names:
         body["shortNames"] = list(resource.short_names)

@@ -44,13 +44,14 @@ class StatusError(Exception):
         self.message = message
         self.details = dict(details or {})
         self.headers = dict(headers or {})
+        self.metadata: dict[str, Any] = {}
         self._empty = empty  # the details are told though there are none
 
     def body(self) -> dict[str, Any]:
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
             **({"reason": self.reason} if self.reason else {}),
@@ -128,10 +129,10 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
-def terminating(group: str, plural: str, namespace: str) -> StatusError:
+def terminating(group: str, plural: str, name: str, namespace: str) -> StatusError:
     """Nothing new is made in a namespace that goes."""
     why = f"unable to create new content in namespace {namespace} because it is being terminated"
-    error = forbidden(group, plural, "", why)
+    error = forbidden(group, plural, name, why)
     told = f"namespace {namespace} is being terminated"
     cause = {"reason": "NamespaceTerminating", "message": told, "field": "metadata.namespace"}
     error.details["causes"] = [cause]
@@ -191,7 +192,19 @@ def expired(message: str) -> StatusError:
 def too_large_version(asked: int, current: int) -> StatusError:
     message = f"Too large resource version: {asked}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    return StatusError(504, "Timeout", f"Timeout: {message}", {"causes": [cause], "retryAfterSeconds": 1})
+    details = {"causes": [cause], "retryAfterSeconds": 1}
+    return StatusError(504, "Timeout", f"Timeout: {message}", details, {"Retry-After": "1"})
+
+
+def not_a_number(text: str) -> str:
+    """What Go says of a text that should count something."""
+    return f'strconv.ParseInt: parsing "{text}": invalid syntax'
+
+
+def bad_version(text: str) -> StatusError:
+    """A resourceVersion that is none."""
+    why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+    return StatusError(500, "", why)
 
 
 def too_large(size: int, limit: int) -> StatusError:

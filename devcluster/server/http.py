@@ -145,6 +145,8 @@ class Http:
                 if len(path) == 2
                 else discovery.resource_list(self._registry, path[1], path[2])
             )
+            if found is None and len(path) == 3 and discovery.group(self._registry, path[1]) is not None:
+                raise errors.unknown_path()
             return _json(found)
         return None
 
@@ -209,7 +211,12 @@ class Http:
         self, request: web.Request, target: Target, query: Mapping[str, str], form: Form
     ) -> web.StreamResponse:
         asked = request_of(target, query, form, self._watch_timeout)
-        watch = Watch(self._objects.store, plain(asked), query, self._now, self._bookmark_interval)
+        try:
+            watch = Watch(self._objects.store, plain(asked), query, self._now, self._bookmark_interval)
+        except StatusError as error:
+            if error.code != 410 or asked.initial:
+                raise
+            return _response(200, encode({"type": "ERROR", "object": error.body()}) + b"\n")
         response = web.StreamResponse(headers={"Content-Type": _JSON, "Cache-Control": "no-cache, private"})
         try:
             await response.prepare(request)

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from elasticjob.devcluster.server.errors import bad_request, expired, not_acceptable
+from elasticjob.devcluster.server.errors import (
+    Cause,
+    bad_request,
+    bad_version,
+    expired,
+    invalid,
+    not_a_number,
+    not_acceptable,
+)
+from elasticjob.devcluster.server.names import unsupported
 from elasticjob.devcluster.server.registry import Resource
 from elasticjob.devcluster.server.selectors import Predicate, field_clauses, label_requirements, predicate
-from elasticjob.devcluster.server.store import Manifest, Store, Stored, encode
+from elasticjob.devcluster.server.store import Manifest, Store, Stored, Type, encode
 from elasticjob.devcluster.server.table import partial, table
 from elasticjob.devcluster.server.target import Target
 
@@ -58,7 +68,9 @@ def served_raw(resource: Resource, stored: Stored) -> bytes:
 def selection(target: Target, query: Mapping[str, str]) -> Predicate | None:
     """The label and field selectors of a request as one predicate over served objects; None = everything."""
     labels = label_requirements(query.get("labelSelector", ""))
-    fields = field_clauses(query.get("fieldSelector", ""), target.resource.fields)
+    fields = field_clauses(
+        query.get("fieldSelector", ""), target.resource.fields, plain=not target.resource.custom
+    )
     return predicate(labels, fields)
 
 
@@ -79,31 +91,77 @@ class Page:
 
 def page(store: Store, target: Target, query: Mapping[str, str]) -> Page:
     """Select and cut. 410 for a token from before the last compaction, 504 for a version of the future."""
-    limit, token = number(query, "limit"), query.get("continue", "")
-    store.check_version(number(query, "resourceVersion"))
+    limit, token = max(0, number(query, "limit")), query.get("continue", "")
+    asked = _list_version(query)
+    store.check_version(asked)
     start = _read_token(token, store) if token else None
     keep = selection(target, query)
     resource = target.resource
-    found = [
-        item for item in store.every(resource.type, target.namespace) if not start or _place(item) > start[1]
-    ]
+    exactly = asked if query.get("resourceVersionMatch") == "Exact" else 0
+    version = start[0] if start else exactly or store.version
+    every = _every(store, resource.type, target.namespace, version)
+    if start:
+        every = [item for item in every if _place(item) > start[1]]
     if target.name:
-        found = [item for item in found if item.metadata["name"] == target.name]
-    if keep is not None:
-        found = [item for item in found if keep(served(resource, item))]
-    version = start[0] if start else store.version
-    if not limit or len(found) <= limit:
+        every = [item for item in every if item.metadata["name"] == target.name]
+    found = every if keep is None else [item for item in every if keep(served(resource, item))]
+    # what is beyond the last found is not looked at: with a selector another page may be promised, and be empty
+    if not limit or len(found) < limit or _place(found[limit - 1]) == _place(every[-1]):
         return Page(found, version)
     cut = found[:limit]
     remaining = len(found) - limit if keep is None else 0  # with a selector the real server does not count
     return Page(cut, version, _write_token(version, _place(cut[-1])), remaining)
 
 
+def _every(store: Store, type_: Type, namespace: str, version: int) -> list[Stored]:
+    return (
+        store.every(type_, namespace)
+        if version >= store.version
+        else store.every_at(type_, namespace, version)
+    )
+
+
+def _list_version(query: Mapping[str, str]) -> int:
+    """The resourceVersion of a list, and whether all that is said of it fits together."""
+    text, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
+    if query.get("continue") and text not in ("", "0"):
+        raise bad_request("specifying resource version is not allowed when using continue")
+    if text and not (text.isascii() and text.isdecimal()):
+        why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise bad_request(f"invalid resource version: {why}")
+    problems = list(_match_problems(text, match, "sendInitialEvents" in query))
+    if problems:
+        raise invalid("meta.k8s.io", "ListOptions", "", problems)
+    return int(text or 0)
+
+
+def _match_problems(version: str, match: str, initial: bool) -> Iterator[Cause]:
+    forbidden = "FieldValueForbidden"
+    if initial:
+        yield Cause("sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list", forbidden)
+    if match and not version:
+        why = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        yield Cause("resourceVersionMatch", why, forbidden)
+    if match not in ("", "Exact", "NotOlderThan"):
+        yield unsupported("resourceVersionMatch", match, ["Exact", "NotOlderThan", ""])
+    elif match == "Exact" and version == "0":
+        why = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        yield Cause("resourceVersionMatch", why, forbidden)
+
+
 def number(query: Mapping[str, str], name: str) -> int:
     """A parameter that counts something; 0 where it is absent."""
     text = query.get(name) or "0"
-    if not text.isdecimal():
-        raise bad_request(f"{name}: Invalid value: {text!r}: must be a number")
+    if not re.fullmatch(r"-?[0-9]+", text):
+        raise bad_request(not_a_number(text))
+    return int(text)
+
+
+def version_of(query: Mapping[str, str]) -> int:
+    """The resourceVersion of a request; 0 where it is absent."""
+    text = query.get("resourceVersion") or "0"
+    if not (text.isascii() and text.isdecimal()):
+        raise bad_version(text)
     return int(text)
 
 
@@ -122,14 +180,21 @@ def _read_token(token: str, store: Store) -> tuple[int, tuple[str, str]]:
             base64.urlsafe_b64decode(padded), type=tuple[int, str, str]
         )
     except (binascii.Error, ValueError) as error:
-        raise bad_request("continue key is not valid: it was not made by this server") from error
+        why = "invalid continue token: continue key is not valid: it was not made by this server"
+        raise bad_request(why) from error
     if version < store.compacted:
-        raise expired(
-            "The provided continue parameter is too old to display a consistent list result. You can start a "
-            "new list without the continue parameter, or use the continue token in this response to retrieve "
-            "the remainder of the results."
-        )
+        error = expired(_TOO_OLD)
+        error.metadata = {"continue": _write_token(store.version, (namespace, name))}
+        raise error
     return version, (namespace, name)
+
+
+_TOO_OLD = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+    "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+    "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
+    "modified, or deleted between the time the first chunk was returned and now may show up in the list."
+)
 
 
 def render_list(resource: Resource, found: Page, form: Form, now: datetime) -> bytes:
@@ -150,8 +215,16 @@ def render_list(resource: Resource, found: Page, form: Form, now: datetime) -> b
     head = encode(
         {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": found.metadata}
     )
-    body = b",".join(served_raw(resource, item) for item in found.items)
+    head_of_item = (
+        b"" if resource.custom else encode({"kind": resource.kind, "apiVersion": resource.api_version})[:-1]
+    )
+    body = b",".join(_bare(served_raw(resource, item), head_of_item) for item in found.items)
     return head[:-1] + b',"items":[' + body + b"]}"
+
+
+def _bare(raw: bytes, head: bytes) -> bytes:
+    """An element of a list of a built-in kind, which does not say what the list says already."""
+    return b"{" + raw[len(head) + 1 :] if head and raw.startswith(head + b",") else raw
 
 
 def render_one(resource: Resource, stored: Stored, form: Form, now: datetime) -> bytes:

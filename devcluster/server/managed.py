@@ -65,7 +65,8 @@ class Writer:
     solid: frozenset[Path] = frozenset()
 
     def owner(self, operation: str, paths: Iterable[Path]) -> Owner:
-        return Owner(self.manager, operation, self.api_version, self.subresource, self.now, frozenset(paths))
+        now = "" if self.subresource == "scale" else self.now  # as the real server has it
+        return Owner(self.manager, operation, self.api_version, self.subresource, now, frozenset(paths))
 
 
 def owners(manifest: Mapping[str, Any]) -> list[Owner]:

@@ -49,7 +49,7 @@ ANNOTATIONS_LIMIT = 256 * 1024
 
 
 def wrong(field: str, value: Any, why: str) -> Cause:
-    shown = f'"{value}"' if isinstance(value, str) else _plain(value)
+    shown = f'"{value}"' if isinstance(value, str) else plain(value)
     return Cause(field, f"Invalid value: {shown}: {why}")
 
 
@@ -62,7 +62,7 @@ def unsupported(field: str, value: Any, known: list[str]) -> Cause:
     return Cause(field, f'Unsupported value: "{value}": supported values: {listed}', "FieldValueNotSupported")
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
@@ -171,6 +171,21 @@ def _finalizer_additions(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iter
             f"found new finalizers []string{{{named}}}"
         )
         yield Cause("metadata.finalizers", why, "FieldValueForbidden")
+
+
+def dedup_owners(metadata: dict[str, Any]) -> list[str]:
+    """Keep one of equal owner references, in place; the warning that says so."""
+    owners = metadata.get("ownerReferences") or []
+    kept = [owner for index, owner in enumerate(owners) if owner not in owners[:index]]
+    if len(kept) == len(owners):
+        return []
+    metadata["ownerReferences"] = kept
+    uids = dict.fromkeys(owner.get("uid", "") for owner in owners if owners.count(owner) > 1)
+    return [
+        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and "
+        "may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+        + ", ".join(uids)
+    ]
 
 
 def identity_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Cause]:

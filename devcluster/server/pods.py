@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import secrets
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
 from elasticjob.devcluster.quantity import parse
-from elasticjob.devcluster.server.errors import Cause
+from elasticjob.devcluster.server.errors import Cause, forbidden
 from elasticjob.devcluster.server.names import (
     label_problem,
     missing,
@@ -87,6 +88,9 @@ def default_container(container: dict[str, Any]) -> None:
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if container.get(name):
             _default_probe(container[name])
+    for hook in (container.get("lifecycle") or {}).values():
+        if hook.get("httpGet"):
+            put(hook["httpGet"], path="/", scheme="HTTP")
     for variable in container.get("env") or ():
         reference = (variable.get("valueFrom") or {}).get("fieldRef")
         if reference is not None:
@@ -135,9 +139,17 @@ def start_pod(pod: Manifest) -> None:
     put(spec, preemptionPolicy="PreemptLowerPriority", priority=0)
     put(spec, serviceAccountName=spec.get("serviceAccount") or "default")
     spec["serviceAccount"] = spec["serviceAccountName"]
-    if not spec.get("tolerations"):
-        spec["tolerations"] = copy.deepcopy(list(_TOLERATIONS))
+    missing_ones = [each for each in _TOLERATIONS if not _tolerates(spec, str(each["key"]))]
+    if missing_ones:
+        spec["tolerations"] = [*(spec.get("tolerations") or ()), *copy.deepcopy(missing_ones)]
     pod["status"] = {"phase": "Pending", "qosClass": qos_class(pod["spec"])}
+
+
+def _tolerates(spec: dict[str, Any], key: str) -> bool:
+    return any(
+        each.get("key", key) == key and each.get("effect", "NoExecute") == "NoExecute"
+        for each in spec.get("tolerations") or ()
+    )
 
 
 def qos_class(spec: dict[str, Any]) -> str:
@@ -167,12 +179,6 @@ def check_pod_spec(spec: dict[str, Any], path: str) -> Iterator[Cause]:
         yield missing(f"{path}.containers")
     if spec.get("restartPolicy") not in _RESTART:
         yield unsupported(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART)
-    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
-        yield wrong(
-            f"{path}.terminationGracePeriodSeconds",
-            spec["terminationGracePeriodSeconds"],
-            "must be greater than or equal to 0",
-        )
     if not 0 < spec.get("activeDeadlineSeconds", 1) < 2**31:
         why = "must be between 1 and 2147483647, inclusive"
         yield wrong(f"{path}.activeDeadlineSeconds", spec["activeDeadlineSeconds"], why)
@@ -262,7 +268,10 @@ def check_pod_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
     yield from check_pod(new)
     yield from _check_deadline_update(new["spec"], old["spec"])
     kept = new["spec"].get("tolerations") or ()
-    if any(_without_seconds(each) not in map(_without_seconds, kept) for each in old["spec"]["tolerations"]):
+    if any(
+        _without_seconds(each) not in map(_without_seconds, kept)
+        for each in old["spec"].get("tolerations") or ()
+    ):
         why = "Forbidden: existing toleration can not be modified except its tolerationSeconds"
         yield Cause("spec.tolerations", why, "FieldValueForbidden")
     if _frozen(new["spec"]) != _frozen(old["spec"]):
@@ -314,7 +323,7 @@ def grace_period(pod: Manifest, asked: int | None) -> int:
     if not scheduled or ended:
         return 0
     own: int = pod["spec"].get("terminationGracePeriodSeconds", 30)
-    return max(0, own if asked is None else asked)
+    return max(1 if own < 0 and asked is None else 0, own if asked is None else asked)
 
 
 def bind(pod: Manifest, node: str, now: datetime) -> Manifest:
@@ -334,4 +343,73 @@ def with_condition(pod: Manifest, condition: dict[str, str], now: datetime) -> M
     return answer
 
 
-POD = Strategy(default_pod, start_pod, check_pod, check_pod_update, generation=True)
+Lookup = Callable[[str, str, str], Manifest | None]  # (kind, namespace, name) → object
+
+
+def pod_strategy(lookup: Lookup) -> Strategy:
+    """`lookup` finds ServiceAccounts and PriorityClasses."""
+
+    def start(pod: Manifest) -> None:
+        start_pod(pod)
+        _give_priority(pod, lookup)
+        _give_account(pod, lookup)
+
+    return Strategy(default_pod, start, check_pod, check_pod_update, generation=True)
+
+
+def _give_priority(pod: Manifest, lookup: Lookup) -> None:
+    name = pod["spec"].get("priorityClassName") or ""
+    if not name or name in _SYSTEM_PRIORITIES:
+        return
+    found = lookup("PriorityClass", "", name)
+    if found is None:
+        raise forbidden(
+            "", "pods", pod["metadata"].get("name", ""), f"no PriorityClass with name {name} was found"
+        )
+    pod["spec"]["priority"] = found.get("value", 0)
+    pod["spec"]["preemptionPolicy"] = found.get("preemptionPolicy", "PreemptLowerPriority")
+
+
+def _give_account(pod: Manifest, lookup: Lookup) -> None:
+    """Mount the token of the pod's service account. A server without controllers has no `default`: then nothing."""
+    spec, metadata = pod["spec"], pod["metadata"]
+    namespace, name = metadata.get("namespace", ""), spec["serviceAccountName"]
+    account = lookup("ServiceAccount", namespace, name)
+    if account is None:
+        if name == "default":
+            return
+        why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
+        raise forbidden("", "pods", metadata.get("name", ""), why)
+    wanted = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    bare = [each for each in containers if not _has_account(each)]
+    if not wanted or not bare:
+        return
+    volume = "kube-api-access-" + "".join(secrets.choice(_SUFFIX) for _ in range(5))
+    for container in bare:
+        mount = {"name": volume, "readOnly": True, "mountPath": _ACCOUNT_PATH}
+        container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
+    spec["volumes"] = [*(spec.get("volumes") or ()), {"name": volume, "projected": copy.deepcopy(_ACCOUNT)}]
+
+
+def _has_account(container: dict[str, Any]) -> bool:
+    return any(each.get("mountPath") == _ACCOUNT_PATH for each in container.get("volumeMounts") or ())
+
+
+_SYSTEM_PRIORITIES = ("system-cluster-critical", "system-node-critical")
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+_ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+_ACCOUNT = {
+    "sources": [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {
+            "downwardAPI": {
+                "items": [
+                    {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+                ]
+            }
+        },
+    ],
+    "defaultMode": 420,
+}

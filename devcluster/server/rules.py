@@ -157,14 +157,20 @@ def _checked(rule: Rule, path: str, value: Any, former: Any) -> Cause | None:
         values["oldSelf"] = former
     elif rule.is_transition:
         return None
+    if former == value and not rule.is_transition:  # ratcheting: what did not change is not asked again
+        return None
     try:
         if rule.program.evaluate(values) is True:
             return None
         why = _message(rule, values)
     except CelError as error:
-        why = f"rule evaluation error: {error}: {rule.program.text}"
+        failed = "division by zero" if "by zero" in str(error) else str(error)
+        why = f"{failed} evaluating rule: {rule.program.text}"
+        return Cause(path.lstrip("."), f'Invalid value: "{_kind(value)}": {why}', "FieldValueInvalid")
     where = path + (rule.spec.get("fieldPath") or "")
     reason = str(rule.spec.get("reason") or "FieldValueInvalid")
+    if reason == "FieldValueDuplicate":
+        return Cause(where.lstrip("."), "Duplicate value", reason)
     told = f"{_shown(value)}: {why}" if reason == "FieldValueInvalid" and _is_scalar(value) else why
     return Cause(where.lstrip("."), f"{_PREFIX[reason]}: {told}", reason)
 
@@ -175,6 +181,11 @@ _PREFIX = {
     "FieldValueRequired": "Required value",
     "FieldValueDuplicate": "Duplicate value",
 }
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
+    return names.get(type(value), "null")
 
 
 def _is_scalar(value: Any) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from elasticjob.devcluster.server.errors import Cause
+from elasticjob.devcluster.server.errors import Cause, internal
+from elasticjob.devcluster.server.jsonpath import compile_path
 from elasticjob.devcluster.server.names import wrong
-from elasticjob.devcluster.server.registry import Scale
+from elasticjob.devcluster.server.registry import Resource, Scale
 from elasticjob.devcluster.server.store import Manifest
 
 _LARGEST = 2**31 - 1
@@ -39,6 +40,34 @@ def _number_problems(path: str, new: Manifest) -> Iterator[Cause]:
         yield wrong(path, value, f"should be less than or equal to {_LARGEST}")
 
 
+def scale_of(resource: Resource, body: Manifest) -> Manifest:
+    """The Scale of an object, by the paths that its resource declares."""
+    paths, metadata = resource.scale or Scale("", ""), body["metadata"]
+    replicas = _first(body, paths.replicas)
+    if replicas is None:
+        raise internal(f'the spec replicas field "{paths.replicas}" does not exist')
+    selector = _first(body, paths.selector) if paths.selector else ""
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status = {"replicas": _first(body, paths.status_replicas) or 0}
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: metadata[name] for name in kept if name in metadata},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status | ({"selector": _selector_text(selector)} if selector else {}),
+    }
+
+
+def _selector_text(selector: Any) -> str:
+    if isinstance(selector, dict):
+        return ",".join(f"{name}={value}" for name, value in (selector.get("matchLabels") or {}).items())
+    return str(selector)
+
+
+def _first(body: Manifest, path: str) -> Any:
+    return next(iter(compile_path(path)(body)), None)
+
+
 def lookup(body: Manifest, path: str) -> tuple[Any, str]:
     """What stands at a dotted path, or why nothing can."""
     value: Any = body
@@ -46,11 +75,13 @@ def lookup(body: Manifest, path: str) -> tuple[Any, str]:
         if value is None:
             return None, ""
         if not isinstance(value, dict):
-            return None, _mistyped(path, value, "map[string]interface {}")
+            return None, _mistyped(path, value, "map[string]interface{}")
         value = value.get(part)
     return value, ""
 
 
 def _mistyped(path: str, value: Any, wanted: str) -> str:
-    shown = str(value).lower() if isinstance(value, bool) else value
+    shown = (
+        str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else value
+    )
     return f"{path} accessor error: {shown} is of the type {_GO.get(type(value), 'map')}, expected {wanted}"

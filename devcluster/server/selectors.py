@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticjob.devcluster.server.errors import bad_request
+from elasticjob.devcluster.server.names import key_problem
 
 Object = Mapping[str, Any]
 Predicate = Callable[[Object], bool]
@@ -59,16 +60,30 @@ def _clauses(text: str) -> list[str]:
 
 
 def _requirement(clause: str, text: str) -> Requirement:
+    if problem := _syntax_problem(clause):
+        raise bad_request(f"unable to parse requirement: {problem}")
     if match := _IN.match(clause):
         values = frozenset(value.strip() for value in match["values"].split(","))
         return Requirement(match["key"], _SIGNS[match["op"]], values)
     if match := _COMPARE.match(clause):
+        words = match["value"].split()
+        if len(words) > 1:
+            raise bad_request(f"found '{words[1]}', expected: ',' or 'end of string'")
         return Requirement(match["key"], _SIGNS[match["op"]], frozenset({match["value"].strip()}))
     if not _KEY.match(clause):
         raise bad_request(f"unable to parse requirement: {clause!r} in label selector {text!r}")
     if clause.startswith("!"):
         return Requirement(clause[1:].strip(), "DoesNotExist")
     return Requirement(clause, "Exists")
+
+
+def _syntax_problem(clause: str) -> str:
+    """What is wrong with the key of a clause, or with a set that does not end."""
+    if re.search(r"\s(in|notin)\s*\([^)]*$", clause):
+        return "found '', expected: ',', ')' or identifier"
+    key = re.split(r"[\s=!<>]", clause.lstrip("! "))[0]
+    problem = key_problem(key)
+    return f'<nil>: Invalid value: "{key}": {problem}' if key and problem else ""
 
 
 def matches_labels(requirements: Iterable[Requirement], labels: Mapping[str, str] | None) -> bool:
@@ -100,20 +115,24 @@ class FieldClause:
         return (field_text(item, self.path) == self.value) != self.negated
 
 
-def field_clauses(text: str, allowed: Iterable[str]) -> tuple[FieldClause, ...]:
+def field_clauses(text: str, allowed: Iterable[str], *, plain: bool = False) -> tuple[FieldClause, ...]:
     """Parse a field selector; fields outside of `allowed` are refused as the real server refuses them."""
     clauses = tuple(_field_clause(clause.strip(), text) for clause in text.split(",") if clause.strip())
-    known = set(allowed) | {"metadata.name", "metadata.namespace"}
+    more = set(allowed)
     for clause in clauses:
-        if clause.path not in known:
-            raise bad_request(f"field label not supported: {clause.path}")
+        if clause.path in more | {"metadata.name", "metadata.namespace"}:
+            continue
+        if plain and not more:
+            known = 'only "metadata.name", "metadata.namespace"'
+            raise bad_request(f'"{clause.path}" is not a known field selector: {known}')
+        raise bad_request(f"field label not supported: {clause.path}")
     return clauses
 
 
 def _field_clause(clause: str, text: str) -> FieldClause:
     match = re.match(r"^(?P<path>[^=!]+?)\s*(?P<op>==|=|!=)\s*(?P<value>.*)$", clause)
     if not match:
-        raise bad_request(f"invalid field selector: {clause!r}; can't understand {text!r}")
+        raise bad_request(f"invalid selector: '{text}'; can't understand '{clause}'")
     return FieldClause(match["path"], match["value"], match["op"] == "!=")
 
 

@@ -73,7 +73,7 @@ class ApiServer:
         self._store = Store(history=history)
         self._access = Access(self._tokens, self._store, enforced=rbac)
         self._chance = chance or random.SystemRandom()
-        self._webhooks = Webhooks(self._store, self._new_uid)
+        self._webhooks = Webhooks(self._store, self._registry, self._new_uid)
         self._objects = Objects(
             self._store,
             self._registry,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv4Network
 
 from elasticjob.devcluster.server.errors import Cause, internal
-from elasticjob.devcluster.server.names import missing, unsupported, wrong
+from elasticjob.devcluster.server.names import missing, plain, unsupported, wrong
 from elasticjob.devcluster.server.store import Manifest
 from elasticjob.devcluster.server.strategy import Strategy, immutable, put
 
@@ -17,7 +17,11 @@ _TYPES = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]
 
 def default_service(service: Manifest) -> None:
     spec = service.setdefault("spec", {})
-    put(spec, type="ClusterIP", sessionAffinity="None", internalTrafficPolicy="Cluster")
+    put(spec, type="ClusterIP", sessionAffinity="None")
+    if spec["type"] != "ExternalName":
+        put(spec, internalTrafficPolicy="Cluster")
+    if spec["type"] in ("NodePort", "LoadBalancer"):
+        put(spec, externalTrafficPolicy="Cluster")
     for port in spec.get("ports") or ():
         put(port, protocol="TCP", targetPort=port.get("port"))
 
@@ -36,6 +40,20 @@ def check_service(service: Manifest) -> Iterator[Cause]:
             )
         if len(ports) > 1 and not port.get("name"):
             yield missing(f"spec.ports[{index}].name")
+    doors = [(port.get("protocol"), port.get("port")) for port in ports]
+    for index, (protocol, number) in enumerate(doors):
+        if (protocol, number) in doors[:index]:
+            shown = plain(
+                {
+                    "Name": "",
+                    "Protocol": protocol,
+                    "AppProtocol": None,
+                    "Port": number,
+                    "TargetPort": 0,
+                    "NodePort": 0,
+                }
+            )
+            yield Cause(f"spec.ports[{index}]", f"Duplicate value: {shown}", "FieldValueDuplicate")
     names = [port.get("name") for port in ports if port.get("name")]
     for index, name in enumerate(names):
         if name in names[:index]:
@@ -69,6 +87,14 @@ def allocate(service: Manifest, taken: Iterable[str]) -> None:
     }
 
 
+def give_node_ports(service: Manifest) -> None:
+    """A port of every node for each port of a service that asks for them."""
+    spec = service["spec"]
+    if spec["type"] in ("NodePort", "LoadBalancer"):
+        for port in spec.get("ports") or ():
+            put(port, nodePort=30000 + secrets.randbelow(2768))
+
+
 def _free(taken: set[str]) -> str:
     """A free address, drawn at random: several clusters of one machine share its loopback network."""
     hosts = RANGE.num_addresses - 2
@@ -86,5 +112,6 @@ def service_strategy(addresses: Callable[[], Iterable[str]]) -> Strategy:
     def start(service: Manifest) -> None:
         service["status"] = {"loadBalancer": {}}
         allocate(service, addresses())
+        give_node_ports(service)
 
     return Strategy(default_service, start, check_service, check_service_update)

@@ -12,12 +12,10 @@ _EVERY = ("spec", "status")
 _TEMPLATE = ("spec.template", "spec.template.metadata", "spec.template.spec", "spec.template.spec.containers")
 _JOB = tuple(f"spec.jobTemplate.{each}" for each in ("metadata", "spec", *_TEMPLATE))
 _OF_KIND: dict[str, tuple[str, ...]] = {
-    "Binding": ("target",),
     "CronJob": ("spec.jobTemplate", *_JOB),
     "CustomResourceDefinition": ("spec.names", "status.acceptedNames"),
     "DaemonSet": (*_TEMPLATE, "spec.updateStrategy"),
     "Deployment": (*_TEMPLATE, "spec.strategy"),
-    "Event": ("involvedObject", "source"),
     "HorizontalPodAutoscaler": ("spec.scaleTargetRef",),
     "Ingress": ("status.loadBalancer",),
     "Job": _TEMPLATE,
@@ -26,8 +24,6 @@ _OF_KIND: dict[str, tuple[str, ...]] = {
     "PersistentVolumeClaim": ("spec.resources",),
     "Pod": ("spec.containers",),
     "ReplicaSet": _TEMPLATE,
-    "RoleBinding": ("roleRef",),
-    "ClusterRoleBinding": ("roleRef",),
     "Service": ("status.loadBalancer",),
     "StatefulSet": (*_TEMPLATE, "spec.updateStrategy"),
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticjob.devcluster.server.errors import Cause
+from elasticjob.devcluster.server.names import wrong
 from elasticjob.devcluster.server.store import Manifest
 
 Change = Callable[[Manifest], None]
@@ -44,4 +45,4 @@ def put(item: dict[str, Any], **defaults: Any) -> None:
 def immutable(old: Any, new: Any, field: str) -> Iterator[Cause]:
     """One cause if a field that may not change did."""
     if old != new:
-        yield Cause(field, "Invalid value: field is immutable")
+        yield wrong(field, new, "field is immutable")

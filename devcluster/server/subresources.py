@@ -10,13 +10,13 @@ from typing import Any
 from elasticjob.devcluster.server import errors
 from elasticjob.devcluster.server.asking import Answer, Deletion
 from elasticjob.devcluster.server.call import JSON_PATCH, PATCHES, Call, parsed
-from elasticjob.devcluster.server.jsonpath import compile_path
 from elasticjob.devcluster.server.names import wrong
 from elasticjob.devcluster.server.objects import Objects
-from elasticjob.devcluster.server.patches import json_patch, merge_patch
+from elasticjob.devcluster.server.patches import go_name, json_patch, merge_patch
 from elasticjob.devcluster.server.pods import bind, with_condition
-from elasticjob.devcluster.server.registry import Resource, Scale
-from elasticjob.devcluster.server.store import Manifest, Stored, encode
+from elasticjob.devcluster.server.registry import Scale
+from elasticjob.devcluster.server.scaling import scale_of
+from elasticjob.devcluster.server.store import Manifest, encode
 from elasticjob.devcluster.server.verbs import Reply
 
 IssueToken = Callable[[str, str, str], str]
@@ -35,7 +35,7 @@ class Subresources:
     async def get_scale(self, call: Call) -> Reply:
         target = call.target
         stored = self._objects.get(target.resource, target.namespace, target.name)
-        return Reply(200, encode(_scale(target.resource, stored)))
+        return Reply(200, encode(scale_of(target.resource, stored.body)))
 
     async def put_scale(self, call: Call) -> Reply:
         return await self._set_scale(call, lambda _: call.manifest())
@@ -52,11 +52,8 @@ class Subresources:
         resource = target.resource
         scale = resource.scale or Scale("", "")
         stored = self._objects.get(resource, target.namespace, target.name)
-        asked = compute(_scale(resource, stored))
-        replicas = ((asked if isinstance(asked, dict) else {}).get("spec") or {}).get("replicas", 0)
-        if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
-            cause = wrong("spec.replicas", replicas, "must be greater than or equal to 0")
-            raise errors.invalid("autoscaling", "Scale", target.name, [cause])
+        asked = compute(scale_of(resource, stored.body))
+        replicas = self._asked(call, asked)
         version = str((asked.get("metadata") or {}).get("resourceVersion") or "")
         pinned = version if version != str(stored.version) or call.method == "PUT" else ""
         answer = await self._objects.update(
@@ -68,7 +65,21 @@ class Subresources:
             subresource="scale",
             version=pinned,
         )
-        return Reply(200, encode(_scale(resource, answer.stored)), answer.warnings)
+        return Reply(200, encode(scale_of(resource, answer.stored.body)), answer.warnings)
+
+    def _asked(self, call: Call, scale: Any) -> int:
+        """The size that a Scale asks for, or why it cannot be asked."""
+        replicas = ((scale if isinstance(scale, dict) else {}).get("spec") or {}).get("replicas", 0)
+        if not isinstance(replicas, int) or isinstance(replicas, bool):
+            why = (
+                f"json: cannot unmarshal {go_name(replicas)} into Go struct field "
+                "ScaleSpec.spec.replicas of type int32"
+            )
+            raise errors.bad_patch(why) if call.method == "PATCH" else errors.undecodable("Scale", "v1", why)
+        if replicas < 0 and not call.target.resource.custom:
+            cause = wrong("spec.replicas", replicas, "must be greater than or equal to 0")
+            raise errors.invalid("autoscaling", "Scale", call.target.name, [cause])
+        return replicas
 
     # pods
 
@@ -82,7 +93,7 @@ class Subresources:
         def compute(pod: Manifest) -> Manifest:
             bound = pod["spec"].get("nodeName")
             if bound:
-                why = f"pod {target.name} is already assigned to node {bound!r}"
+                why = f'pod {target.name} is already assigned to node "{bound}"'
                 raise errors.conflict("", "pods/binding", target.name, why)
             if pod["metadata"].get("deletionTimestamp"):
                 why = f"pod {target.name} is being deleted, cannot be assigned to a host"
@@ -119,7 +130,13 @@ class Subresources:
         account = self._objects.get(target.resource, target.namespace, target.name)
         body = call.manifest()
         spec = (body if isinstance(body, dict) else {}).get("spec") or {}
-        lifetime = timedelta(seconds=spec.get("expirationSeconds") or 3600)
+        seconds = spec.get("expirationSeconds") or 3600
+        if seconds < _SHORTEST:
+            cause = wrong(
+                "spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"
+            )
+            raise errors.invalid("authentication.k8s.io", "TokenRequest", "", [cause])
+        lifetime = timedelta(seconds=seconds)
         token = self._issue_token(target.namespace, target.name, account.metadata["uid"])
         expires = (self._now() + lifetime).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return Reply(
@@ -160,6 +177,7 @@ class Subresources:
         return Reply(200, answer.stored.raw)
 
 
+_SHORTEST = 600  # seconds that a token must last
 _EVICTED = {
     "type": "DisruptionTarget",
     "status": "True",
@@ -167,31 +185,6 @@ _EVICTED = {
     "message": "Eviction API: evicting",
 }
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-
-
-def _scale(resource: Resource, stored: Stored) -> Manifest:
-    """The Scale of an object, by the paths that its resource declares."""
-    paths, body, metadata = resource.scale or Scale("", ""), stored.body, stored.metadata
-    selector = _first(body, paths.selector) if paths.selector else ""
-    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    status = {"replicas": _first(body, paths.status_replicas) or 0}
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {name: metadata[name] for name in kept if name in metadata},
-        "spec": {"replicas": _first(body, paths.replicas) or 0},
-        "status": status | ({"selector": _selector_text(selector)} if selector else {}),
-    }
-
-
-def _selector_text(selector: Any) -> str:
-    if isinstance(selector, dict):
-        return ",".join(f"{name}={value}" for name, value in (selector.get("matchLabels") or {}).items())
-    return str(selector)
-
-
-def _first(body: Manifest, path: str) -> Any:
-    return next(iter(compile_path(path)(body)), None)
 
 
 def _with(old: Manifest, path: str, replicas: int) -> Manifest:

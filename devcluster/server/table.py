@@ -58,7 +58,7 @@ def _definition(column: Column) -> dict[str, Any]:
 
 def _carried(item: Manifest, include: str) -> dict[str, Any]:
     if include == "None":
-        return {}
+        return {"object": None}
     return {"object": item if include == "Object" else partial(item)}
 
 

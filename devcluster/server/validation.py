@@ -147,7 +147,7 @@ def _check_string(value: str, schema: Schema, path: str) -> Iterator[Cause]:
     check = FORMATS.get(schema.get("format", ""))
     if check and not check(value):
         cause = wrong(path, value, f'{path} in body must be of type {schema["format"]}: "{value}"')
-        yield Cause(path, cause.message, TYPE_INVALID) if schema["format"] == QUANTITY else cause
+        yield Cause(path, cause.message, TYPE_INVALID)
 
 
 def _check_number(value: float, schema: Schema, path: str) -> Iterator[Cause]:

@@ -19,7 +19,7 @@ from elasticjob.devcluster.server.call import (
     status_success,
 )
 from elasticjob.devcluster.server.decoding import decode as decode_body
-from elasticjob.devcluster.server.lists import number, page, render_list, render_one, selection, served
+from elasticjob.devcluster.server.lists import page, render_list, render_one, selection, served, version_of
 from elasticjob.devcluster.server.names import wrong
 from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.patches import go_name, json_patch, merge_patch
@@ -49,7 +49,7 @@ class Verbs:
 
     async def get(self, call: Call) -> Reply:
         target = call.target
-        self._objects.store.check_version(number(call.query, "resourceVersion"))
+        self._objects.store.check_version(version_of(call.query))
         stored = self._objects.get(target.resource, target.namespace, target.name)
         return Reply(200, render_one(target.resource, stored, call.form, self._now()))
 
@@ -77,7 +77,7 @@ class Verbs:
         self._objects.get(target.resource, target.namespace, target.name)
         if not version and self._objects.needs_version(target.resource):
             cause = wrong("metadata.resourceVersion", 0, "must be specified for an update")
-            raise errors.invalid(target.resource.group, target.resource.kind, target.name, [cause])
+            raise errors.invalid(target.resource.group, target.resource.plural, target.name, [cause])
 
         def compute(old: Manifest) -> Manifest:
             self._check_precondition(target.resource, old["metadata"], body["metadata"].get("uid"))
@@ -233,8 +233,9 @@ class Verbs:
         answer = await self._objects.delete(
             target.resource, target.namespace, target.name, call.deletion(), options
         )
-        if answer.gone and target.resource.kind != "Pod":
-            return Reply(200, encode(status_success(target, target.name, answer.stored.metadata["uid"])))
+        if answer.gone and target.resource.kind not in _TELLING:
+            body = status_success(target, target.name, answer.stored.metadata["uid"])
+            return Reply(200, encode(body), answer.warnings)
         return self._reply(call, answer)
 
     async def delete_collection(self, call: Call) -> Reply:
@@ -265,6 +266,14 @@ class Verbs:
     def _reply(self, call: Call, answer: Answer, warnings: list[str] | None = None) -> Reply:
         body = render_one(call.target.resource, answer.stored, call.form, self._now())
         return Reply(201 if answer.created else 200, body, [*(warnings or ()), *answer.warnings])
+
+
+_TELLING = (
+    "Pod",
+    "Service",
+    "ServiceAccount",
+    "PersistentVolumeClaim",
+)  # their deletion answers with the object
 
 
 def _is_of_half(target: Target, member: str) -> bool:

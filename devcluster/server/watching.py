@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from elasticjob.devcluster.server.errors import Cause, StatusError, bad_request, invalid
-from elasticjob.devcluster.server.lists import Form, number, page, selection, served, served_raw
+from elasticjob.devcluster.server.errors import Cause, StatusError, bad_request, invalid, not_a_number
+from elasticjob.devcluster.server.lists import Form, page, selection, served, served_raw, version_of
+from elasticjob.devcluster.server.names import unsupported
 from elasticjob.devcluster.server.selectors import Predicate
 from elasticjob.devcluster.server.store import Change, Event, Manifest, Store, Stored, Subscription, encode
 from elasticjob.devcluster.server.table import partial, table
@@ -41,13 +42,11 @@ class Request:
 
 def request_of(target: Target, query: Mapping[str, str], form: Form, default_timeout: float) -> Request:
     """Read the parameters of a watch; 400 where they contradict each other."""
-    version = number(query, "resourceVersion")
+    problems = list(_match_problems(query))
+    if problems:
+        raise invalid("meta.k8s.io", "ListOptions", "", problems)
+    version = version_of(query)
     marked = query.get("sendInitialEvents") in ("true", "1")
-    if marked and query.get("resourceVersionMatch") != "NotOlderThan":
-        why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        raise invalid(
-            "meta.k8s.io", "ListOptions", "", [Cause("resourceVersionMatch", why, "FieldValueForbidden")]
-        )
     bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
     whole = marked or not version
     if query.get("sendInitialEvents") in ("false", "0"):
@@ -64,10 +63,24 @@ def request_of(target: Target, query: Mapping[str, str], form: Form, default_tim
     )
 
 
+def _match_problems(query: Mapping[str, str]) -> Iterator[Cause]:
+    """What does not fit together of a version, its match and the wish for initial events."""
+    match, initial = query.get("resourceVersionMatch", ""), "sendInitialEvents" in query
+    field, forbidden = "resourceVersionMatch", "FieldValueForbidden"
+    if initial and match != "NotOlderThan":
+        why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        yield Cause(field, why, forbidden)
+    if match and not initial:
+        why = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        yield Cause(field, why, forbidden)
+    elif match not in ("", "NotOlderThan"):
+        yield unsupported(field, match, ["NotOlderThan"])
+
+
 def _seconds(text: str) -> float:
     """Also parts of a second, which a real server does not take: tests are in a hurry."""
     if not re.fullmatch(r"[0-9]*\.?[0-9]*", text):
-        raise bad_request(f"timeoutSeconds: Invalid value: {text!r}: must be a number")
+        raise bad_request(not_a_number(text))
     return float(text or 0)
 
 
@@ -89,7 +102,7 @@ class Watch:
         self._type = request.target.resource.type
         self._headers = True
         if request.marked and query.get("resourceVersion"):
-            store.check_version(number(query, "resourceVersion"))
+            store.check_version(version_of(query))
         self._first = page(store, request.target, _without_paging(query)).items if request.initial else []
         self._subscription: Subscription = store.watch(self._type, request.since)
         self._seen = store.version if request.since is None else request.since
@@ -153,6 +166,8 @@ class Watch:
     def _translated(self, event: Event) -> bytes:
         target = self._request.target
         metadata = event.new.metadata
+        if event.version <= (self._request.since or 0):
+            return b""  # asked for from the future: silence until then
         if target.namespace and metadata.get("namespace") != target.namespace:
             return b""
         if target.name and metadata["name"] != target.name:
@@ -160,6 +175,8 @@ class Watch:
         change = self._meaning(event)
         if change is None:
             return b""
+        if change == "DELETED" and event.change != "DELETED":
+            return self._encoded(change, _last_seen(event))
         if self._request.form.kind:
             return self._encoded(change, event.new)
         resource = target.resource
@@ -196,6 +213,13 @@ class Watch:
         return encode({"type": change, "object": body}) + b"\n"
 
 
+def _last_seen(event: Event) -> Stored:
+    """What a selector saw last of an object that it no longer covers, in the version of the change."""
+    body = (event.old or event.new).copy()
+    body["metadata"]["resourceVersion"] = str(event.version)
+    return Stored(body, encode(body), event.version)
+
+
 _MEANINGS: dict[tuple[bool, bool], Change | None] = {
     (True, True): "MODIFIED",
     (False, True): "ADDED",
@@ -205,5 +229,5 @@ _MEANINGS: dict[tuple[bool, bool], Change | None] = {
 
 
 def _without_paging(query: Mapping[str, str]) -> dict[str, str]:
-    left_out = ("limit", "continue", "resourceVersion")
+    left_out = ("limit", "continue", "resourceVersion", "resourceVersionMatch", "sendInitialEvents")
     return {name: value for name, value in query.items() if name not in left_out}

@@ -1,72 +1,110 @@
-"""`python -m tests.conformance`: both servers side by side."""
+"""`python -m tests.conformance`: every probe sent to both servers, side by side.
+
+Prints each difference and a table by subject; writes docs/devcluster-conformance.md. Ends with 1 when devcluster
+differs where `known.py` does not say so, or when the real server no longer answers as recorded.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import secrets
 import sys
-import time
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.conformance import golden
-from tests.conformance.compare import differences
-from tests.conformance.normal import normalise
-from tests.conformance.play import Observation, Server, play
+from tests.conformance.compare import Difference, differences
+from tests.conformance.known import unexplained
+from tests.conformance.play import Observation
 from tests.conformance.probe import Probe
 from tests.conformance.probes import SUBJECTS
+from tests.conformance.report import PAGE, Row, page, told
+from tests.conformance.running import seen_by
 from tests.conformance.servers import embedded, real
 
-TOGETHER = 6
+
+def main() -> int:
+    asked = _arguments()
+    with _kubeconfig(asked.kubeconfig) as kubeconfig:
+        rows = asyncio.run(_compare(kubeconfig, asked.only, record=asked.record))
+    print(told(rows))
+    if not asked.only:
+        PAGE.write_text(page(rows))
+    return 1 if any(row.unexplained or row.moved for row in rows) else 0
 
 
-async def _seen(server: Server, probes: list[Probe]) -> dict[str, list[Observation]]:
-    gate = asyncio.Semaphore(TOGETHER)
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
+    parser.add_argument(
+        "--kubeconfig", type=Path, help="a real server that runs already (default: start one)"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="keep what the real server answers as golden data"
+    )
+    parser.add_argument("--only", default="", help="probes whose `subject/name` has this in it")
+    return parser.parse_args()
 
-    async def one(each: Probe) -> list[Observation]:
-        async with gate:
-            return normalise(await play(server, each))
 
-    found = await asyncio.gather(*(one(each) for each in probes))
-    return {each.name: seen for each, seen in zip(probes, found, strict=True)}
+@contextlib.contextmanager
+def _kubeconfig(given: Path | None) -> Iterator[Path]:
+    if given is not None:
+        yield given
+        return
+    from hack.cluster.controlplane import ControlPlane  # only here: golden data are read without binaries
+
+    with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder)) as plane:
+        yield plane.kubeconfig
 
 
-async def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--kubeconfig", type=Path)
-    parser.add_argument("--record", action="store_true")
-    parser.add_argument("--only", default="")
-    asked = parser.parse_args()
-    failed = 0
+async def _compare(kubeconfig: Path, only: str, *, record: bool) -> list[Row]:
+    rows = []
     for subject, probes in SUBJECTS.items():
-        chosen = [each for each in probes if asked.only in f"{subject}/{each.name}"]
-        if not chosen:
-            continue
-        begun = time.monotonic()
-        async with embedded() as ours:
-            mine = await _seen(ours, chosen)
-        if asked.kubeconfig:
-            async with real(asked.kubeconfig, f"-{secrets.token_hex(2)}") as theirs:
-                expected = await _seen(theirs, chosen)
-            if asked.record:
-                golden.write(subject, golden.read(subject) | expected)
-        else:
-            expected = golden.read(subject)
-        bad = 0
-        for each in chosen:
-            found = list(differences(expected[each.name], mine[each.name]))
-            if found:
-                bad += 1
-                print(f"== {subject}: {each.name}")
-                for difference in found:
-                    print("   ", difference.told())
-        print(
-            f"#### {subject}: {len(chosen)} probes, {bad} different, {time.monotonic() - begun:.1f} s",
-            flush=True,
+        chosen = [each for each in probes if only in f"{subject}/{each.name}"]
+        if chosen:
+            rows.append(await _subject(kubeconfig, subject, chosen, record=record))
+    return rows
+
+
+async def _subject(kubeconfig: Path, subject: str, probes: list[Probe], *, record: bool) -> Row:
+    async with embedded() as ours, real(kubeconfig, f"-{secrets.token_hex(2)}") as theirs:
+        mine, expected = await asyncio.gather(seen_by(ours, probes), seen_by(theirs, probes))
+    recorded = golden.read(subject)
+    if record:
+        golden.write(
+            subject,
+            {each.name: expected.get(each.name, recorded.get(each.name, [])) for each in SUBJECTS[subject]},
         )
-        failed += bad
-    return 1 if failed else 0
+        recorded = expected
+    row = Row(subject, len(probes))
+    for each in probes:
+        _add(row, each, recorded.get(each.name, []), expected[each.name], mine[each.name])
+    print(f"{subject}: {row.probes} probes, {row.probes - len(row.different)} equal", flush=True)
+    return row
+
+
+def _add(
+    row: Row, probe: Probe, recorded: list[Observation], expected: list[Observation], mine: list[Observation]
+) -> None:
+    moved, found = list(differences(recorded, expected)), list(differences(expected, mine))
+    if moved:
+        row.moved.append(probe.name)
+        _print("not as recorded", row.subject, probe, moved)
+    if found:
+        row.different.append(probe.name)
+    left = unexplained(f"{row.subject}/{probe.name}", found)
+    if left:
+        row.unexplained.append(probe.name)
+        _print("different", row.subject, probe, left)
+
+
+def _print(what: str, subject: str, probe: Probe, found: list[Difference]) -> None:
+    print(f"{what}: {subject}/{probe.name}")
+    for each in found:
+        print(f"    {each.told()}")
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(main())

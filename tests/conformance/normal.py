@@ -18,6 +18,9 @@ _TIME = re.compile(r"20(2[5-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _ADDRESS = re.compile(r"\b(10\.96|127\.96)\.\d+\.\d+\b")
 _ACCESS = re.compile(r"kube-api-access-\w{5}\b")
 _PATCHED = re.compile(r'patch: Invalid value: "\{.*\}": |^Invalid value: "\{.*\}": ', re.DOTALL)
+_SCHEME = re.compile(r'in scheme "[^"]*"')
+_AGE = re.compile(r"\d+s")
+_TOO_OLD = re.compile(r"(too old resource version: )\d+ \(\d+\)")
 _SUFFIX = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5}$")
 
 
@@ -39,15 +42,25 @@ class _Words:
 
     def of(self, value: Any, key: str) -> Any:
         if isinstance(value, dict):
-            return {name: self._member(name, each, value) for name, each in value.items()}
+            return {
+                self._text(name): self._member(name, each, value)
+                for name, each in value.items()
+                if not (name == "extra" and "groups" in value)  # who holds which certificate
+            }
         if isinstance(value, list):
             items = [self.of(each, key) for each in value]
             return sorted(items, key=_book_order) if key.endswith("managedFields") else items
+        if key == "cells" and isinstance(value, str) and _AGE.fullmatch(value):
+            return "<age>"
         return self._text(value) if isinstance(value, str) else value
 
     def _member(self, name: str, value: Any, holder: dict[str, Any]) -> Any:
-        if name == "resourceVersion" and isinstance(value, str) and value.isdigit():
-            return self._version(int(value), named="name" in holder or "uid" in holder)
+        if name.endswith("resourceVersion") and isinstance(value, str) and value.isdigit():
+            return self._version(
+                int(value), named="name" in holder or "uid" in holder or name != "resourceVersion"
+            )
+        if name == "description" and "priority" in holder:
+            return "(a column's)"
         if name == "continue" and value:
             return "<continue>"
         if name == "nodePort" and value:
@@ -69,6 +82,8 @@ class _Words:
         text = _TIME.sub(
             "<time>", _PATCHED.sub(lambda found: found[0].partition("{")[0] + "<object>: ", text)
         )
+        text = _TOO_OLD.sub(r"\1<old>", text)
+        text = _SCHEME.sub("in scheme", text)
         return _ACCESS.sub("kube-api-access-<random>", _ADDRESS.sub("<cluster-ip>", text))
 
 
@@ -95,10 +110,16 @@ def _object_versions(observations: list[Observation]) -> Iterator[str]:
         version = str(metadata.get("resourceVersion", ""))
         if metadata.get("name") and version.isdigit():
             yield version
-    for observation in observations:
+    for observation in _all(observations):
         version = str((observation.get("parts") or {}).get("metadata.resourceVersion") or "")
         if version.isdigit():
             yield version
+
+
+def _all(observations: list[Observation]) -> Iterator[dict[str, Any]]:
+    for each in observations:
+        yield each
+        yield from each.get("events") or ()
 
 
 def _generated(observations: list[Observation]) -> Iterator[tuple[str, str]]:

@@ -85,7 +85,7 @@ class Probe:
     def slug(self) -> str:
         """A short name that may be a namespace."""
         plain = "".join(each if each.isalnum() else "-" for each in self.name.lower())
-        return "-".join(part for part in plain.split("-") if part)[:40].strip("-")
+        return "p-" + "-".join(part for part in plain.split("-") if part)[:48].strip("-")
 
 
 def probe(name: str, *steps: Step | tuple[Step, ...]) -> Probe:

@@ -37,6 +37,7 @@ async def embedded() -> AsyncIterator[Server]:
     """A devcluster API server of its own."""
     async with ApiServer(bookmark_interval=1, rbac=True) as api:
         api.add_token(_TOKEN, "admin", ["system:masters"])
+        api.compact()
         context = ssl.create_default_context(cadata=api.ca_pem)
         async with _side(api.url, context, at_once, {"Authorization": f"Bearer {_TOKEN}"}) as server:
             yield server

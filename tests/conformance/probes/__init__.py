@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from tests.conformance.probe import Probe
-from tests.conformance.probes import apply, crud, patches, subresources
+from tests.conformance.probes import (
+    admission,
+    apply,
+    builtins,
+    collection,
+    crud,
+    customs,
+    definitions,
+    discovery,
+    lists,
+    patches,
+    subresources,
+    watches,
+)
 
 SUBJECTS: dict[str, tuple[Probe, ...]] = {
+    "collection": collection.PROBES,  # first: namespaces go soonest before others do
     "crud": crud.PROBES,
     "patches": patches.PROBES,
     "apply": apply.PROBES,
     "subresources": subresources.PROBES,
+    "lists": lists.PROBES,
+    "watches": watches.PROBES,
+    "definitions": definitions.PROBES,
+    "customs": customs.PROBES,
+    "admission": admission.PROBES,
+    "builtins": builtins.PROBES,
+    "discovery": discovery.PROBES,
 }

@@ -1,0 +1,455 @@
+"""Built-in kinds: defaults and refusals that kubectl and controllers meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.objects import Body, deployment, pod, service
+from tests.conformance.probe import (
+    CORE,
+    DEPLOYMENTS,
+    LEASES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    Probe,
+    Step,
+    delete,
+    get,
+    given,
+    patch,
+    post,
+    probe,
+    put,
+)
+
+D, POD, S = f"{DEPLOYMENTS}/d", f"{PODS}/p", f"{SERVICES}/s"
+CLAIMS, EVENTS = f"{CORE}/persistentvolumeclaims", f"{CORE}/events"
+RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}"
+POLICIES = "/apis/networking.k8s.io/v1/namespaces/{ns}/networkpolicies"
+BUDGETS = "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets"
+JOBS, STATEFUL = "/apis/batch/v1/namespaces/{ns}/jobs", "/apis/apps/v1/namespaces/{ns}/statefulsets"
+NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/{ns}/events"
+TAKE = {"rv": "metadata.resourceVersion", "uid": "metadata.uid"}
+NOW = "2020-01-01T00:00:00Z"
+
+
+def container(**more: Any) -> Body:
+    return {"name": "main", "image": "busybox", **more}
+
+
+def made(name: str, path: str, body: Body, *show: str) -> Probe:
+    return probe(name, post(path, body, **({"show": show} if show else {})))
+
+
+def bad_pod(name: str, **spec: Any) -> Probe:
+    return probe(f"a pod with {name}", post(PODS, pod("p", **spec), show=("metadata.name",)))
+
+
+def role(kind: str = "Role", **more: Any) -> Body:
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "r"}, **more}
+
+
+def claim(**spec: Any) -> Body:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "c"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec},
+    }
+
+
+def lease(**spec: Any) -> Body:
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": spec}
+
+
+def event(**more: Any) -> Body:
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e"},
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "{ns}"},
+        "reason": "Why",
+        "message": "So",
+        "type": "Normal",
+        **more,
+    }
+
+
+def new_event(**more: Any) -> Body:
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "e"},
+        "regarding": {"kind": "Pod", "name": "p", "namespace": "{ns}"},
+        "reason": "Why",
+        "note": "So",
+        "type": "Normal",
+        "action": "Act",
+        "eventTime": "2020-01-01T00:00:00.000000Z",
+        "reportingController": "example.com/c",
+        "reportingInstance": "i",
+        **more,
+    }
+
+
+def shown(step: Step, *show: str) -> Step:
+    return step.but(show=show)
+
+
+PROBES: tuple[Probe, ...] = (
+    made("a pod", PODS, pod("p")),
+    made(
+        "a pod with everything",
+        PODS,
+        pod(
+            "p",
+            containers=[
+                container(
+                    ports=[{"containerPort": 80}],
+                    env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                    livenessProbe={"httpGet": {"port": 80}},
+                    readinessProbe={"exec": {"command": ["true"]}},
+                    resources={"limits": {"cpu": "1", "memory": "1000Mi"}},
+                    lifecycle={"preStop": {"httpGet": {"port": 1}}},
+                )
+            ],
+            volumes=[
+                {"name": "a"},
+                {"name": "b", "configMap": {"name": "x"}},
+                {"name": "s", "secret": {"secretName": "x"}},
+                {
+                    "name": "d",
+                    "downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "metadata.name"}}]},
+                },
+                {"name": "h", "hostPath": {"path": "/x"}},
+            ],
+            automountServiceAccountToken=False,
+        ),
+        "spec",
+        "status",
+    ),
+    made(
+        "quantities",
+        PODS,
+        pod(
+            "p",
+            containers=[
+                container(
+                    resources={
+                        "limits": {"cpu": 1.5, "memory": 1024},
+                        "requests": {"cpu": "0.1", "memory": "1e3"},
+                    }
+                )
+            ],
+        ),
+        "spec.containers.0.resources",
+    ),
+    made(
+        "empty lists",
+        PODS,
+        pod("p", tolerations=[], volumes=[], containers=[container(env=[], args=[], ports=[])]),
+        "spec.tolerations",
+        "spec.containers.0.env",
+        "spec.containers.0.args",
+    ),
+    bad_pod("no containers", containers=[]),
+    bad_pod("a container without a name", containers=[{"image": "i"}]),
+    bad_pod("a container without an image", containers=[{"name": "a"}]),
+    bad_pod("a container twice", containers=[container(), container()]),
+    bad_pod("a bad container name", containers=[container() | {"name": "A_"}]),
+    bad_pod("an odd restart policy", restartPolicy="Sometimes"),
+    bad_pod("an odd pull policy", containers=[container(imagePullPolicy="Maybe")]),
+    bad_pod("a port out of range", containers=[container(ports=[{"containerPort": 70000}])]),
+    bad_pod("a mount of nothing", containers=[container(volumeMounts=[{"name": "x", "mountPath": "/x"}])]),
+    bad_pod(
+        "a request above its limit",
+        containers=[container(resources={"limits": {"cpu": "1"}, "requests": {"cpu": "2"}})],
+    ),
+    bad_pod("a quantity that is none", containers=[container(resources={"limits": {"cpu": "much"}})]),
+    bad_pod("an env without a name", containers=[container(env=[{"value": "x"}])]),
+    bad_pod("an unknown field", bogus=1),
+    bad_pod("a text for a flag", hostNetwork="yes"),
+    bad_pod("a negative grace", terminationGracePeriodSeconds=-1),
+    bad_pod("a service account that is not there", serviceAccountName="none"),
+    bad_pod("a priority class that is not there", priorityClassName="none"),
+    probe(
+        "what may change of a pod",
+        *given(post(PODS, pod("p"))),
+        patch(
+            "merge",
+            POD,
+            {"spec": {"activeDeadlineSeconds": 5}},
+            show=("spec.activeDeadlineSeconds", "metadata.generation"),
+        ),
+        patch(
+            "strategic",
+            POD,
+            {"spec": {"containers": [{"name": "main", "image": "other"}]}},
+            show=("spec.containers.0.image",),
+        ),
+        patch("merge", POD, {"spec": {"hostname": "x"}}, loose="it shows a diff of Go structs"),
+    ),
+    made("a deployment", DEPLOYMENTS, deployment("d")),
+    probe(
+        "a deployment without a selector",
+        post(
+            DEPLOYMENTS,
+            {"metadata": {"name": "d"}, "spec": {"template": {"spec": {"containers": [container()]}}}},
+        ),
+    ),
+    probe(
+        "a deployment with other labels",
+        post(DEPLOYMENTS, deployment("d", selector={"matchLabels": {"app": "other"}})),
+    ),
+    probe("a deployment below nothing", post(DEPLOYMENTS, deployment("d", replicas=-1))),
+    probe("an unknown strategy", post(DEPLOYMENTS, deployment("d", strategy={"type": "Odd"}))),
+    made(
+        "a stateful set",
+        STATEFUL,
+        {
+            "metadata": {"name": "d"},
+            "spec": {k: v for k, v in deployment("d")["spec"].items() if k in ("selector", "template")}
+            | {"serviceName": "s", "replicas": 0},
+        },
+        "spec",
+        "metadata.managedFields",
+    ),
+    probe(
+        "a job",
+        post(
+            JOBS,
+            {
+                "metadata": {"name": "j"},
+                "spec": {
+                    "suspend": True,
+                    "template": {"spec": {"restartPolicy": "Never", "containers": [container()]}},
+                },
+            },
+            show=(
+                "spec.completions",
+                "spec.parallelism",
+                "spec.backoffLimit",
+                "spec.completionMode",
+                "spec.suspend",
+                "spec.podReplacementPolicy",
+            ),
+        ),
+    ),
+    probe(
+        "a job that restarts always",
+        post(
+            JOBS,
+            {
+                "metadata": {"name": "j"},
+                "spec": {"suspend": True, "template": {"spec": {"containers": [container()]}}},
+            },
+        ),
+    ),
+    made("a service", SERVICES, service("s")),
+    made(
+        "a headless service", SERVICES, service("s", clusterIP="None", selector={"a": "b"}), "spec", "status"
+    ),
+    made(
+        "an external service",
+        SERVICES,
+        {"metadata": {"name": "s"}, "spec": {"type": "ExternalName", "externalName": "example.com"}},
+        "spec",
+    ),
+    made("a service with node ports", SERVICES, service("s", type="NodePort"), "spec"),
+    probe("a service without ports", post(SERVICES, {"metadata": {"name": "s"}, "spec": {}})),
+    probe("a service with unnamed ports", post(SERVICES, service("s", ports=[{"port": 1}, {"port": 2}]))),
+    probe(
+        "a service with a port twice",
+        post(SERVICES, service("s", ports=[{"port": 1, "name": "a"}, {"port": 1, "name": "b"}])),
+    ),
+    probe("a service with a bad name", post(SERVICES, service("1s"))),
+    probe("a service of an odd type", post(SERVICES, service("s", type="Odd"))),
+    probe(
+        "another address",
+        *given(post(SERVICES, service("s"))),
+        patch("merge", S, {"spec": {"clusterIP": "10.96.255.254"}}, loose="the range differs"),
+    ),
+    probe(
+        "a service is replaced",
+        *given(post(SERVICES, service("s"))),
+        put(S, service("s", ports=[{"port": 81}]), show=("spec.ports", "spec.clusterIPs", "spec.type")),
+    ),
+    made(
+        "a secret",
+        SECRETS,
+        {"metadata": {"name": "s"}, "stringData": {"a": "b"}, "data": {"c": "ZA==", "a": "eA=="}},
+    ),
+    probe("a secret that is no base64", post(SECRETS, {"metadata": {"name": "s"}, "data": {"a": "%"}})),
+    probe("a secret with a bad key", post(SECRETS, {"metadata": {"name": "s"}, "data": {"a/b": ""}})),
+    probe(
+        "a secret of another type",
+        *given(post(SECRETS, {"metadata": {"name": "s"}})),
+        patch("merge", f"{SECRETS}/s", {"type": "other"}),
+    ),
+    probe(
+        "a typed secret",
+        post(SECRETS, {"metadata": {"name": "s"}, "type": "kubernetes.io/tls", "data": {"tls.crt": ""}}),
+    ),
+    made("a claim", CLAIMS, claim()),
+    probe(
+        "a claim changes",
+        *given(post(CLAIMS, claim())),
+        patch(
+            "merge",
+            f"{CLAIMS}/c",
+            {"spec": {"accessModes": ["ReadWriteMany"]}},
+            loose="it shows a diff of Go structs",
+        ),
+    ),
+    probe("a claim of nothing", post(CLAIMS, {"metadata": {"name": "c"}, "spec": {}})),
+    made(
+        "a lease",
+        LEASES,
+        lease(
+            holderIdentity="a",
+            leaseDurationSeconds=15,
+            acquireTime="2020-01-01T00:00:00.000000Z",
+            renewTime="2020-01-01T00:00:00.123456Z",
+            leaseTransitions=0,
+        ),
+    ),
+    probe("a lease of no time", post(LEASES, lease(leaseDurationSeconds=0))),
+    probe("a lease with a short time", post(LEASES, lease(renewTime=NOW), show=("spec",))),
+    probe(
+        "renewing a lease",
+        post(LEASES, lease(holderIdentity="a", leaseDurationSeconds=15), take=TAKE, show=()),
+        put(
+            f"{LEASES}/l",
+            lease(holderIdentity="b", leaseDurationSeconds=15)
+            | {"metadata": {"name": "l", "resourceVersion": "{rv}"}},
+            show=("spec",),
+        ),
+        put(
+            f"{LEASES}/l",
+            lease(holderIdentity="c", leaseDurationSeconds=15)
+            | {"metadata": {"name": "l", "resourceVersion": "{rv}"}},
+        ),
+        put(f"{LEASES}/l", lease(holderIdentity="d", leaseDurationSeconds=15)),
+    ),
+    made("an event", EVENTS, event()),
+    probe(
+        "an event of another namespace",
+        post(EVENTS, event(involvedObject={"kind": "Pod", "namespace": "other"})),
+    ),
+    made("a new event", NEW_EVENTS, new_event()),
+    probe("a new event through the old door", *given(post(NEW_EVENTS, new_event())), get(f"{EVENTS}/e")),
+    probe(
+        "an old event through the new door",
+        *given(post(EVENTS, event(count=3, firstTimestamp=NOW, lastTimestamp=NOW))),
+        get(f"{NEW_EVENTS}/e"),
+    ),
+    probe("a new event without an action", post(NEW_EVENTS, new_event(action=""))),
+    probe("a new event of a long note", post(NEW_EVENTS, new_event(note="x" * 1025))),
+    probe(
+        "a series",
+        *given(post(NEW_EVENTS, new_event())),
+        patch(
+            "merge",
+            f"{NEW_EVENTS}/e",
+            {"series": {"count": 2, "lastObservedTime": "2020-01-01T00:00:01.000000Z"}},
+            show=("series",),
+        ),
+    ),
+    probe(
+        "events of an object",
+        *given(post(EVENTS, event())),
+        get(EVENTS, fieldSelector="involvedObject.name=p,involvedObject.kind=Pod", show=("items.0.reason",)),
+    ),
+    made(
+        "a role", f"{RBAC}/roles", role(rules=[{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}])
+    ),
+    probe(
+        "a role without verbs",
+        post(f"{RBAC}/roles", role(rules=[{"apiGroups": [""], "resources": ["pods"]}])),
+    ),
+    made("a role without rules", f"{RBAC}/roles", role(), "rules"),
+    made(
+        "a role binding",
+        f"{RBAC}/rolebindings",
+        role(
+            "RoleBinding",
+            roleRef={"kind": "Role", "name": "r"},
+            subjects=[
+                {"kind": "ServiceAccount", "name": "a", "namespace": "{ns}"},
+                {"kind": "User", "name": "u"},
+            ],
+        ),
+    ),
+    probe(
+        "a role binding changes its role",
+        *given(
+            post(
+                f"{RBAC}/rolebindings",
+                role(
+                    "RoleBinding",
+                    roleRef={"kind": "Role", "name": "r", "apiGroup": "rbac.authorization.k8s.io"},
+                ),
+            )
+        ),
+        patch("merge", f"{RBAC}/rolebindings/r", {"roleRef": {"name": "other"}}),
+    ),
+    made(
+        "a network policy",
+        POLICIES,
+        {
+            "metadata": {"name": "n"},
+            "spec": {
+                "podSelector": {},
+                "ingress": [{"from": [{"podSelector": {}}], "ports": [{"port": 80}]}],
+                "egress": [{}],
+            },
+        },
+    ),
+    made(
+        "a budget",
+        BUDGETS,
+        {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}},
+        "spec",
+        "metadata.generation",
+    ),
+    probe(
+        "labels by the status of a pod",
+        *given(post(PODS, pod("p"))),
+        patch(
+            "merge",
+            f"{POD}/status",
+            {"metadata": {"labels": {"a": "b"}}, "status": {"phase": "Running"}},
+            show=("metadata.labels", "status.phase"),
+        ),
+    ),
+    probe(
+        "labels by the status of a deployment",
+        *given(post(DEPLOYMENTS, deployment("d"))),
+        patch(
+            "merge",
+            f"{D}/status",
+            {"metadata": {"labels": {"a": "b"}}, "status": {"replicas": 1}},
+            show=("metadata.labels", "status.replicas"),
+        ),
+    ),
+    probe(
+        "a service account",
+        post(f"{CORE}/serviceaccounts", {"metadata": {"name": "a"}}),
+        delete(f"{CORE}/serviceaccounts/a"),
+    ),
+    probe(
+        "an ingress",
+        post(
+            "/apis/networking.k8s.io/v1/namespaces/{ns}/ingresses",
+            {
+                "metadata": {"name": "i"},
+                "spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}},
+            },
+            show=("spec", "status"),
+        ),
+    ),
+    probe(
+        "a deprecated kind", post(f"{CORE}/endpoints", {"metadata": {"name": "e"}}, show=("metadata.name",))
+    ),
+)

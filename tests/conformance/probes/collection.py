@@ -1,0 +1,207 @@
+"""What goes with what: garbage collection both ways, namespaces, definitions."""
+
+from __future__ import annotations
+
+from tests.conformance.objects import config_map, owned_by
+from tests.conformance.probe import CORE, MAPS, NAMESPACES, Probe, delete, get, given, patch, post, probe
+
+OWNER = config_map("owner", {"x": "1"})
+HELD = config_map("owner", {"x": "1"}, finalizers=["example.com/hold"])
+CHILD, GRANDCHILD = config_map("child"), config_map("grandchild")
+O, C, G = f"{MAPS}/owner", f"{MAPS}/child", f"{MAPS}/grandchild"
+UID = {"uid": "metadata.uid"}
+FAMILY = given(
+    post(MAPS, OWNER, take=UID), post(MAPS, owned_by(CHILD, OWNER)), post(MAPS, config_map("free"))
+)
+BLOCKING = given(post(MAPS, OWNER, take=UID), post(MAPS, owned_by(CHILD, OWNER, block=True)))
+META = ("metadata.finalizers", "metadata.deletionGracePeriodSeconds", "metadata.ownerReferences")
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "{ns}-b"}}
+N = f"{NAMESPACES}/{{ns}}-b"
+
+PROBES: tuple[Probe, ...] = (
+    probe(
+        "background",
+        *FAMILY,
+        delete(O, propagationPolicy="Background"),
+        get(C, until=404),
+        get(f"{MAPS}/free", show=("metadata.name",)),
+    ),
+    probe("no policy", *FAMILY, delete(O), get(C, until=404)),
+    probe("orphans", *FAMILY, delete(O, propagationPolicy="Orphan"), get(O, until=404), get(C, show=META)),
+    probe(
+        "foreground",
+        *BLOCKING,
+        delete(O, propagationPolicy="Foreground", show=META),
+        get(O, until=404),
+        get(C),
+    ),
+    probe(
+        "foreground, held by a child",
+        *given(
+            post(MAPS, OWNER, take=UID),
+            post(MAPS, owned_by(config_map("child", finalizers=["example.com/hold"]), OWNER, block=True)),
+        ),
+        delete(O, propagationPolicy="Foreground", show=META),
+        get(C, until={"metadata.deletionGracePeriodSeconds": 0}, show=META),
+        get(O, show=META),
+        *given(patch("merge", C, {"metadata": {"finalizers": None}})),
+        get(O, until=404),
+    ),
+    probe(
+        "foreground, not blocked",
+        *given(
+            post(MAPS, OWNER, take=UID),
+            post(MAPS, owned_by(config_map("child", finalizers=["example.com/hold"]), OWNER)),
+        ),
+        delete(O, propagationPolicy="Foreground", show=META),
+        get(O, until=404),
+        *given(patch("merge", C, {"metadata": {"finalizers": None}})),
+    ),
+    probe(
+        "three generations in the background",
+        *FAMILY,
+        get(C, take=UID, show=()),
+        *given(post(MAPS, owned_by(GRANDCHILD, CHILD))),
+        delete(O, show=("status",)),
+        get(G, until=404),
+    ),
+    probe(
+        "two owners, one goes",
+        *FAMILY,
+        get(f"{MAPS}/free", take={"other": "metadata.uid"}, show=()),
+        patch(
+            "json",
+            C,
+            [
+                {
+                    "op": "add",
+                    "path": "/metadata/ownerReferences/-",
+                    "value": {"apiVersion": "v1", "kind": "ConfigMap", "name": "free", "uid": "{other}"},
+                }
+            ],
+            show=(),
+        ),
+        *given(delete(O)),
+        get(C, until={"metadata.ownerReferences.1": None}, show=META),
+    ),
+    probe(
+        "an owner that never was",
+        post(
+            MAPS,
+            owned_by(CHILD, OWNER)
+            | {
+                "metadata": {
+                    "name": "child",
+                    "ownerReferences": [
+                        {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "none-such"}
+                    ],
+                }
+            },
+            show=META,
+        ),
+        get(C, until=404),
+    ),
+    probe(
+        "an owner of another uid",
+        *given(post(MAPS, OWNER)),
+        post(
+            MAPS,
+            CHILD
+            | {
+                "metadata": {
+                    "name": "child",
+                    "ownerReferences": [
+                        {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "other"}
+                    ],
+                }
+            },
+            show=META,
+        ),
+        get(C, until=404),
+    ),
+    probe(
+        "a policy changes its mind",
+        *given(post(MAPS, HELD, take=UID), post(MAPS, owned_by(CHILD, OWNER, block=True))),
+        delete(O, propagationPolicy="Background", show=META),
+        delete(O, propagationPolicy="Foreground", show=META),
+        get(C, until=404),
+        *given(patch("merge", O, {"metadata": {"finalizers": None}})),
+        get(O, until=404),
+    ),
+    probe(
+        "orphans of what is held",
+        *given(post(MAPS, HELD, take=UID), post(MAPS, owned_by(CHILD, OWNER))),
+        delete(O, propagationPolicy="Orphan", show=META),
+        get(C, until={"metadata.ownerReferences": None}, show=META),
+        get(O, until={"metadata.finalizers.0": "example.com/hold"}, show=("metadata.finalizers.0",)),
+        *given(patch("merge", O, {"metadata": {"finalizers": None}})),
+        get(C, show=META),
+    ),
+    probe(
+        "a finalizer is taken and the owner goes",
+        *given(post(MAPS, HELD, take=UID), post(MAPS, owned_by(CHILD, OWNER)), delete(O)),
+        get(C, show=META),
+        *given(patch("merge", O, {"metadata": {"finalizers": None}})),
+        get(C, until=404),
+    ),
+    probe("a namespace", post(NAMESPACES, NAMESPACE), get(N, show=("status",))),
+    probe(
+        "a namespace goes",
+        *given(post(NAMESPACES, NAMESPACE), post(f"{N}/configmaps", config_map("a"))),
+        delete(N, show=("status.phase", "spec", "metadata.generation")),
+        get(N, until=404),
+        get(f"{N}/configmaps/a"),
+    ),
+    probe(
+        "a namespace that is going",
+        *given(
+            post(NAMESPACES, NAMESPACE),
+            post(f"{N}/configmaps", config_map("a", finalizers=["example.com/hold"])),
+            delete(N),
+        ),
+        post(f"{N}/configmaps", config_map("b")),
+        get(f"{N}/configmaps/a", until={"metadata.deletionGracePeriodSeconds": 0}, show=META),
+        get(N, show=("status.phase", "spec")),
+        *given(patch("merge", f"{N}/configmaps/a", {"metadata": {"finalizers": None}})),
+        get(N, until=404),
+    ),
+    probe("a namespace for ever", delete(f"{NAMESPACES}/default")),
+    probe("a namespace with a bad name", post(NAMESPACES, {"metadata": {"name": "A.b"}})),
+    probe("what is in a new namespace", *given(post(NAMESPACES, NAMESPACE)), get(f"{N}/pods")),
+    probe(
+        "a controller reference",
+        *given(post(MAPS, OWNER, take=UID)),
+        post(
+            MAPS,
+            owned_by(CHILD, OWNER, controller=True, block=True),
+            show=("metadata.ownerReferences", "metadata.managedFields"),
+        ),
+    ),
+    probe(
+        "an owner twice",
+        *given(post(MAPS, OWNER, take=UID)),
+        post(
+            MAPS,
+            {
+                "metadata": {
+                    "name": "child",
+                    "ownerReferences": [
+                        {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "{uid}"}
+                    ]
+                    * 2,
+                }
+            },
+            show=("metadata.ownerReferences",),
+        ),
+    ),
+    probe(
+        "deletecollection of owners",
+        *FAMILY,
+        delete(MAPS, fieldSelector="metadata.name=owner", show=("kind",)),
+        get(C, until=404),
+    ),
+    probe(
+        "a service account's namespace",
+        get(f"{CORE}/serviceaccounts/default", show=("metadata.name", "kind")),
+    ),
+)
