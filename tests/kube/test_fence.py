@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
@@ -193,6 +194,13 @@ async def test_bytes_that_were_not_sent_are_discarded_when_it_falls() -> None:
             ours.send(b"more")
         ours.close()
         theirs.close()
+
+
+def test_what_is_not_acknowledged_is_given_up_by_the_kernel_well_before_another_may_lead() -> None:
+    """Else the kernel of a process that is stopped sends it again when a network heals, however late."""
+    with Fence(Clock(), MARGIN).socket((socket.AF_INET, socket.SOCK_STREAM, 0)) as ours:
+        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 2500
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8) == struct.pack("ii", 1, 0)
 
 
 @pytest.mark.parametrize("size", [0, 10, CHUNK + 1, 5 * CHUNK])
