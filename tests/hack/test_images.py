@@ -71,13 +71,12 @@ def test_the_project_is_complete_in_its_layer(tmp_path: Path) -> None:
     assert os.access(tmp_path / "root" / "usr/local/bin/elasticjob", os.X_OK)
 
 
-@pytest.mark.parametrize("cached", [True, False], ids=["from the cache", "compiled"])
-def test_bytecode_is_valid_without_its_source(tmp_path: Path, cached: bool) -> None:
+def test_bytecode_beside_its_source_is_used_and_is_valid_without_it(tmp_path: Path) -> None:
     source = tmp_path / "module.py"
     source.write_text("ANSWER = 42\n")
-    if cached:
-        py_compile.compile(str(source), doraise=True)
-    code = bytecode(source, "/site/module.py")
+    assert bytecode(source) is None
+    py_compile.compile(str(source), doraise=True)
+    code = bytecode(source) or b""
     assert code[4:8] == (1).to_bytes(4, "little")  # PEP 552: by hash, unchecked
     assert code[8:16] == importlib.util.source_hash(source.read_bytes())
 
@@ -87,7 +86,22 @@ def test_stale_bytecode_is_not_used(tmp_path: Path) -> None:
     source.write_text("ANSWER = 42\n")
     py_compile.compile(str(source), doraise=True)
     source.write_text("ANSWER = 'another'\n")
-    assert b"another" in bytecode(source, "/site/module.py")
+    assert bytecode(source) is None
+
+
+def test_a_package_is_compiled_to_the_same_bytes_wherever_it_is(tmp_path: Path) -> None:
+    found = []
+    for name in ("here", "there"):
+        package = tmp_path / name / "thing"
+        package.mkdir(parents=True)
+        (package / "module.py").write_text("KNOWN = {'a', 'b', 'c'}\nprint('x' in {'p', 'q', 'r', 's'})\n")
+        found.append(interpreter.compiled(package, "/site/thing"))
+    here, there = found
+    assert here == there
+    assert here.keys() == {
+        "/site/thing/module.py",
+        importlib.util.cache_from_source("/site/thing/module.py"),
+    }
 
 
 def test_programs_bring_the_libraries_that_they_are_linked_against() -> None:
