@@ -112,13 +112,7 @@ def requirements(project: Mapping[str, Any], extras: tuple[str, ...]) -> list[st
 
 def package(project: Mapping[str, Any], version: str) -> Entries:
     """Return the project as it would be installed: the package, its metadata, its commands."""
-    entries: dict[str, Entry] = {}
-    for folder, _, files in os.walk(PACKAGE, followlinks=True):
-        for file in sorted(files):
-            source = Path(folder, file)
-            if "__pycache__" not in source.parts:
-                place = f"{SITE}/elasticjob/{source.relative_to(PACKAGE).as_posix()}"
-                entries |= interpreter.installed(source, place)
+    entries: dict[str, Entry] = {**interpreter.compiled(PACKAGE, f"{SITE}/{PACKAGE.name}")}
     metadata = f"{SITE}/elasticjob-{version}.dist-info"
     entries[f"{metadata}/METADATA"] = File(
         f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {version}\n".encode()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import py_compile
+import os
 import re
 import shutil
 import subprocess
@@ -150,15 +150,23 @@ def closure(requirements: Iterable[str]) -> list[importlib.metadata.Distribution
     return [found[name] for name in sorted(found)]
 
 
-def bytecode(source: Path, place: str) -> bytes:
-    """Return the bytecode of a source file, valid without a look at the source; `place` is for tracebacks."""
+def bytecode(source: Path) -> bytes | None:
+    """Return the bytecode that lies beside a source file, in the form that is always valid; None if stale."""
     cached = Path(importlib.util.cache_from_source(str(source)))
-    if cached.exists() and (known := _unchecked(cached.read_bytes(), source)):
-        return known
-    with tempfile.NamedTemporaryFile(suffix=".pyc") as file:
-        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-        py_compile.compile(str(source), file.name, place, doraise=True, invalidation_mode=mode)
-        return Path(file.name).read_bytes()
+    return _unchecked(cached.read_bytes(), source) if cached.exists() else None
+
+
+def compiled(package: Path, place: str) -> Entries:
+    """Return a package with fresh bytecode, the same on each run: where files are is not in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, package.name)
+        shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        flags = ["-q", "--invalidation-mode", "unchecked-hash", "-s", folder, "-p", str(Path(place).parent)]
+        environ = {**os.environ, "PYTHONHASHSEED": "0"}  # decides the order of constant sets
+        subprocess.run([sys.executable, "-m", "compileall", *flags, str(copy)], env=environ, check=True)
+        return {
+            f"{place}/{file.relative_to(copy).as_posix()}": File(file.read_bytes()) for file in _files(copy)
+        }
 
 
 def _unchecked(compiled: bytes, source: Path) -> bytes | None:
@@ -187,15 +195,10 @@ def _extensions(entries: Entries) -> list[Path]:
 
 
 def installed(source: Path, place: str) -> Entries:
-    """Return a file at its place, and its bytecode if it is Python."""
-    entries: dict[str, Entry] = {place: File(source, 0o755 if source.stat().st_mode & 0o100 else 0o644)}
-    if source.suffix == ".py":
-        try:
-            code = bytecode(source, place)
-        except py_compile.PyCompileError:  # templates and test data that end in .py
-            return entries
-        entries[importlib.util.cache_from_source(place)] = File(code)
-    return entries
+    """Return a file at its place, and the bytecode that belongs to it."""
+    file = File(source, 0o755 if source.stat().st_mode & 0o100 else 0o644)
+    code = bytecode(source) if source.suffix == ".py" else None
+    return {place: file} | ({importlib.util.cache_from_source(place): File(code)} if code else {})
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -23,9 +23,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     try:
         return kind.COMMANDS[asked.command](asked.images) if asked.kind else _on_node(asked)
-    except (Refused, Missing, ProgramFailed, ImportFailed) as error:
+    except (Refused, Missing, ImportFailed) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+    except ProgramFailed as error:
+        print(f"error: {error}\nhack/node down ends what was started", file=sys.stderr)
+    return 1
 
 
 def _on_node(asked: argparse.Namespace) -> int:
