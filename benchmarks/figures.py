@@ -1,0 +1,92 @@
+"""From samples to a table: quantiles, spreads, growth, and the machine on which they were taken."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+NONE = "–"
+NEVER = "not in time"
+WIDTH = 150
+"""Columns where there is no terminal to ask."""
+
+
+def quantile(samples: Sequence[float], share: float) -> float:
+    """Return the smallest sample such that `share` of all are no larger. Raises ValueError for none."""
+    if not samples:
+        raise ValueError("no samples")
+    ordered = sorted(samples)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def growth(sizes: Sequence[float], costs: Sequence[float]) -> float:
+    """Return k of the best fit cost = c · size^k: 1 is linear, 0 constant, 2 quadratic.
+
+    Raises ValueError for fewer than two sizes, or what is not positive.
+    """
+    if len(set(sizes)) < 2 or len(sizes) != len(costs) or min(*sizes, *costs) <= 0:
+        raise ValueError(f"no growth in {list(zip(sizes, costs, strict=False))}")
+    xs, ys = [math.log(size) for size in sizes], [math.log(cost) for cost in costs]
+    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
+    spread = sum((x - mean_x) ** 2 for x in xs)
+    return sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / spread
+
+
+def number(value: float) -> str:
+    """Return three significant digits at most, thousands with commas."""
+    if value == 0:
+        return "0"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return (
+        f"{value:,.{min(digits, 3)}f}"
+        if abs(value) < 1000
+        else f"{round(value, -2 if abs(value) >= 1e4 else -1):,.0f}"
+    )
+
+
+def spread(samples: Sequence[float]) -> str:
+    """Return the median, and the least and the most where there are several; – for none."""
+    if not samples:
+        return NONE
+    if inf in samples:
+        return NEVER
+    if len(samples) == 1:
+        return number(samples[0])
+    return f"{number(median(samples))} ({number(min(samples))}–{number(max(samples))})"
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table to be: a title, the heads of its columns, rows of cells ([] is a rule), and notes below."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+
+
+def show(sheet: Sheet, console: Console | None = None) -> None:
+    """Print a sheet as people read it."""
+    console = console or (Console() if sys.stdout.isatty() else Console(width=WIDTH))
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for at, head in enumerate(sheet.heads):
+        table.add_column(head, justify="right" if at else "left", no_wrap=True)
+    for row in sheet.rows:
+        table.add_row(*(row or [""]))
+    console.print(table)
+    for note in sheet.notes:
+        console.print(note, style="dim", soft_wrap=True, highlight=False)
+
+
+def machine() -> str:
+    """Return what the figures depend on besides the programs."""
+    one, five, _ = os.getloadavg()
+    version = ".".join(map(str, sys.version_info[:3]))
+    return f"{os.cpu_count()} cores, load {one:.1f} now, {five:.1f} over five minutes, Python {version}"

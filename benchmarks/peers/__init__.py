@@ -1,0 +1,48 @@
+"""The clients that are compared: each uses its public API as its documentation does.
+
+A peer keeps nothing between calls but its connection; `follow` and `reconcile` run until they are cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any, Final, Protocol
+
+Saw = Callable[[str, str], None]
+"""Told the name of an object and its resourceVersion."""
+
+OWN: Final = "elasticjob"
+NAMES: Final = (OWN, "kubernetes_asyncio", "kr8s", "lightkube", "kopf", "aiohttp")
+"""The last is no framework, but what a loop of a few lines does: the floor, and the server's own limit."""
+
+
+class Peer(Protocol):
+    """One client at work on one cluster."""
+
+    async def fill(self, count: int) -> Any:
+        """Return all pods of the cluster, `count` of them, held in memory as one would to look them up."""
+
+    async def follow(self, saw: Saw) -> None:
+        """Tell of each change of a pod."""
+
+    async def reconcile(self, namespace: str, workers: int, started: Saw, *, write: bool) -> None:
+        """For each change of a ConfigMap tell that its handling starts; then `write` to it, once."""
+
+
+def connect(name: str, kubeconfig: str) -> AbstractAsyncContextManager[Peer]:
+    """Return the peer of that name, connected to the cluster of a kubeconfig."""
+    opened: AbstractAsyncContextManager[Peer] = import_module(f"benchmarks.peers.{name}").connect(kubeconfig)
+    return opened
+
+
+def version_of(name: str) -> str:
+    """Return which version of a peer is installed. Raises PackageNotFoundError where none is."""
+    return version(name)
+
+
+def touched(data: dict[str, str]) -> dict[str, str]:
+    """Return what the one write of a reconcile says: a count that goes up."""
+    return {"count": str(int(data.get("count", "0")) + 1)}
