@@ -115,9 +115,11 @@ class Election:
 
     def standing(self) -> Fine:
         """Who leads, for /readyz: a standby is ready too."""
-        holder = self._keeper.candidate.holder if self._keeper else ""
         if self._won.is_set():
             return Fine("this process leads")
+        if self._keeper and self._keeper.problem:
+            return Fine(f"standby, and cannot lead: {self._keeper.problem}")
+        holder = self._keeper.candidate.holder if self._keeper else ""
         return Fine(f"standby, {holder} leads" if holder else "standby, nobody leads yet")
 
     async def _live(self) -> None:
@@ -218,6 +220,8 @@ class Keeper:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.candidate = candidate
+        self.problem = ""
+        """Why the last request failed, if it did."""
         self._client = client
         self._key = lease
         self._fence = fence
@@ -226,7 +230,6 @@ class Keeper:
         self._chance = chance
         self._leader = metrics.leader.labels(name=lease.name)
         self._slow_path = metrics.leader_slow_path.labels(name=lease.name)
-        self._failing = False
 
     async def run(self) -> str:
         """Win, renew, and return why it was lost; the fence has fallen then."""
@@ -300,13 +303,16 @@ class Keeper:
         except (KubeError, TimeoutError) as error:
             now, conflict = self._clock.monotonic(), isinstance(error, Conflict)
             self.candidate = self.candidate.failed(now, self._chance(), conflict=conflict)
-            if not (self._failing or conflict):
-                said = str(error) or "no answer in time"
-                log.warning("the lease cannot be kept", extra=self._about() | {"error": said})
-                self._failing = True
+            if not conflict:
+                self._complain(str(error) or "no answer in time")
             return None
-        self._failing = False
+        self.problem = ""
         return answer
+
+    def _complain(self, problem: str) -> None:
+        if not self.problem:
+            log.warning("the lease cannot be kept", extra=self._about() | {"error": problem})
+        self.problem = problem
 
     def _patience(self) -> float:
         """Half of a renew deadline, so that a connection that is dead leaves time for another."""
