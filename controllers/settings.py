@@ -67,7 +67,11 @@ class Settings(BaseSettings):
     """namespace/name of the Certificate whose authority cert-manager is to have the API server trust."""
 
     leader_election: bool = False
-    """Whether to be one of several replicas, of which one at a time runs the controllers."""
+    """Whether to be one of several replicas, of which one at a time runs the controllers.
+
+    They all serve webhooks behind webhook_service; as plain processes, each would register its own address:
+    let one of them do so, and turn webhooks off for the others.
+    """
 
     lease: str = "elasticjob-operator"
     """The name of the Lease that they share."""

@@ -86,6 +86,7 @@ class Election:
         metrics.leader_slow_path.labels(name=self.name)
         self._main = asyncio.get_running_loop()
         self._lost = lost
+        self._beat = self._clock.monotonic()
         self._heart = asyncio.create_task(self._live(), name="election: heart")
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
@@ -98,8 +99,8 @@ class Election:
         await self._won.wait()
 
     async def end(self, *, release: bool) -> None:
-        """Stand no more. With `release`, which only somebody may ask for who will not write again, give the
-        lease away, unless a write that was not answered may still be under way."""
+        """Stand no more. With `release` (by somebody who will not write again) the lease is given away, unless
+        a write that was not answered may still be under way."""
         if self._thread is None:
             return
         settled = self.fence.settled(self._clock.monotonic() - self.terms.lease.total_seconds())

@@ -29,7 +29,8 @@ from elasticjob.kube.lease import Terms
 from elasticjob.kube.objects import CONFIG_MAP
 from elasticjob.kube.operator import Operator
 
-TERMS = Terms(lease=timedelta(seconds=4), renew=timedelta(seconds=2.5), retry=timedelta(seconds=0.4))
+TERMS = Terms(lease=timedelta(seconds=6), renew=timedelta(seconds=4), retry=timedelta(seconds=0.5))
+"""Short, but no shorter than a busy machine may hold up a process that is well."""
 LEASE_NAME = "two"
 WORK = "work"
 STEPS = (timedelta(hours=1), timedelta(hours=-2))
