@@ -30,10 +30,12 @@ from elasticjob.kube.embedded import Detail
 from elasticjob.kube.installing import size_problem
 from elasticjob.kube.kinds import Manifest
 from hack.core_models import core_models
+from hack.crd_docs import crd_docs
 from hack.example import example_job
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "digits"
+DOCS = ROOT / "docs" / "crd-generation.md"
 HEADER = "# Made by `make generate` from api/v1alpha1; do not edit.\n"
 
 
@@ -42,6 +44,7 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
     return {
         ROOT / "api" / "core" / "models.py": core_models,
         EXAMPLE / "job.yaml": lambda: example_job(EXAMPLE),
+        DOCS: lambda: crd_docs(DOCS),
         **{crd_path(one): lambda one=one: crd_text(one, detail) for one in DECLARATIONS},  # type: ignore[misc]
     }
 

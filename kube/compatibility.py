@@ -201,8 +201,8 @@ def types_differ(old: Schema, new: Schema, path: str) -> Iterator[Change]:
     if after == "anything" or (before, after) in _WIDER:
         yield Change(Effect.SAFE, path, f"{before} became {after}, which holds it")
         return
-    stored = f"{_UNFIT_FIELD} or anything beside it"
-    yield Change(Effect.BREAKING, path, f"{before} became {after}", stored, "add a field of another name")
+    instead = "add a field of another name"
+    yield Change(Effect.BREAKING, path, f"{before} became {after}", _UNFIT_FIELD, instead)
 
 
 def _type(node: Schema) -> str:

@@ -306,7 +306,7 @@ WRITTEN: tuple[Row, ...] = (
             "exclusiveMaximum": True,
         },
         1,
-        answer="exclusiveM",
+        answer="of type bool",
         objects=(Sent(8), Sent(0, REFUSED_VALUE), Sent(9, REFUSED_VALUE)),
     ),
     Row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,3 +113,11 @@ async def stored_value(
     except Invalid:
         return REFUSED_VALUE
     return found["spec"].get(field, ABSENT)
+
+
+async def test_the_pages_example_is_taken(client: Client) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "crd-generation.md").read_text()
+    found: dict[str, Any] = {"__name__": __name__}
+    example = page.split("```python\n")[1].split("```")[0]
+    exec(compile(example, "crd-generation.md", "exec", dont_inherit=True), found)
+    assert await said(client, found["manifest"]) == ""

@@ -1,0 +1,184 @@
+"""The tables of docs/crd-generation.md: made of the rows that the tests hold generator and servers to."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
+from elasticjob.kube.compatibility import changes
+from elasticjob.kube.crd import Declaration, crd_manifest
+from elasticjob.kube.embedded import Detail, embedded_schema
+from elasticjob.kube.installing import size_of
+from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.schemas import UnsupportedSchema
+from tests.kube.crd import rows, test_compatibility, test_template
+
+MARK = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def crd_docs(path: Path) -> str:
+    """Return the text of the page with its tables as the rows are now."""
+    return MARK.sub(
+        lambda found: f"<!-- table: {found[1]} -->\n{TABLES[found[1]]()}<!-- end -->", path.read_text()
+    )
+
+
+def written() -> str:
+    """What each construct becomes, and what a server says to Pydantic's own schema of it."""
+    return table(
+        ("", "You write", "The CRD says", "To Pydantic's own, servers say"),
+        ((row.name, code(row.text), code(said(row.schema)), answer(row.answer)) for row in rows.WRITTEN),
+    )
+
+
+def refused() -> str:
+    """What is refused, and with which words."""
+    return table(
+        ("", "You write", "The generator says", "Servers would say"),
+        (
+            (bad.name, code(bad.text), plain(advice(bad)), answer(bad.answer) or bad.why)
+            for bad in rows.REFUSED
+        ),
+    )
+
+
+def advice(bad: rows.Bad) -> str:
+    """Return what the generator says to a bad construct."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pydantic's, on defaults that do not fit
+        try:
+            crd_manifest(Declaration(rows.kind_with(bad.annotation, bad.default)), rows.EMBEDDED)
+        except UnsupportedSchema as error:
+            return re.sub(r"'([^']{48})[^']{20,}'", r"'\1…'", str(error))
+    raise AssertionError(f"{bad.name} is not refused")
+
+
+def sizes() -> str:
+    """How large a definition with one template is, and what servers make of a field of a later pod."""
+    effects = {
+        Detail.FULL: "pruned, as an API server of that age would; 400 under strict validation",
+        Detail.TYPED: "kept in the pod's spec, pruned below it",
+        Detail.OPAQUE: "kept, and so is every typo",
+    }
+    return table(
+        (
+            "`template`",
+            "Bytes of the schema",
+            "Bytes of ElasticJob's CRD",
+            "Fields that the schema does not know",
+        ),
+        (
+            (
+                code(detail.value),
+                f"{schema_bytes(detail):,}",
+                f"{size_of(test_template_job(detail)):,}",
+                effect,
+            )
+            for detail, effect in effects.items()
+        ),
+    )
+
+
+def schema_bytes(detail: Detail) -> int:
+    """Return how many bytes the schema of one template has."""
+    return len(json.dumps(embedded_schema(POD_TEMPLATE_SPEC, definitions(), detail), separators=(",", ":")))
+
+
+def test_template_job(detail: Detail) -> Manifest:
+    """Return ElasticJob's definition."""
+    from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest
+
+    return manifest(DECLARATIONS[0], detail)
+
+
+def templates() -> str:
+    """What servers make of templates, by how much the schema says."""
+    return table(
+        ("Template", "full", "typed", "opaque"),
+        (
+            (
+                row.name,
+                *(
+                    fate(each, strict)
+                    for each, strict in zip((row.full, row.typed, row.opaque), row.strict, strict=True)
+                ),
+            )
+            for row in test_template.ROWS
+        ),
+    )
+
+
+def fate(stored: Any, strict: bool) -> str:
+    """Say what becomes of a template."""
+    if stored == test_template.REFUSED:
+        return "refused"
+    if stored == "default":
+        return "kept, with `protocol: TCP`"
+    return "kept" if stored is ... else "pruned; 400 if strict" if strict else "pruned"
+
+
+def upgrades() -> str:
+    """What each change of a schema does."""
+    shown = []
+    for row in test_compatibility.ROWS:
+        old, new = test_compatibility.before_and_after((row,))
+        [change, *_] = [one for one in changes(old, new) if one.path != "v1.marked"]
+        shown.append((row.name, plain(change.what), str(change.effect), plain(change.stored), beside(row)))
+    return table(("Change", "Told as", "", "Stored objects", "Fields beside it can still be edited"), shown)
+
+
+def beside(row: test_compatibility.Row) -> str:
+    """Say whether what is stored can be edited elsewhere in the same object."""
+    return "yes" if row.near else "no: the object around it is asked again"
+
+
+TABLES: Mapping[str, Callable[[], str]] = {
+    one.__name__: one for one in (written, refused, sizes, templates, upgrades)
+}
+
+
+def table(head: tuple[str, ...], lines: Iterable[tuple[str, ...]]) -> str:
+    """Return a table of Markdown."""
+    rule = tuple("---" for _ in head)
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *lines))
+
+
+def code(text: str) -> str:
+    """Return a text as code within a table."""
+    return f"`{cell(text)}`"
+
+
+def plain(text: str) -> str:
+    """Return a sentence within a table, with nothing in it that Markdown would take for its own."""
+    return re.sub(r"([*_<])", r"\\\1", cell(text))
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def said(schema: Manifest) -> str:
+    """Return a schema in few characters: as flow-style YAML without quotes, and without descriptions."""
+    text = json.dumps(undescribed(schema), ensure_ascii=False)
+    return re.sub(r'"([\w.-]+)":', r"\1:", text).replace('"', "'")
+
+
+def undescribed(node: Any) -> Any:
+    """Return a schema without descriptions."""
+    if isinstance(node, list):
+        return [undescribed(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: undescribed(item) for key, item in node.items() if key != "description" or isinstance(item, dict)
+    }
+
+
+def answer(text: str) -> str:
+    """Return the words of a server's refusal."""
+    return f"refused: {code(text)}" if text else ""
