@@ -54,6 +54,10 @@ IDLE = 90.0
 """Seconds without a byte after which a watch is dead: longer than the pause between bookmarks, 60 s."""
 IDLE_INITIAL = 20.0
 """The same while the initial events are coming."""
+BEGINNING = 30.0
+"""Seconds that the answer to a watch may take to begin: at once, unless the server queues us."""
+CONFIRMING = 10.0
+"""Seconds that the server has to say whether it knows a version."""
 HEALTHY = 5.0
 """Seconds that a stream must be open to count as success, whatever its end and however little it said."""
 SHORTEST_WATCH = 1.0
@@ -151,14 +155,20 @@ class Informer(Generic[T]):
         cache = self.cache
         asked = {"limit": "1", "resourceVersion": version, "resourceVersionMatch": "NotOlderThan"}
         path, chosen = self.kind.path(cache.namespace), selectors(cache.labels, cache.fields)
-        as_page(await self._client.raw("GET", path, None, **asked, **chosen), path)
+        try:
+            async with deadline(self._clock, CONFIRMING):
+                as_page(await self._client.raw("GET", path, None, **asked, **chosen), path)
+        except TimeoutError as error:
+            what = f"GET {path}: whether version {version} is known is not said within {CONFIRMING:.0f} s"
+            raise Unreachable(what) from error
         self._heard()
         return Confirmed()
 
     async def _watch(self, state: State) -> AsyncGenerator[Sequence[Given]]:
         lines, began = Lines(), self._clock.monotonic()
         idle = IDLE if isinstance(state, Watching) else IDLE_INITIAL
-        async with self._client.stream(self._call(state), patience=idle) as chunks, self._judged():
+        begun = min(idle, BEGINNING)
+        async with self._client.stream(self._call(state), patience=begun) as chunks, self._judged():
             while chunk := await self._next(chunks, idle):
                 self._heard()
                 some = self._read(lines.feed(chunk))

@@ -119,13 +119,14 @@ class Transport:
             self._session = None
 
     async def send(self, call: Call) -> bytes:
-        """The body of a successful answer, after as many attempts as the call allows."""
+        """The body of a successful answer, after as many attempts as the call and the time of one allow."""
+        until = self._clock.monotonic() + (self._timeout.total or TOTAL_TIMEOUT)
         for attempt in range(1, ATTEMPTS):
             try:
                 return await self._once(call)
             except KubeError as error:
                 pause = _pause(error, call, attempt)
-                if pause is None:
+                if pause is None or self._clock.monotonic() + pause > until:
                     raise
                 log.debug("request is tried again", extra={"request": str(call), "error": str(error)})
                 await self._clock.sleep(pause)

@@ -15,6 +15,7 @@ Exits with 1 if any of this was not so. Figures, a table and `soak.svg` say how 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import sys
@@ -47,6 +48,7 @@ def main() -> int:
     wishes = parser.parse_args()
     console = Console()
     console = console if console.is_terminal else Console(width=130)
+    logging.basicConfig(level=logging.ERROR)  # what befalls the spectators is no news
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     console.print(
         f"soak: --minutes {wishes.minutes:g} --jobs {wishes.jobs} --seed {wishes.seed}; load {load}",

@@ -199,6 +199,15 @@ async def test_a_create_is_not_repeated_where_it_may_have_happened(
         assert len(stub.seen) == 1
 
 
+async def test_attempts_end_with_the_time_of_one() -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(*[answer(429, status(429, "TooManyRequests"), {"Retry-After": "25"})] * 20)
+        with pytest.raises(TooManyRequests):
+            await result(client, client.get(CONFIG_MAP, "a", "ns"))
+        assert len(stub.seen) == 3
+        assert client.clock.monotonic() == 50
+
+
 async def test_attempts_come_to_an_end() -> None:
     async with Stub() as stub, stub.client() as client:
         stub.then(*[answer(429, status(429, "TooManyRequests"))] * 20)

@@ -15,7 +15,7 @@ from aiohttp import web
 from elasticjob.kube.backoff import RESUME_WHEN_AWAY, WATCH, Backoff
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.kube.informer import IDLE, IDLE_INITIAL, Informer
+from elasticjob.kube.informer import BEGINNING, CONFIRMING, IDLE, IDLE_INITIAL, Informer
 from elasticjob.kube.objects import CONFIG_MAP, ConfigMap
 from elasticjob.kube.store import Change
 from tests.kube.build import bookmark, event, manifest, status
@@ -321,9 +321,21 @@ async def test_a_watch_whose_answer_never_begins_is_noticed_too() -> None:
     ) as it:
         await until(lambda: len(it.stub.seen) == 1 and it.clock.next_due == IDLE_INITIAL)
         await it.clock.advance(IDLE_INITIAL)
+        await until(lambda: it.watched_from == ["6"] and it.clock.next_due == BEGINNING)
+        await it.clock.advance(BEGINNING)
+        await until(lambda: it.names == {"a"}, it.clock)
+        assert it.cache.lists == 1
+
+
+async def test_the_question_after_silence_is_not_waited_for_for_long() -> None:
+    async with following(
+        stream(bookmark(6, initial_done=True), end="close"), stream(bookmark(6)), hang(), page(rv=6), stream()
+    ) as it:
         await until(lambda: it.watched_from == ["6"] and it.clock.next_due == IDLE)
         await it.clock.advance(IDLE)
-        await until(lambda: it.names == {"a"}, it.clock)
+        await until(lambda: len(it.stub.seen) == 3 and it.clock.next_due == CONFIRMING)
+        await it.clock.advance(CONFIRMING)
+        await until(lambda: len(it.stub.seen) == 5)
         assert it.cache.lists == 1
 
 

@@ -15,7 +15,7 @@ from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller import Controller, Result
-from elasticjob.kube.informer import IDLE_INITIAL, Informer
+from elasticjob.kube.informer import IDLE, IDLE_INITIAL, Informer
 from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.objects import CONFIG_MAP, ConfigMap
 from elasticjob.kube.operator import Operator
@@ -57,7 +57,7 @@ class Following:
     @property
     def is_silent(self) -> bool:
         """Whether it waits for nothing but a word of its watch."""
-        return self.clock.next_due is not None and self.clock.next_due > PAUSE + 1
+        return self.clock.next_due is not None and self.clock.next_due > IDLE - 1
 
     @property
     def gone(self) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import compileall
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,8 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 
 ROOT = Path(__file__).parents[3]
+PATIENCE = 240.0
+"""Seconds after which the tests of a mutation count as failed: they hang."""
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "build", "dist")
 
 
@@ -566,10 +569,18 @@ def failed(chosen: str, tree: Path) -> str:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout", "40"]
     command += ["-k", chosen, "tests/kube/traps"]
     environ = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    ended = subprocess.run(command, cwd=tree, env=environ, capture_output=True, text=True, check=False)
-    lines = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    running = subprocess.Popen(
+        command, cwd=tree, env=environ, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        said, _ = running.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:  # it may hold the interpreter, and have children that wait for it
+        os.killpg(running.pid, signal.SIGKILL)
+        said, _ = running.communicate()
+        return f"`{chosen}` (does not end)"
+    lines = [line for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
     found = dict.fromkeys(line.split("::")[1].split(" ")[0].split("[")[0] for line in lines if "::" in line)
-    return ", ".join(f"`{name}`" for name in found) or ("does not end" if "Timeout" in ended.stdout else "")
+    return ", ".join(f"`{name}`" for name in found)
 
 
 if __name__ == "__main__":
