@@ -95,6 +95,7 @@ class Exit:
     memory: str = ""  # the limit under which it ran, as written
     at: datetime | None = None
     started: datetime | None = None
+    told: datetime | None = None  # by the machine: where it is busy, seconds after `at`
 
     @property
     def consequence(self) -> Consequence:
@@ -140,6 +141,7 @@ def ending(pod: Pod) -> Exit | None:
         memory=str(limits.get("memory", "")),
         at=terminated.finished_at or _last_change(pod),
         started=terminated.started_at,
+        told=_last_change(pod),
     )
 
 

@@ -212,9 +212,10 @@ def _memory_wait(seen: Seen, node: Node, resource: Mapping[str, str], now: datet
         return timedelta(0)
     if seen.job.spec.optimize_mode is OptimizeMode.MANUAL or end.at is None:
         return timedelta(0)
+    known = max(end.at, end.told or end.at)
     now_given = resource.get("memory", end.memory)
     grown = Resources.parse({"memory": now_given}).over(Resources.parse({"memory": end.memory}))
-    return timedelta(0) if grown else end.at + MEMORY_GRACE - now
+    return timedelta(0) if grown else known + MEMORY_GRACE - now
 
 
 def _fit(seen: Seen, node: Node) -> Iterator[Step]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -115,3 +116,12 @@ def test_kills_and_evictions_are_free() -> None:
 def test_words_that_are_no_error_are_not_told() -> None:
     assert last_error('{"verdict": "Stopped"}') == ""
     assert Exit(ExitReason.KILLED, 143, words="").sentence == "killed by SIGTERM (exit code 143)"
+
+
+def test_when_a_busy_machine_told_of_an_end_is_known() -> None:
+    ended = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-01-01T00:00:00Z"}
+    condition = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:04Z"}
+    end = ending(pod("Failed", ended, conditions=[condition]))
+    assert end is not None
+    assert end.at is not None
+    assert end.told == end.at + timedelta(seconds=4)

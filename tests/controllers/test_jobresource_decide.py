@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -216,6 +217,11 @@ def test_out_of_memory_waits_a_little_for_more() -> None:
     given = seen(oom(0, at=NOW), life(1))
     assert decide(given, NOW).again_in == rules.MEMORY_GRACE
     assert not decide(given, NOW).actions
+    late = oom(0, at=NOW - timedelta(seconds=9))
+    assert late.ended is not None
+    told = replace(late, ended=replace(late.ended, told=NOW))
+    assert decide(seen(told, life(1)), NOW).again_in == rules.MEMORY_GRACE
+    assert actions(seen(late, life(1))) == {"+digits-worker-0-1"}
     manual = seen(oom(0, at=NOW), life(1), job_=job(optimizeMode="manual"))
     assert actions(manual) == {"+digits-worker-0-1"}
 
