@@ -23,7 +23,7 @@ from elasticjob.kube.objects import POD
 
 LAST_WORDS: Final = timedelta(seconds=5)
 """How long pods may go on after the job's end, to end by themselves and keep their logs."""
-MEMORY_GRACE: Final = timedelta(seconds=3)
+MEMORY_GRACE: Final = timedelta(seconds=5)
 """How long a node that was out of memory waits for a plan that gives it more."""
 KEPT_LIVES: Final = 3
 """Ended pods that are kept of each node, for their logs."""
