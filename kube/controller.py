@@ -84,6 +84,9 @@ class Reconcile(Protocol):
 MapToKeys = Callable[[Any], Iterable[Key]]
 """Which keys an object of a watched kind concerns; asked for the object before and after a change."""
 
+Watch = tuple[Kind[Any], MapToKeys] | tuple[Kind[Any], MapToKeys, Predicate]
+"""A kind, the keys that an object of it concerns, and which of its changes are worth a run (all)."""
+
 Warn = Callable[[Kind[Any], Item, str, str], None]
 """Tells the users of an object (kind, item) a reason and a sentence: a Kubernetes Event of type Warning."""
 
@@ -100,7 +103,7 @@ class Controller:
     reconcile: Reconcile
     for_: Kind[Any]
     owns: Sequence[Kind[Any]] = ()
-    watches: Sequence[tuple[Kind[Any], MapToKeys]] = ()
+    watches: Sequence[Watch] = ()
     concurrency: int = 4
     when: Predicate = any_change
     timeout: timedelta | None = None
@@ -109,7 +112,7 @@ class Controller:
     @property
     def kinds(self) -> list[Kind[Any]]:
         """All kinds that it needs a cache of."""
-        return [self.for_, *self.owns, *(kind for kind, _ in self.watches)]
+        return [self.for_, *self.owns, *(watch[0] for watch in self.watches)]
 
 
 @dataclass(frozen=True)
@@ -208,8 +211,9 @@ class Runner:
         self._primary.subscribe(self._on_primary)
         for kind in controller.owns:
             self._caches[kind.resource].subscribe(self._on_owned)
-        for kind, keys in controller.watches:
-            self._caches[kind.resource].subscribe(self._on_watched(self._caches[kind.resource], keys))
+        for watch in controller.watches:
+            cache = self._caches[watch[0].resource]
+            cache.subscribe(self._on_watched(cache, watch[1], watch[2] if len(watch) == 3 else any_change))
         for cache in {id(cache): cache for cache in self._used_caches()}.values():
             cache.on_version(self._release)
 
@@ -233,8 +237,10 @@ class Runner:
             if owner.kind == kind.name and owner.api_version.rpartition("/")[0] == kind.group
         ]
 
-    def _on_watched(self, cache: Cache[Any], keys: MapToKeys) -> Callable[[Change], None]:
+    def _on_watched(self, cache: Cache[Any], keys: MapToKeys, when: Predicate) -> Callable[[Change], None]:
         def listener(change: Change) -> None:
+            if not when(change):
+                return
             found = {key for item in (change.old, change.new) if item for key in _mapped(cache, item, keys)}
             self._add(found, change, self._settle_seconds)
 

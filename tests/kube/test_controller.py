@@ -115,6 +115,30 @@ async def test_a_change_of_the_object_of_an_owned_one_and_of_a_watched_one_all_l
         assert it.runs == [A, B, key("c")]
 
 
+async def test_a_watch_may_leave_out_changes() -> None:
+    async with bench() as it:
+        runs: list[Key] = []
+
+        async def reconcile(key: Key) -> Result:
+            runs.append(key)
+            return Result.done()
+
+        watches = ((NODE, lambda _: [A], generation_changed),)
+        caches = {cache.kind.resource: cache for cache in (it.maps, it.nodes)}
+        controller = Controller("d", reconcile, for_=CONFIG_MAP, watches=watches)
+        runner = Runner(controller, caches, clock=it.clock, metrics=Metrics(CollectorRegistry()))
+        working = asyncio.create_task(runner.run())
+        await it.feed(it.nodes, Upserted(as_item(manifest("n", 1, namespace="", generation=1))))
+        assert runs == [A]
+        await it.feed(it.nodes, Upserted(as_item(manifest("n", 2, namespace="", generation=1))))
+        assert runs == [A]
+        await it.feed(it.nodes, Upserted(as_item(manifest("n", 3, namespace="", generation=2))))
+        assert runs == [A, A]
+        runner.drain()
+        await it.clock.settle()
+        await working
+
+
 async def test_a_flock_of_changes_of_owned_objects_makes_one_run_when_it_has_settled() -> None:
     async with bench(settle=timedelta(seconds=1)) as it:
         await it.feed(it.secrets, Upserted(as_item(owned("s", "a", 1))))
