@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
@@ -15,6 +17,10 @@ from elasticjob.controllers.owners import controller_uid
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import Node, Pod, Service
+from elasticjob.kube.store import Change
+from elasticjob.kube.wire import Item, Meta
+
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 MACHINE = "machine"
 """The index of pods by the machine that they are on."""
@@ -82,6 +88,21 @@ def job_of(labelled: Pod | Service) -> list[Key]:
 def job_of_plan(plan: ScalePlan) -> list[Key]:
     """Return the job that a plan is about, as a key."""
     return [Key(plan.metadata.namespace, plan.spec.owner_job)]
+
+
+def more_than_training(change: Change) -> bool:
+    """Whether more changed about a job than what its master reports each second."""
+    if change.old is None or change.new is None:
+        return True
+    return _but_training(change.old) != _but_training(change.new)
+
+
+def _but_training(item: Item) -> tuple[Meta, dict[str, msgspec.Raw], dict[str, msgspec.Raw]]:
+    members = _MEMBERS.decode(item.raw)
+    status = _MEMBERS.decode(members.pop("status", b"{}"))
+    del members["metadata"]
+    status.pop("training", None)
+    return msgspec.structs.replace(item.meta, resource_version=""), members, status
 
 
 def same_name(thing: ElasticJob | JobResource) -> list[Key]:

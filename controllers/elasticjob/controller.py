@@ -15,7 +15,7 @@ from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
-from elasticjob.controllers.observe import Caches, job_of, job_of_plan
+from elasticjob.controllers.observe import Caches, job_of, job_of_plan, more_than_training
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import Note, Plan
@@ -89,5 +89,6 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
         owns=(JOBRESOURCE,),
         watches=((POD, job_of), (SCALEPLAN, job_of_plan)),
         concurrency=concurrency,
+        when=more_than_training,
         settle=SETTLE,
     )

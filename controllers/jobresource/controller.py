@@ -11,7 +11,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.controllers.jobresource.decide import Seen, decide
 from elasticjob.controllers.jobresource.status import describe
-from elasticjob.controllers.observe import MACHINE, Caches, job_of, same_name
+from elasticjob.controllers.observe import MACHINE, Caches, job_of, more_than_training, same_name
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.kube.controller import Controller, Result
@@ -72,7 +72,7 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
         reconcile,
         for_=JOBRESOURCE,
         owns=(POD,),
-        watches=((ELASTICJOB, same_name), (SERVICE, job_of), (NODE, jobs_on)),
+        watches=((ELASTICJOB, same_name, more_than_training), (SERVICE, job_of), (NODE, jobs_on)),
         concurrency=concurrency,
         settle=SETTLE,
     )

@@ -10,7 +10,7 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.observe import Caches, job_of_plan, same_name
+from elasticjob.controllers.observe import Caches, job_of_plan, more_than_training, same_name
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.scaleplan.decide import Seen, decide
@@ -54,6 +54,6 @@ def controller(reconcile: PlansReconciler, concurrency: int) -> Controller:
         "scaleplan",
         reconcile,
         for_=JOBRESOURCE,
-        watches=((SCALEPLAN, job_of_plan), (ELASTICJOB, same_name)),
+        watches=((SCALEPLAN, job_of_plan), (ELASTICJOB, same_name, more_than_training)),
         concurrency=concurrency,
     )
