@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 from typing import Any, ClassVar, Final, Self, TypeGuard
 
@@ -213,11 +214,18 @@ def _named(name: str, raw: Raw) -> Amount:
 
 def _exact(raw: Raw, of: type[Amount]) -> Fraction:
     text = str(raw)
-    if not _is_raw(raw) or len(text) > _LONGEST or (found := _SPELLING.fullmatch(text)) is None:
+    if not _is_raw(raw) or len(text) > _LONGEST:
         raise MalformedQuantity(f"{raw!r} is not a quantity: write {of.EXAMPLE}")
+    return _value(text, of.EXAMPLE)
+
+
+@lru_cache(maxsize=4096)  # the same few quantities are read again on every pass
+def _value(text: str, example: str) -> Fraction:
+    if (found := _SPELLING.fullmatch(text)) is None:
+        raise MalformedQuantity(f"{text!r} is not a quantity: write {example}")
     exponent = int(found["exponent"] or 0)
     if abs(exponent) > _WIDEST:
-        raise MalformedQuantity(f"{raw!r} is out of range: write {of.EXAMPLE}")
+        raise MalformedQuantity(f"{text!r} is out of range: write {example}")
     return _billionths(
         Fraction(found["number"]) * _SUFFIXES[found["suffix"] or ""] * Fraction(10) ** exponent
     )
