@@ -1,10 +1,13 @@
 """Keeping one cache equal to the server: performs what the watch protocol (watch.py) asks for, forever.
 
-Pauses come in two series. What makes the next request a *list* (a version too old, a broken list) is rare
-and costs the server much: such failures add up unless two minutes pass without one, as in client-go. What
-lets a watch be *resumed* costs little: a stream that was open for HEALTHY seconds ends the series, so that a
-load balancer that cuts each minute costs a second each time, and not 30; and while nobody answers at all,
-pauses stay short (backoff.py). Either way no two requests come without a pause, or HEALTHY seconds, between.
+Pauses come in three series, each with its own count of failures.
+- What makes the next request a *list* (a version too old, a broken list) costs the server much: such failures
+  add up unless two minutes pass without one, as in client-go, or a watch is open for LONG_HEALTHY seconds.
+- A *resumed* watch that is refused with a reason waits longer each time. A stream that is open for HEALTHY
+  seconds ends the series, so that a load balancer that cuts each minute costs a second each time, and not 30.
+- While nobody answers at all, pauses stay short (backoff.py): that costs nobody anything, and must not make
+  the first refusal of a server that is just starting look like the tenth.
+Either way no two requests come without a pause, or HEALTHY seconds, between them.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from itertools import islice
-from math import inf
 from typing import Generic, TypeVar
 
 from elasticjob.kube.backoff import RESUME_WHEN_AWAY, WATCH, Backoff, Failures
@@ -59,6 +61,7 @@ BEGINNING = 30.0
 CONFIRMING = 10.0
 """Seconds that the server has to say whether it knows a version."""
 HEALTHY = 5.0
+LONG_HEALTHY = 30.0
 """Seconds that a stream must be open to count as success, whatever its end and however little it said."""
 SHORTEST_WATCH = 1.0
 """A watch that ends sooner counts as failed: asking again at once would be a hot loop."""
@@ -86,8 +89,7 @@ class Informer(Generic[T]):
         self._client = client
         self._clock = clock or client.clock
         self._metrics = metrics
-        self._lists_failed = Failures(backoff)
-        self._watches_failed = Failures(backoff)
+        self._lists_failed = self._watches_refused = self._unanswered = Failures(backoff)
         self._chance = chance or random.Random()
         self._error: KubeError | None = None
         self.last_heard = self._clock.monotonic()
@@ -191,8 +193,14 @@ class Informer(Generic[T]):
         try:
             yield
         finally:
-            if self._clock.monotonic() - opened >= HEALTHY:
-                self._watches_failed = self._watches_failed.over()
+            lived = self._clock.monotonic() - opened
+            if lived >= HEALTHY:
+                self._watches_refused, self._unanswered = (
+                    self._watches_refused.over(),
+                    self._unanswered.over(),
+                )
+            if lived >= LONG_HEALTHY:
+                self._lists_failed = self._lists_failed.over()
 
     def _read(self, lines: Iterable[bytes]) -> list[Given]:
         found: list[Given] = []
@@ -282,11 +290,10 @@ class Informer(Generic[T]):
         """Wait before the request of `state`; see the module."""
         now, chance, error = self._clock.monotonic(), self._chance.random, self._error
         asked = (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0
-        if isinstance(state, Watching | Doubting):
-            most = RESUME_WHEN_AWAY if isinstance(error, Unreachable) else inf
-            self._watches_failed, seconds = self._watches_failed.another(
-                now, chance, at_least=asked, at_most=most
-            )
-        else:
+        if not isinstance(state, Watching | Doubting):
             self._lists_failed, seconds = self._lists_failed.another(now, chance, at_least=asked)
+        elif isinstance(error, Unreachable):
+            self._unanswered, seconds = self._unanswered.another(now, chance, at_most=RESUME_WHEN_AWAY)
+        else:
+            self._watches_refused, seconds = self._watches_refused.another(now, chance, at_least=asked)
         await self._clock.sleep(seconds)

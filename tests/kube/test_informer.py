@@ -269,6 +269,24 @@ async def test_a_load_balancer_that_cuts_each_minute_costs_a_second_each_time() 
         assert it.cache.lists == 1
 
 
+async def test_a_server_that_is_just_starting_is_not_taken_for_one_in_lasting_trouble() -> None:
+    """However long nobody answered: the first refusal is the first."""
+    away = [answer(502, b"<html/>")] * 12
+    busy = answer(503, status(503, "ServiceUnavailable", "paths are not installed yet"))
+    async with following(
+        stream(bookmark(5, initial_done=True), end="close"),
+        *away,
+        busy,
+        stream(event("ADDED", A)),
+        backoff=WATCH,
+    ) as it:
+        await it.cache.wait_synced()
+        await until(lambda: len(it.stub.seen) == 14, it.clock, longest=PAUSE)
+        began = it.clock.monotonic()
+        await until(lambda: it.names == {"a"}, it.clock, longest=PAUSE)
+        assert it.clock.monotonic() - began == pytest.approx(0.8)
+
+
 async def test_versions_that_are_lost_again_and_again_are_listed_with_patience() -> None:
     """A server that compacts all the time: each list costs it much, however long the watches live between."""
     watches = [(asyncio.Event(), asyncio.Event()) for _ in range(5)]

@@ -77,8 +77,8 @@ async def test_controllers_run_only_when_all_caches_are_in_step() -> None:
         secrets = operator.cache(SECRET)
         operator.add(Controller("c", reconcile, for_=SECRET, owns=(CONFIG_MAP,)))
         running = asyncio.create_task(operator.run())
-        await until(lambda: len(stub.seen) == 2)
-        assert secrets.synced or operator.cache(CONFIG_MAP).synced
+        maps = operator.cache(CONFIG_MAP)
+        await until(lambda: len(stub.seen) == 2 and (secrets.synced or maps.synced))
         assert runs == []
         operator.stop()
         await running

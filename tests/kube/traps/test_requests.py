@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from elasticjob.kube import config as kubeconfigs
-from elasticjob.kube.backoff import WATCH
+from elasticjob.kube.backoff import RESUME_WHEN_AWAY, WATCH
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.config import Config, TokenFile
@@ -115,7 +115,8 @@ async def test_08_storms_of_failures_keep_the_version_and_are_paused_for(
         await until(lambda: it.names == {"a"}, it.clock, within=WITHIN, longest=PAUSE)
         assert len(set(versions(proxy)[1:])) == 1
         assert it.cache.lists == 1
-        assert it.clock.monotonic() >= 0.8 + 1.6 + 3.2 + 11
+        cut, page, refused = 0.8, RESUME_WHEN_AWAY, 0.8 + 1.6
+        assert it.clock.monotonic() == pytest.approx(cut + refused + page + 11)
 
 
 # 12
