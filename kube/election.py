@@ -99,8 +99,8 @@ class Election:
         await self._won.wait()
 
     async def end(self, *, release: bool) -> None:
-        """Stand no more. With `release` (by somebody who will not write again) the lease is given away, unless
-        a write that was not answered may still be under way."""
+        """Stand no more. With `release`, of somebody who writes no more, the lease is given away, unless a
+        write that was not answered may still be under way."""
         if self._thread is None:
             return
         settled = self.fence.settled(self._clock.monotonic() - self.terms.lease.total_seconds())

@@ -30,9 +30,11 @@ from tests.kube.traps.kit import for_maps, operator_of, running
 from tests.kube.traps.replica import LEASE_NAME, TERMS, WORK
 
 PIECES = 3
-ENOUGH = 30
+ENOUGH = 10
 """Writes after which somebody is at work for sure."""
-WITHIN = 40.0
+WITHIN = 100.0
+"""Seconds; a test that passes waits for a few of them, unless the machine is very busy."""
+pytestmark = pytest.mark.timeout(300)
 
 
 @dataclass
@@ -77,7 +79,7 @@ class Two:
         async def done() -> bool:
             return await self._written(replica) >= wanted
 
-        await until(done, f"{replica.name} writes")
+        await until(done, f"{replica.name} writes", WITHIN)
 
     async def _written(self, replica: Replica) -> int:
         """How often it has written, by what it wrote: it counts."""
@@ -95,7 +97,7 @@ class Two:
             async def renewed(before: Lease = before) -> bool:
                 return (await self.lease()).spec.renew_time != before.spec.renew_time
 
-            await until(renewed, "the lease is renewed")
+            await until(renewed, "the lease is renewed", WITHIN)
 
     def turns(self) -> list[str]:
         """Who wrote, in turns; fails where one begins before the last write of the one before has ended."""
@@ -162,7 +164,7 @@ async def test_15_a_leader_whose_writes_arrive_late_has_given_them_up(two: Two) 
     async def held() -> int:
         return two.a.proxy.held
 
-    await until(held, "something of a is under way")
+    await until(held, "something of a is under way", WITHIN)
     await two.b.says("leading")
     two.a.proxy.heal(deliver=True)
     await two.work(two.b)
@@ -189,7 +191,7 @@ async def test_15_behind_a_fence_that_fell_nothing_is_sent(
         election = Election(LEASE_NAME, namespace, terms=TERMS)
         async with running(operator_of(mine, namespace, for_maps(write), election=election)) as operator:
             await operator.wait_leading()
-            await until(lambda: _seen(proxy), "it writes")
+            await until(lambda: _seen(proxy), "it writes", WITHIN)
             election.fence.fall("the test says so")
             sent = await _seen(proxy)
             await asyncio.wait_for(fenced.wait(), WITHIN)
