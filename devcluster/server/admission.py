@@ -98,7 +98,9 @@ class Webhooks:
         return _patched(hook, attributes.resource, new, verdict.patch)
 
     def _ruled(self, hook: Hook, attributes: Attributes) -> bool:
-        """Whether a rule of the webhook names the request, itself or by another version of the same objects."""
+        """Whether a rule of the webhook names the request, itself or by another version of the same
+        objects.
+        """
         same = [attributes.resource]
         if hook.spec.get("matchPolicy") == "Equivalent":
             type_ = attributes.resource.type
@@ -274,7 +276,7 @@ def _review(attributes: Attributes, new: Manifest | None, uid: str) -> Manifest:
 
 def _options(attributes: Attributes) -> Manifest:
     options = attributes.options
-    kind = {"CREATE": "CreateOptions", "DELETE": "DeleteOptions"}.get(attributes.operation, options.kind)
+    kind = {"CREATE": "CreateOptions", "DELETE": "DeleteOptions"}.get(attributes.operation, "UpdateOptions")
     told: Manifest = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
     told |= {"dryRun": ["All"]} if options.dry_run else {}
     told |= {"force": True} if options.force else {}
@@ -287,7 +289,7 @@ def _as_scale(request: Manifest, resource: Resource) -> None:
     kind = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
     for name in ("object", "oldObject"):
         if request[name] is not None:
-            request[name] = scale_of(resource, request[name])
+            request[name] = scale_of(resource, request[name], lenient=True)
     request |= {"kind": kind, "requestKind": kind}
 
 

@@ -32,7 +32,6 @@ class Options:
     dry_run: bool = False
     field_validation: str = "Warn"
     force: bool = False
-    kind: str = "UpdateOptions"
     named: str = ""  # the fieldManager that the query names
     asked_validation: str = ""
 

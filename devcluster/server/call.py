@@ -59,7 +59,6 @@ class Call:
             self.query.get("dryRun") == "All",
             validation,
             force,
-            _OPTIONS.get(self.method, "UpdateOptions"),
             self.query.get("fieldManager", ""),
             self.query.get("fieldValidation", ""),
         )

@@ -1,4 +1,6 @@
-"""What create, update and delete share: the store, strategies of kinds, admission, the clock, and the checks."""
+"""What create, update and delete share: the store, strategies of kinds, admission, the clock, and the
+checks.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +144,9 @@ _RULES_NOT_ASKED = Cause(
 def _content_problems(
     resource: Resource, new: Manifest, old: Manifest | None, told: Iterable[Cause], subresource: str
 ) -> list[Cause]:
-    """What the schema has against the object, beside what was told; what an update left is not held against it."""
+    """What the schema has against the object, beside what was told; what an update left is not held
+    against it.
+    """
     fields = {cause.field for cause in told}
     changed = {name: value for name, value in different(new, old).items() if name != "metadata"}
     if resource.custom and subresource == "status":
@@ -151,11 +155,9 @@ def _content_problems(
     if resource.custom and old is not None:
         content = [cause for cause in content if not is_as_before(cause, new, old)]
         if any(each.reason == "FieldValueDuplicate" for each in content) and _repeats(resource, old):
-            content = [
-                each
-                for each in content
-                if each.reason != "FieldValueDuplicate" and '"null"' not in each.message
-            ]
+            content = [each for each in content if each.reason != "FieldValueDuplicate"]
+    if resource.custom:
+        content.sort(key=lambda cause: cause.field)
     if (
         not resource.custom
     ):  # list-maps of built-in types may repeat a key (env); their kinds say which may not

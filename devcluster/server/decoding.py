@@ -126,7 +126,9 @@ def _repeated(body: Any) -> list[str]:
 
 
 def _check_types(resource: Resource, new: Manifest, refuse: Refuse) -> None:
-    """A built-in object with a value of the wrong type does not even decode; of custom ones metadata counts."""
+    """A built-in object with a value of the wrong type does not even decode; of custom ones metadata
+    counts.
+    """
     looked_at = {name: new[name] for name in ("metadata",) if name in new} if resource.custom else new
     problem = unmarshal_problem(looked_at, resource.schema, resource.kind)
     if problem:

@@ -224,7 +224,7 @@ def unsupported_media(supported: Iterable[str]) -> StatusError:
 
 
 def unsupported_patch() -> StatusError:
-    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", empty=True)
 
 
 def not_acceptable() -> StatusError:

@@ -114,7 +114,7 @@ def to_fields_v1(paths: Iterable[Path]) -> dict[str, Any]:
         node = root
         for element in path:
             node = node.setdefault(element, {})
-        if path in above or path[-1].startswith("k:"):
+        if path in above:
             node.setdefault(".", {})
     return root
 
@@ -160,7 +160,9 @@ def _merge_elements(live: list[Any], applied: list[Any], schema: Schema, kind: s
 
 
 def interleaved(left: list[str], right: list[str]) -> list[str]:
-    """All names of both, each once. `right` keeps its order; the others of `left` stay before what they preceded."""
+    """All names of both, each once. `right` keeps its order; the others of `left` stay before what they
+    preceded.
+    """
     mine, theirs, taken, answer = set(right), set(left), set[str](), list[str]()
     shared = deque(name for name in right if name in theirs)
     here, there = 0, 0

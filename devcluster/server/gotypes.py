@@ -58,10 +58,16 @@ def _special_problem(value: Any, schema: Schema) -> str:
         return f"json: cannot unmarshal {json_name(value)} into Go value of type int32"
     if form in ("date-time", "date-time-micro") and isinstance(value, str) and not FORMATS[form](value):
         layout = "2006-01-02T15:04:05.000000Z07:00" if form.endswith("micro") else "2006-01-02T15:04:05Z07:00"
-        return f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"'
+        rest, wanted = (value[19:], ".000000") if _is_short(value) else (value, "2006")
+        return f'parsing time "{value}" as "{layout}": cannot parse "{rest}" as "{wanted}"'
     if form == "byte" and isinstance(value, str) and (place := _not_base64(value)) is not None:
         return f"illegal base64 data at input byte {place}"
     return ""
+
+
+def _is_short(text: str) -> bool:
+    """Whether a time lacks nothing but its fraction."""
+    return FORMATS["date-time"](text)
 
 
 def _not_base64(text: str) -> int | None:

@@ -12,8 +12,9 @@ from aiohttp import web
 from elasticjob.api import core
 from elasticjob.devcluster.server import discovery, errors, protobuf
 from elasticjob.devcluster.server.asking import User
-from elasticjob.devcluster.server.call import Call, parsed
+from elasticjob.devcluster.server.call import Call
 from elasticjob.devcluster.server.errors import StatusError
+from elasticjob.devcluster.server.jsonbody import parsed
 from elasticjob.devcluster.server.lists import Form, form_of
 from elasticjob.devcluster.server.logs import Logs
 from elasticjob.devcluster.server.objects import Objects

@@ -1,4 +1,6 @@
-"""Bodies of requests: JSON, and where it is allowed YAML, decoded; names that stand twice in an object are noticed."""
+"""Bodies of requests: JSON, and where it is allowed YAML, decoded; names that stand twice in an object are
+noticed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from elasticjob.devcluster.server.errors import bad_request
 
 
 class Repeating(dict[str, Any]):
-    """A decoded object somewhere in which a name stood twice; `repeated` tells where, as the real server does."""
+    """A decoded object somewhere in which a name stood twice; `repeated` tells where, as the real server
+    does.
+    """
 
     repeated: list[str]
 
@@ -79,7 +83,9 @@ def _repeated(value: Any, path: str) -> Iterator[str]:
 
 
 def _names(value: Any) -> int:
-    """How many names a value has at every depth: each takes a `":` of the text, which texts may hold as well."""
+    """How many names a value has at every depth: each takes a `":` of the text, which texts may hold as
+    well.
+    """
     if isinstance(value, dict):
         return len(value) + sum(_names(each) for each in value.values())
     if isinstance(value, list):

@@ -105,7 +105,8 @@ def page(store: Store, target: Target, query: Mapping[str, str]) -> Page:
     if target.name:
         every = [item for item in every if item.metadata["name"] == target.name]
     found = every if keep is None else [item for item in every if keep(served(resource, item))]
-    # what is beyond the last found is not looked at: with a selector another page may be promised, and be empty
+    # what is beyond the last found is not looked at: with a selector another page may be promised, and be
+    # empty
     if not limit or len(found) < limit or _place(found[limit - 1]) == _place(every[-1]):
         return Page(found, version)
     cut = found[:limit]
@@ -183,17 +184,18 @@ def _read_token(token: str, store: Store) -> tuple[int, tuple[str, str]]:
         why = "invalid continue token: continue key is not valid: it was not made by this server"
         raise bad_request(why) from error
     if version < store.compacted:
-        error = expired(_TOO_OLD)
-        error.metadata = {"continue": _write_token(store.version, (namespace, name))}
-        raise error
+        gone = expired(_TOO_OLD)
+        gone.metadata = {"continue": _write_token(store.version, (namespace, name))}
+        raise gone
     return version, (namespace, name)
 
 
 _TOO_OLD = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-    "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
-    "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
-    "modified, or deleted between the time the first chunk was returned and now may show up in the list."
+    "The provided continue parameter is too old to display a consistent list result. You can start a new "
+    "list without the continue parameter, or use the continue token in this response to retrieve the "
+    "remainder of the results. Continuing with the provided token results in an inconsistent list - objects "
+    "that were created, modified, or deleted between the time the first chunk was returned and now may show "
+    "up in the list."
 )
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from elasticjob.devcluster.server.errors import apply_conflict
 from elasticjob.devcluster.server.fields import (
+    Holder,
     Path,
     alike,
     drop,
@@ -118,7 +119,16 @@ def are_valid(book: Any) -> bool:
 
 def created(manifest: Manifest, schema: Schema, writer: Writer) -> list[dict[str, Any]]:
     """managedFields of an object that did not exist before."""
-    return entries([writer.owner("Update", nodes(manifest, schema).keys() - writer.solid)])
+    return entries([writer.owner("Update", _ownable(nodes(manifest, schema), writer))])
+
+
+def _ownable(found: Mapping[Path, Any], writer: Writer) -> set[Path]:
+    """Paths without the members that are always there, as long as nothing is in them."""
+    return {path for path, value in found.items() if path not in writer.solid or _is_something(value)}
+
+
+def _is_something(value: Any) -> bool:
+    return not isinstance(value, Holder) and value not in (None, "", {}, [])
 
 
 def applied(config: Manifest, schema: Schema, writer: Writer) -> list[dict[str, Any]]:
@@ -129,14 +139,18 @@ def applied(config: Manifest, schema: Schema, writer: Writer) -> list[dict[str, 
 def keep_book(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> None:
     """Bring managedFields of `new` up to date after a write that was no apply; without any, none is begun."""
     if new["metadata"].get("managedFields"):
-        new["metadata"]["managedFields"] = updated(old, new, schema, writer)
+        book = updated(old, new, schema, writer)
+        if book:
+            new["metadata"]["managedFields"] = book
+        else:
+            del new["metadata"]["managedFields"]
 
 
 def updated(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> list[dict[str, Any]]:
     """managedFields after a write that was no apply. A list that `new` brings along is believed."""
     parts = _different(old, new)
     before, after = nodes(_only(old, parts), schema), nodes(_only(new, parts), schema)
-    changed = _changed(before, after) - writer.solid
+    changed = _changed(before, after) & _ownable(after, writer)
     removed = before.keys() - after.keys()
     if not changed and not removed:
         return list(new["metadata"].get("managedFields") or ())
@@ -158,7 +172,9 @@ def _only(manifest: Manifest, names: set[str]) -> Manifest:
 
 
 def _taken_over(found: list[Owner], changed: set[Path], removed: set[Path], writer: Writer) -> list[Owner]:
-    """Whoever changed a field owns it; who only removed owns nothing new, and keeps the time of the last change."""
+    """Whoever changed a field owns it; who only removed owns nothing new, and keeps the time of the last
+    change.
+    """
     mine = writer.owner("Update", changed)
     kept = []
     for owner in found:
@@ -182,7 +198,8 @@ def apply(live: Manifest, config: Manifest, schema: Schema, writer: Writer, *, f
     others = [owner for owner in found if owner.identity != identity]
     merged = merge(live, config, schema)
     now = nodes(live, schema)
-    changed = _changed(now, nodes(merged, schema)) - writer.solid
+    after = nodes(merged, schema)
+    changed = _changed(now, after) & _ownable(after, writer)
     others = _resolve(others, changed, set() if force else _inherited(live, schema, writer), force=force)
     wanted = leaves(config, schema)
     previous = before.paths if before else frozenset()
@@ -200,11 +217,13 @@ def apply(live: Manifest, config: Manifest, schema: Schema, writer: Writer, *, f
 def _unknown(live: Manifest, schema: Schema, writer: Writer) -> list[Owner]:
     """The owner of all that was written before anybody kept book."""
     before = replace(writer, manager="before-first-apply", subresource="")
-    return [before.owner("Update", leaves(live, schema))]
+    return [before.owner("Update", _ownable(nodes(live, schema), writer))]
 
 
 def _inherited(live: Manifest, schema: Schema, writer: Writer) -> set[Path]:
-    """What `kubectl apply --server-side` may take without force: what kubectl's client-side apply said last."""
+    """What `kubectl apply --server-side` may take without force: what kubectl's client-side apply said
+    last.
+    """
     last = (live["metadata"].get("annotations") or {}).get(_LAST_APPLIED)
     if writer.manager != "kubectl" or not last:
         return set()

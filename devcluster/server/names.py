@@ -182,8 +182,8 @@ def dedup_owners(metadata: dict[str, Any]) -> list[str]:
     metadata["ownerReferences"] = kept
     uids = dict.fromkeys(owner.get("uid", "") for owner in owners if owners.count(owner) > 1)
     return [
-        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and "
-        "may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, "
+        "and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
         + ", ".join(uids)
     ]
 

@@ -28,7 +28,9 @@ def normalise(value: Any, schema: Schema) -> Any:
 
 
 def _is_left_out(value: Any, schema: Schema, name: str) -> bool:
-    """Whether Go leaves an empty value out: lists and maps, but no structs, and no few that are always there."""
+    """Whether Go leaves an empty value out: lists and maps, but no structs, and no few that are always
+    there.
+    """
     if value == []:
         return name not in _ALWAYS
     return value == {} and "additionalProperties" in schema and "properties" not in schema

@@ -1,6 +1,7 @@
 """The door to all objects: create, read, change and delete, with the rules that hold for every kind.
 
-A write is: decode → default → admission → check → store. Only admission awaits, and only when a webhook matches.
+A write is: decode → default → admission → check → store. Only admission awaits, and only when a webhook
+matches.
 """
 
 from __future__ import annotations

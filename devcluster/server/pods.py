@@ -46,8 +46,17 @@ FORBIDDEN_UPDATE = (
 
 
 def default_pod(pod: Manifest) -> None:
+    _default_status(pod.get("status") or {})
     default_pod_spec(pod["spec"])
     put(pod["spec"], enableServiceLinks=True)
+
+
+def _default_status(status: dict[str, Any]) -> None:
+    """Times that Go never leaves out, and the list of addresses that goes with the first."""
+    for condition in status.get("conditions") or ():
+        put(condition, lastProbeTime=None, lastTransitionTime=None)
+    if status.get("podIP") and not status.get("podIPs"):
+        status["podIPs"] = [{"ip": status["podIP"]}]
 
 
 def default_template(item: Manifest) -> None:
@@ -371,7 +380,9 @@ def _give_priority(pod: Manifest, lookup: Lookup) -> None:
 
 
 def _give_account(pod: Manifest, lookup: Lookup) -> None:
-    """Mount the token of the pod's service account. A server without controllers has no `default`: then nothing."""
+    """Mount the token of the pod's service account. A server without controllers has no `default`: then
+    nothing.
+    """
     spec, metadata = pod["spec"], pod["metadata"]
     namespace, name = metadata.get("namespace", ""), spec["serviceAccountName"]
     account = lookup("ServiceAccount", namespace, name)

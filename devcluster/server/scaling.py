@@ -16,7 +16,9 @@ _GO = {str: "string", bool: "bool", int: "int64", float: "float64", list: "[]int
 
 
 def scale_problems(scale: Scale, new: Manifest, subresource: str) -> Iterator[Cause]:
-    """What is wrong with the numbers and the selector of an object; of its status, when only that is written."""
+    """What is wrong with the numbers and the selector of an object; of its status, when only that is
+    written.
+    """
     if subresource != "status":
         yield from _number_problems(scale.replicas, new)
     yield from _number_problems(scale.status_replicas, new)
@@ -40,11 +42,13 @@ def _number_problems(path: str, new: Manifest) -> Iterator[Cause]:
         yield wrong(path, value, f"should be less than or equal to {_LARGEST}")
 
 
-def scale_of(resource: Resource, body: Manifest) -> Manifest:
-    """The Scale of an object, by the paths that its resource declares."""
+def scale_of(resource: Resource, body: Manifest, *, lenient: bool = False) -> Manifest:
+    """The Scale of an object, by the paths that its resource declares. InternalError without a size,
+    unless lenient.
+    """
     paths, metadata = resource.scale or Scale("", ""), body["metadata"]
     replicas = _first(body, paths.replicas)
-    if replicas is None:
+    if replicas is None and not lenient and resource.custom:
         raise internal(f'the spec replicas field "{paths.replicas}" does not exist')
     selector = _first(body, paths.selector) if paths.selector else ""
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")

@@ -1,4 +1,5 @@
-"""Members that an object of a built-in kind has even when it is empty: struct fields, which Go never leaves out.
+"""Members that an object of a built-in kind has even when it is empty: struct fields, which Go never
+leaves out.
 
 Nobody who fills one comes to own the member itself, only what is in it.
 """
@@ -10,12 +11,14 @@ from elasticjob.devcluster.server.registry import Resource
 
 _EVERY = ("spec", "status")
 _TEMPLATE = ("spec.template", "spec.template.metadata", "spec.template.spec", "spec.template.spec.containers")
+_EVENT = ("eventTime", "firstTimestamp", "lastTimestamp", "reportingComponent", "reportingInstance", "source")
 _JOB = tuple(f"spec.jobTemplate.{each}" for each in ("metadata", "spec", *_TEMPLATE))
 _OF_KIND: dict[str, tuple[str, ...]] = {
     "CronJob": ("spec.jobTemplate", *_JOB),
     "CustomResourceDefinition": ("spec.names", "status.acceptedNames"),
     "DaemonSet": (*_TEMPLATE, "spec.updateStrategy"),
     "Deployment": (*_TEMPLATE, "spec.strategy"),
+    "Event": _EVENT,
     "HorizontalPodAutoscaler": ("spec.scaleTargetRef",),
     "Ingress": ("status.loadBalancer",),
     "Job": _TEMPLATE,

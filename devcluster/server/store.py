@@ -185,7 +185,8 @@ class Store:
         return stored
 
     def remove(self, type_: Type, body: Manifest) -> Stored:
-        """Forget an object; `body` is what its last writer is told. Watchers are told what was stored, with the
+        """Forget an object; `body` is what its last writer is told. Watchers are told what was stored,
+        with the
         version of the deletion.
         """
         shelf = self._shelf(type_)
@@ -239,7 +240,7 @@ class Store:
 
     def _shelf(self, type_: Type) -> _Shelf:
         if type_ not in self._shelves:
-            self._shelves[type_] = _Shelf()
+            self._shelves[type_] = _Shelf(forgotten=self.compacted)
         return self._shelves[type_]
 
     def _number(self, body: Manifest) -> Stored:

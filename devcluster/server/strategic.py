@@ -95,7 +95,9 @@ def _merge_keyed(old: list[Any], change: list[Any], key: str, schema: Schema) ->
 def _ordered(
     merged: list[Any], wanted: list[Any], before: list[Any], named: Callable[[Any], Any]
 ) -> list[Any]:
-    """The patch's elements in its order; the others, in theirs, stay in front of those they stood in front of."""
+    """The patch's elements in its order; the others, in theirs, stay in front of those they stood in front
+    of.
+    """
     listed = deque(
         sorted((item for item in merged if named(item) in wanted), key=lambda item: wanted.index(named(item)))
     )

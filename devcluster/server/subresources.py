@@ -9,7 +9,8 @@ from typing import Any
 
 from elasticjob.devcluster.server import errors
 from elasticjob.devcluster.server.asking import Answer, Deletion
-from elasticjob.devcluster.server.call import JSON_PATCH, PATCHES, Call, parsed
+from elasticjob.devcluster.server.call import JSON_PATCH, PATCHES, Call
+from elasticjob.devcluster.server.jsonbody import parsed
 from elasticjob.devcluster.server.names import wrong
 from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.patches import go_name, json_patch, merge_patch
@@ -52,7 +53,7 @@ class Subresources:
         resource = target.resource
         scale = resource.scale or Scale("", "")
         stored = self._objects.get(resource, target.namespace, target.name)
-        asked = compute(scale_of(resource, stored.body))
+        asked = compute(scale_of(resource, stored.body, lenient=True))
         replicas = self._asked(call, asked)
         version = str((asked.get("metadata") or {}).get("resourceVersion") or "")
         pinned = version if version != str(stored.version) or call.method == "PUT" else ""

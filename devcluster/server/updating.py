@@ -1,6 +1,7 @@
 """Changing objects.
 
-A change is computed from the object as it is and stored only if it still is: admission may wait for webhooks in
+A change is computed from the object as it is and stored only if it still is: admission may wait for
+webhooks in
 between. Callers that named a resourceVersion get the conflict; for the others the change is computed again.
 """
 

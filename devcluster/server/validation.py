@@ -224,7 +224,7 @@ def _is_base64(value: str) -> bool:
 
 FORMATS: dict[str, Callable[[str], bool]] = {
     "date-time": _is_time,
-    "date-time-micro": _is_time,
+    "date-time-micro": lambda value: _is_time(value) and bool(re.search(r"\.\d{6}\D", value)),
     "date": _is_date,
     "duration": _is_duration,
     QUANTITY: lambda value: bool(_QUANTITY.fullmatch(value)),

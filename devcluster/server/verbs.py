@@ -152,7 +152,7 @@ class Verbs:
             fresh = decode(encode(config))  # the result will be defaulted in place, and this may run again
             self._check_uid(resource, old, fresh)
             applied = managed.apply(old, fresh, resource.schema, writer, force=options.force)
-            managed.remember_applied(fresh, applied, writer)
+            managed.remember_applied(call.manifest(), applied, writer)
             return self._half(call, old, applied)
 
         version = str(config["metadata"].get("resourceVersion") or "")

@@ -1,6 +1,7 @@
 """`python -m tests.conformance`: every probe sent to both servers, side by side.
 
-Prints each difference and a table by subject; writes docs/devcluster-conformance.md. Ends with 1 when devcluster
+Prints each difference and a table by subject; writes docs/devcluster-conformance.md. Ends with 1 when
+devcluster
 differs where `known.py` does not say so, or when the real server no longer answers as recorded.
 """
 

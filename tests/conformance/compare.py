@@ -1,4 +1,6 @@
-"""Two normal forms of a probe's answers, told apart: path, what the real server says, what devcluster says."""
+"""Two normal forms of a probe's answers, told apart: path, what the real server says, what devcluster
+says.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """Answers without what chance decides: uids, times, versions, generated names, addresses.
 
-Equal things stay equal and keep their order: the second uid that a probe sees is `uid2` on both servers; versions
-of objects become their rank among those that the probe saw, and the version of a list or a bookmark the newest rank it
+Equal things stay equal and keep their order: the second uid that a probe sees is `uid2` on both servers;
+versions
+of objects become their rank among those that the probe saw, and the version of a list or a bookmark the
+newest rank it
 covers.
 """
 
@@ -49,8 +51,14 @@ class _Words:
             }
         if isinstance(value, list):
             items = [self.of(each, key) for each in value]
-            return sorted(items, key=_book_order) if key.endswith("managedFields") else items
-        if key == "cells" and isinstance(value, str) and _AGE.fullmatch(value):
+            if key.endswith("managedFields"):
+                return sorted((each for each in items if not _is_controllers(each)), key=_book_order)
+            if key == "causes" and items and items[0].get("reason") == "FieldManagerConflict":
+                return sorted(
+                    items, key=lambda cause: str(cause["field"])
+                )  # the real server's order is chance
+            return items
+        if key.endswith("cells") and isinstance(value, str) and _AGE.fullmatch(value):
             return "<age>"
         return self._text(value) if isinstance(value, str) else value
 
@@ -61,6 +69,8 @@ class _Words:
             )
         if name == "description" and "priority" in holder:
             return "(a column's)"
+        if name == "storageVersionHash":
+            return "<hash>"
         if name == "continue" and value:
             return "<continue>"
         if name == "nodePort" and value:
@@ -91,6 +101,11 @@ def _book_order(entry: Any) -> tuple[str, ...]:
     if not isinstance(entry, dict):
         return ()
     return tuple(str(entry.get(name, "")) for name in ("manager", "operation", "subresource", "apiVersion"))
+
+
+def _is_controllers(entry: Any) -> bool:
+    """Whether an entry of managedFields is of a controller, which writes whenever it comes round."""
+    return isinstance(entry, dict) and entry.get("manager") == "kube-controller-manager"
 
 
 def _metadata(value: Any) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """What a probe is: requests in order, each with what later ones take from its answer.
 
-Texts may hold `{ns}` (the probe's namespace), `{group}` (an API group of its own), `{hook}` and `{ca}` (the webhook
+Texts may hold `{ns}` (the probe's namespace), `{group}` (an API group of its own), `{hook}` and `{ca}`
+(the webhook
 server) and every name that an earlier step has taken.
 """
 
@@ -43,11 +44,13 @@ class Raw(str):
 class Step:
     """One request.
 
-    `show` says what of the answer is compared: None everything, else dotted paths into the body; the code always is.
+    `show` says what of the answer is compared: None everything, else dotted paths into the body; the code
+    always is.
     `take` names parts of the answer (dotted paths, `*` for the whole body) for later steps. `until` repeats
     the request until the code is this, or until every dotted path has this value (None: is absent).
     `events` makes it a watch that is read until so many events came (bookmarks count only if `bookmarks`), or
-    it ended; `meanwhile` is played once it has begun. `loose` holds why the message is compared by nothing but its
+    it ended; `meanwhile` is played once it has begun. `loose` holds why the message is compared by nothing
+    but its
     causes' fields. `reviews` compares what the webhook was sent instead of an answer.
     """
 

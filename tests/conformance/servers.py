@@ -45,7 +45,16 @@ async def embedded() -> AsyncIterator[Server]:
 
 @asynccontextmanager
 async def real(kubeconfig: Path, run: str) -> AsyncIterator[Server]:
-    """The server of a kubeconfig with client certificates; `run` keeps names of one run apart from another's."""
+    """The server of a kubeconfig with client certificates; `run` keeps names of one run apart from
+    another's.
+    """
+    url, context = _credentials(kubeconfig)
+    async with _side(url, context, a_moment, {}, run) as server:
+        yield server
+
+
+def _credentials(kubeconfig: Path) -> tuple[str, ssl.SSLContext]:
+    """Address of the server of a kubeconfig, and a TLS context that is its user."""
     found = yaml.safe_load(kubeconfig.read_text())
     cluster, user = found["clusters"][0]["cluster"], found["users"][0]["user"]
     context = ssl.create_default_context(cadata=_pem(cluster, "certificate-authority"))
@@ -55,8 +64,7 @@ async def real(kubeconfig: Path, run: str) -> AsyncIterator[Server]:
         key.touch(mode=0o600)
         key.write_text(_pem(user, "client-key"))
         context.load_cert_chain(chain, key)
-    async with _side(cluster["server"], context, a_moment, {}, run) as server:
-        yield server
+    return str(cluster["server"]), context
 
 
 def _pem(entry: dict[str, Any], name: str) -> str:

@@ -1,4 +1,6 @@
-"""Admission webhooks: what they are sent, what they may change, refuse, warn of; what happens when they fail."""
+"""Admission webhooks: what they are sent, what they may change, refuse, warn of; what happens when they
+fail.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,14 @@ ALL = [
         "resources": ["configmaps", "things", "things/status", "things/scale"],
     }
 ]
-MARKER = {"name": "marker.example.com", "objectSelector": {"matchLabels": {"marker": "yes"}}}
+MARKER: dict[str, Any] = {"name": "marker.example.com", "objectSelector": {"matchLabels": {"marker": "yes"}}}
 
 
-def hook(how: str, name: str = "", **more: Any) -> dict[str, Any]:
+def hook(how: str, _name: str = "", **more: Any) -> dict[str, Any]:
     """A webhook of the probe's namespace, answered as `how` says."""
     selector = {"matchExpressions": [{"key": "marker", "operator": "DoesNotExist"}]}
     return {
-        "name": name or f"{how}.example.com",
+        "name": _name or f"{how}.example.com",
         "clientConfig": {"url": f"{{hook}}/{how}", "caBundle": "{ca}"},
         "rules": ALL,
         "namespaceSelector": OWN,
@@ -69,8 +71,8 @@ def reviews(how: str) -> Step:
     return Step("REVIEWS", f"{{hook}}/{how}")
 
 
-BROKEN = {"failurePolicy": "Ignore"}
-CONDITION = {"matchConditions": [{"name": "big", "expression": "object.data.x == '1'"}]}
+BROKEN: dict[str, Any] = {"failurePolicy": "Ignore"}
+CONDITION: dict[str, Any] = {"matchConditions": [{"name": "big", "expression": "object.data.x == '1'"}]}
 
 PROBES: tuple[Probe, ...] = (
     validated("allowed", hook("allow")),

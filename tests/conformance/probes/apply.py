@@ -25,6 +25,8 @@ ONE = f"{MAPS}/a"
 THING = f"{THINGS}/one"
 TAKE = {"uid": "metadata.uid", "rv": "metadata.resourceVersion"}
 
+LAST = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"x":"1","y":"1"}}'
+
 
 def of(data: Any, **metadata: Any) -> dict[str, Any]:
     return config_map("a", data, **metadata)
@@ -239,9 +241,7 @@ PROBES: tuple[Probe, ...] = (
                 MAPS,
                 of(
                     {"x": "1", "y": "1"},
-                    annotations={
-                        "kubectl.kubernetes.io/last-applied-configuration": '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"x":"1","y":"1"}}'
-                    },
+                    annotations={"kubectl.kubernetes.io/last-applied-configuration": LAST},
                 ),
                 fieldManager="kubectl-client-side-apply",
             )

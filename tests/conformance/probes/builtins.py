@@ -436,7 +436,7 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "a service account",
         post(f"{CORE}/serviceaccounts", {"metadata": {"name": "a"}}),
-        delete(f"{CORE}/serviceaccounts/a"),
+        delete(f"{CORE}/serviceaccounts/a", show=("kind", "metadata.name")),
     ),
     probe(
         "an ingress",

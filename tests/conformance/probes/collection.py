@@ -8,7 +8,7 @@ from tests.conformance.probe import CORE, MAPS, NAMESPACES, Probe, delete, get, 
 OWNER = config_map("owner", {"x": "1"})
 HELD = config_map("owner", {"x": "1"}, finalizers=["example.com/hold"])
 CHILD, GRANDCHILD = config_map("child"), config_map("grandchild")
-O, C, G = f"{MAPS}/owner", f"{MAPS}/child", f"{MAPS}/grandchild"
+OWN, C, G = f"{MAPS}/owner", f"{MAPS}/child", f"{MAPS}/grandchild"
 UID = {"uid": "metadata.uid"}
 FAMILY = given(
     post(MAPS, OWNER, take=UID), post(MAPS, owned_by(CHILD, OWNER)), post(MAPS, config_map("free"))
@@ -22,17 +22,19 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "background",
         *FAMILY,
-        delete(O, propagationPolicy="Background"),
+        delete(OWN, propagationPolicy="Background"),
         get(C, until=404),
         get(f"{MAPS}/free", show=("metadata.name",)),
     ),
-    probe("no policy", *FAMILY, delete(O), get(C, until=404)),
-    probe("orphans", *FAMILY, delete(O, propagationPolicy="Orphan"), get(O, until=404), get(C, show=META)),
+    probe("no policy", *FAMILY, delete(OWN), get(C, until=404)),
+    probe(
+        "orphans", *FAMILY, delete(OWN, propagationPolicy="Orphan"), get(OWN, until=404), get(C, show=META)
+    ),
     probe(
         "foreground",
         *BLOCKING,
-        delete(O, propagationPolicy="Foreground", show=META),
-        get(O, until=404),
+        delete(OWN, propagationPolicy="Foreground", show=META),
+        get(OWN, until=404),
         get(C),
     ),
     probe(
@@ -41,11 +43,11 @@ PROBES: tuple[Probe, ...] = (
             post(MAPS, OWNER, take=UID),
             post(MAPS, owned_by(config_map("child", finalizers=["example.com/hold"]), OWNER, block=True)),
         ),
-        delete(O, propagationPolicy="Foreground", show=META),
+        delete(OWN, propagationPolicy="Foreground", show=META),
         get(C, until={"metadata.deletionGracePeriodSeconds": 0}, show=META),
-        get(O, show=META),
+        get(OWN, show=META),
         *given(patch("merge", C, {"metadata": {"finalizers": None}})),
-        get(O, until=404),
+        get(OWN, until=404),
     ),
     probe(
         "foreground, not blocked",
@@ -53,8 +55,8 @@ PROBES: tuple[Probe, ...] = (
             post(MAPS, OWNER, take=UID),
             post(MAPS, owned_by(config_map("child", finalizers=["example.com/hold"]), OWNER)),
         ),
-        delete(O, propagationPolicy="Foreground", show=META),
-        get(O, until=404),
+        delete(OWN, propagationPolicy="Foreground", show=META),
+        get(OWN, until=404),
         *given(patch("merge", C, {"metadata": {"finalizers": None}})),
     ),
     probe(
@@ -62,7 +64,7 @@ PROBES: tuple[Probe, ...] = (
         *FAMILY,
         get(C, take=UID, show=()),
         *given(post(MAPS, owned_by(GRANDCHILD, CHILD))),
-        delete(O, show=("status",)),
+        delete(OWN, show=("status",)),
         get(G, until=404),
     ),
     probe(
@@ -81,7 +83,7 @@ PROBES: tuple[Probe, ...] = (
             ],
             show=(),
         ),
-        *given(delete(O)),
+        *given(delete(OWN)),
         get(C, until={"metadata.ownerReferences.1": None}, show=META),
     ),
     probe(
@@ -122,26 +124,26 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "a policy changes its mind",
         *given(post(MAPS, HELD, take=UID), post(MAPS, owned_by(CHILD, OWNER, block=True))),
-        delete(O, propagationPolicy="Background", show=META),
-        delete(O, propagationPolicy="Foreground", show=META),
+        delete(OWN, propagationPolicy="Background", show=META),
+        delete(OWN, propagationPolicy="Foreground", show=META),
         get(C, until=404),
-        *given(patch("merge", O, {"metadata": {"finalizers": None}})),
-        get(O, until=404),
+        *given(patch("merge", OWN, {"metadata": {"finalizers": None}})),
+        get(OWN, until=404),
     ),
     probe(
         "orphans of what is held",
         *given(post(MAPS, HELD, take=UID), post(MAPS, owned_by(CHILD, OWNER))),
-        delete(O, propagationPolicy="Orphan", show=META),
+        delete(OWN, propagationPolicy="Orphan", show=META),
         get(C, until={"metadata.ownerReferences": None}, show=META),
-        get(O, until={"metadata.finalizers.0": "example.com/hold"}, show=("metadata.finalizers.0",)),
-        *given(patch("merge", O, {"metadata": {"finalizers": None}})),
+        get(OWN, until={"metadata.finalizers.0": "example.com/hold"}, show=("metadata.finalizers.0",)),
+        *given(patch("merge", OWN, {"metadata": {"finalizers": None}})),
         get(C, show=META),
     ),
     probe(
         "a finalizer is taken and the owner goes",
-        *given(post(MAPS, HELD, take=UID), post(MAPS, owned_by(CHILD, OWNER)), delete(O)),
+        *given(post(MAPS, HELD, take=UID), post(MAPS, owned_by(CHILD, OWNER)), delete(OWN)),
         get(C, show=META),
-        *given(patch("merge", O, {"metadata": {"finalizers": None}})),
+        *given(patch("merge", OWN, {"metadata": {"finalizers": None}})),
         get(C, until=404),
     ),
     probe("a namespace", post(NAMESPACES, NAMESPACE), get(N, show=("status",))),

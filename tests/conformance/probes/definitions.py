@@ -7,6 +7,7 @@ from typing import Any
 from tests.conformance.objects import SPEC, defined, definition, thing
 from tests.conformance.probe import CRDS, THINGS, Probe, delete, get, given, patch, post, probe, put
 
+MAXIMUM = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/replicas/maximum"
 CRD = f"{CRDS}/things.{{group}}"
 THING = f"{THINGS}/one"
 
@@ -165,6 +166,8 @@ PROBES: tuple[Probe, ...] = (
     refused("a rule about no field", rule("self.none > 0")),
     refused("a rule of the wrong type", rule("self.n")),
     refused("a rule with a wrong comparison", rule("self.n > 'a'")),
+    refused("a rule of quantities", rule("quantity(self.s).isGreaterThan(quantity('1Gi'))")),
+    refused("a rule of durations", rule("duration(self.s) > duration('5s')")),
     refused("a message over two lines", rule("true", message="a\nb")),
     refused("a message expression of the wrong type", rule("true", messageExpression="1")),
     refused("an unknown reason", rule("true", reason="Bogus")),
@@ -272,7 +275,7 @@ PROBES: tuple[Probe, ...] = (
                 [
                     {
                         "op": "replace",
-                        "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/replicas/maximum",
+                        "path": MAXIMUM,
                         "value": 9,
                     }
                 ],

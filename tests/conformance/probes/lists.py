@@ -112,7 +112,7 @@ PROBES: tuple[Probe, ...] = (
     probe("a limit of nothing", *SIX, get(MAPS, **SELECTED, limit=0, show=("metadata",))),
     probe("a limit of words", get(MAPS, limit="many")),
     probe("a limit below nothing", get(MAPS, limit="-1", show=("metadata",))),
-    probe("a token of nonsense", get(MAPS, limit=2, continue_="nonsense")),
+    probe("a token of nonsense", get(MAPS, limit=2, continue_="nonsense", loose="the decoder's words")),
     probe(
         "a token with a version",
         *SIX,

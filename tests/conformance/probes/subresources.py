@@ -29,7 +29,6 @@ MADE = (*defined(), *given(post(THINGS, ONE, take=TAKE)))
 SHORT = ("metadata.generation", "spec", "status")
 FROM_RV = {"name": "one", "resourceVersion": "{rv}"}
 HELD = config_map("a", {"x": "1"}, finalizers=["example.com/hold"])
-NOTHING = ({},)
 
 PROBES: tuple[Probe, ...] = (
     probe(
