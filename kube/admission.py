@@ -165,7 +165,7 @@ class AdmissionServer:
                     tasks.create_task(self._mounted.run(self._changed.set))
                 tasks.create_task(self._keep_trusted())
         finally:
-            self._tell("the webhook server has stopped")
+            self._problem = "the webhook server has stopped"
             await runner.cleanup()
             self._answering.close()
 
@@ -179,17 +179,17 @@ class AdmissionServer:
             except KubeError as error:
                 self._cannot_look(error)
                 self._failures, pause = self._failures.another(self._clock.monotonic(), random.random)
-                await self._clock.sleep(pause)
+                await self._change(pause)
                 continue
             if self._registration.writes > before:
                 self._repairs, pause = self._repairs.another(self._clock.monotonic(), random.random)
                 await self._clock.sleep(pause)
-            await self._change()
+            await self._change(self._policy.look.total_seconds())
 
-    async def _change(self) -> None:
-        """Return when something has changed, or it is time to look."""
+    async def _change(self, within: float) -> None:
+        """Return when something has changed, or after `within` seconds."""
         try:
-            async with deadline(self._clock, self._policy.look.total_seconds()):
+            async with deadline(self._clock, within):
                 await self._changed.wait()
         except TimeoutError:
             return

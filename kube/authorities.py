@@ -115,6 +115,8 @@ class Kept:
     """Whether somebody asked for a new authority."""
     version: str = ""
     """The Secret's resourceVersion; "" where there is none."""
+    shared: bool = True
+    """Whether others may serve leaves of it."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,8 @@ def make_the_first(seen: Seen, now: datetime, make: Make, policy: Policy) -> Pla
     why = "the webhooks' authority is made"
     if kept.spoiled:
         why = f"the Secret of the webhooks' authority is spoiled, and made anew: {kept.spoiled}"
-    return Plan(_trusting(Authorities(make()), {*seen.published, *kept.readable}, now, policy), why)
+    others = {*seen.published, *kept.readable} if kept.shared else ()
+    return Plan(_trusting(Authorities(make()), others, now, policy), why)
 
 
 def promote_the_next(seen: Seen, now: datetime, make: Make, policy: Policy) -> Plan | None:

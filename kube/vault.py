@@ -26,13 +26,13 @@ class OwnVault:
     """The authority of one process: gone with it."""
 
     def __init__(self) -> None:
-        self._kept = Kept()
+        self._kept = Kept(shared=False)
 
     async def kept(self) -> Kept:
         return self._kept
 
     async def keep(self, plan: Plan, before: Kept) -> None:
-        self._kept = Kept(plan.authorities)
+        self._kept = Kept(plan.authorities, shared=False)
 
 
 class SecretVault:

@@ -1,4 +1,4 @@
-"""An API server that keeps objects and nothing else: get, create, apply, merge patch; watches stay silent.
+"""An API server that keeps objects and nothing else: get, create, apply, merge patch, watches of one name.
 
 For tests in virtual time. It refuses a write whose resourceVersion is not the newest, as the real one does.
 """
@@ -16,7 +16,7 @@ from aiohttp import web
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock, VirtualClock
 from elasticjob.kube.config import Config
-from tests.kube.build import bookmark, status
+from tests.kube.build import bookmark, event, status
 
 Manifest = dict[str, Any]
 
@@ -29,7 +29,8 @@ class Shelf:
         self.writes: list[str] = []
         self.refuse = 0
         self.url = ""
-        self._versions: Iterator[int] = iter(range(1, 1 << 30))
+        self._versions: Iterator[int] = iter(range(2, 1 << 30))
+        self._watches: list[tuple[str, asyncio.Queue[bytes]]] = []
 
     def client(self, clock: Clock | None = None) -> Client:
         return Client(Config(self.url), clock=clock or VirtualClock())
@@ -42,6 +43,10 @@ class Shelf:
         """Overwrite members of an object, as somebody else."""
         path = next(path for path in self.objects if path.endswith(f"/{plural}/{name}"))
         self._put(path, self.objects[path] | members)
+
+    def put(self, path: str, manifest: Manifest) -> None:
+        """Have an object be there."""
+        self._put(path, manifest)
 
     def remove(self, plural: str, name: str) -> None:
         """Delete an object, as somebody else."""
@@ -63,7 +68,7 @@ class Shelf:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:
-            return await _silent(request)
+            return await self._watch(request)
         if self.refuse:
             return _json(self.refuse, status(self.refuse, "Forbidden"))
         if request.method == "GET":
@@ -88,7 +93,20 @@ class Shelf:
     def _put(self, path: str, manifest: Manifest) -> Manifest:
         metadata = manifest["metadata"] | {"resourceVersion": str(next(self._versions))}
         self.objects[path] = made = manifest | {"metadata": metadata}
+        for watched, told in self._watches:
+            if watched == path:
+                told.put_nowait(event("MODIFIED", made))
         return made
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        told: asyncio.Queue[bytes] = asyncio.Queue()
+        name = request.query["fieldSelector"].removeprefix("metadata.name=")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(bookmark(1, initial_done=True))
+        self._watches.append((f"{request.path}/{name}", told))
+        while True:
+            await response.write(await told.get())
 
 
 def merged(old: Any, patch: Any) -> Any:
@@ -98,14 +116,6 @@ def merged(old: Any, patch: Any) -> Any:
     kept = dict(old) if isinstance(old, dict) else {}
     changed = {name: merged(kept.get(name), value) for name, value in patch.items() if value is not None}
     return {name: value for name, value in (kept | changed).items() if patch.get(name, value) is not None}
-
-
-async def _silent(request: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse()
-    await response.prepare(request)
-    await response.write(bookmark(1, initial_done=True))
-    await asyncio.Event().wait()
-    return response
 
 
 def _json(code: int, body: Any) -> web.Response:

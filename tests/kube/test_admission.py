@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import itertools
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -19,7 +20,9 @@ from prometheus_client import CollectorRegistry
 
 from elasticjob.kube.admission import AdmissionServer, Policy, ServiceRef, Terms
 from elasticjob.kube.answering import waits
+from elasticjob.kube.certificates import certificates_in
 from elasticjob.kube.clock import Clock, SystemClock, VirtualClock
+from elasticjob.kube.conversion import Conversion, Spoke
 from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects import CONFIG_MAP, ConfigMap
@@ -337,6 +340,42 @@ async def test_a_registration_that_somebody_spoiled_is_repaired(plural: str) -> 
         shelf.remove(plural, "webhooks")
         await until(lambda: len(shelf.objects) == 2 and told(shelf, plural), clock)
         assert shelf.named(plural, "webhooks")["webhooks"] == as_it_was
+
+
+async def test_a_quarrel_over_the_registration_slows_down() -> None:
+    """Two versions of a program may be of different minds, and a watch tells each of the other's writes."""
+    clock = VirtualClock()
+    async with Shelf() as shelf, serving(shelf, clock) as server:
+        await server.wait_started()
+        repairs: list[float] = []
+        for _ in range(8):
+            shelf.spoil(PLACES[0], "webhooks", webhooks=[])
+            await until(lambda: shelf.named(PLACES[0], "webhooks")["webhooks"], clock)
+            repairs.append(clock.monotonic())
+        pauses = [after - before for before, after in itertools.pairwise(repairs)]
+        assert pauses == sorted(pauses)
+        assert pauses[0] < 3
+        assert pauses[-1] >= 30
+
+
+async def test_a_kind_is_converted_once_its_definition_is_there() -> None:
+    clock = VirtualClock()
+    kinds = [Kind("example.org", version, "Box", "boxes", dict) for version in ("v1", "v2")]
+    boxes = Conversion(kinds[1], (Spoke(kinds[0], to_hub=dict, from_hub=dict),))
+    async with Shelf() as shelf, serving(shelf, clock, [], conversions=[boxes]) as server:
+        await until(lambda: "install it" in str(server.ready()), clock)
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/boxes.example.org"
+        crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+        shelf.put(path, crd | {"metadata": {"name": "boxes.example.org"}, "spec": {"group": "example.org"}})
+        await until(lambda: server.ready() is None, clock)
+        spec = shelf.objects[path]["spec"]
+        assert spec["group"] == "example.org"
+        assert spec["conversion"]["strategy"] == "Webhook"
+        assert (
+            spec["conversion"]["webhook"]["clientConfig"]["url"] == f"{server.url}/convert/boxes.example.org"
+        )
+        assert len(certificates_in(bundle(spec["conversion"]["webhook"]))) == 1
+        assert set(shelf.objects) == {path}
 
 
 async def test_a_certificate_is_renewed_on_the_live_socket_under_the_same_authority() -> None:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -78,6 +78,10 @@ def test_what_bundles_hold_stays_trusted_when_the_secret_is_new() -> None:
     """Others may serve leaves of it."""
     plan = decided(seen(published=certificates("lost")))
     assert plan.authorities == Authorities(ca("new"), None, (b"lost",), NOW + POLICY.retention)
+
+
+def test_what_bundles_hold_of_a_process_that_shares_nothing_is_of_one_that_has_gone() -> None:
+    assert decided(seen(published=certificates("lost"), shared=False)).authorities == Authorities(ca("new"))
 
 
 def test_nothing_changes_for_long() -> None:
@@ -455,7 +459,8 @@ class Faults(Rotation):
         """Together with the Secret it would take all knowledge of what is trusted."""
 
 
-Rotation.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
-Faults.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Rotation.TestCase.settings = Faults.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 TestRotation = Rotation.TestCase
 TestFaults = Faults.TestCase
