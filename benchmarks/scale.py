@@ -62,7 +62,7 @@ NAMESPACE: Final = "bench"
 MACHINES: Final = 40
 PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 LOST: Final = 30
-PATIENCE: Final = 300.0
+PATIENCE: Final = 240.0
 OPERATOR: Final = "elasticjob-operator"
 SELDOM: Final = 0.1
 """Writes per job that are not worth a line."""
@@ -378,9 +378,15 @@ def main() -> None:
     sizes = [int(word) for word in (args.jobs or ("5,10" if args.quick else "100,300,1000")).split(",")]
     began, found = time.monotonic(), dict[str, list[Taken]]()
     losses: dict[str, Lost] = {}
+    failed = False
     for shape in (shape for shape in SHAPES.values() if args.shape in (shape.name, "both")):
         for jobs in sizes if shape.name == "master" or args.shape != "both" else sizes[-1:]:
-            taken, lost = asyncio.run(measured(shape, jobs, lost=jobs == sizes[-1]))
+            try:
+                taken, lost = asyncio.run(measured(shape, jobs, lost=jobs == sizes[-1]))
+            except TimeoutError as error:
+                say(f"  {jobs} jobs, {shape.name}: {error}")
+                failed = True
+                continue
             found.setdefault(shape.name, []).append(taken)
             if lost:
                 losses[shape.name] = lost
@@ -398,7 +404,11 @@ def main() -> None:
         args.json.write_text(
             json.dumps(report | {"lost": {n: asdict(lost) for n, lost in losses.items()}}, indent=1)
         )
+    sys.exit(failed)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:  # all that was started has been ended by now
+        sys.exit(130)
