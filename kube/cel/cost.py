@@ -13,11 +13,29 @@ tells it; an element of a list that is written out in the rule has the size of `
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
+from elasticjob.kube.cel.prices import price
+from elasticjob.kube.cel.seen import (
+    BOOL,
+    DOUBLE,
+    INT,
+    NEW_LIST,
+    NEW_MAP,
+    ONE,
+    TEXT,
+    TRAVERSAL,
+    UNBOUNDED,
+    Seen,
+    Size,
+    element_of,
+    list_of,
+    per,
+    plus,
+    times,
+)
 from elasticjob.kube.cel.shapes import DYN, Shape
 from elasticjob.kube.cel.syntax import (
     TYPES,
@@ -38,49 +56,14 @@ from elasticjob.kube.cel.syntax import (
 )
 from elasticjob.kube.cel.values import CelSyntaxError
 
-UNBOUNDED: Final = 2**64 - 1
-TRAVERSAL: Final = 0.1
-PATTERN: Final = 0.25
-NEW_LIST: Final = 10
-NEW_MAP: Final = 30
+__all__ = ["UNBOUNDED", "cost_of", "times"]
+
+_EQUAL_AT_ONCE: Final = ("quantity", "ip", "cidr", "semver")
 
 _ITEMS: Final = "@items"
 _VALUES: Final = "@values"
 _KEYS: Final = "@keys"
 _STEPS: Final = (_ITEMS, _VALUES)
-
-
-class Size(NamedTuple):
-    """How many characters, elements or entries a value has."""
-
-    least: int
-    most: int
-
-    def joined(self, other: Size) -> Size:
-        """Return a size that holds both."""
-        return Size(min(self.least, other.least), max(self.most, other.most))
-
-
-UNKNOWN: Final = Size(0, UNBOUNDED)
-ONE: Final = Size(1, 1)
-
-
-@dataclass(frozen=True)
-class Seen:
-    """An expression, as far as its cost needs: what it costs, its kind, its path, its size if known."""
-
-    cost: int
-    shape: Shape = DYN
-    path: tuple[str, ...] = ()
-    size: Size | None = None
-    element: Size | None = None
-    literal: object = None
-
-    @property
-    def bound(self) -> Size:
-        """The size, or that nothing is known of it."""
-        return UNKNOWN if self.size is None else self.size
-
 
 Scope = Mapping[str, Seen]
 
@@ -94,21 +77,6 @@ def cost_of(tree: Tree, root: Shape, *, optional_old: bool = False) -> int:
     old = Shape("optional", element=root) if optional_old else root
     scope = {"self": Seen(1, root, ("self",)), "oldSelf": Seen(1, old, ("oldSelf",))}
     return _Estimator(root).seen(tree, scope).cost
-
-
-def plus(*costs: int) -> int:
-    """Return a sum that stays UNBOUNDED."""
-    return min(sum(costs), UNBOUNDED)
-
-
-def times(first: int, second: int) -> int:
-    """Return a product that stays UNBOUNDED."""
-    return min(first * second, UNBOUNDED)
-
-
-def per(size: int, factor: float) -> int:
-    """Return a size times a factor, rounded up; it stays UNBOUNDED."""
-    return min(math.ceil(size * factor), UNBOUNDED)
 
 
 class _Estimator:
@@ -182,7 +150,7 @@ class _Estimator:
     def _index(self, tree: Index, scope: Scope) -> Seen:
         below, key = self.seen(tree.operand, scope), self.seen(tree.key, scope)
         cost = plus(1, below.cost, key.cost)
-        shape = _element(below.shape)
+        shape = element_of(below.shape)
         if tree.optional or below.shape.kind == "optional":
             return Seen(cost, _maybe(shape))
         step = _VALUES if below.shape.kind == "map" else _ITEMS
@@ -203,14 +171,14 @@ class _Estimator:
         arguments = [self.seen(each, scope) for each in tree.arguments]
         if tree.function == "dyn" and target is None and len(arguments) == 1:
             return replace(arguments[0], cost=plus(1, arguments[0].cost), shape=DYN, path=())
-        own, size, shape = _row(tree, target, arguments)
+        own, size, shape = price(tree, target, arguments)
         receivers = arguments if target is None else [target, *arguments]
         return Seen(plus(own, *(each.cost for each in receivers)), shape, size=size)
 
     def _fold(self, tree: Fold, scope: Scope) -> Seen:
         over = self.seen(tree.target, scope)
         is_map = over.shape.kind == "map"
-        shape = over.shape.key if is_map else _element(over.shape)
+        shape = over.shape.key if is_map else element_of(over.shape)
         variable = Seen(
             1,
             shape or DYN,
@@ -227,7 +195,7 @@ class _Estimator:
             return Seen(plus(cost, loop.end), BOOL, size=ONE)
         kept = bodies[-1] if tree.macro == "map" else inner[tree.variable]
         element = Size(0, kept.bound.most)
-        return Seen(plus(cost, loop.end), _list_of(kept.shape), size=over.bound, element=element)
+        return Seen(plus(cost, loop.end), list_of(kept.shape), size=over.bound, element=element)
 
 
 class Loop(NamedTuple):
@@ -246,10 +214,6 @@ FOLDS: Final[Mapping[str, Loop]] = {
     "filter": Loop(NEW_LIST, 3 + NEW_LIST, 1),
 }
 
-BOOL: Final = Shape("bool")
-INT: Final = Shape("int")
-DOUBLE: Final = Shape("double")
-TEXT: Final = Shape("string")
 _LITERALS: Final[Mapping[type, Shape]] = {
     bool: BOOL,
     int: INT,
@@ -293,18 +257,8 @@ def _field(shape: Shape, name: str) -> Shape:
     return shape.fields[name]
 
 
-def _element(shape: Shape) -> Shape:
-    if shape.kind == "optional" and shape.element is not None:
-        return _element(shape.element)
-    return shape.element or DYN
-
-
 def _maybe(shape: Shape) -> Shape:
     return shape if shape.kind == "optional" else Shape("optional", element=shape)
-
-
-def _list_of(shape: Shape) -> Shape:
-    return Shape("list", element=shape)
 
 
 def _list(items: list[Seen]) -> Seen:
@@ -313,7 +267,7 @@ def _list(items: list[Seen]) -> Seen:
     for item in items:
         element = element.joined(item.bound)
     cost = plus(NEW_LIST, *(item.cost for item in items))
-    return Seen(cost, _list_of(items[0].shape if items else DYN), size=size, element=element)
+    return Seen(cost, list_of(items[0].shape if items else DYN), size=size, element=element)
 
 
 def _map(pairs: list[tuple[Seen, Seen]]) -> Seen:
@@ -338,7 +292,7 @@ def _compared(sign: str, left: Seen, right: Seen) -> int:
     if sign == "in":
         return 1 if right.shape.kind == "map" else max(right.bound.most, int(right.shape.kind == "dyn"))
     shorter = per(min(left.bound.most, right.bound.most), TRAVERSAL)
-    if sign == "==" and left.shape.kind == right.shape.kind in EQUAL_AT_ONCE:
+    if sign == "==" and left.shape.kind == right.shape.kind in _EQUAL_AT_ONCE:
         return 1
     if sign in ("==", "!="):
         return shorter
@@ -362,236 +316,3 @@ def _sum(left: Seen, right: Seen) -> Seen:
     if kinds <= {"string", "bytes"}:
         return Seen(plus(own, cost), left.shape, size=size)
     return Seen(plus(max(1, own), cost), DYN, size=size)
-
-
-# Functions: (target, arguments) → own cost, size of the result where it is known, kind of the result.
-
-Row = tuple[int, Size | None, Shape]
-Estimate = Callable[[Seen, list[Seen]], Row]
-
-
-def _row(tree: Call, target: Seen | None, arguments: list[Seen]) -> Row:
-    """The estimate of a function; a global one is looked up with its first argument for a target."""
-    table = GLOBALS if target is None else METHODS
-    if tree.function not in table:
-        raise CelSyntaxError(f"the cost of a function {tree.function}() is not known: leave it out")
-    if target is None:
-        first, *rest = arguments or [Seen(0)]
-        return table[tree.function](first, rest)
-    return table[tree.function](target, arguments)
-
-
-def _constant(shape: Shape, cost: int = 1) -> Estimate:
-    return lambda target, arguments: (cost, None, shape)
-
-
-def _traversed(shape: Shape, factor: float = TRAVERSAL, *, same_size: bool = False) -> Estimate:
-    return lambda target, arguments: (
-        per(target.bound.most, factor),
-        target.size if same_size else None,
-        shape,
-    )
-
-
-def _argument_traversed(target: Seen, arguments: list[Seen]) -> Row:
-    return per(_first(arguments).most, TRAVERSAL), None, BOOL
-
-
-def _contains(target: Seen, arguments: list[Seen]) -> Row:
-    part = per(_first(arguments).most, TRAVERSAL)
-    return times(per(target.bound.most, TRAVERSAL), part), None, BOOL
-
-
-def _matched(shape: Shape) -> Estimate:
-    def estimate(target: Seen, arguments: list[Seen]) -> Row:
-        text = per(plus(target.bound.most, 1), TRAVERSAL)
-        size = Size(0, target.bound.most) if shape is not BOOL else None
-        return times(text, per(_first(arguments).most, PATTERN)), size, shape
-
-    return estimate
-
-
-def _of_elements(shape: Shape | None) -> Estimate:
-    """Functions that look at each element once: a text's characters, a list's items."""
-
-    def estimate(target: Seen, arguments: list[Seen]) -> Row:
-        item = target.shape.element
-        if target.shape.kind == "string" or item is None:
-            return per(target.bound.most, TRAVERSAL), None, shape or DYN
-        each = 1
-        if item.kind in ("string", "bytes"):
-            most = item.most if target.path else UNBOUNDED
-            each = plus(1, per(most, TRAVERSAL))
-        return times(target.bound.most, each), None, shape or item
-
-    return estimate
-
-
-def _replaced(target: Seen, arguments: list[Seen]) -> Row:
-    old, new = (*(each.bound for each in arguments[:2]), UNKNOWN, UNKNOWN)[:2]
-    size = target.bound
-    if old.least == 0:
-        most = plus(times(plus(size.most, 1), new.most), size.most)
-    elif new.most <= old.least:
-        most = size.most
-    else:
-        most = times(math.ceil(size.most / old.least), new.most)
-    return per(size.most, 2 * TRAVERSAL), Size(0, most), TEXT
-
-
-def _split(target: Seen, arguments: list[Seen]) -> Row:
-    most = target.bound.most
-    if len(arguments) > 1 and isinstance(arguments[1].literal, int):
-        most = max(arguments[1].literal, 0)
-    return per(target.bound.most, 2 * TRAVERSAL), Size(0, most), _list_of(TEXT)
-
-
-def _joined(target: Seen, arguments: list[Seen]) -> Row:
-    item = target.shape.element
-    each = item.most if item is not None and target.path else UNBOUNDED
-    most = times(target.bound.most, each)
-    if arguments:
-        most = plus(most, times(_first(arguments).most, max(target.bound.most - 1, 0)))
-    return per(most, TRAVERSAL), Size(0, most), TEXT
-
-
-def _converted(shape: Shape) -> Estimate:
-    """Texts to bytes and back: four bytes a character; anything else is written at once, of unknown size."""
-
-    def estimate(target: Seen, arguments: list[Seen]) -> Row:
-        if target.shape.kind in ({"dyn", "bytes", "string"} - {shape.kind}):
-            wide = 4 if shape.kind == "bytes" else 1
-            size = Size(0, times(target.bound.most, wide))
-            return (
-                max(1, per(target.bound.most, TRAVERSAL)),
-                size if target.shape.kind != "dyn" else None,
-                shape,
-            )
-        return 1, None, shape
-
-    return estimate
-
-
-def _sets(factor: int) -> Estimate:
-    return lambda target, arguments: (
-        plus(1, times(times(target.bound.most, _first(arguments).most), factor)),
-        None,
-        BOOL,
-    )
-
-
-def _contained(compared: int) -> Estimate:
-    """Addresses of 16 bytes are compared, after one was read if it is a text."""
-
-    def estimate(target: Seen, arguments: list[Seen]) -> Row:
-        reading = per(_first(arguments).most, TRAVERSAL)
-        parsed = arguments and arguments[0].shape.kind in ("ip", "cidr")
-        return plus(compared, 0 if parsed else reading), None, BOOL
-
-    return estimate
-
-
-def _reversed(target: Seen, arguments: list[Seen]) -> Row:
-    return plus(1, NEW_LIST, target.bound.most), target.size, target.shape
-
-
-def _validated(target: Seen, arguments: list[Seen]) -> Row:
-    return (
-        per(per(_first(arguments).most, TRAVERSAL), 128 * PATTERN),
-        None,
-        Shape("optional", element=_list_of(TEXT)),
-    )
-
-
-def _first(arguments: list[Seen]) -> Size:
-    return arguments[0].bound if arguments else UNKNOWN
-
-
-def _unwrapped(target: Seen, arguments: list[Seen]) -> Row:
-    return 1, None, _element(target.shape) if target.shape.kind == "optional" else DYN
-
-
-def _wrapped(target: Seen, arguments: list[Seen]) -> Row:
-    return 1, None, Shape("optional", element=target.shape)
-
-
-def _words(names: str, estimate: Estimate) -> dict[str, Estimate]:
-    return dict.fromkeys(names.split(), estimate)
-
-
-EQUAL_AT_ONCE: Final = ("quantity", "ip", "cidr", "semver")
-QUANTITY: Final = Shape("quantity")
-ADDRESS: Final = Shape("ip")
-BLOCK: Final = Shape("cidr")
-LINK: Final = Shape("url")
-FORMAT: Final = Shape("format")
-SEMVER: Final = Shape("semver")
-
-METHODS: Final[Mapping[str, Estimate]] = {
-    **_words("size indexOf lastIndexOf", _of_elements(INT)),
-    "size": _constant(INT),
-    **_words("startsWith endsWith", _argument_traversed),
-    "contains": _contains,
-    "matches": _matched(BOOL),
-    "find": _matched(TEXT),
-    "findAll": _matched(_list_of(TEXT)),
-    **_words("lowerAscii upperAscii substring trim", _traversed(TEXT, same_size=True)),
-    "charAt": _constant(TEXT),
-    "reverse": _reversed,
-    "replace": _replaced,
-    "split": _split,
-    "join": _joined,
-    "format": _traversed(TEXT),
-    "isSorted": _of_elements(BOOL),
-    **_words("sum min max", _of_elements(None)),
-    "hasValue": _constant(BOOL),
-    "value": _unwrapped,
-    "orValue": _unwrapped,
-    "or": lambda target, arguments: (1, None, target.shape),
-    **_words("isInteger isGreaterThan isLessThan", _constant(BOOL)),
-    **_words("sign asInteger compareTo major minor patch prefixLength family", _constant(INT)),
-    "asApproximateFloat": _constant(DOUBLE),
-    **_words("add sub", _constant(QUANTITY)),
-    **_words("getHours getMinutes getSeconds getMilliseconds getFullYear getMonth getDate", _constant(INT)),
-    **_words("getDayOfMonth getDayOfWeek getDayOfYear", _constant(INT)),
-    **_words("getScheme getHost getHostname getPort getEscapedPath", _constant(TEXT)),
-    "getQuery": _constant(Shape("map", key=TEXT, element=_list_of(TEXT))),
-    **_words("isUnspecified isLoopback isLinkLocalMulticast isLinkLocalUnicast", _constant(BOOL)),
-    "isGlobalUnicast": _constant(BOOL),
-    "containsIP": _contained(4),
-    "containsCIDR": _contained(7),
-    "masked": _constant(BLOCK),
-    "ip": _constant(ADDRESS),
-    "validate": _validated,
-}
-
-GLOBALS: Final[Mapping[str, Estimate]] = {
-    "size": _constant(INT),
-    **_words("matches isURL", _constant(BOOL)),
-    **_words("int uint", _constant(INT)),
-    "double": _constant(DOUBLE),
-    "bool": _constant(BOOL),
-    "string": _converted(TEXT),
-    "bytes": _converted(Shape("bytes")),
-    "duration": _constant(Shape("duration")),
-    "timestamp": _constant(Shape("timestamp")),
-    "type": _constant(Shape("type")),
-    **_words("optional.of optional.ofNonZeroValue", _wrapped),
-    "optional.none": _constant(Shape("optional")),
-    "quantity": _traversed(QUANTITY),
-    "url": _traversed(LINK, same_size=True),
-    "ip": _traversed(ADDRESS),
-    "cidr": _traversed(BLOCK),
-    "semver": _traversed(SEMVER),
-    **_words("isQuantity isIP isCIDR isSemver", _traversed(BOOL)),
-    "ip.isCanonical": _traversed(BOOL, 2 * TRAVERSAL),
-    "format.named": _constant(Shape("optional", element=FORMAT)),
-    **_words(
-        "format.dns1123Label format.dns1123Subdomain format.dns1035Label format.qualifiedName",
-        _constant(FORMAT),
-    ),
-    **_words("format.uri format.uuid format.byte format.date format.datetime", _constant(FORMAT)),
-    **_words("format.labelValue format.dns1123LabelPrefix format.dns1035LabelPrefix", _constant(FORMAT)),
-    **_words("sets.contains sets.intersects", _sets(1)),
-    "sets.equivalent": _sets(2),
-}
