@@ -195,7 +195,7 @@ def test_a_build_that_fails_leaves_nothing_half_made(
 
 
 def test_a_word_nobody_knows_is_answered_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert obtain.main(["kubectl"], {"HOME": "/nowhere"}) == 2
+    assert obtain.main(["kubelets"], {"HOME": "/nowhere"}) == 2
     assert (
-        "there is no set or program 'kubectl'; write one of: control-plane, kwok" in capsys.readouterr().err
+        "there is no set or program 'kubelets'; write one of: control-plane, kwok" in capsys.readouterr().err
     )
