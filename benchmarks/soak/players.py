@@ -177,8 +177,11 @@ class Users:
         await self.client.merge_patch(ELASTICJOB, name, patch, self.eyes.namespace)
 
     async def finish(self, name: str) -> None:
-        """Its pods end, the master with a verdict."""
-        for pod in self._alive(name):
+        """Its pods end, the master first and with a verdict: a job whose master lives on is not over."""
+        pods = sorted(self._alive(name), key=lambda pod: role_of(pod) != MASTER)
+        if not pods or role_of(pods[0]) != MASTER:
+            return
+        for pod in pods:
             message = SUCCEEDED if role_of(pod) == MASTER else ""
             await say(self.client, pod, "Succeeded", ended(0, message))
 

@@ -136,8 +136,8 @@ MUTATIONS = (
         "07",
         "who was away is waited for as long as who is in trouble",
         "kube/informer.py",
-        "most = RESUME_WHEN_AWAY if isinstance(error, Unreachable) else inf",
-        "most = inf",
+        "self._unanswered.another(now, chance, at_most=RESUME_WHEN_AWAY)",
+        "self._unanswered.another(now, chance)",
     ),
     Mutation(
         "08",
@@ -172,8 +172,8 @@ MUTATIONS = (
         "10",
         "the owner of what is gone is not told",
         "kube/controller.py",
-        "self._add({key for item in (change.old, change.new) if item for key in self._owners(item)}, change)",
-        "self._add({key for item in (change.new,) if item for key in self._owners(item)}, change)",
+        "{key for item in (change.old, change.new) if item for key in self._owners(item)}",
+        "{key for item in (change.new,) if item for key in self._owners(item)}",
     ),
     Mutation(
         "11",
@@ -528,8 +528,8 @@ MUTATIONS = (
         "30",
         "each refusal runs the plugin",
         "kube/kubeconfig.py",
-        "            if not self._is_fresh(refused):\n",
-        "            if True:\n",
+        "            if not self._is_fresh(refused) and self._clock.monotonic() >= self._in_vain_until:",
+        "            if True:",
     ),
 )
 
@@ -556,6 +556,7 @@ def tried(mutation: Mutation, tree: Path) -> str:
     file = tree / mutation.file
     whole = file.read_text()
     if whole.count(mutation.old) != 1:
+        print(f"{mutation.file} does not hold this once: {mutation.old!r}", file=sys.stderr)
         return ""
     file.write_text(whole.replace(mutation.old, mutation.new))
     try:

@@ -171,7 +171,7 @@ async def test_07_a_restart_of_the_server_is_routine(
         await it.cache.wait_synced()
         async with away(served):
             asked = len(proxy.handled)
-            await until(lambda: len(proxy.handled) > asked + 2, it.clock, within=WITHIN, longest=PAUSE)
+            await until(lambda: len(proxy.handled) > asked + 5, it.clock, within=WITHIN, longest=PAUSE)
         async with Client(served.config()) as fresh:
             await make(fresh, namespace, "b")
         began = it.clock.monotonic()
