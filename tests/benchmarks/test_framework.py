@@ -30,8 +30,8 @@ def test_a_change_that_was_never_handled_is_no_figure() -> None:
 
 
 def test_the_table_has_a_row_per_figure_and_a_column_per_peer() -> None:
-    found = sheet({"events/s": {"aiohttp": [5.0]}}, ["kopf", "aiohttp"])
-    assert [head.partition(" ")[0] for head in found.heads] == ["", "kopf", "aiohttp"]
+    found = sheet({"events/s": {"aiohttp": [5.0]}}, ["kubernetes_asyncio", "aiohttp"])
+    assert [head.partition(" ")[0] for head in found.heads] == ["", "kubernetes_asyncio", "aiohttp"]
     assert found.rows == [["events/s", "–", "5.00"]]
 
 
