@@ -16,7 +16,141 @@ class Known:
     places: Mapping[str, tuple[str, ...]]
 
 
-KNOWN: tuple[Known, ...] = ()
+KNOWN: tuple[Known, ...] = (
+    Known(
+        "The age column that a definition has by default is of type string, not date.",
+        {"lists/a table of custom resources without columns": ("5.body.columnDefinitions",)},
+    ),
+    Known(
+        "A patch that changes the kind is refused as a wrong kind (400), not as an object "
+        "that cannot be read (422).",
+        {
+            "patches/json patch: the kind": ("2.",),
+        },
+    ),
+    Known(
+        "Refused by both with the same code; the real server shows the patch, devcluster the object.",
+        {
+            "patches/strategic patch: a wrong type": ("2.body.details", "2.body.message"),
+        },
+    ),
+    Known(
+        "An empty map in an apply of a built-in kind is dropped before its owner is noted, so "
+        "nobody owns it.",
+        {
+            "apply/an apply keeps what another owns too": ("3.body.metadata",),
+            "apply/an empty map is owned": ("1.body.metadata", "2."),
+        },
+    ),
+    Known(
+        "A scale can be applied; the real server cannot for custom resources (it answers 500).",
+        {
+            "subresources/scale by apply": ("5.", "6.parts.metadata", "6.parts.spec"),
+        },
+    ),
+    Known(
+        "Refused by both with the same code and reason; the causes are told in other words, "
+        "or not all of them.",
+        {
+            "subresources/a scale path that is no path": ("1.body.details", "1.body.message"),
+            "definitions/no versions": ("1.body.details", "1.body.message"),
+            "definitions/no group": ("1.",),
+            "definitions/no kind": ("1.body.details", "1.body.message"),
+            "definitions/no schema": ("1.body.details", "1.body.message"),
+            "definitions/no storage version": ("1.body.details", "1.body.message"),
+            "definitions/schema: any of without a type": ("1.body.details", "1.body.message"),
+            "definitions/schema: a list-map of texts": ("1.body.details", "1.body.message"),
+            "definitions/schema: a set of objects": ("1.body.details", "1.body.message"),
+            "definitions/schema: an unknown list type": ("1.body.details", "1.body.message"),
+            "definitions/schema: a pattern that looks ahead": ("1.body.details", "1.body.message"),
+            "definitions/schema: a pattern that is none": ("1.body.details", "1.body.message"),
+            "definitions/schema: a default of the wrong type": ("1.body.details", "1.body.message"),
+            "definitions/schema: a default out of bounds": ("1.body.details", "1.body.message"),
+            "definitions/schema: labels in metadata": ("1.body.details", "1.body.message"),
+            "definitions/schema: a root that is no object": ("1.body.details", "1.body.message"),
+            "definitions/schema: a rule that is no text": ("1.body.details", "1.body.message"),
+            "definitions/schema: a rule that does not parse": ("1.body.details", "1.body.message"),
+            "definitions/schema: a rule about no field": ("1.body.details", "1.body.message"),
+            "definitions/schema: an unknown reason": ("1.body.details", "1.body.message"),
+            "definitions/schema: a rule that costs too much": ("1.body.details", "1.body.message"),
+            "definitions/half a scale": ("1.body.details", "1.body.message"),
+        },
+    ),
+    Known(
+        "A resize that also names an image is answered alike, but its image is not put on the books.",
+        {
+            "subresources/resize": ("3.body.metadata",),
+        },
+    ),
+    Known(
+        "The paths below /watch/, out of use since 1.11, are not served.",
+        {
+            "watches/of one object by its path": ("2.",),
+        },
+    ),
+    Known(
+        "A definition is established at once; the real server takes a moment, and shows the "
+        "definition before that.",
+        {
+            "definitions/a definition": ("1.body.metadata", "1.body.status"),
+            "definitions/before it is established": ("1.parts.status",),
+        },
+    ),
+    Known(
+        "devcluster has no type checker for CEL: rules that the real server refuses for their "
+        "types are accepted.",
+        {
+            "definitions/schema: a default with unknown fields": ("1.",),
+            "definitions/schema: int-or-string with a type": ("1.",),
+            "definitions/schema: an embedded resource": ("1.",),
+            "definitions/schema: a rule of the wrong type": ("1.",),
+            "definitions/schema: a rule with a wrong comparison": ("1.",),
+            "definitions/schema: a message over two lines": ("1.",),
+            "definitions/schema: a message expression of the wrong type": ("1.",),
+            "definitions/schema: a field path to nowhere": ("1.",),
+            "definitions/schema: optional old self without old self": ("1.",),
+        },
+    ),
+    Known(
+        "CEL's libraries of quantities and durations are not there: such a rule is refused.",
+        {
+            "definitions/schema: a rule of quantities": ("1.",),
+            "definitions/schema: a rule of durations": ("1.",),
+        },
+    ),
+    Known(
+        "Several causes of one refusal come in another order.",
+        {
+            "customs/several problems": ("4.",),
+        },
+    ),
+    Known(
+        "No admission adds the finalizer that protects claims: nothing would take it off again.",
+        {
+            "builtins/a claim": ("1.body.metadata",),
+        },
+    ),
+    Known(
+        "Both forms of an event share one book of managed fields, kept in the names of core events.",
+        {
+            "builtins/a new event": ("1.body.metadata",),
+            "builtins/a new event through the old door": ("2.body.metadata",),
+        },
+    ),
+    Known(
+        "Events of events.k8s.io are held to the rules of core events only.",
+        {
+            "builtins/a new event without an action": ("1.",),
+            "builtins/a new event of a long note": ("1.",),
+        },
+    ),
+    Known(
+        "Ingresses are not served.",
+        {
+            "builtins/an ingress": ("1.",),
+        },
+    ),
+)
 
 
 def unexplained(probe: str, found: Iterable[Difference]) -> list[Difference]:

@@ -63,22 +63,21 @@ def _known() -> str:
 _PAGE = """# How devcluster answers, beside the real API server
 
 `make conformance` sends the probes of `tests/conformance/probes/` to devcluster and to a real control plane
-(etcd, kube-apiserver and kube-controller-manager 1.35.4) and compares the answers. It writes this page. What
-the real server answered is kept in `tests/conformance/golden/`: `make test` holds devcluster to it without any
+(etcd, kube-apiserver and kube-controller-manager 1.35.4), compares the answers and writes this page. What the
+real server answered is kept in `tests/conformance/golden/`: `make test` holds devcluster to it without any
 binaries.
 
 ## What is compared
-- of every answer: status code, body, `Warning` and `Retry-After` headers; of refusals so also reason,
+- of every answer: status code, body, `Warning` and `Retry-After` headers; so of refusals also reason,
   message, details and causes;
 - of every watch: its events, in order, with the objects in them;
-- what webhooks are sent, word by word.
+- what webhooks are sent.
 
 Both sides are first brought into a normal form: uids and generated names become symbols in the order they
-appear, times one symbol, versions their rank among the versions that the probe saw, cluster addresses and node
-ports one symbol. The order of `managedFields` within one second is chance and does not count, nor do entries of
-controllers in it, descriptions of printer columns, hashes of storage versions, or the object that a refused
-patch shows. A step may say that only the code or some parts count; one that compares a refusal without its
-message says why.
+appear, times one symbol, versions their rank among those that the probe saw, cluster addresses and node
+ports one symbol. These do not count: the order of `managedFields` and entries of controllers in it,
+descriptions of printer columns, hashes of storage versions, the object that a refused patch shows. A step
+may say that only the code or some parts count; one that compares a refusal without its message says why.
 
 ## Counts
 | subject | probes | equal | different |
