@@ -146,8 +146,8 @@ async def test_clean_pod_policy_decides_what_a_failed_job_leaves(
 
 def replaced(job: Job, name: str, why: str) -> bool:
     """Whether the job said why a pod is replaced, before its successor was there or after."""
-    sentences = {f"{name} failed: {why}", f"{name}-1 replaces {name}: {why}"}
-    return any(type_ == "Restarting" and message in sentences for type_, _, message in job.heard)
+    said = "; ".join(message for type_, _, message in job.heard if type_ == "Restarting")
+    return f"{name} failed: {why}" in said or f"{name}-1 replaces {name}: {why}" in said
 
 
 async def test_out_of_memory_is_told_with_the_limit_and_spends_the_budget(site: Site) -> None:
