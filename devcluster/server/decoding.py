@@ -97,8 +97,11 @@ def _check_custom_kind(resource: Resource, body: Manifest) -> None:
             f"({resource.api_version})"
         )
     if kind != resource.kind:
-        name = (body.get("metadata") or {}).get("name") or ""
-        raise errors.invalid(resource.group, kind, name, [wrong("kind", kind, f"must be {resource.kind}")])
+        metadata = body.get("metadata")
+        name = metadata.get("name") or "" if isinstance(metadata, dict) else ""
+        raise errors.invalid(
+            resource.group, str(kind), str(name), [wrong("kind", kind, f"must be {resource.kind}")]
+        )
 
 
 def _wrong_kind(resource: Resource, kind: Any, version: Any) -> StatusError:

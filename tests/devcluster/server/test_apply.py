@@ -136,7 +136,10 @@ async def test_containers_and_ports_of_built_ins_merge_by_key(api: Api) -> None:
 async def test_an_empty_object_gains_members_and_loses_them(api: Api) -> None:
     volumes: list[dict[str, Any]] = [{"name": "v", "emptyDir": {}}]
     path = "/apis/apps/v1/namespaces/default/deployments/d"
-    template = {"spec": {"containers": [{"name": "main", "image": "a"}], "volumes": volumes}}
+    template = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "main", "image": "a"}], "volumes": volumes},
+    }
     body = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

@@ -94,9 +94,7 @@ async def test_an_apply_that_cannot_be_typed_changes_nothing(
 ) -> None:
     reply = await things.apply(f"{THINGS}/one", thing("one", **spec))
     assert (reply.code, reply.reason) == (500, "")
-    assert reply.message.startswith(
-        "failed to create typed patch object (/one; example.com/v1, Kind=Thing)"
-    )
+    assert reply.message.startswith("failed to create typed patch object (/one; example.com/v1, Kind=Thing)")
     assert problem in reply.message
     assert (await things.get(f"{THINGS}/one")).code == 404
 

@@ -75,7 +75,7 @@ REFUSED: list[tuple[str, dict[str, Any], int, str, str]] = [
         {"metadata": {"name": "a", "ownerReferences": [{"name": "x", "kind": "y", "apiVersion": "v1"}]}},
         422,
         "Invalid",
-        "metadata.ownerReferences.uid: Invalid value: \"\": must not be empty",
+        'metadata.ownerReferences.uid: Invalid value: "": must not be empty',
     ),
 ]
 
