@@ -21,10 +21,10 @@ from typing import Any
 from aiohttp import web
 
 from elasticjob.kube.answering import Answering
-from elasticjob.kube.authorities import Authority, Leaf, Policy
+from elasticjob.kube.authorities import Authority, Certificate, Leaf, Policy
 from elasticjob.kube.backoff import WATCH, Backoff, Failures
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.certificates import issue, load_leaf, new_authority, server_context
+from elasticjob.kube.certificates import is_named, issue, load_leaf, new_authority, server_context
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.conversion import Conversion
@@ -227,7 +227,7 @@ class AdmissionServer:
         return Trust(
             SecretVault(self._client, self._secret) if self._secret else OwnVault(),
             self._registration,
-            Maker(self._new_authority, self._new_leaf),
+            Maker(self._new_authority, self._new_leaf, self._is_ours),
             self._serve,
             clock=self._clock,
             policy=self._policy,
@@ -245,7 +245,14 @@ class AdmissionServer:
         )
 
     def _new_authority(self, now: datetime) -> Authority:
-        return new_authority(f"{self._name} webhooks", now, self._policy.authority_lifetime)
+        return new_authority(self._authority_name, now, self._policy.authority_lifetime)
+
+    def _is_ours(self, certificate: Certificate) -> bool:
+        return is_named(certificate, self._authority_name)
+
+    @property
+    def _authority_name(self) -> str:
+        return f"{self._name} webhooks"
 
     def _new_leaf(self, authority: Authority, now: datetime) -> Leaf:
         return issue(authority, self._hosts(), now, self._policy.leaf_lifetime)

@@ -9,7 +9,8 @@ Each looks now and then, at moments of its own; wall clocks of two are compared 
    authority has ended `retention` after step 2. Then it is forgotten.
 4. Bundles never go back: one is written only if it is as it was before the Secret was read (trust.py).
 5. A Secret that was deleted or spoiled is made anew from what a replica remembers. What is in the bundles
-   stays trusted for `retention`: somebody may serve a leaf of it.
+   stays trusted for `retention`: somebody may serve a leaf of it. So does what comes into them that long: a
+   replica may still be about to publish what the lost Secret said.
 So at each moment, each leaf that has not ended verifies under each bundle.
 """
 
@@ -90,6 +91,8 @@ class Authorities:
     previous: tuple[Certificate, ...] = ()
     forget_after: datetime | None = None
     """When the last leaf of a previous authority has ended."""
+    adopt_until: datetime | None = None
+    """Until when what bundles hold beside these is trusted too."""
 
     @property
     def trusted(self) -> tuple[Certificate, ...]:
@@ -127,7 +130,7 @@ class Seen:
     remembered: Authorities | None
     """What it found at its last look."""
     published: frozenset[Certificate]
-    """All certificates that are in any bundle."""
+    """All certificates of ours that are in any bundle."""
     settled: frozenset[Certificate]
     """Those that it has seen in every bundle for `settle`."""
 
@@ -159,8 +162,8 @@ def restore_the_deleted(seen: Seen, now: datetime, make: Make, policy: Policy) -
     kept, remembered = seen.kept, seen.remembered
     if kept.authorities or kept.spoiled or remembered is None:
         return None
-    coming = remembered.next or make()
-    restored = _trusting(replace(remembered, next=coming), seen.published, now, policy)
+    restored = replace(remembered, next=remembered.next or make(), adopt_until=now + policy.retention)
+    restored = _trusting(restored, seen.published, now, policy)
     return Plan(restored, "the Secret of the webhooks' authority was deleted: restored, and a rotation begun")
 
 
@@ -170,7 +173,8 @@ def mend_the_spoiled(seen: Seen, now: datetime, make: Make, policy: Policy) -> P
     if not kept.spoiled or remembered is None:
         return None
     why = f"the Secret of the webhooks' authority was spoiled and is mended: {kept.spoiled}"
-    return Plan(_trusting(remembered, {*seen.published, *kept.readable}, now, policy), why)
+    mended = replace(remembered, adopt_until=now + policy.retention)
+    return Plan(_trusting(mended, {*seen.published, *kept.readable}, now, policy), why)
 
 
 def make_the_first(seen: Seen, now: datetime, make: Make, policy: Policy) -> Plan | None:
@@ -181,8 +185,19 @@ def make_the_first(seen: Seen, now: datetime, make: Make, policy: Policy) -> Pla
     why = "the webhooks' authority is made"
     if kept.spoiled:
         why = f"the Secret of the webhooks' authority is spoiled, and made anew: {kept.spoiled}"
-    others = {*seen.published, *kept.readable} if kept.shared else ()
-    return Plan(_trusting(Authorities(make()), others, now, policy), why)
+    if not kept.shared:
+        return Plan(Authorities(make()), why)
+    made = Authorities(make(), adopt_until=now + policy.retention)
+    return Plan(_trusting(made, {*seen.published, *kept.readable}, now, policy), why)
+
+
+def adopt_what_is_published(seen: Seen, now: datetime, make: Make, policy: Policy) -> Plan | None:
+    """The Secret is young: what others publish that knew the one before is trusted as well."""
+    held = _held(seen)
+    if held.adopt_until is None or now >= held.adopt_until or seen.published <= {*held.trusted}:
+        return None
+    why = "an authority is in the bundles that the webhooks' Secret does not know: trusted for now"
+    return Plan(_trusting(held, seen.published, now, policy), why, rotate=seen.kept.rotate)
 
 
 def promote_the_next(seen: Seen, now: datetime, make: Make, policy: Policy) -> Plan | None:
@@ -194,6 +209,7 @@ def promote_the_next(seen: Seen, now: datetime, make: Make, policy: Policy) -> P
         held.next,
         previous=(held.current.certificate, *held.previous),
         forget_after=now + policy.retention,
+        adopt_until=held.adopt_until,
     )
     why = f"the webhooks' next authority signs from now on; the last is trusted until {promoted.forget_after}"
     return Plan(promoted, why, rotate=seen.kept.rotate)
@@ -230,6 +246,7 @@ RULES = (
     restore_the_deleted,
     mend_the_spoiled,
     make_the_first,
+    adopt_what_is_published,
     promote_the_next,
     forget_the_previous,
     date_the_forgetting,

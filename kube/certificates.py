@@ -52,9 +52,10 @@ def certificates_in(bundle: bytes) -> tuple[Certificate, ...]:
     return tuple(found)
 
 
-def expired(certificate: Certificate, now: datetime) -> bool:
-    """Whether a certificate has ended."""
-    return now >= x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+def is_named(certificate: Certificate, name: str) -> bool:
+    """Whether a certificate is that of an authority made under this name."""
+    subject = x509.load_pem_x509_certificate(certificate).subject
+    return [each.value for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)] == [name[:64]]
 
 
 def issue(

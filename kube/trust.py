@@ -82,6 +82,8 @@ class Maker:
 
     authority: Callable[[datetime], Authority]
     leaf: Callable[[Authority, datetime], Leaf]
+    is_ours: Callable[[Certificate], bool]
+    """Whether a certificate is of an authority that such a maker made."""
 
 
 class Trust:
@@ -122,7 +124,7 @@ class Trust:
     async def _look(self) -> str | None:
         now = self._clock.now()  # before the Secret is read: a leaf's life counts from here
         before = await self._notices.read()
-        held = await self._held(before, now)
+        held = await self._held(before)
         if self.leaf is None:
             self._sign(held, now, "the first")
         published = await self._notices.publish(held.bundle, before)
@@ -131,11 +133,13 @@ class Trust:
             self._sign(held, now, why)
         return self._problem(published)
 
-    async def _held(self, before: Published, now: datetime) -> Authorities:
+    async def _held(self, before: Published) -> Authorities:
         """What is shared from now on, after at most one step."""
         kept = await self._vault.kept()
+        now = self._clock.now()  # dates count from the decision; it is stored within the client's time limit
         reliable = self._settled() & before.everywhere
-        seen = Seen(kept, self._remembered, before.anywhere, reliable)
+        ours = frozenset(filter(self._maker.is_ours, before.anywhere))
+        seen = Seen(kept, self._remembered, ours, reliable)
         plan = decide(seen, now, lambda: self._maker.authority(now), self._policy)
         if plan.why:
             await self._vault.keep(plan, kept)

@@ -20,6 +20,8 @@ DOMAIN = "certificates.elastic.iml.github.io"
 ROTATE = f"{DOMAIN}/rotate"
 """Annotate the Secret with this (any value) to have the authority replaced; it goes when that begins."""
 FORGET_AFTER = f"{DOMAIN}/forget-after"
+ADOPT_UNTIL = f"{DOMAIN}/adopt-until"
+"""Until when others that are in the bundles are trusted too: the Secret was made anew not long ago."""
 
 
 class OwnVault:
@@ -69,7 +71,8 @@ def read_secret(secret: Secret) -> Kept:
         readable = tuple(each for value in data.values() for each in certificates_in(value))
         return Kept(spoiled=str(error), readable=readable, rotate=rotate, version=version)
     previous = certificates_in(data.get("previous.crt", b""))
-    held = Authorities(current, coming, previous, _moment(annotations.get(FORGET_AFTER, "")))
+    forget, adopt = (_moment(annotations.get(name, "")) for name in (FORGET_AFTER, ADOPT_UNTIL))
+    held = Authorities(current, coming, previous, forget, adopt)
     return Kept(held, rotate=rotate, version=version)
 
 
@@ -83,7 +86,8 @@ def written(plan: Plan) -> Manifest:
         "next.key": coming.key if coming else b"",
         "previous.crt": b"".join(held.previous),
     }
-    annotations: Manifest = {FORGET_AFTER: held.forget_after.isoformat() if held.forget_after else None}
+    dates = {FORGET_AFTER: held.forget_after, ADOPT_UNTIL: held.adopt_until}
+    annotations: Manifest = {name: date.isoformat() if date else None for name, date in dates.items()}
     if not plan.rotate:
         annotations[ROTATE] = None
     return {

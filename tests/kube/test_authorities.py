@@ -39,6 +39,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 POLICY = Policy()
 NOTHING = frozenset[Certificate]()
+YOUNG = NOW + POLICY.retention
 
 
 def ca(name: str, begins: datetime = NOW) -> Authority:
@@ -70,14 +71,23 @@ TURNED = Authorities(ca("two"), previous=(b"one",), forget_after=NOW + POLICY.re
 
 def test_where_there_is_none_one_is_made() -> None:
     plan = decided(seen())
-    assert plan.authorities == Authorities(ca("new"))
+    assert plan.authorities == Authorities(ca("new"), adopt_until=YOUNG)
     assert plan.why == "the webhooks' authority is made"
 
 
 def test_what_bundles_hold_stays_trusted_when_the_secret_is_new() -> None:
     """Others may serve leaves of it."""
     plan = decided(seen(published=certificates("lost")))
-    assert plan.authorities == Authorities(ca("new"), None, (b"lost",), NOW + POLICY.retention)
+    assert plan.authorities == Authorities(ca("new"), None, (b"lost",), YOUNG, YOUNG)
+
+
+def test_what_comes_into_the_bundles_of_a_young_secret_is_trusted_too() -> None:
+    """A replica may still have been about to publish what the Secret before said."""
+    young = replace(ONE, adopt_until=YOUNG)
+    plan = decided(seen(young, published=certificates("one", "lost")), NOW + DAY)
+    assert plan.authorities == replace(young, previous=(b"lost",), forget_after=YOUNG + DAY)
+    assert decided(seen(ONE, published=certificates("one", "lost")), NOW + DAY) == Plan(ONE)
+    assert decided(seen(young, published=certificates("one", "lost")), YOUNG) == Plan(young)
 
 
 def test_what_bundles_hold_of_a_process_that_shares_nothing_is_of_one_that_has_gone() -> None:
@@ -124,24 +134,24 @@ def test_a_date_that_was_lost_is_set_anew_and_nothing_forgotten() -> None:
 
 def test_a_deleted_secret_is_restored_and_a_rotation_begun() -> None:
     plan = decided(seen(remembered=ONE, published=certificates("one", "of another replica")))
-    assert plan.authorities == Authorities(
-        ca("one"), ca("new"), (b"of another replica",), NOW + POLICY.retention
-    )
+    assert plan.authorities == Authorities(ca("one"), ca("new"), (b"of another replica",), YOUNG, YOUNG)
 
 
 def test_a_deletion_in_mid_rotation_goes_on_with_it() -> None:
-    assert decided(seen(remembered=TURNING, published=certificates("one", "two"))).authorities == TURNING
+    assert decided(seen(remembered=TURNING, published=certificates("one", "two"))).authorities == replace(
+        TURNING, adopt_until=YOUNG
+    )
 
 
 def test_a_spoiled_secret_is_mended_from_memory() -> None:
     plan = decided(seen(remembered=ONE, spoiled="the key is not that of the certificate", version="4"))
-    assert plan.authorities == ONE
+    assert plan.authorities == replace(ONE, adopt_until=YOUNG)
     assert plan.why.endswith("was spoiled and is mended: the key is not that of the certificate")
 
 
 def test_a_spoiled_secret_that_nobody_remembers_is_made_anew_trusting_what_can_be_read() -> None:
     plan = decided(seen(spoiled="half a key", readable=(b"one",), published=certificates("zero")))
-    assert plan.authorities == Authorities(ca("new"), None, (b"one", b"zero"), NOW + POLICY.retention)
+    assert plan.authorities == Authorities(ca("new"), None, (b"one", b"zero"), YOUNG, YOUNG)
 
 
 LEAF = Leaf(b"", b"", NOW, NOW + POLICY.leaf_lifetime, b"one")
@@ -272,7 +282,7 @@ class Shared:
         return found
 
     async def keep(self, plan: Plan, before: Kept) -> None:
-        await Step()
+        """At once: a request is given up long before the margins of the dates in it are over."""
         if before.version and not self.world.kept.version:
             raise NotFound(404, "NotFound", "deleted")
         if before.version != self.world.kept.version:
@@ -294,7 +304,7 @@ class Replica:
     def __init__(self, world: World, off: timedelta, policy: Policy) -> None:
         self.world = world
         clock = Moment(world, off)
-        maker = Maker(self._authority, self._leaf)
+        maker = Maker(self._authority, self._leaf, lambda _: True)
         self.trust = Trust(Shared(world), world, maker, lambda _: None, clock=clock, policy=policy)
         self.policy = policy
         self.ready = False
@@ -313,6 +323,11 @@ class Replica:
             return False
         self._look = None
         return True
+
+    @property
+    def looking(self) -> bool:
+        """Whether it is in the middle of a look."""
+        return self._look is not None
 
     def end(self) -> None:
         if self._look:
@@ -394,6 +409,9 @@ class Rotation(RuleBasedStateMachine):
 
     @rule(passes=PASSES)
     def time_passes(self, passes: timedelta) -> None:
+        self.pass_time(passes)
+
+    def pass_time(self, passes: timedelta) -> None:
         self.world.now += passes
 
     @rule(rounds=st.integers(1, 4), passes=PASSES)
@@ -401,7 +419,7 @@ class Rotation(RuleBasedStateMachine):
         for _ in range(rounds):
             for index in range(REPLICAS):
                 self.looks(index)
-            self.world.now += passes
+            self.pass_time(passes)
 
     @rule(which=WHICH)
     def restarts(self, which: int) -> None:
@@ -441,6 +459,13 @@ class Faults(Rotation):
     """The same, with the Secret deleted and spoiled; here an API server heeds a bundle at once."""
 
     lag = timedelta()
+
+    def pass_time(self, passes: timedelta) -> None:
+        """Nobody stalls in mid-look for long: of a Secret that is lost meanwhile, no margin would be left."""
+        for index, replica in enumerate(self.replicas):
+            if replica.looking:
+                self.looks(index)
+        super().pass_time(passes)
 
     @rule()
     def the_secret_is_deleted(self) -> None:

@@ -15,7 +15,7 @@ class Switch:
         self.ports: list[int] = []
         self.connections = 0
         self._turn = itertools.count()
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def address(self) -> str:
@@ -30,28 +30,30 @@ class Switch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
-        for writer in self._writers:
-            writer.transport.abort()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        task = asyncio.create_task(self._join(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         port = self.ports[next(self._turn) % len(self.ports)]
+        writers = [writer]
         try:
             inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
+            writers.append(inner_writer)
+            await asyncio.gather(_pass_on(reader, inner_writer), _pass_on(inner_reader, writer))
         except OSError:  # as a Service whose last server has gone
-            writer.transport.abort()
-            return
-        both = {writer, inner_writer}
-        self._writers |= both
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_pass_on(reader, inner_writer))
-                tasks.create_task(_pass_on(inner_reader, writer))
+            pass
         finally:
-            self._writers -= both
-            for each in both:
+            for each in writers:
                 each.transport.abort()
+            await asyncio.sleep(0)  # what was aborted is closed by the next turn of the loop
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
