@@ -30,6 +30,7 @@ class Switch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
+        await asyncio.sleep(0)  # who was accepted just now is among the tasks
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -47,7 +48,8 @@ class Switch:
         try:
             inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
             writers.append(inner_writer)
-            await asyncio.gather(_pass_on(reader, inner_writer), _pass_on(inner_reader, writer))
+            both = _pass_on(reader, inner_writer), _pass_on(inner_reader, writer)
+            await asyncio.gather(*both, return_exceptions=True)
         except OSError:  # as a Service whose last server has gone
             pass
         finally:
