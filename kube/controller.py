@@ -186,6 +186,7 @@ class Runner:
         self._gates: dict[Key, Gate] = {}
         self._gates_kept = GATES_KEPT
         self._parked: dict[Key, int] = {}
+        self._followed: set[str] = set()
         self._labels = {"controller": controller.name}
         self._subscribe()
         self._expose()
@@ -214,11 +215,6 @@ class Runner:
         for watch in controller.watches:
             cache = self._caches[watch[0].resource]
             cache.subscribe(self._on_watched(cache, watch[1], watch[2] if len(watch) == 3 else any_change))
-        for cache in {id(cache): cache for cache in self._used_caches()}.values():
-            cache.on_version(self._release)
-
-    def _used_caches(self) -> list[Cache[Any]]:
-        return [self._caches[kind.resource] for kind in self.controller.kinds]
 
     def _on_primary(self, change: Change) -> None:
         if self.controller.when(change):
@@ -353,17 +349,29 @@ class Runner:
     # reading its own writes
 
     def _expect(self, run: running.Pass) -> None:
-        """Remember what the run wrote and the caches have not shown yet."""
-        expectations = [
+        """Remember what the run wrote unless the caches show all of it already.
+
+        What seems to be met is kept with the rest: an object that was made and deleted in one run is missing
+        from the cache at first, too.
+        """
+        expectations = tuple(
             _expectation(cache, written)
             for written in run.writes
             if (cache := self._caches.get(written.kind.resource)) is not None
             and (written.gone or cache.covers(written.key.namespace, written.labels))
-        ]
-        unmet = tuple(expectation for expectation in expectations if not expectation.met)
-        if unmet:
-            self._gates[run.key] = Gate(unmet, self._clock.monotonic() + self._patience)
+        )
+        gate = Gate(expectations, self._clock.monotonic() + self._patience)
+        if not gate.is_open:
+            self._follow(expectation.cache for expectation in expectations)
+            self._gates[run.key] = gate
             self._tidy()
+
+    def _follow(self, caches: Iterable[Cache[Any]]) -> None:
+        """Hear of what these caches show; also of kinds that make no runs, which the run may read."""
+        for cache in caches:
+            if cache.kind.resource not in self._followed:
+                self._followed.add(cache.kind.resource)
+                cache.on_version(self._release)
 
     def _tidy(self) -> None:
         """Let go of gates of keys that never came again, once most may be such."""

@@ -19,13 +19,14 @@ from elasticjob.kube.controller import GATE, GATES_KEPT, Controller, Result, Run
 from elasticjob.kube.errors import Conflict, PayloadTooLarge, Terminal, Unreachable, api_error
 from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.objects import CONFIG_MAP, NODE, SECRET, ConfigMap
+from elasticjob.kube.objects import CONFIG_MAP, NODE, SECRET, SERVICE, ConfigMap
 from elasticjob.kube.predicates import generation_changed
 from elasticjob.kube.watch import Advanced, Event, Listed, Removed, Restarted, Synced, Upserted
 from elasticjob.kube.wire import Item
 from tests.kube.build import as_item, item, key, manifest, owned
 
 A, B = key("a"), key("b")
+KINDS: tuple[Kind[Any], ...] = (CONFIG_MAP, SECRET, NODE, SERVICE)
 
 
 @dataclass
@@ -36,6 +37,7 @@ class Bench:
     maps: Cache[Any]
     secrets: Cache[Any]
     nodes: Cache[Any]
+    services: Cache[Any]
     runner: Runner
     metrics: Metrics
     task: asyncio.Task[None]
@@ -66,7 +68,9 @@ Act = Callable[[Key], Awaitable[Result | None]]
 @asynccontextmanager
 async def bench(act: Act | None = None, **options: Any) -> AsyncIterator[Bench]:
     clock, metrics = VirtualClock(), Metrics(CollectorRegistry())
-    caches: dict[str, Cache[Any]] = {kind.resource: Cache(kind) for kind in (CONFIG_MAP, SECRET, NODE)}
+    caches: dict[str, Cache[Any]] = {
+        kind.resource: Cache(kind) for kind in (CONFIG_MAP, SECRET, NODE, SERVICE)
+    }
 
     async def reconcile(key: Key) -> Result:
         found.runs.append(key)
@@ -83,7 +87,8 @@ async def bench(act: Act | None = None, **options: Any) -> AsyncIterator[Bench]:
     )
     runner = Runner(controller, caches, clock=clock, metrics=metrics, warn=warn)
     task = asyncio.create_task(runner.run())
-    found = Bench(clock, caches["configmaps"], caches["secrets"], caches["nodes"], runner, metrics, task)
+    maps, secrets, nodes, services = (caches[kind.resource] for kind in KINDS)
+    found = Bench(clock, maps, secrets, nodes, services, runner, metrics, task)
     await clock.settle()
     try:
         yield found
@@ -551,6 +556,38 @@ async def test_a_key_waits_until_the_cache_has_let_go_of_what_it_deleted() -> No
         await it.changed(item("a", 2))
         assert len(it.runs) == 1
         await it.feed(it.secrets, Removed(as_item(owned("s", "a", 6))))
+        assert len(it.runs) == 2
+
+
+async def test_a_key_waits_until_the_cache_has_shown_what_it_made_and_deleted_in_one_run() -> None:
+    child = as_item(owned("s", "a", 5))
+
+    async def act(_: Key) -> None:
+        if len(it.runs) == 1:
+            wrote(SECRET, "s", 5)
+            running.note(running.Written(SECRET, child.key, gone=child.meta.uid))
+
+    async with bench(act) as it:
+        await it.changed(item("a", 1))
+        await it.changed(item("a", 2))
+        await it.feed(it.secrets, Upserted(child))
+        assert len(it.runs) == 1
+        await it.feed(it.secrets, Removed(as_item(owned("s", "a", 6))))
+        assert len(it.runs) == 2
+
+
+async def test_a_cache_of_a_kind_that_makes_no_runs_opens_the_gate_too() -> None:
+    """It may be read: all caches of an operator may."""
+
+    async def act(_: Key) -> None:
+        if len(it.runs) == 1:
+            wrote(SERVICE, "s", 50)
+
+    async with bench(act) as it:
+        await it.changed(item("a", 1))
+        await it.changed(item("a", 2))
+        assert len(it.runs) == 1
+        await it.feed(it.services, Upserted(as_item(manifest("s", 50))))
         assert len(it.runs) == 2
 
 
