@@ -17,7 +17,7 @@ from types import MappingProxyType
 import msgspec
 
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
-from elasticjob.kube.objects import Container, ContainerTerminated, Pod
+from elasticjob.kube.objects import Container, ContainerStatus, ContainerTerminated, Pod
 
 RUN_AGAIN = 75
 LEFT = "Left"
@@ -95,7 +95,6 @@ class Exit:
     memory: str = ""  # the limit under which it ran, as written
     at: datetime | None = None
     started: datetime | None = None
-    told: datetime | None = None  # by the machine: where it is busy, seconds after `at`
 
     @property
     def consequence(self) -> Consequence:
@@ -128,20 +127,17 @@ def ending(pod: Pod) -> Exit | None:
     if pod.status.phase not in ("Succeeded", "Failed") and terminated is None:
         return None
     reason = classify(pod, terminated)
-    main = main_container(pod)
-    limits = main.resources.limits if main else {}
     if terminated is None:
         words = "" if reason is ExitReason.SUCCEEDED else (pod.status.message or pod.status.reason)
-        return Exit(reason, words=words, memory=str(limits.get("memory", "")), at=_last_change(pod))
+        return Exit(reason, words=words, memory=_memory_limit(pod), at=_last_change(pod))
     words = pod.status.message if reason is ExitReason.TAKEN_AWAY else terminated.message
     return Exit(
         reason,
         code=terminated.exit_code,
         words=words,
-        memory=str(limits.get("memory", "")),
+        memory=_memory_limit(pod),
         at=terminated.finished_at or _last_change(pod),
         started=terminated.started_at,
-        told=_last_change(pod),
     )
 
 
@@ -201,10 +197,23 @@ def _decoded(words: str) -> dict[str, object]:
         return {}
 
 
-def _terminated(pod: Pod) -> ContainerTerminated | None:
+def main_status(pod: Pod) -> ContainerStatus | None:
+    """Return the status of the container that trains, None before the kubelet wrote one."""
     main = main_container(pod)
-    ends = (s.state.terminated for s in pod.status.container_statuses if main and s.name == main.name)
-    return next(ends, None)
+    return next((s for s in pod.status.container_statuses if main and s.name == main.name), None)
+
+
+def _terminated(pod: Pod) -> ContainerTerminated | None:
+    status = main_status(pod)
+    return status.state.terminated if status else None
+
+
+def _memory_limit(pod: Pod) -> str:
+    """What the kubelet says was in force, for the spec may ask for another since; else the spec's."""
+    main, status = main_container(pod), main_status(pod)
+    limits = main.resources.limits if main else {}
+    allowed = status.resources.limits if status and status.resources else {}
+    return str(allowed.get("memory", limits.get("memory", "")))
 
 
 def _disrupted(pod: Pod) -> bool:

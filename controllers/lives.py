@@ -25,8 +25,8 @@ from itertools import groupby
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_RELAUNCH, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.controllers import names
-from elasticjob.controllers.exits import Exit, ExitReason, ending, main_container
-from elasticjob.kube.objects import ContainerStatus, Pod
+from elasticjob.controllers.exits import Exit, ExitReason, ending, main_container, main_status
+from elasticjob.kube.objects import Pod
 
 LONG_LIFE = timedelta(minutes=1)
 FIRST_PAUSE = timedelta(seconds=2)
@@ -190,7 +190,7 @@ def life_of(pod: Pod, machines: Container[str]) -> Life | None:
     if not role or not index.isdecimal():
         return None
     end = ending(pod)
-    status = _main_status(pod)
+    status = main_status(pod)
     machine = pod.spec.node_name
     return Life(
         name=pod.metadata.name,
@@ -234,11 +234,6 @@ def _held(reason: str, message: str, image: str) -> str:
 def _image(pod: Pod, container: str) -> str:
     every = (*pod.spec.init_containers, *pod.spec.containers)
     return next((c.image for c in every if c.name == container), "")
-
-
-def _main_status(pod: Pod) -> ContainerStatus | None:
-    main = main_container(pod)
-    return next((s for s in pod.status.container_statuses if main and s.name == main.name), None)
 
 
 def _resource(pod: Pod) -> dict[str, str]:

@@ -9,7 +9,6 @@ from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, CleanPodPolicy, RestartPolicy
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import is_ours, is_over
-from elasticjob.controllers.elasticjob import memory
 from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict
 from elasticjob.controllers.elasticjob.objects import asked, foundation, job_resource
 from elasticjob.controllers.elasticjob.seen import Seen
@@ -23,6 +22,7 @@ from elasticjob.controllers.elasticjob.sizes import (
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.frameworks import FRAMEWORKS, framework_of, name_of
 from elasticjob.controllers.lives import Life, Node, Standing
+from elasticjob.controllers.memory import Growth, Sizing
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.plan import (
     NAME_TAKEN,
@@ -242,7 +242,7 @@ def follow_the_users_sizes(seen: Seen, now: datetime) -> Plan | None:
 
 def grow_after_out_of_memory(seen: Seen, now: datetime) -> Plan | None:
     """Nodes that were out of memory get more, within the job's limits, once for each pod that was killed."""
-    growth = memory.growth(seen)
+    growth = _growth(seen)
     if growth is None:
         return None
     specs = {growth.role: {"resource": {"memory": growth.memory}}}
@@ -281,6 +281,15 @@ def _deadline_in(seen: Seen, now: datetime) -> timedelta | None:
     if seconds is None or seen.job.spec.suspend:
         return None
     return (start or now) + timedelta(seconds=seconds) - now
+
+
+def _growth(seen: Seen) -> Growth | None:
+    """What the first node asks for that was out of memory and is not answered yet."""
+    if seen.resource is None:
+        return None
+    sizing = Sizing(seen.job, seen.resource, seen.plans)
+    asked_for = (sizing.growth(node.latest) for node in seen.wanted if node.latest)
+    return next((growth for growth in asked_for if growth), None)
 
 
 def _fewest(seen: Seen, role: str) -> int:

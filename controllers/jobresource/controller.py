@@ -9,9 +9,10 @@ from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.jobresource.decide import Seen, decide
 from elasticjob.controllers.jobresource.status import describe
-from elasticjob.controllers.observe import MACHINE, Caches, job_of, more_than_training, same_name
+from elasticjob.controllers.observe import MACHINE, Caches, job_of, job_of_plan, more_than_training, same_name
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.kube.controller import Controller, Result
@@ -57,6 +58,7 @@ class NodesReconciler:
             job=job,
             lives=self.caches.lives(resource.metadata.uid),
             master=self.caches.master_address(job) if job else "",
+            plans=self.caches.plans_of(key),
         )
 
 
@@ -72,7 +74,12 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
         reconcile,
         for_=JOBRESOURCE,
         owns=(POD,),
-        watches=((ELASTICJOB, same_name, more_than_training), (SERVICE, job_of), (NODE, jobs_on)),
+        watches=(
+            (ELASTICJOB, same_name, more_than_training),
+            (SERVICE, job_of),
+            (SCALEPLAN, job_of_plan),
+            (NODE, jobs_on),
+        ),
         concurrency=concurrency,
         settle=SETTLE,
     )

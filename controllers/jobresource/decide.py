@@ -10,21 +10,22 @@ from typing import Final
 
 from elasticjob.api.resources import Resources
 from elasticjob.api.v1alpha1.common import PS
-from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob, OptimizeMode
+from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import is_ours, is_over
-from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest, resources_of
 from elasticjob.controllers.lives import Life, Node, Policy, Standing, nodes
+from elasticjob.controllers.memory import Sizing
 from elasticjob.controllers.plan import Action, Create, Delete, Note, Plan, Resize, Rule, first, soonest
 from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.objects import POD
 
 LAST_WORDS: Final = timedelta(seconds=5)
 """How long pods may go on after the job's end, to end by themselves and keep their logs."""
-MEMORY_GRACE: Final = timedelta(seconds=5)
-"""How long a node that was out of memory waits for a plan that gives it more."""
+MEMORY_PATIENCE: Final = timedelta(minutes=1)
+"""How long a node that was out of memory waits at most for more that is asked for: nobody may give it."""
 KEPT_LIVES: Final = 3
 """Ended pods that are kept of each node, for their logs."""
 
@@ -39,6 +40,7 @@ class Seen:
     job: ElasticJob | None
     lives: tuple[Life, ...] = ()
     master: str = ""  # its address, "" while unknown
+    plans: tuple[ScalePlan, ...] = ()
 
     @cached_property
     def nodes(self) -> Mapping[Place, Node]:
@@ -187,9 +189,9 @@ def _steps(seen: Seen, now: datetime) -> Iterator[Step]:
 def _begin(seen: Seen, node: Node, now: datetime) -> Step:
     """Make the next life of a node, unless more memory for it is on the way."""
     assert seen.job is not None  # converge comes after wait_for_its_job
-    resource = seen.resource_of(node.role, node.index)
-    if (left := _memory_wait(seen, node, resource, now)) > timedelta(0):
+    if (left := _memory_wait(seen, node, now)) > timedelta(0):
         return Step(again_in=left)
+    resource = seen.resource_of(node.role, node.index)
     avoid = node.machines_to_avoid
     birth = Birth(node.role, node.index, node.next_relaunch, node.restarts, resource, avoid)
     manifest = pod_manifest(seen.job, seen.resource, birth, master=seen.master, nodes=seen.desired[node.role])
@@ -205,17 +207,13 @@ def _birth_note(seen: Seen, node: Node, name: str) -> Note:
     return Note("NodeRelaunched", sentence, warning=end.consequence.counts)
 
 
-def _memory_wait(seen: Seen, node: Node, resource: Mapping[str, str], now: datetime) -> timedelta:
-    """How long a node that was out of memory waits for a plan; not if it has more now, or none comes."""
-    end = node.latest.ended if node.latest else None
-    if seen.job is None or end is None or end.reason is not ExitReason.OOM_KILLED or not end.memory:
+def _memory_wait(seen: Seen, node: Node, now: datetime) -> timedelta:
+    """How long a node that was out of memory may still wait for more that is on its way."""
+    life = node.latest
+    if seen.job is None or life is None or life.ended is None or life.ended.at is None:
         return timedelta(0)
-    if seen.job.spec.optimize_mode is OptimizeMode.MANUAL or end.at is None:
-        return timedelta(0)
-    known = max(end.at, end.told or end.at)
-    now_given = resource.get("memory", end.memory)
-    grown = Resources.parse({"memory": now_given}).over(Resources.parse({"memory": end.memory}))
-    return timedelta(0) if grown else known + MEMORY_GRACE - now
+    sizing = Sizing(seen.job, seen.resource, seen.plans)
+    return life.ended.at + MEMORY_PATIENCE - now if sizing.is_coming(life) else timedelta(0)
 
 
 def _fit(seen: Seen, node: Node) -> Iterator[Step]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -118,10 +117,12 @@ def test_words_that_are_no_error_are_not_told() -> None:
     assert Exit(ExitReason.KILLED, 143, words="").sentence == "killed by SIGTERM (exit code 143)"
 
 
-def test_when_a_busy_machine_told_of_an_end_is_known() -> None:
-    ended = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-01-01T00:00:00Z"}
-    condition = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:04Z"}
-    end = ending(pod("Failed", ended, conditions=[condition]))
+def test_the_limit_is_the_one_that_was_in_force_whatever_the_spec_asks_for_since() -> None:
+    killed = {
+        "name": "main",
+        "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+        "resources": {"limits": {"memory": "2Gi"}},
+    }
+    end = ending(pod("Failed", containerStatuses=[killed]))
     assert end is not None
-    assert end.at is not None
-    assert end.told == end.at + timedelta(seconds=4)
+    assert end.sentence == "OOMKilled at 2Gi"

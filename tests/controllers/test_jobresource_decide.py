@@ -15,7 +15,7 @@ from elasticjob.controllers.jobresource import decide as rules
 from elasticjob.controllers.jobresource.decide import Seen, decide
 from elasticjob.controllers.lives import Life
 from elasticjob.controllers.plan import Action, Create, Delete, Resize
-from tests.controllers.build import NOW, at, ended, job, life, oom, over, pending, resource, role
+from tests.controllers.build import NOW, at, ended, job, life, oom, over, pending, plan, resource, role
 
 ADDRESS = "10.0.0.1:50001"
 
@@ -213,15 +213,22 @@ def test_a_pause_is_waited_for() -> None:
     assert actions(given) == set()
 
 
-def test_out_of_memory_waits_a_little_for_more() -> None:
+def test_out_of_memory_waits_until_more_is_there_but_not_forever() -> None:
     given = seen(oom(0, at=NOW), life(1))
-    assert decide(given, NOW).again_in == rules.MEMORY_GRACE
+    assert decide(given, NOW).again_in == rules.MEMORY_PATIENCE
     assert not decide(given, NOW).actions
-    late = oom(0, at=NOW - timedelta(seconds=9))
-    assert late.ended is not None
-    told = replace(late, ended=replace(late.ended, told=NOW))
-    assert decide(seen(told, life(1)), NOW).again_in == rules.MEMORY_GRACE
-    assert actions(seen(late, life(1))) == {"+digits-worker-0-1"}
+    later = decide(given, NOW + rules.MEMORY_PATIENCE)
+    assert {written(action) for action in later.actions} == {"+digits-worker-0-1"}
+
+
+@pytest.mark.parametrize("phase", ["", "Scaling", "Failed", "Superseded"])
+def test_out_of_memory_waits_while_a_plan_of_more_is_not_finished(phase: str) -> None:
+    grown = plan("digits-worker-0-memory", memory={"worker": "1Gi"}, phase=phase)
+    given = replace(seen(oom(0, at=NOW), life(1)), plans=(grown,))
+    assert actions(given) == ({"+digits-worker-0-1"} if phase in ("Failed", "Superseded") else set())
+
+
+def test_out_of_memory_waits_for_nothing_where_nothing_will_come() -> None:
     manual = seen(oom(0, at=NOW), life(1), job_=job(optimizeMode="manual"))
     assert actions(manual) == {"+digits-worker-0-1"}
 

@@ -1,0 +1,105 @@
+"""A pod that was killed for want of memory asks for more once; its successor waits while that is coming."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elasticjob.api.resources import Bytes
+from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.controllers.lives import Life
+from elasticjob.controllers.memory import Growth, Sizing
+from tests.controllers.build import ended, job, life, oom, plan, resource, role
+
+KILLED = oom(0)
+"""At 512Mi."""
+GROWN = resource(resources={"worker": {"memory": "1Gi"}})
+MINE = "digits-worker-0-memory"
+
+
+def sizing(*plans: ScalePlan, job_: Any = None, resource_: Any = None) -> Sizing:
+    return Sizing(job_ or job(), resource_ or resource(), plans)
+
+
+def more(memory: str = "1Gi", name: str = "up", **about: Any) -> ScalePlan:
+    return plan(name, memory={"worker": memory}, **about)
+
+
+CASES: list[tuple[str, Life, Sizing, str, bool]] = [
+    ("nothing is planned: it asks, and waits", KILLED, sizing(), "1Gi", True),
+    ("its plan is there", KILLED, sizing(more(name=MINE)), "", True),
+    ("its plan is being carried out", KILLED, sizing(more(name=MINE, phase="Scaling")), "", True),
+    ("its plan failed", KILLED, sizing(more(name=MINE, phase="Failed")), "", False),
+    ("its plan gave way to one of less", KILLED, sizing(more(name=MINE, phase="Superseded")), "", False),
+    ("another pod's plan gives enough", KILLED, sizing(more(name="digits-worker-1-memory")), "", True),
+    ("a plan gives less than twice, but more", KILLED, sizing(more("600Mi")), "", True),
+    ("a plan gives no more", KILLED, sizing(more("512Mi")), "1Gi", True),
+    ("a plan changes another role's", KILLED, sizing(plan(memory={"ps": "1Gi"})), "1Gi", True),
+    ("a plan changes the number alone", KILLED, sizing(plan("up", {"worker": 3})), "1Gi", True),
+    ("a plan that is finished counts no more", KILLED, sizing(more(phase="Succeeded")), "1Gi", True),
+    ("a user's plan gives more", KILLED, sizing(more(manual=True)), "", True),
+    ("a user's plan of no more comes first", KILLED, sizing(more("512Mi", manual=True)), "1Gi", False),
+    ("its role has more already: it had the old limit", KILLED, sizing(resource_=GROWN), "", False),
+    (
+        "its role has a little more already",
+        KILLED,
+        sizing(resource_=resource(resources={"worker": {"memory": "513Mi"}})),
+        "",
+        False,
+    ),
+    ("it had what its role has", oom(0, memory="1Gi"), sizing(resource_=GROWN), "2Gi", True),
+    (
+        "it has memory of its own, which the role's does not reach",
+        KILLED,
+        sizing(resource_=resource(nodes={"digits-worker-0": {"memory": "512Mi"}})),
+        "",
+        False,
+    ),
+    ("its user sizes it: mode manual", KILLED, sizing(job_=job(optimizeMode="manual")), "", False),
+    (
+        "its user sizes it: autoScale false",
+        KILLED,
+        sizing(job_=job({"worker": role(2, autoScale=False)})),
+        "",
+        False,
+    ),
+    ("there is no room", KILLED, sizing(job_=job(resourceLimits={"memory": "1Gi"})), "", False),
+    ("it had no limit", oom(0, memory=""), sizing(), "", False),
+    ("it was deleted as well", oom(0, terminating=True), sizing(), "", False),
+    ("it ended in another way", ended(0), sizing(), "", False),
+    ("it lives", life(0), sizing(), "", False),
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "killed", "known", "asks", "waits"), CASES, ids=[case for case, *_ in CASES]
+)
+def test_after_an_end(case: str, killed: Life, known: Sizing, asks: str, waits: bool) -> None:
+    growth = known.growth(killed)
+    assert (growth.memory if growth else "") == asks
+    assert known.is_coming(killed) is waits
+
+
+def carried_out(growth: Growth) -> Sizing:
+    done = plan(growth.plan, memory={growth.role: growth.memory}, phase="Succeeded")
+    return sizing(done, resource_=resource(resources={growth.role: {"memory": growth.memory}}))
+
+
+@given(limit=st.integers(1, 2**16), late=st.lists(st.integers(0, 1), max_size=5))
+def test_pods_that_still_had_the_old_limit_never_grow_it_again(limit: int, late: list[int]) -> None:
+    """However many of them die, with whatever name, before the plan, during it, or after it."""
+    memory = str(Bytes(limit << 20))
+    growth = sizing().growth(oom(0, memory=memory))
+    if growth is None:
+        assert Bytes(limit << 20) >= Bytes.parse("64Gi")
+        return
+    begun = sizing(plan(growth.plan, memory={growth.role: growth.memory}))
+    for relaunch, index in enumerate(late, start=1):
+        again = oom(index, relaunch, memory=memory)
+        assert begun.growth(again) is None
+        assert carried_out(growth).growth(again) is None
+        assert begun.is_coming(again)
+        assert not carried_out(growth).is_coming(again)
