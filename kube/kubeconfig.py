@@ -63,7 +63,8 @@ class KubeconfigUser:
     Read again after a refusal, once a minute, and before an exec plugin's answer expires. While that fails,
     what was read last serves, unless it is refused or has expired; and what was read in vain is not read
     again within TRY_AGAIN, however many requests are refused. The reading, plugins included, happens in a
-    thread. New client certificates go into the live TLS context: they serve new connections.
+    thread, and goes on when the request that asked for it is given up: the next one needs it too. New client
+    certificates go into the live TLS context: they serve new connections.
     """
 
     def __init__(
@@ -76,26 +77,33 @@ class KubeconfigUser:
         self._clock = clock
         self._read_at = clock.monotonic()
         self._in_vain_until = self._read_at
+        self._why_in_vain = ""
         self._lock = LoopLock()
 
     async def header(self, refused: str | None = None) -> str | None:
         """The header; None for client certificates. Raises ConfigError where it cannot be read again."""
-        if self._is_fresh(refused):
-            return self._loaded.header
+        if not self._is_fresh(refused):
+            await asyncio.shield(self._refresh(refused))
+        return self._loaded.header
+
+    async def _refresh(self, refused: str | None) -> None:
         async with self._lock.here():
             if not self._is_fresh(refused) and self._clock.monotonic() >= self._in_vain_until:
                 await self._renew(refused)
-        return self._loaded.header
+            elif self._why_in_vain and self._has_ended(refused):
+                raise ConfigError(self._why_in_vain)
 
     async def _renew(self, refused: str | None) -> None:
+        self._why_in_vain = ""
         try:
             self._loaded = await asyncio.to_thread(_read, self._path, self._context)
             if self._tls:
                 _load_client_certificate(self._tls, self._loaded.settings)
         except ConfigError as error:
+            self._why_in_vain = str(error)
+            self._in_vain_until = self._clock.monotonic() + TRY_AGAIN
             if self._has_ended(refused):
                 raise
-            self._in_vain_until = self._clock.monotonic() + TRY_AGAIN
             log.warning("the credentials are not renewed", extra={"error": str(error)})
         self._read_at = self._clock.monotonic()
         if refused is not None and refused == self._loaded.header:
