@@ -22,6 +22,9 @@ class _Metadata(Protocol):
     def namespace(self) -> str: ...
 
     @property
+    def uid(self) -> str: ...
+
+    @property
     def resource_version(self) -> str: ...
 
     @property
@@ -41,13 +44,14 @@ class Finalized(Protocol):
 async def add_finalizer(client: Client, kind: Kind[Any], obj: Finalized, finalizer: str) -> bool:
     """Put `finalizer` on the object unless it is there. False: the object is being deleted, or gone.
 
+    An object of the same name and another uid is not touched.
     Raises Invalid or Conflict when the list of finalizers keeps changing under our hands.
     """
     return await _edit(client, kind, obj, finalizer, adding)
 
 
 async def remove_finalizer(client: Client, kind: Kind[Any], obj: Finalized, finalizer: str) -> bool:
-    """Take `finalizer` off the object; one that is gone already is fine. Errors as in `add_finalizer`."""
+    """Take `finalizer` off the object; one that is gone already is fine. Otherwise as `add_finalizer`."""
     await _edit(client, kind, obj, finalizer, removing)
     return True
 
@@ -65,6 +69,7 @@ def adding(obj: Finalized, finalizer: str) -> list[JsonPatchOperation] | None:
             {"op": "add", "path": "/metadata/finalizers", "value": [finalizer]},
         ]
     return [
+        _same(obj),
         {"op": "test", "path": "/metadata/finalizers", "value": present},
         {"op": "add", "path": "/metadata/finalizers/-", "value": finalizer},
     ]
@@ -76,7 +81,12 @@ def removing(obj: Finalized, finalizer: str) -> list[JsonPatchOperation]:
     if finalizer not in present:
         return []
     path = f"/metadata/finalizers/{present.index(finalizer)}"
-    return [{"op": "test", "path": path, "value": finalizer}, {"op": "remove", "path": path}]
+    return [_same(obj), {"op": "test", "path": path, "value": finalizer}, {"op": "remove", "path": path}]
+
+
+def _same(obj: Finalized) -> JsonPatchOperation:
+    """It is still that object: a namesake has a clean-up of its own before it."""
+    return {"op": "test", "path": "/metadata/uid", "value": obj.metadata.uid}
 
 
 async def _edit(client: Client, kind: Kind[Any], obj: Finalized, finalizer: str, change: Any) -> bool:
@@ -95,7 +105,7 @@ async def _edit(client: Client, kind: Kind[Any], obj: Finalized, finalizer: str,
         else:
             return True
         found = await client.find(kind, name, namespace)
-        if found is None:
+        if found is None or found.metadata.uid != obj.metadata.uid:
             return False
         obj = found
     return False

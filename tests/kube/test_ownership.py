@@ -117,12 +117,14 @@ def test_patches_touch_only_ones_own_finalizer() -> None:
         {"op": "add", "path": "/metadata/finalizers", "value": ["me"]},
     ]
     assert adding(configured("other"), "me") == [
+        {"op": "test", "path": "/metadata/uid", "value": "u"},
         {"op": "test", "path": "/metadata/finalizers", "value": ["other"]},
         {"op": "add", "path": "/metadata/finalizers/-", "value": "me"},
     ]
     assert adding(configured("me"), "me") == []
     assert adding(configured("other", deleted=True), "me") is None
     assert removing(configured("other", "me"), "me") == [
+        {"op": "test", "path": "/metadata/uid", "value": "u"},
         {"op": "test", "path": "/metadata/finalizers/1", "value": "me"},
         {"op": "remove", "path": "/metadata/finalizers/1"},
     ]
@@ -131,15 +133,26 @@ def test_patches_touch_only_ones_own_finalizer() -> None:
 
 async def test_a_finalizer_list_that_changed_meanwhile_is_read_again() -> None:
     async with Stub() as stub, stub.client() as client:
-        newer = thing("a", 8, finalizers=["other", "another", "me"])
+        newer = thing("a", 8, uid="u", finalizers=["other", "another", "me"])
         stub.then(answer(422, status(422, "Invalid")), answer(200, newer), answer(200, newer))
         assert await remove_finalizer(client, CONFIG_MAP, configured("other", "me"), "me")
-        assert msgspec.json.decode(stub.seen[2].body)[0]["path"] == "/metadata/finalizers/2"
+        assert msgspec.json.decode(stub.seen[2].body)[-1]["path"] == "/metadata/finalizers/2"
+
+
+@pytest.mark.parametrize(("edit", "outcome"), [(add_finalizer, False), (remove_finalizer, True)])
+async def test_the_finalizers_of_a_namesake_are_left_alone(edit: Any, outcome: bool) -> None:
+    """The object is gone, and another of its name has come, whose clean-up is still to be done."""
+    async with Stub() as stub, stub.client() as client:
+        namesake = thing("a", 8, uid="another", finalizers=["me" if outcome else "other"])
+        stub.then(answer(422, status(422, "Invalid")), answer(200, namesake))
+        old = configured("me") if outcome else configured("other")
+        assert await edit(client, CONFIG_MAP, old, "me") is outcome
+        assert [seen.method for seen in stub.seen] == ["PATCH", "GET"]
 
 
 async def test_a_finalizer_cannot_be_added_to_what_is_being_deleted() -> None:
     async with Stub() as stub, stub.client() as client:
-        dying = thing("a", 8, deletionTimestamp="2026-01-01T00:00:00Z")
+        dying = thing("a", 8, uid="u", deletionTimestamp="2026-01-01T00:00:00Z")
         stub.then(answer(422, status(422, "Invalid")), answer(200, dying))
         assert await add_finalizer(client, CONFIG_MAP, configured(), "me") is False
 
@@ -152,7 +165,10 @@ async def test_what_is_gone_needs_no_finalizer() -> None:
 
 async def test_fighting_over_finalizers_comes_to_an_end() -> None:
     async with Stub() as stub, stub.client() as client:
-        refused, other = answer(422, status(422, "Invalid")), answer(200, thing("a", 8, finalizers=["x"]))
+        refused, other = (
+            answer(422, status(422, "Invalid")),
+            answer(200, thing("a", 8, uid="u", finalizers=["x"])),
+        )
         stub.then(*[refused, other] * 10)
         with pytest.raises(Invalid):
             await add_finalizer(client, CONFIG_MAP, configured(), "me")
