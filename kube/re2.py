@@ -1,14 +1,18 @@
 """Patterns as API servers read them: RE2's, without look-around and back-references.
 
-`re2_problem` says why a server refuses one; `matches` answers as a server would, with Python's engine.
+`re2_problem` says why a server refuses one. `matches` answers as a server would, and in time that is linear
+in the text whatever the pattern: it runs on the engine of pydantic, which is of the kind of RE2. `found`
+gives the texts that match, on the engine of Python, without such a bound: for `find` and `findAll` only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
+
+from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 _TOKEN: Final = re.compile(
     r"""
@@ -90,7 +94,7 @@ _MOST_REPEATS: Final = 1000
 def re2_problem(pattern: str) -> str | None:
     """Return what a pattern has that RE2 does not know, or None."""
     before = ""
-    for token in _TOKEN.finditer(pattern):
+    for token in _tokens(pattern):
         kind, text = token.lastgroup or "", token[0]
         if kind == before == "repeat":
             return f"RE2 does not repeat a repetition, as {text} would"
@@ -98,39 +102,115 @@ def re2_problem(pattern: str) -> str | None:
             return problem
         before = kind
     try:
-        re.compile("".join(_plain(token) for token in _TOKEN.finditer(pattern)))
+        re.compile("".join(_plain(token) for token in _tokens(pattern)))
     except re.error as error:
         return f"it is no regular expression: {error}"
     return _too_often(pattern)
 
 
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile("".join(_python(token) for token in _TOKEN.finditer(pattern)))
-
-
 def matches(pattern: str, text: str) -> bool:
-    """Return whether a text has the pattern somewhere. Raises re.error for what re2_problem refuses."""
-    return _compiled(pattern).search(text) is not None
+    """Return whether a text has the pattern somewhere. Raises ValueError for what cannot be read."""
+    return _matcher(pattern).isinstance_python(text)
+
+
+def found(pattern: str, text: str) -> Iterator[str]:
+    """Yield the texts that match, from the left. Raises ValueError for what cannot be read."""
+    return (each[0] for each in _finder(pattern).finditer(text))
+
+
+_MOST_KEPT: Final = 1024
+
+
+@lru_cache(_MOST_KEPT)
+def _matcher(pattern: str) -> SchemaValidator:
+    written = "".join(_linear(token) for token in _tokens(pattern))
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=written, regex_engine="rust-regex"))
+    except SchemaError as error:
+        raise ValueError(f"the pattern {pattern!r} cannot be read: {error}") from None
+
+
+@lru_cache(_MOST_KEPT)
+def _finder(pattern: str) -> re.Pattern[str]:
+    end = "$" if re.search(r"\(\?[isU]*m", pattern) else r"\Z"
+    written = "".join(end if token[0] == "$" else _python(token) for token in _tokens(pattern))
+    try:
+        return re.compile(written, re.ASCII)
+    except re.error as error:
+        raise ValueError(f"the pattern {pattern!r} cannot be read: {error}") from None
+
+
+_QUOTED: Final = re.compile(r"\\Q(.*?)(?:\\E|\Z)|\\.", re.DOTALL)
+
+
+def _tokens(pattern: str) -> Iterator[re.Match[str]]:
+    """The words of a pattern; what stands between \\Q and \\E is plain text."""
+    plain = _QUOTED.sub(lambda each: each[0] if each[1] is None else re.escape(each[1]), pattern)
+    return _TOKEN.finditer(plain)
+
+
+_ASCII: Final[Mapping[str, str]] = {"d": "0-9", "s": r"\t\n\f\r ", "w": "0-9A-Za-z_"}
+_LINEAR: Final[Mapping[str, str]] = {r"\b": r"(?-u:\b)", r"\0": r"\x00", r"\<": "<", r"\>": ">"}
+
+
+def _linear(token: re.Match[str]) -> str:
+    """The token as pydantic's engine reads it: without Unicode's digits, letters and spaces."""
+    kind, text = token.lastgroup, token[0]
+    if kind == "escape":
+        letter = text[1]
+        if ranges := _ASCII.get(letter.lower()):
+            return f"[{'^' * letter.isupper()}{ranges}]"
+        return _LINEAR.get(text, text)
+    if kind == "set":
+        return "[" + _SET_WORD.sub(_linear_word, _literal_bracket(text[1:-1])) + "]"
+    if kind == "group":
+        return _without_name(text)
+    return rf"\{text}" if text in ("{", "}") else text
+
+
+def _without_name(group: str) -> str:
+    """The beginning of a group whose text nobody asks for: names may stand twice, and be numbers."""
+    return re.sub(r"^\((\?P?<\w+>)?$", "(?:", group)
+
+
+_SET_WORD: Final = re.compile(r"\[:(?P<not>\^?)(?P<posix>[a-z]+):\]|\\(?P<letter>[dDsSwW])|\\.|[\[&~]|--")
+
+
+def _linear_word(word: re.Match[str]) -> str:
+    """A word within a set; this engine also knows sets within sets, and calculates with them."""
+    if word["posix"]:
+        return f"[{word['not']}{_POSIX[word['posix']]}]"
+    if letter := word["letter"]:
+        return f"[{'^' * letter.isupper()}{_ASCII[letter.lower()]}]"
+    if word[0] == "--":
+        return r"-\-"  # up to a dash
+    return word[0] if word[0].startswith("\\") else rf"\{word[0]}"
+
+
+def _literal_bracket(inner: str) -> str:
+    """The inside of a set whose first `]`, which is a plain one, says so."""
+    return re.sub(r"^(\^?)\]", r"\1\\]", inner)
 
 
 def _python(token: re.Match[str]) -> str:
     """The token as Python writes it."""
     kind, text = token.lastgroup, token[0]
     if kind == "escape":
+        if text.startswith(r"\x{"):
+            return re.escape(chr(int(text[3:-1], 16)))
         return _PYTHON.get(text, rf"[{_python_class(text)}]" if text[1] in "pP" else text)
     if kind == "set":
         inner = re.sub(r"\[:(\^?)([a-z]+):\]", _posix, text[1:-1])
-        inner = re.sub(r"\\[pP](?:\{[^}]*\}|.)", lambda found: _python_class(found[0]), inner)
+        inner = re.sub(r"\\[pP](?:\{[^}]*\}|.)", lambda each: _python_class(each[0]), inner)
         return "[" + re.sub(r"(?<!\\)\[", r"\\[", inner) + "]"
     if kind == "group":
-        return re.sub(r"^\(\?<", "(?P<", text)
+        return _without_name(text)
     return text
 
 
-def _posix(found: re.Match[str]) -> str:
-    ranges = _POSIX[found[2]]
-    if not found[1]:
+def _posix(word: re.Match[str]) -> str:
+    ranges = _POSIX[word[2]]
+    if not word[1]:
         return ranges
     outside = re.compile(f"[^{ranges}]")
     return (
@@ -144,7 +224,7 @@ def _python_class(text: str) -> str:
     return {"N": r"\d", "Nd": r"\d", "Z": r"\s", "Lu": "A-Z", "Ll": "a-z"}.get(name, r"\w")
 
 
-_PYTHON: Final[Mapping[str, str]] = {r"\z": r"\Z", r"\Q": "", r"\E": ""}
+_PYTHON: Final[Mapping[str, str]] = {r"\z": r"\Z"}
 
 
 def _plain(token: re.Match[str]) -> str:
@@ -206,7 +286,7 @@ _PROBLEMS: Final[Mapping[str, Callable[[str], str | None]]] = {
 def _too_often(pattern: str) -> str | None:
     """RE2 writes repetitions out: within each other, too, they may not be more than a thousand."""
     within, last = [1], 1
-    for token in _TOKEN.finditer(pattern):
+    for token in _tokens(pattern):
         kind, text = token.lastgroup, token[0]
         if kind == "group" and _OPENS.match(text):
             within.append(1)

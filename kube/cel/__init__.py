@@ -12,7 +12,7 @@ matter when the other side decides.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from elasticjob.kube.cel.parser import parsed
@@ -47,7 +47,7 @@ class Program:
         return self.node(values)
 
 
-@cache
+@lru_cache(4096)
 def compiled(text: str) -> Program:
     """Return an expression that can be evaluated. Raises CelSyntaxError with the place of the mistake."""
     tree = parsed(text)

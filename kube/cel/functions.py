@@ -7,13 +7,14 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from elasticjob.kube.cel.values import NONE, CelError, Optional, kind
+from elasticjob.kube.cel.values import NONE, CelError, Optional, kind, whole
+from elasticjob.kube.re2 import found, matches
 
 
 def called(function: Callable[..., Any], name: str, arguments: list[Any]) -> Any:
     try:
         return function(*arguments)
-    except (TypeError, ValueError, AttributeError, re.error, IndexError) as error:
+    except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise CelError(f"{name}({', '.join(kind(each) for each in arguments)}): {error}") from error
 
 
@@ -37,6 +38,21 @@ def _size(value: Any) -> int:
     return len(value)
 
 
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, str) and not _WHOLE.fullmatch(value):
+        raise ValueError(f"{value!r} is no whole number")
+    return whole(int(value))
+
+
+def _uint(value: Any) -> int:
+    if (answer := _int(value)) < 0:
+        raise ValueError(f"{answer} is below zero")
+    return answer
+
+
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
     return _text(text).replace(old, new, count)
 
@@ -51,23 +67,43 @@ def _sorted(value: list[Any]) -> bool:
     return all(first <= second for first, second in pairwise(value))
 
 
+def _substring(text: str, start: int, end: int | None = None) -> str:
+    last = len(_text(text)) if end is None else end
+    if not 0 <= start <= last <= len(text):
+        raise IndexError(f"{start} to {last} of {len(text)} characters")
+    return text[start:last]
+
+
+def _character(text: str, place: int) -> str:
+    """The character at a place; right behind the last one there is the empty text."""
+    if not 0 <= place <= len(_text(text)):
+        raise IndexError(f"{place} of {len(text)} characters")
+    return text[place : place + 1]
+
+
+def _first_index(value: Any, part: Any) -> int:
+    if isinstance(value, str):
+        return value.find(part)
+    return next((place for place, item in enumerate(value) if item == part), -1)
+
+
 METHODS: dict[str, Callable[..., Any]] = {
     "size": _size,
     "contains": lambda text, part: part in _text(text),
     "startsWith": lambda text, part: _text(text).startswith(part),
     "endsWith": lambda text, part: _text(text).endswith(part),
-    "matches": lambda text, pattern: re.search(pattern, _text(text)) is not None,
+    "matches": lambda text, pattern: matches(pattern, _text(text)),
     "lowerAscii": lambda text: _text(text).lower(),
     "upperAscii": lambda text: _text(text).upper(),
     "trim": lambda text: _text(text).strip(),
     "replace": _replace,
     "split": _split,
     "join": lambda value, separator="": separator.join(value),
-    "substring": lambda text, start, end=None: _text(text)[start:end],
-    "indexOf": lambda value, part: value.find(part) if isinstance(value, str) else value.index(part),
-    "charAt": lambda text, place: _text(text)[place],
-    "find": lambda text, pattern: ((found := re.search(pattern, _text(text))) and found[0]) or "",
-    "findAll": lambda text, pattern: [found[0] for found in re.finditer(pattern, _text(text))],
+    "substring": _substring,
+    "indexOf": _first_index,
+    "charAt": _character,
+    "find": lambda text, pattern: next(found(pattern, _text(text)), ""),
+    "findAll": lambda text, pattern: list(found(pattern, _text(text))),
     "lastIndexOf": lambda value, part: _last_index(value, part),
     "reverse": lambda value: value[::-1],
     "isSorted": _sorted,
@@ -94,8 +130,8 @@ def _last_index(value: Any, part: Any) -> int:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "size": _size,
-    "int": int,
-    "uint": int,
+    "int": _int,
+    "uint": _uint,
     "double": float,
     "string": _string,
     "type": kind,
@@ -105,5 +141,5 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sets.equivalent": lambda first, second: (
         all(item in first for item in second) and all(item in second for item in first)
     ),
-    "matches": lambda text, pattern: re.search(pattern, _text(text)) is not None,
+    "matches": lambda text, pattern: matches(pattern, _text(text)),
 }

@@ -14,6 +14,7 @@ from elasticjob.kube.cel.values import (
     boolean,
     kind,
     number,
+    whole,
 )
 
 
@@ -85,7 +86,7 @@ def binary(act: Callable[[Any, Any], Any], left: Node, right: Node) -> Node:
         first, second = left(scope), right(scope)
         try:
             return act(first, second)
-        except (TypeError, ZeroDivisionError) as error:
+        except (TypeError, ArithmeticError) as error:
             raise CelError(f"no such overload: {kind(first)} with {kind(second)}: {error}") from error
 
     return combine
@@ -100,7 +101,25 @@ def _equal(left: Any, right: Any) -> bool:
 def _in(value: Any, container: Any) -> bool:
     if isinstance(container, list):
         return any(_equal(value, each) for each in container)
+    if not isinstance(container, dict):
+        raise TypeError("only lists and maps are searched")
     return value in container
+
+
+def _add(left: Any, right: Any) -> Any:
+    if isinstance(left, bool) or isinstance(right, bool):
+        raise TypeError("booleans are not added")
+    return left + right
+
+
+def _held(calculate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A calculation whose whole numbers have 64 bits."""
+
+    def calculated(left: Any, right: Any) -> Any:
+        answer = calculate(left, right)
+        return whole(answer) if isinstance(answer, int) else answer
+
+    return calculated
 
 
 def _order(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
@@ -133,9 +152,9 @@ RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
     "in": _in,
 }
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": lambda left, right: left + right,
-    "-": lambda left, right: number(left) - number(right),
-    "*": lambda left, right: number(left) * number(right),
-    "/": _divide,
-    "%": _modulo,
+    "+": _held(_add),
+    "-": _held(lambda left, right: number(left) - number(right)),
+    "*": _held(lambda left, right: number(left) * number(right)),
+    "/": _held(_divide),
+    "%": _held(_modulo),
 }

@@ -20,9 +20,13 @@ from elasticjob.kube.cel.syntax import (
     Select,
     Tree,
     Unary,
+    depth,
 )
 from elasticjob.kube.cel.tokens import Token, field, tokens, unquote
 from elasticjob.kube.cel.values import CelSyntaxError
+
+MOST_DEEP: Final = 64
+"""What is compiled and evaluated by recursion stays far from the end of Python's stack."""
 
 MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
 _NAMESPACES: Final = frozenset({"optional", "ip", "cidr", "format", "sets", "math", "strings", "jsonpatch"})
@@ -36,10 +40,18 @@ _LITERALS: Final[dict[str, Callable[[str], Any]]] = {
 
 
 def parsed(text: str) -> Tree:
-    """Return what an expression says. Raises CelSyntaxError with the place of the mistake."""
+    """Return what an expression says, MOST_DEEP levels deep at most.
+
+    Raises CelSyntaxError with the place of the mistake.
+    """
     parser = _Parser(text)
-    tree = parser.expression()
+    try:
+        tree = parser.expression()
+    except RecursionError:
+        raise CelSyntaxError(f"more than {MOST_DEEP} levels deep: write several rules") from None
     parser.expect_end()
+    if depth(tree) > MOST_DEEP:
+        raise CelSyntaxError(f"more than {MOST_DEEP} levels deep: write several rules")
     return tree
 
 

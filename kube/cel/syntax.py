@@ -142,6 +142,14 @@ def branches(tree: Tree) -> tuple[Tree, ...]:
             return tuple(each for pair in pairs for each in pair)
 
 
+def depth(tree: Tree) -> int:
+    """Return how many trees stand within each other, at most."""
+    levels, level = 0, [tree]
+    while level:
+        levels, level = levels + 1, [below for each in level for below in branches(each)]
+    return levels
+
+
 TYPES: Final = frozenset(
     ("bool", "int", "uint", "double", "string", "bytes", "list", "map", "type", "null_type")
 )

@@ -50,6 +50,16 @@ def number(value: Any) -> Any:
     return value
 
 
+_INTEGERS = range(-(2**63), 2**63)
+
+
+def whole(value: int) -> int:
+    """A whole number, if 64 bits hold it."""
+    if value not in _INTEGERS:
+        raise CelError("integer overflow")
+    return value
+
+
 def kind(value: Any) -> str:
     kinds = {
         bool: "bool",

@@ -74,6 +74,16 @@ VALUES: list[tuple[str, Any]] = [
     ("sets.intersects(self.l, [1, 4]) && sets.equivalent([1, 2], [2, 1, 1])", True),
     ("b'ab' == b\"ab\"", True),
     ("self.l.sum() == 6 && self.l.max() == 3", True),
+    ("'abc\\n'.matches('^[a-z]+$')", False),
+    ("'٣'.matches('^[0-9]+$') || '٣'.matches(r'^\\d+$')", False),
+    ("'abc'.matches('^[[:alpha:]]+$')", True),
+    ("'ab12'.find('[0-9]+')", "12"),
+    ("'ab'.find('[0-9]+')", ""),
+    ("[1, 2].indexOf(2) == 1 && [1, 2].indexOf(3) == -1 && 'ab'.indexOf('c') == -1", True),
+    ("'abc'.substring(3) == '' && 'abc'.substring(1, 2) == 'b'", True),
+    ("'abc'.charAt(3)", ""),
+    ("int('-7') == -7 && int(1.9) == 1 && uint(7) == 7", True),
+    ("9223372036854775807 - 1 + 1 > 0", True),
 ]
 
 
@@ -101,6 +111,22 @@ def test_values(text: str, expected: Any) -> None:
         "!1",
         "[1] < [2]",
         "nobody",
+        "9223372036854775807 + 1",
+        "self.n * 9223372036854775807",
+        "int('9223372036854775808')",
+        "int('1_0')",
+        "int(' 1')",
+        "int(1e300)",
+        "uint(-1)",
+        "true + true",
+        "'a' in 'abc'",
+        "'abc'.substring(-1)",
+        "'abc'.substring(2, 9)",
+        "'abc'.substring(2, 1)",
+        "'abc'.charAt(-1)",
+        "'abc'.charAt(4)",
+        "'abc'.matches('(')",
+        "'abc'.find('(')",
     ],
 )
 def test_expressions_without_a_value(text: str) -> None:
@@ -122,12 +148,27 @@ def test_expressions_without_a_value(text: str) -> None:
         "1 +* 2",
         "'open",
         "a ? b",
+        "(" * 5_000,
+        "!" * 5_000 + "true",
+        "self" + ".a" * 5_000,
+        "1" + " + 1" * 5_000,
+        "[" * 100 + "]" * 100,
     ],
+    ids=lambda text: text[:20],
 )
 def test_what_does_not_compile_says_where(text: str) -> None:
     with pytest.raises(CelSyntaxError) as error:
         compiled(text)
     assert str(error.value)
+
+
+def test_many_terms_are_not_deep() -> None:
+    assert compiled(" && ".join(["self.n == 3"] * 1_000)).evaluate({"self": SELF}) is True
+
+
+def test_no_text_makes_a_pattern_take_long() -> None:
+    text = "a" * 100_000 + "b"
+    assert compiled("self.matches('^(a+)+$')").evaluate({"self": text}) is False
 
 
 def test_a_program_names_its_free_variables_only() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from elasticjob.kube.client import Client
-from elasticjob.kube.re2 import matches, re2_problem
+from elasticjob.kube.re2 import found, matches, re2_problem
 from tests.kube.crd.posting import said, with_spec
 
 READ = (
@@ -149,7 +151,7 @@ async def test_servers_agree(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "text", "found"),
+    ("pattern", "text", "expected"),
     [
         ("b", "abc", True),
         ("^b", "abc", False),
@@ -163,7 +165,56 @@ async def test_servers_agree(client: Client) -> None:
         (r"^[\p{N}.]+$", "1.5", True),
         ("^[a[]$", "[", True),
         ("(?i)ABC", "abc", True),
+        ("a(?i)BC", "abc", True),
+        ("^[a-z]+$", "abc\n", False),
+        ("(?m)^a$", "a\nb", True),
+        (r"^\d$", "٣", False),
+        (r"^\w$", "é", False),
+        (r"^\W$", "é", True),
+        (r"^[\w.]$", "é", False),
+        (r"^[^\D]$", "1", True),
+        (r"\bfoo\b", "éfoo", True),
+        (r"^\Qa.b\E$", "a.b", True),
+        (r"^\Qa.b\E$", "axb", False),
+        (r"^a{,3}$", "a{,3}", True),
+        ("^[]a]+$", "a]", True),
+        ("^[^]a]$", "]", False),
+        ("^[a&&b]+$", "a&b", True),
+        ("^[+--]+$", "+,-", True),
+        ("^[a~~b]+$", "a~b", True),
+        (r"^\<a\>$", "<a>", True),
+        ("(?U)^a+$", "aa", True),
+        (r"^\x{1F600}$", "\U0001f600", True),
     ],
 )
-def test_patterns_find_what_servers_find(pattern: str, text: str, found: bool) -> None:
-    assert matches(pattern, text) is found
+def test_patterns_find_what_servers_find(pattern: str, text: str, expected: bool) -> None:
+    assert matches(pattern, text) is expected
+
+
+@pytest.mark.parametrize("pattern", READ)
+def test_what_servers_read_can_be_asked(pattern: str) -> None:
+    assert matches(pattern, "a") in (True, False)
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "^(a|aa)+$", "(.*)*(.*)*(.*)*x"])
+def test_no_text_makes_a_pattern_take_long(pattern: str) -> None:
+    assert not matches(pattern, "a" * 100_000 + "b")  # an engine that tries again would not come back
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        (r"\d+", "a12b3٣", ["12", "3"]),
+        ("[[:alpha:]]+", "ab1c", ["ab", "c"]),
+        ("a$", "a\n", []),
+        (r"\x{41}(?P<n>b)|(?P<n>c)", "Abc", ["Ab", "c"]),
+    ],
+)
+def test_texts_that_match(pattern: str, text: str, expected: list[str]) -> None:
+    assert list(found(pattern, text)) == expected
+
+
+@pytest.mark.parametrize("ask", [matches, found])
+def test_a_pattern_that_cannot_be_read_is_a_value_error(ask: Callable[[str, str], object]) -> None:
+    with pytest.raises(ValueError, match="cannot be read"):
+        ask("(?=a)(", "a")
