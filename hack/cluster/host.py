@@ -35,11 +35,16 @@ TOUCHED: Final = (
 )
 """Ours, and those that kubelet and kube-proxy set."""
 TABLES: Final = (("ip", "kube-proxy"), ("ip6", "kube-proxy"))
-CONTROLLERS: Final = "+cpu +cpuset +memory +pids"
+CONTROLLERS: Final = frozenset({"cpu", "cpuset", "hugetlb", "memory", "pids"})
+"""What the kubelet insists on having in its own cgroup, as far as the machine has it."""
 CNI_RESULTS: Final = Path("/var/lib/cni/results")
 """A folder of the CNI library, which nothing can move."""
 LOG_LINKS: Final = Path("/var/log/containers")
 """A folder of the kubelet, which nothing can move."""
+
+
+class Unfit(RuntimeError):
+    """The machine does not let a node change what it must; the message says what, and what to do."""
 
 
 class Host:
@@ -50,11 +55,11 @@ class Host:
         self._saved = place.folder / "kernel-settings.json"
 
     def prepare(self) -> None:
-        """Set what a node needs; what it was before is kept until `restore`."""
+        """Set what a node needs; what it was before is kept until `restore`. Raises Unfit."""
         if not self._saved.exists():
             self._saved.write_text(json.dumps({name: _setting(name).read_text().strip() for name in TOUCHED}))
         for name, value in WANTED.items():
-            _setting(name).write_text(value)
+            _raise(name, int(value))
         for address in self._missing():
             _ip("address", "add", f"{address}/32", "dev", "lo")
         for hierarchy in hierarchies():
@@ -154,13 +159,27 @@ def _make_cgroup(hierarchy: Path, folder: Path) -> None:
     """Make a cgroup that may hold others: v2 passes controllers on, v1's cpuset is empty until it is told."""
     folder.mkdir(exist_ok=True)
     for parent in (hierarchy, folder):
-        if (control := parent / "cgroup.subtree_control").exists():
-            with suppress(OSError):  # a hybrid machine has its controllers on v1
-                control.write_text(CONTROLLERS)
+        if (parent / "cgroup.controllers").exists():
+            pass_on_controllers(parent)
     for name in ("cpuset.cpus", "cpuset.mems"):
         own = folder / name
         if (above := hierarchy / name).exists() and own.exists() and not own.read_text().strip():
             own.write_text(above.read_text())
+
+
+def pass_on_controllers(cgroup: Path) -> None:
+    """Let the children of a cgroup of v2 use what it has: nothing where that is on v1. Raises Unfit."""
+    control = cgroup / "cgroup.subtree_control"
+    here = set((cgroup / "cgroup.controllers").read_text().split())
+    for name in sorted((here & CONTROLLERS) - set(control.read_text().split())):
+        try:
+            control.write_text(f"+{name}")
+        except OSError as error:
+            raise Unfit(
+                f"{control} does not take +{name} ({error.strerror}): a cgroup with processes of its own, "
+                f"as a container's root is, passes nothing on; move them first: mkdir {cgroup}/init; "
+                f"for p in $(cat {cgroup}/cgroup.procs); do echo $p > {cgroup}/init/cgroup.procs; done"
+            ) from None
 
 
 def _remove_tree(folder: Path) -> None:
@@ -177,6 +196,20 @@ def _pids_below(folder: Path) -> Iterator[int]:
 
 def _setting(name: str) -> Path:
     return Path("/proc/sys", *name.split("."))
+
+
+def _raise(name: str, least: int) -> None:
+    """Set a kernel setting that is lower than a node needs. Raises Unfit."""
+    file = _setting(name)
+    if int(file.read_text()) >= least:
+        return
+    try:
+        file.write_text(str(least))
+    except OSError as error:
+        raise Unfit(
+            f"{name} cannot be set to {least} ({error.strerror}): a node needs a machine of its own, "
+            "or a container with all privileges"
+        ) from None
 
 
 def _ip(*arguments: str) -> None:

@@ -83,6 +83,7 @@ def interpreter() -> Entries:
         PROGRAM: Link(VERSION),
         f"{PREFIX}/bin/python": Link(VERSION),
         SITE: Folder(),
+        f"{PREFIX}/lib/python3/dist-packages": Link(f"../{VERSION}/site-packages"),  # where Debian's looks
     }
     extensions = [Path(sys.executable).resolve()]
     for source in _files(standard):

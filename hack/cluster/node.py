@@ -87,7 +87,7 @@ class Node:
     def up(self) -> None:
         """Start everything that does not run; returns when the node is Ready and names are resolved.
 
-        Raises Refused, binaries.Missing or processes.ProgramFailed, whose messages say what to do.
+        Raises Refused, host.Unfit, binaries.Missing or processes.ProgramFailed: each says what to do.
         """
         self._began = time.monotonic()
         binaries.require("control-plane", "node")  # before anything is changed

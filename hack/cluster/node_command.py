@@ -11,6 +11,7 @@ from typing import Final
 from hack.cluster import kind
 from hack.cluster.binaries import Missing
 from hack.cluster.containers import ImportFailed
+from hack.cluster.host import Unfit
 from hack.cluster.node import Node, Refused
 from hack.cluster.place import Place, default_folder
 from hack.cluster.processes import ProgramFailed
@@ -23,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     try:
         return kind.COMMANDS[asked.command](asked.images) if asked.kind else _on_node(asked)
-    except (Refused, Missing, ImportFailed) as error:
+    except (Refused, Unfit, Missing, ImportFailed) as error:
         print(f"error: {error}", file=sys.stderr)
     except ProgramFailed as error:
         print(f"error: {error}\nhack/node down ends what was started", file=sys.stderr)

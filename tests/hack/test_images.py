@@ -16,7 +16,7 @@ import yaml
 from elasticjob import __version__
 from hack.cluster import images, interpreter
 from hack.cluster.interpreter import Missing, bytecode, closure
-from hack.cluster.oci import Entries, File, write_layer
+from hack.cluster.oci import Entries, File, Link, write_layer
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = {
@@ -120,3 +120,8 @@ def test_config_names_every_crd_and_the_version_of_this_checkout() -> None:
     assert crds <= {*kustomization["resources"]}
     assert all((config / resource).exists() for resource in kustomization["resources"])
     assert kustomization["images"] == [{"name": "elasticjob/operator", "newTag": __version__}]
+
+
+def test_pythons_of_debian_look_where_packages_are() -> None:
+    found = interpreter.interpreter()["/usr/local/lib/python3/dist-packages"]
+    assert found == Link(f"../{interpreter.VERSION}/site-packages")

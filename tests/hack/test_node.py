@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tomllib
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.cluster import debian, node, nodeconfig
+from hack.cluster import debian, host, node, nodeconfig
 from hack.cluster.debian import missing_packages
 from hack.cluster.node import refusal
 from hack.cluster.pki import Pair
@@ -92,3 +93,31 @@ def test_an_empty_path_lacks_everything(monkeypatch: pytest.MonkeyPatch, tmp_pat
         "ip": "iproute2",
         "bridge": "containernetworking-plugins",
     }
+
+
+def test_children_of_a_cgroup_get_the_controllers_that_it_has(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu cpuset hugetlb io memory pids rdma\n")
+    (tmp_path / "cgroup.subtree_control").write_text("cpu cpuset memory pids\n")
+    host.pass_on_controllers(tmp_path)
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+hugetlb"
+
+
+def test_a_hybrid_machine_has_no_controllers_to_pass_on(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("\n")
+    (tmp_path / "cgroup.subtree_control").write_text("\n")
+    host.pass_on_controllers(tmp_path)
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "\n"
+
+
+def test_a_container_whose_root_cgroup_is_in_use_is_told_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cgroup.controllers").write_text("memory\n")
+    (tmp_path / "cgroup.subtree_control").write_text("\n")
+
+    def busy(*_: object) -> int:
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    monkeypatch.setattr(Path, "write_text", busy)
+    with pytest.raises(host.Unfit, match=r"does not take \+memory .*cgroup.procs"):
+        host.pass_on_controllers(tmp_path)
