@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -185,12 +186,7 @@ async def test_both_versions_are_watched(client: Client, namespace: str) -> None
         async with following(client, *caches.values()):
             await client.create(V2, box(V2, "after"), namespace)
             for name, cache in caches.items():
-                await until(
-                    lambda cache=cache, name=name: (
-                        specs(cache.list()) == {"before": SPECS[name], "after": SPECS[name]}
-                    ),
-                    within=WITHIN,
-                )
+                await until(partial(both_boxes, name, cache), within=WITHIN)
             await client.merge_patch(V1, "after", {"spec": {"size": "1x2"}}, namespace)
             await until(
                 lambda: specs(caches["v2"].list())["after"] == {"width": 1, "height": 2}, within=WITHIN
