@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from elasticjob.kube import running
-from elasticjob.kube.clock import Clock, SystemClock
+from elasticjob.kube.clock import Clock, SystemClock, deadline
 from elasticjob.kube.config import Config
 from elasticjob.kube.errors import Conflict, Gone, Invalid, NotFound, Undecodable, Unreachable
 from elasticjob.kube.kinds import Key, Kind, Manifest
@@ -330,15 +330,27 @@ class Client:
         tail: int | None = None,
         previous: bool = False,
     ) -> AsyncIterator[bytes]:
-        """A pod's log in chunks as they come; with `follow`, until the container ends."""
+        """A pod's log in chunks as they come; with `follow`, until the container ends.
+
+        Raises ApiError; Unreachable when it is cut or, without `follow`, when nothing comes for the time of a
+        request.
+        """
         params = {"follow": "true"} if follow else {}
         params |= {"container": container} if container else {}
         params |= {"tailLines": str(tail)} if tail is not None else {}
         params |= {"previous": "true"} if previous else {}
         call = Call("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log", params)
-        async with self.stream(call, patience=None if follow else self._limit) as chunks:
-            async for chunk in chunks:
+        patience = None if follow else self._limit
+        async with self.stream(call, patience=patience) as chunks:
+            while chunk := await self._piece(call, chunks, patience):
                 yield chunk
+
+    async def _piece(self, call: Call, chunks: AsyncIterator[bytes], patience: float | None) -> bytes:
+        try:
+            async with deadline(self.clock, patience):
+                return await anext(chunks, b"")
+        except TimeoutError as error:
+            raise Unreachable(f"{call}: nothing came for {patience:.0f} s") from error
 
     def stream(
         self, call: Call, *, patience: float | None = None

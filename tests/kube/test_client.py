@@ -336,6 +336,16 @@ async def test_logs_come_as_they_are_written() -> None:
         assert stub.seen[0].query == {"container": "main", "follow": "true", "tailLines": "5"}
 
 
+async def test_a_log_that_is_not_followed_does_not_stay_silent_for_ever() -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(stream(b"one\n"))
+        log = client.logs("p", "ns")
+        assert await anext(log) == b"one\n"
+        with pytest.raises(Unreachable, match="nothing came for 60 s"):
+            await result(client, anext(log))
+        assert client.clock.monotonic() == 60
+
+
 async def test_logs_of_a_pod_that_is_not_there() -> None:
     async with Stub() as stub, stub.client() as client:
         stub.then(answer(404, status(404, "NotFound")))
