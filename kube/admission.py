@@ -245,7 +245,8 @@ class AdmissionServer:
         )
 
     def _new_authority(self, now: datetime) -> Authority:
-        return new_authority(self._authority_name, now, self._policy.authority_lifetime)
+        policy = self._policy
+        return new_authority(self._authority_name, now, policy.authority_lifetime, skew=policy.skew)
 
     def _is_ours(self, certificate: Certificate) -> bool:
         return is_named(certificate, self._authority_name)
@@ -255,7 +256,8 @@ class AdmissionServer:
         return f"{self._name} webhooks"
 
     def _new_leaf(self, authority: Authority, now: datetime) -> Leaf:
-        return issue(authority, self._hosts(), now, self._policy.leaf_lifetime)
+        policy = self._policy
+        return issue(authority, self._hosts(), now, policy.leaf_lifetime, skew=policy.skew)
 
     def _serve(self, leaf: Leaf) -> None:
         load_leaf(self._tls, leaf)

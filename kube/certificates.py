@@ -24,12 +24,18 @@ POLICY = Policy()
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
-def new_authority(name: str, now: datetime, lifetime: timedelta = POLICY.authority_lifetime) -> Authority:
+def new_authority(
+    name: str,
+    now: datetime,
+    lifetime: timedelta = POLICY.authority_lifetime,
+    *,
+    skew: timedelta = POLICY.skew,
+) -> Authority:
     """A self-signed authority that may only sign leaves."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
     certificate = (
-        _builder(subject, subject, key.public_key(), now, now + lifetime)
+        _builder(subject, subject, key.public_key(), now - 2 * skew, now + lifetime)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -39,9 +45,15 @@ def new_authority(name: str, now: datetime, lifetime: timedelta = POLICY.authori
 
 
 def read_authority(certificate: bytes, key: bytes) -> Authority:
-    """The authority of a certificate and a key, PEM. Raises ValueError where they are not one."""
+    """The authority of a certificate and a key, PEM. Raises ValueError where they could not sign a leaf."""
     found = x509.load_pem_x509_certificate(certificate)
-    if _public_half(key) != found.public_key():
+    public = _public_half(key)
+    is_curve = isinstance(public, ec.EllipticCurvePublicKey)
+    if not is_curve:
+        raise ValueError("the key is of another kind than the elliptic curves that we sign with")
+    if not _signs(found):
+        raise ValueError("the certificate is not one that may sign others")
+    if public != found.public_key():
         raise ValueError("the key is not that of the certificate")
     return Authority(_pem(found), key, found.not_valid_before_utc, found.not_valid_after_utc)
 
@@ -59,9 +71,17 @@ def is_named(certificate: Certificate, name: str) -> bool:
 
 
 def issue(
-    authority: Authority, hosts: Sequence[str], now: datetime, lifetime: timedelta = POLICY.leaf_lifetime
+    authority: Authority,
+    hosts: Sequence[str],
+    now: datetime,
+    lifetime: timedelta = POLICY.leaf_lifetime,
+    *,
+    skew: timedelta = POLICY.skew,
 ) -> Leaf:
-    """A certificate for serving as any of `hosts` (names or IP addresses); it ends with the authority."""
+    """A certificate for serving as any of `hosts` (names or IP addresses); it ends with the authority.
+
+    It is valid at once for whoever's clock is `skew` behind the true time, though ours be as much ahead.
+    """
     issuer = x509.load_pem_x509_certificate(authority.certificate)
     issuer_key = serialization.load_pem_private_key(authority.key, password=None)
     assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
@@ -69,7 +89,7 @@ def issue(
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0][:64])])
     certificate = (
-        _builder(subject, issuer.subject, key.public_key(), now, expires)
+        _builder(subject, issuer.subject, key.public_key(), now - 2 * skew, expires)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -165,6 +185,16 @@ def _public_half(key: bytes) -> object:
         raise ValueError(f"the key is of a kind that cannot be read: {error}") from error
 
 
+def _signs(certificate: x509.Certificate) -> bool:
+    """Whether API servers take what is signed with it."""
+    try:
+        extensions = certificate.extensions
+        authority = extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        return authority and extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+        return False
+
+
 def _normal(block: bytes) -> Certificate | None:
     try:
         return _pem(x509.load_pem_x509_certificate(block))
@@ -173,7 +203,7 @@ def _normal(block: bytes) -> Certificate | None:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, expires: datetime
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, begins: datetime, expires: datetime
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -181,7 +211,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now.astimezone(UTC) - POLICY.skew)  # clocks differ
+        .not_valid_before(begins.astimezone(UTC))
         .not_valid_after(expires.astimezone(UTC))
     )
 

@@ -8,8 +8,12 @@ import ssl
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
 
-from elasticjob.kube.authorities import Authorities, Kept, Plan
+from elasticjob.kube.authorities import Authorities, Kept, Plan, Policy
 from elasticjob.kube.certificates import (
     certificates_in,
     issue,
@@ -125,6 +129,66 @@ def test_a_spoiled_secret_says_what_is_wrong_and_what_can_still_be_read(
     assert kept.authorities is None
     assert kept.spoiled.startswith(why)
     assert OLD.certificate in kept.readable
+
+
+def foreign(
+    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, *, ca: bool, signs: bool
+) -> dict[str, bytes]:
+    """An authority's pair as somebody else would put it into the Secret."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "another")])
+    usage = dict.fromkeys(
+        (
+            "content_commitment",
+            "key_encipherment",
+            "data_encipherment",
+            "key_agreement",
+            "crl_sign",
+            "encipher_only",
+            "decipher_only",
+        ),
+        False,
+    )
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, NOW, NOW + timedelta(days=900))
+        .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+        .add_extension(x509.KeyUsage(digital_signature=True, key_cert_sign=signs, **usage), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem, pkcs8, plain = (
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return {"tls_crt": made.public_bytes(pem), "tls_key": key.private_bytes(pem, pkcs8, plain)}
+
+
+@pytest.mark.parametrize(
+    ("pair", "why"),
+    [
+        (foreign(ec.generate_private_key(ec.SECP384R1()), ca=True, signs=True), ""),
+        (foreign(ec.generate_private_key(ec.SECP256R1()), ca=False, signs=False), "may sign others"),
+        (foreign(ec.generate_private_key(ec.SECP256R1()), ca=True, signs=False), "may sign others"),
+        (foreign(rsa.generate_private_key(65537, 2048), ca=True, signs=True), "elliptic curves"),
+    ],
+    ids=["another curve", "a leaf", "no signer", "RSA"],
+)
+def test_an_authority_of_others_is_taken_if_leaves_of_it_would_be(pair: dict[str, bytes], why: str) -> None:
+    kept = read_secret(secret(Plan(HELD), **pair))
+    assert why in kept.spoiled
+    if not why:
+        assert kept.authorities is not None
+        current = kept.authorities.current
+        assert verifies(current.certificate, issue(current, ["h"], NOW), "h") is None
+
+
+@pytest.mark.parametrize("skew", [Policy().skew, timedelta(hours=1)])
+def test_what_is_issued_is_valid_on_every_clock(skew: timedelta) -> None:
+    """Ours is ahead of the true time, the API server's behind it."""
+    ours, theirs = NOW + skew, NOW - skew
+    authority = new_authority("test", ours, skew=skew)
+    leaf = issue(authority, ["h"], ours, skew=skew)
+    for pem in (authority.certificate, leaf.chain):
+        assert x509.load_pem_x509_certificate(pem).not_valid_before_utc <= theirs
 
 
 def test_a_bundle_is_read_whoever_wrote_it() -> None:
