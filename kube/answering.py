@@ -1,7 +1,7 @@
 """Answering the API server's reviews over HTTP: bounded in time, number and bytes, never by a stall.
 
 - An answer comes before the API server gives up: a handler that takes longer is cancelled, and the write is
-  refused with a sentence that says so.
+  refused with a sentence that says so. Who does not send what it announced in that time holds no room longer.
 - What does not fit into the room is answered with 429 and Retry-After, which the API server heeds.
 - Plain functions run in threads of their own; neither they nor reconcilers wait for the other. One that never
   returns holds its thread, not the server.
@@ -101,9 +101,14 @@ class Answering:
             size = largest if http.content_length is None else http.content_length
             if size > largest:
                 return _refused(413, f"a review of {size} bytes is more than {largest}")
+            seconds = SHARE * waits(http.query.get("timeout", ""))
             try:
                 with room.taken(size):
-                    return await handle(http, await _body(http, largest))
+                    async with deadline(self._clock, seconds):
+                        body = await _body(http, largest)
+                    return await handle(http, body)
+            except TimeoutError:
+                return _refused(408, f"the review was not sent within {seconds:g} s")
             except Full:
                 return _refused(429, "too many reviews are under way: try again", {"Retry-After": "1"})
 

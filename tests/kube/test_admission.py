@@ -395,7 +395,7 @@ async def _differs(server: AdmissionServer, shown: bytes) -> bool:
 
 
 async def until_async(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not await condition():  # noqa: ASYNC110 - only asking tells
             await asyncio.sleep(0)
 
@@ -478,6 +478,28 @@ async def test_odd_requests_are_refused(body: bytes, code: int) -> None:
         for data in (io.BytesIO(body), chunked(body)):
             async with aiohttp.ClientSession() as session:
                 assert await posted(session, url, data) == code
+
+
+async def test_who_announces_a_review_and_does_not_send_it_keeps_nobody_out() -> None:
+    clock = VirtualClock()
+    async with Shelf() as shelf, serving(shelf, clock) as server, aiohttp.ClientSession() as session:
+        await server.wait_started()
+        url = server.url + "/validate/configmaps/v1"
+        stalled = [asyncio.create_task(posted(session, f"{url}?timeout=5s", never())) for _ in range(8)]
+        await until_async(lambda: _is(429, posted(session, url, b"{}")))
+        await until(lambda: all(each.done() for each in stalled), clock, longest=5)
+        assert {each.result() for each in stalled} == {408}
+        assert await posted(session, url, b"{}") == 400
+
+
+async def _is(code: int, answered: Awaitable[int]) -> bool:
+    return await answered == code
+
+
+async def never() -> AsyncIterator[bytes]:
+    """The first byte of a body."""
+    yield b"{"
+    await asyncio.Event().wait()
 
 
 async def posted(session: aiohttp.ClientSession, url: str, data: Any) -> int:
