@@ -44,3 +44,12 @@ def test_file_that_is_no_example_is_explained(tmp_path: Path, text: str | None, 
         file.write_text(text)
     with pytest.raises(Failure, match=why):
         load(file)
+
+
+def test_the_example_is_what_restricted_namespaces_admit() -> None:
+    pod = load().workers["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert [container["securityContext"] for container in pod["containers"]] == [
+        {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    ]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from elasticjob.cli.story.example import Example
 from elasticjob.cli.story.seen import Seen
@@ -91,16 +91,6 @@ class OnNode:
     async def _do(self, *words: str) -> str:
         await self.kubectl("-n", self.example.key.namespace, *words)
         return f"kubectl {' '.join(words)}"
-
-
-def restricted(example: Example) -> Example:
-    """Return a job that the strictest pod standard admits: without rights, and not as root."""
-    job = deepcopy(example.job)
-    pod: dict[str, Any] = job["spec"]["replicaSpecs"]["worker"]["template"]["spec"]
-    pod["securityContext"] = RESTRICTED
-    for container in pod["containers"]:
-        container["securityContext"] = UNPRIVILEGED
-    return replace(example, job=job)
 
 
 def in_namespace(example: Example, namespace: str) -> Example:

@@ -28,7 +28,7 @@ from elasticjob.kube.client import Client
 from tests.node import timeline
 from tests.node.asking import Asked, asking
 from tests.node.conftest import OPERATOR, READY, SYSTEM, Site
-from tests.node.stage import OnNode, in_namespace, restricted
+from tests.node.stage import OnNode, in_namespace
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1200)]
 
@@ -49,7 +49,7 @@ OURS: Final = (
 async def test_a_job_lives_through_everything_and_leaves_nothing(
     site: Site, admin: Client, home: str, volume: Path
 ) -> None:
-    example = restricted(in_namespace(load(), home)).recording(Path("/checkpoints/steps.jsonl"))
+    example = in_namespace(load(), home).recording(Path("/checkpoints/steps.jsonl"))
     before = await site.kubectl.names(OURS, home)
     async with following(admin, example.key, volume / "steps.jsonl") as watched:
         stage = OnNode(site.kubectl, example.training(LONG), lambda: watched.seen)
