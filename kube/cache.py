@@ -17,6 +17,9 @@ from elasticjob.kube.wire import Item, Meta
 
 T = TypeVar("T")
 
+Identity = tuple[int, str, str]
+"""One content of one object: the storage's era, uid, resourceVersion."""
+
 OWNER = "owner-uid"
 NAMESPACE = "namespace"
 DECODED = 1024
@@ -40,8 +43,8 @@ class Cache(Generic[T]):
         self._store = Store()
         self._store.add_index(OWNER, _owners)
         self._store.add_index(NAMESPACE, _namespace)
-        self._decoded: OrderedDict[tuple[str, str], T] = OrderedDict()
-        self._reported: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._decoded: OrderedDict[Identity, T] = OrderedDict()
+        self._reported: OrderedDict[Identity, None] = OrderedDict()
         self._listeners: list[Callable[[Change], None]] = []
         self._on_version: list[Callable[[], None]] = []
         self._synced = asyncio.Event()
@@ -163,7 +166,7 @@ class Cache(Generic[T]):
     # decoding
 
     def _decode(self, item: Item) -> T:
-        identity = (item.meta.uid, item.meta.resource_version)
+        identity = self._identity(item)
         if identity in self._decoded:
             self._decoded.move_to_end(identity)
             return self._decoded[identity]
@@ -175,7 +178,10 @@ class Cache(Generic[T]):
             self._remember(identity, found)
         return found
 
-    def _remember(self, identity: tuple[str, str], found: T) -> None:
+    def _identity(self, item: Item) -> Identity:
+        return self._store.eras, item.meta.uid, item.meta.resource_version
+
+    def _remember(self, identity: Identity, found: T) -> None:
         self._decoded[identity] = found
         if len(self._decoded) > DECODED:
             self._decoded.popitem(last=False)
@@ -197,7 +203,7 @@ class Cache(Generic[T]):
             return ()
 
     def _report(self, item: Item, error: Undecodable) -> None:
-        identity = (item.meta.uid, item.meta.resource_version)
+        identity = self._identity(item)
         if identity in self._reported:
             return
         log.warning("an object does not fit its model", extra={"kind": self.kind.name, "error": str(error)})

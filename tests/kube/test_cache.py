@@ -10,7 +10,7 @@ import pytest
 from elasticjob.kube.cache import DECODED, Cache
 from elasticjob.kube.errors import Undecodable
 from elasticjob.kube.objects import CONFIG_MAP, ConfigMap
-from elasticjob.kube.watch import Removed, Upserted
+from elasticjob.kube.watch import Advanced, Listed, Removed, Restarted, Synced, Upserted
 from elasticjob.kube.wire import Item
 from tests.kube.build import as_item, item, key, manifest, owned
 
@@ -75,6 +75,18 @@ def test_frozen_objects_are_decoded_once_and_plain_ones_never_shared() -> None:
     first = plain.get(key("a"))
     assert first == plain.get(key("a"))
     assert first is not plain.get(key("a"))
+
+
+def test_what_was_decoded_is_forgotten_when_the_storage_goes_back_in_time() -> None:
+    cache = filled(item("a", 5))
+    cache.add_index("x", lambda found: [found.data.get("x", "")])
+    cache.take(Advanced("9"))
+    assert cache.list()[0].data == {"rv": "5"}
+    again = as_item(manifest("a", 5) | {"data": {"x": "y"}})
+    for event in (Restarted(), Listed((again,)), Synced("7")):
+        cache.take(event)
+    assert cache.list()[0].data == {"x": "y"}
+    assert names(cache.by_index("x", "y")) == ["a"]
 
 
 def test_only_so_many_decoded_objects_are_kept() -> None:

@@ -9,7 +9,7 @@ from elasticjob.kube.kinds import Key
 from elasticjob.kube.store import Change, Store
 from elasticjob.kube.watch import Advanced, Listed, Removed, Restarted, Synced, Unlisted, Upserted
 from elasticjob.kube.wire import Item
-from tests.kube.build import as_item, item, key, owned
+from tests.kube.build import as_item, item, key, manifest, owned
 
 
 def listed(*items: Item, version: str = "10") -> list[Restarted | Listed | Synced]:
@@ -85,6 +85,22 @@ def test_a_relist_may_go_back_in_time() -> None:
     store = Store()
     fed(store, *listed(version="1000"), *listed(version="7"))
     assert (store.version, store.lists) == (7, 2)
+
+
+def test_storage_that_went_back_in_time_may_give_a_version_a_second_time() -> None:
+    store, old, same = Store(), as_item(manifest("a", 5)), item("b", 6)
+    fed(store, *listed(old, same))
+    again = as_item(manifest("a", 5) | {"data": {"written": "after the restore"}})
+    assert fed(store, *listed(again, item("b", 6), version="7")) == [Change(old, again)]
+    assert store.get(key("a")) == again
+
+
+def test_objects_of_lists_and_of_watches_are_the_same_though_only_the_latter_say_their_kind() -> None:
+    store, watched = Store(), item("a", 5)
+    fed(store, *listed(watched))
+    in_list = {name: value for name, value in manifest("a", 5).items() if name not in ("apiVersion", "kind")}
+    assert fed(store, *listed(as_item(in_list), version="7")) == []
+    assert store.get(key("a")) is watched
 
 
 def test_indexes_follow_both_sides_of_a_change() -> None:
