@@ -103,6 +103,7 @@ class Election:
         write that was not answered may still be under way."""
         if self._thread is None:
             return
+        self.fence.fall("this process stops")  # so that nothing begins after the look at what has
         settled = self.fence.settled(self._clock.monotonic() - self.terms.lease.total_seconds())
         if release and self._won.is_set() and not settled:
             log.warning("a write was not answered: the lease is left to expire", extra={"lease": self.name})
@@ -251,9 +252,14 @@ class Keeper:
                     return why
 
     async def release(self) -> None:
-        """Have the Lease hold nobody, if it still holds me; the fence falls first."""
+        """Have the Lease hold nobody, if it still holds me; the fence falls first.
+
+        A standby has nothing to give, and does not wait for an API server that is away.
+        """
         self._fence.fall("this process stops")
         self._leader.set(0)
+        if not self.candidate.leads:
+            return
         for _ in range(RELEASE_ATTEMPTS):
             await self._attempt(self._look())
             step = self.candidate.release(self._clock.now())

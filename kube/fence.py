@@ -44,7 +44,7 @@ current: ContextVar[Fence | None] = ContextVar("fence", default=None)
 
 
 class Fence:
-    """Down until it is first moved; may be asked from every thread, and moved from one."""
+    """Down until it is first moved; may be asked and felled from every thread, and moved from one."""
 
     def __init__(self, now: Callable[[], float], margin: timedelta) -> None:
         """`margin` is the time between the deadline and the moment at which another may lead."""
@@ -59,24 +59,26 @@ class Fence:
         self._unanswered = -inf
 
     def move(self, until: float) -> None:
-        """Let writes pass until then."""
-        if not self._fallen:
-            self._until = until
+        """Let writes pass until then, unless it has fallen."""
+        self._until = until
 
     def fall(self, why: str) -> None:
-        """Let no write pass any more, and reset the connections of those that are under way. Final."""
-        self._fallen, self._until, self._why = True, -inf, why
+        """Let no write pass any more, and reset the connections of those that are under way. Final.
+
+        From any thread, also while another moves it.
+        """
+        self._why, self._fallen = why, True
         with self._lock:
             for opened in self._sockets:
                 _reset(opened)
 
     def left(self) -> float:
         """Seconds that a write has. Raises Fenced when there are none."""
+        if self._fallen or self._until == -inf:
+            raise Fenced(f"nothing is written any more: {self._why}")
         left = self._until - self._now()
         if left <= 0:
-            raise Fenced(
-                f"nothing is written any more: {self._why if self._until == -inf else 'the lease is over'}"
-            )
+            raise Fenced("nothing is written any more: the lease is over")
         return left
 
     def settled(self, since: float) -> bool:

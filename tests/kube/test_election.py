@@ -18,7 +18,7 @@ from elasticjob.kube.client import Client
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.election import Election, Keeper
-from elasticjob.kube.errors import KubeError, LeadershipLost
+from elasticjob.kube.errors import Fenced, KubeError, LeadershipLost
 from elasticjob.kube.fence import Fence
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.lease import Candidate, Terms
@@ -30,7 +30,9 @@ from elasticjob.kube.testing import FaultProxy, Lose, asking
 from tests.kit.served import Served
 from tests.kube.stub import Stub, answer, hang, until
 
-TERMS = Terms(lease=timedelta(seconds=4), renew=timedelta(seconds=2.5), retry=timedelta(seconds=0.3))
+TERMS = Terms(lease=timedelta(seconds=90), renew=timedelta(seconds=60), retry=timedelta(seconds=0.3))
+"""A thief is noticed soon, and nothing is lost because the machine is busy."""
+SHORT = Terms(lease=timedelta(seconds=8), renew=timedelta(seconds=6), retry=timedelta(seconds=0.3))
 LEASE_NAME = "l"
 
 
@@ -49,11 +51,11 @@ class Exits:
 
 @asynccontextmanager
 async def replica(
-    client: Client, namespace: str, me: str, *controllers: Controller, **more: Any
+    client: Client, namespace: str, me: str, *controllers: Controller, terms: Terms = TERMS, **more: Any
 ) -> AsyncIterator[tuple[Operator, asyncio.Task[None], Exits]]:
     """An operator that runs; it is told to stop at the end."""
     exits = Exits()
-    election = Election(LEASE_NAME, namespace, identity=me, terms=TERMS, exit=exits)
+    election = Election(LEASE_NAME, namespace, identity=me, terms=terms, exit=exits)
     operator = Operator(client, namespace, name=me, probes=None, signals=False, election=election, **more)
     for controller in controllers:
         operator.add(controller)
@@ -168,7 +170,7 @@ async def test_lost_leadership_ends_everything_at_once_and_is_raised(client: Cli
         with pytest.raises(
             LeadershipLost, match="a does not lead any more: the lease is held by 'thief' now"
         ):
-            await asyncio.wait_for(running, 30)
+            await asyncio.wait_for(running, 60)
         assert ended == ["cancelled"]
         assert leads(a) == 0
         assert exits.codes == []
@@ -190,7 +192,7 @@ async def test_leadership_that_is_lost_while_it_stops_in_order_is_not_waited_for
         a.stop()
         await steal(client, namespace)
         with pytest.raises(LeadershipLost):
-            await asyncio.wait_for(running, 30)
+            await asyncio.wait_for(running, 60)
     assert await holder(client, namespace) == "thief"
 
 
@@ -203,7 +205,7 @@ async def test_a_process_that_does_not_stop_when_it_has_lost_is_ended(client: Cl
                 except asyncio.CancelledError:
                     continue
 
-    async with replica(client, namespace, "a", works(_nothing)) as (operator, running, exits):
+    async with replica(client, namespace, "a", works(_nothing), terms=SHORT) as (operator, running, exits):
         del running
         stubborn = Stubborn()
         task = asyncio.create_task(stubborn.run())
@@ -212,7 +214,7 @@ async def test_a_process_that_does_not_stop_when_it_has_lost_is_ended(client: Cl
         )
         await operator.wait_leading()
         await steal(client, namespace)
-        await asyncio.wait_for(exits.called.wait(), 30)
+        await asyncio.wait_for(exits.called.wait(), 60)
         assert exits.codes == [1]
 
 
@@ -238,8 +240,27 @@ async def test_the_lease_is_left_to_expire_where_a_write_was_not_answered(
 
         proxy.add(asking("patch", "configmaps"), Lose())
         async with replica(client, namespace, "a", works(write)):
-            await asyncio.wait_for(tried.wait(), 30)
+            await asyncio.wait_for(tried.wait(), 60)
         assert await holder(client, namespace) == "a"
+
+
+async def test_nothing_begins_once_it_is_looked_at_what_was_answered(client: Client, namespace: str) -> None:
+    """A task that a run left behind may go on writing to the end."""
+    async with replica(client, namespace, "a") as (operator, _, _):
+        await operator.wait_leading()
+        assert operator.election is not None
+        fence, seen = operator.election.fence, list[str]()
+        settled = fence.settled
+
+        def look(since: float) -> bool:
+            try:
+                fence.left()
+            except Fenced as error:
+                seen.append(str(error))
+            return settled(since)
+
+        fence.settled = look  # type: ignore[method-assign]
+    assert seen == ["nothing is written any more: this process stops"]
 
 
 async def test_without_rights_it_stands_by_and_says_why(
@@ -355,6 +376,16 @@ async def test_a_leader_whose_requests_all_hang_has_lost_at_its_deadline() -> No
             await clock.advance(0.6)
             await until(task.done)
             assert task.result() == "the lease could not be renewed within 10 s"
+
+
+async def test_a_standby_that_stops_asks_nothing() -> None:
+    """It would wait for an API server that is away."""
+    async with Stub() as stub, keeping(stub) as (keeper, _, _, task):
+        await until(lambda: stub.seen)
+        task.cancel()
+        await asyncio.wait({task})
+        await asyncio.wait_for(keeper.release(), 30)
+        assert len(stub.seen) == 1
 
 
 async def test_failures_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
