@@ -19,7 +19,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJobStatus
 from elasticjob.cli.laptop import OperatorProcess, operator_of
 from elasticjob.cli.story.processes import Process, running
 from elasticjob.kube.client import Client
-from elasticjob.kube.kinds import Key, Manifest
+from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.objects import NAMESPACE, POD, Pod
 from elasticjob.kube.operator import Operator
 from elasticjob.kube.store import Change
@@ -39,15 +39,13 @@ class Stage:
 
 
 class Job:
-    """One ElasticJob of a test: what is and was said of it, its pods, and all that it ever had."""
+    """One ElasticJob of a test: what is said of it, its pods, and all that it ever had."""
 
     def __init__(self, site: Site, name: str = "digits") -> None:
         self._site = site
         self.name = name
         self.born: dict[str, set[str]] = {}
-        self.heard: list[tuple[str, str, str]] = []
         site.operator.cache(POD).subscribe(self._look_at_pods)
-        site.operator.cache(ELASTICJOB).subscribe(self._listen)
 
     @property
     def status(self) -> ElasticJobStatus:
@@ -83,13 +81,6 @@ class Job:
     def _look_at_pods(self, change: Change) -> None:
         for name, pod in self.pods().items():
             self.born.setdefault(name, set()).add(pod.metadata.uid)
-
-    def _listen(self, change: Change) -> None:
-        job = self._site.operator.cache(ELASTICJOB).get(Key(self._site.namespace, self.name))
-        for said in job.status.conditions if job else ():
-            sentence = (said.type, said.reason, said.message)
-            if said.status == "True" and sentence not in self.heard:
-                self.heard.append(sentence)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -29,6 +29,7 @@ from elasticjob.cli.story.watched import Watched
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import (
+    EVENT,
     NETWORK_POLICY,
     POD,
     ROLE,
@@ -39,6 +40,7 @@ from elasticjob.kube.objects import (
 )
 from tests.controllers.conftest import Site
 from tests.e2e.conftest import Job, Stage, local, role, worker
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -144,10 +146,14 @@ async def test_clean_pod_policy_decides_what_a_failed_job_leaves(
 # memory
 
 
-def replaced(job: Job, name: str, why: str) -> bool:
-    """Whether the job said why a pod is replaced, before its successor was there or after."""
-    said = "; ".join(message for type_, _, message in job.heard if type_ == "Restarting")
-    return f"{name} failed: {why}" in said or f"{name}-1 replaces {name}: {why}" in said
+async def replacement_is_told(site: Site, name: str, why: str) -> None:
+    """Wait for the Event; a condition may say it for less time than any status is written in."""
+    sentence = f"{name}-1 replaces {name}: {why}"
+
+    async def told() -> bool:
+        return any(sentence in event.message for event in await site.client.list(EVENT, site.namespace))
+
+    await until(told, f"an Event says {sentence!r}")
 
 
 async def test_out_of_memory_is_told_with_the_limit_and_spends_the_budget(site: Site) -> None:
@@ -155,7 +161,7 @@ async def test_out_of_memory_is_told_with_the_limit_and_spends_the_budget(site: 
     greedy = worker(HUNGRY, resources={"limits": {"memory": "48Mi"}}, restartCount=1)
     await site.apply(local(greedy, optimizeMode="manual"))
     await site.until(job.has_ended("Failed"))
-    assert replaced(job, "digits-worker-0", "OOMKilled at 48Mi")
+    await replacement_is_told(site, "digits-worker-0", "OOMKilled at 48Mi")
     sentence = "digits-worker-0-1 failed with OOMKilled at 48Mi; restartCount 1 is spent"
     assert job.said("Failed") == ("True", "OutOfMemory", sentence)
     assert job.born.keys() == {"worker-0", "worker-0-1"}
@@ -427,7 +433,7 @@ async def test_a_killed_master_is_replaced_while_the_training_goes_on(site: Site
     await site.until(lambda: "master-0-1" in job.born)
     assert not job.has_ended("Complete")()
     await site.until(job.has_ended("Complete"), SLOW)
-    assert replaced(job, "digits-master-0", "killed by SIGKILL (exit code 137)")
+    await replacement_is_told(site, "digits-master-0", "killed by SIGKILL (exit code 137)")
     await training.until(lambda seen: seen.step == 450)
     assert gaps(training.watched.steps) == ()
     assert {step.round for step in training.watched.steps} == {1}
