@@ -73,10 +73,16 @@ def on_a_real_server(wishes: Namespace, console: Console) -> Outcome:
         stack.callback(lambda: hand.submit(plane.stop).result())
         hand.submit(plane.start).result()
 
+        def die_and_come_back() -> None:
+            plane.kill(APISERVER)
+            plane.start(APISERVER)
+
         async def crash() -> None:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(hand, plane.kill, APISERVER)
-            await loop.run_in_executor(hand, plane.start, APISERVER)
+            crashing = asyncio.get_running_loop().run_in_executor(hand, die_and_come_back)
+            try:
+                await asyncio.shield(crashing)
+            finally:  # a storm that ends meanwhile waits for it: fine weather begins with the server back
+                await crashing
 
         wanted = Wishes(wishes.minutes, wishes.jobs, wishes.seed)
 

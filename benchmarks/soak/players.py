@@ -17,7 +17,7 @@ from elasticjob.controllers.names import MASTER
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.conditions import timestamp
-from elasticjob.kube.errors import KubeError, NotFound
+from elasticjob.kube.errors import Conflict, Invalid, KubeError, NotFound
 from elasticjob.kube.informer import Informer
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import NAMESPACE, POD, Pod
@@ -92,7 +92,7 @@ class Kubelet:
             pod = await self._waiting.get()
             try:
                 await say(self._client, pod, "Running", {"running": {"startedAt": _now()}})
-            except NotFound:
+            except (NotFound, Conflict, Invalid):  # it is gone, or another pod has its name
                 continue
             except KubeError:  # the server is away: the pod starts a little later
                 asyncio.get_running_loop().call_later(0.2, self._waiting.put_nowait, pod)

@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.names import MASTER
 from elasticjob.kube.conditions import is_true
-from elasticjob.kube.kinds import Key, Kind
+from elasticjob.kube.kinds import Kind
 from elasticjob.kube.objects import (
     CONFIG_MAP,
     NETWORK_POLICY,
@@ -128,7 +128,3 @@ def _difference(job: ElasticJob, pods: list[Pod]) -> str:
     if job.status.observed_generation != job.metadata.generation:
         return "does not say that its newest spec was seen"
     return ""
-
-
-def key_of(namespace: str, name: str) -> Key:
-    return Key(namespace, name)
