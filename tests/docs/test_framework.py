@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,18 +20,24 @@ import yaml
 
 from elasticjob.kube import Client, Declaration, Kind, Manifest, Operator, crd_manifest
 from elasticjob.kube.errors import ApiError, Invalid
-from elasticjob.kube.objects import CRD, LEASE, SERVICE
+from elasticjob.kube.objects import CRD, LEASE, ROLE, ROLE_BINDING, SECRET, SERVICE
 from tests.kit.served import Served
 from tests.kit.waiting import until
 
 PAGE = Path(__file__).parents[2] / "docs" / "framework.md"
 PYTHON = re.compile(r"^```python\n# (\w+)\.py\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 YAML = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-CLUSTER_ROLE = Kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", dict, namespaced=False)
-CLUSTER_ROLE_BINDING = Kind(
-    "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", dict, namespaced=False
-)
-ACCOUNT = "system:serviceaccount:website-system:website-operator"
+RIGHTS: dict[str, Kind[Any]] = {
+    "ClusterRole": Kind(
+        "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", dict, namespaced=False
+    ),
+    "ClusterRoleBinding": Kind(
+        "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", dict, namespaced=False
+    ),
+    "Role": ROLE,
+    "RoleBinding": ROLE_BINDING,
+}
+SYSTEM = "website-system"
 HTML = "<h1>Hello</h1>"
 
 
@@ -86,22 +93,26 @@ async def running(operator: Operator) -> AsyncIterator[Operator]:
 
 
 @asynccontextmanager
-async def allowed(admin: Client, served: Served) -> AsyncIterator[Client]:
-    """A client with the rights that the page gives, and no others."""
-    role, binding = (
+async def allowed(admin: Client, served: Served, namespace: str) -> AsyncIterator[Client]:
+    """A client with the rights that the page gives, and no others, as a pod of `namespace` has it."""
+    rights = [
         found
-        for block in YAML.findall(PAGE.read_text())
+        for block in YAML.findall(PAGE.read_text().replace(SYSTEM, namespace))
         for found in yaml.safe_load_all(block)
-        if "Role" in found["kind"]
-    )
-    await admin.apply(CLUSTER_ROLE, role, manager="test")
-    await admin.apply(CLUSTER_ROLE_BINDING, binding, manager="test")
+        if found["kind"] in RIGHTS
+    ]
+    assert [found["kind"] for found in rights] == list(RIGHTS)
+    for found in rights:
+        await admin.apply(RIGHTS[found["kind"]], found, manager="test")
+    account = f"system:serviceaccount:{namespace}:website-operator"
+    config = replace(served.config(account, ("system:serviceaccounts",)), namespace=namespace)
     try:
-        async with Client(served.config(ACCOUNT, ("system:serviceaccounts",))) as client:
+        async with Client(config) as client:
             yield client
     finally:
-        await admin.delete(CLUSTER_ROLE_BINDING, binding["metadata"]["name"])
-        await admin.delete(CLUSTER_ROLE, role["metadata"]["name"])
+        for found in rights:
+            if found["kind"].startswith("Cluster"):
+                await admin.delete(RIGHTS[found["kind"]], found["metadata"]["name"])
 
 
 def site(namespace: str, html: str = HTML, **spec: Any) -> Manifest:
@@ -132,7 +143,7 @@ async def test_a_website_becomes_a_deployment_and_a_service_and_stays_so(
         return found is not None and found.metadata.uid != uid
 
     async with (
-        allowed(installed, served) as client,
+        allowed(installed, served, namespace) as client,
         running(website.compose(client, probes=None, signals=False)),
     ):
         made = await installed.create(website.WEBSITE, site(namespace, replicas=2))
@@ -229,15 +240,21 @@ async def test_the_finalizer_holds_a_website_until_its_name_is_gone(
 
 
 async def test_the_webhook_refuses_in_its_own_words(
-    installed: Client, namespace: str, website: ModuleType
+    served: Served, installed: Client, namespace: str, website: ModuleType
 ) -> None:
     checks = importlib.import_module("checks")
-    operator = website.compose(installed, probes=None, signals=False)
-    checks.serve(operator, "127.0.0.1", 0)
-    async with running(operator):
-        with pytest.raises(ApiError, match="use CSS"):
-            await installed.create(website.WEBSITE, site(namespace, "<blink>no</blink>"))
-        await installed.create(website.WEBSITE, site(namespace))
+    async with allowed(installed, served, namespace) as client:
+        operator = website.compose(client, probes=None, signals=False)
+        secret = checks.IN_CLUSTER["secret"]._replace(namespace=namespace)
+        checks.serve(operator, "127.0.0.1", 0, secret=secret)
+        async with running(operator):
+            with pytest.raises(ApiError, match="use CSS"):
+                await installed.create(website.WEBSITE, site(namespace, "<blink>no</blink>"))
+            await installed.create(website.WEBSITE, site(namespace))
+        assert (await installed.get(SECRET, secret.name, namespace)).data.keys() == {
+            "tls.crt",
+            "tls.key",
+        }
 
 
 async def test_replicas_share_a_lease(
@@ -245,15 +262,13 @@ async def test_replicas_share_a_lease(
 ) -> None:
     replicas = importlib.import_module("replicas")
     async with (
-        allowed(installed, served) as client,
+        allowed(installed, served, namespace) as client,
         running(replicas.one_of_several(client, probes=None, signals=False)) as operator,
     ):
-        where = client.config.namespace
-        held = await installed.get(LEASE, website.NAME, where)
+        held = await installed.get(LEASE, website.NAME, namespace)
         assert operator.election is not None
         assert held.spec.holder_identity == operator.election.identity
-    assert (await installed.get(LEASE, website.NAME, where)).spec.holder_identity == ""
-    await installed.delete(LEASE, website.NAME, where)
+    assert (await installed.get(LEASE, website.NAME, namespace)).spec.holder_identity == ""
 
 
 async def test_the_test_of_the_page_passes(page: Path, tmp_path: Path) -> None:
