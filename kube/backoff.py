@@ -1,8 +1,9 @@
 """How long to wait after the n-th failure in a row.
 
-Two things bound a pause from outside. A server that says when to come back (Retry-After) is believed. And
-where nobody answered at all, waiting long protects nobody: pauses end at AWAY, so that all goes on soon after
-the server is back, however long it was away (client-go waits up to 30 s to watch, 1000 s to reconcile).
+Two things bound a pause from outside. A server that says when to come back (Retry-After) is believed, up to
+ten minutes (errors.py). And where nobody answered at all, waiting long protects nobody: pauses end at …_AWAY,
+so that all goes on soon after the server is back, however long it was away (client-go waits up to 30 s to
+watch, 1000 s to reconcile).
 """
 
 from __future__ import annotations

@@ -152,6 +152,10 @@ _TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger
 _NO_SUCH_PATH = "404 page not found"
 
 
+LONGEST_BELIEVED = 600.0
+"""Seconds that a server can ask us to stay away, at most: a slip of a proxy's must put nobody to sleep."""
+
+
 class _Status(msgspec.Struct):
     kind: str = ""
     status: str = ""
@@ -192,12 +196,16 @@ def error_of(status: int, body: bytes, what: str, retry_after: float | None = No
     except msgspec.DecodeError:
         found = _Status()
     if found.kind == "Status":
-        after = retry_after if retry_after is not None else _seconds(found.details)
+        after = _believed(retry_after if retry_after is not None else _seconds(found.details))
         return api_error(status, found.reason or str(status), found.message or what, found.details, after)
     text = body[:200].decode(errors="replace").strip() or "an empty body"
     if status in (401, 429) or (status == 404 and text == _NO_SUCH_PATH):
-        return api_error(status, str(status), f"{what}: {text}", retry_after=retry_after)
+        return api_error(status, str(status), f"{what}: {text}", retry_after=_believed(retry_after))
     return Unreachable(f"{what}: {status} and not a Kubernetes answer: {text}")
+
+
+def _believed(seconds: float | None) -> float | None:
+    return None if seconds is None else min(seconds, LONGEST_BELIEVED)
 
 
 def _seconds(details: Mapping[str, Any] | None) -> float | None:

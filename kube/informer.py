@@ -7,7 +7,7 @@ Pauses come in three series, each with its own count of failures.
   seconds ends the series, so that a load balancer that cuts each minute costs a second each time, and not 30.
 - While nobody answers at all, pauses stay short (backoff.py): that costs nobody anything, and must not make
   the first refusal of a server that is just starting look like the tenth.
-Either way no two requests come without a pause, or HEALTHY seconds, between them.
+Either way no watch is resumed without a pause, or SHORTEST_WATCH seconds of the one before.
 """
 
 from __future__ import annotations

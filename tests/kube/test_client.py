@@ -112,12 +112,13 @@ async def test_retry_after_has_many_forms(
         assert client.clock.monotonic() == pause
 
 
-async def test_who_is_told_to_wait_for_long_is_told_so() -> None:
+@pytest.mark.parametrize(("said", "believed"), [("600", 600), ("86400", 600)])
+async def test_who_is_told_to_wait_for_long_is_told_so(said: str, believed: float) -> None:
     async with Stub() as stub, stub.client() as client:
-        stub.then(answer(429, status(429, "TooManyRequests"), {"Retry-After": "600"}), OK)
+        stub.then(answer(429, status(429, "TooManyRequests"), {"Retry-After": said}), OK)
         with pytest.raises(TooManyRequests) as caught:
             await client.get(CONFIG_MAP, "a", "ns")
-        assert caught.value.retry_after == 600
+        assert caught.value.retry_after == believed
         assert len(stub.seen) == 1
 
 
