@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from elasticjob.devcluster.server.cells import NAME, Age
+from elasticjob.devcluster.server.cells import NAME, Age, age, column
 from elasticjob.devcluster.server.costs import cost_problems
 from elasticjob.devcluster.server.definitions import (
     column_problems,
@@ -202,12 +202,15 @@ def _renaming(group: str, served: str, storage: str) -> Conversion:
 
 
 def _columns(columns: Any) -> tuple[Column, ...]:
-    return (NAME, *(_column(each) for each in columns)) if columns else ()
+    return (NAME, *(_column(each) for each in columns)) if columns else _WITHOUT_COLUMNS
 
 
-def _column(column: Mapping[str, Any]) -> Column:
-    find = compile_path(column["jsonPath"])
-    kind = column["type"]
+_WITHOUT_COLUMNS = (NAME, column("Age", age(), type_="date"))
+
+
+def _column(said: Mapping[str, Any]) -> Column:
+    find = compile_path(said["jsonPath"])
+    kind = said["type"]
 
     def read(item: Manifest) -> Any:
         found = [value for value in find(item) if value is not None]
@@ -218,12 +221,12 @@ def _column(column: Mapping[str, Any]) -> Column:
         return found[0] if kind in ("integer", "number") and len(found) == 1 else _text(found)
 
     return Column(
-        column["name"],
+        said["name"],
         read,
         kind,
-        column.get("format", ""),
-        column.get("description", ""),
-        column.get("priority", 0),
+        said.get("format", ""),
+        said.get("description", ""),
+        said.get("priority", 0),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.names import wrong
+from elasticjob.devcluster.server.names import unsupported, wrong
 from elasticjob.devcluster.server.schemas import Schema, item_key, join
 from elasticjob.kube import cel
 from elasticjob.kube.cel import CelError, CelSyntaxError, Program, compiled
@@ -45,7 +45,7 @@ def rule_problems(schema: Schema, path: str) -> Iterator[Cause]:
     """Rules of a CRD that cannot be compiled."""
     for where, node in _nodes(schema, path):
         for index, spec in enumerate(node.get(RULES) or ()):
-            yield from _spec_problems(spec, f"{where}.{RULES}[{index}]")
+            yield from _spec_problems(spec, f"{where}.{RULES}[{index}]", node)
 
 
 def _nodes(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
@@ -57,7 +57,7 @@ def _nodes(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
             yield from _nodes(schema[key], f"{path}.{key}")
 
 
-def _spec_problems(spec: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def _spec_problems(spec: Mapping[str, Any], path: str, node: Schema) -> Iterator[Cause]:
     for name in ("rule", "messageExpression"):
         text = spec.get(name)
         if not text:
@@ -66,7 +66,7 @@ def _spec_problems(spec: Mapping[str, Any], path: str) -> Iterator[Cause]:
             continue
         try:
             program = compiled(text)
-        except (CelSyntaxError, re.error) as error:
+        except CelSyntaxError as error:
             yield wrong(f"{path}.{name}", text, f"compilation failed: {error}")
             continue
         unknown = sorted(program.names - {"self", "oldSelf"})
@@ -74,8 +74,30 @@ def _spec_problems(spec: Mapping[str, Any], path: str) -> Iterator[Cause]:
             yield wrong(
                 f"{path}.{name}", text, f"compilation failed: undeclared reference to {', '.join(unknown)}"
             )
+        if name == "rule" and spec.get("optionalOldSelf") and "oldSelf" not in program.names:
+            yield wrong(f"{path}.optionalOldSelf", True, "may not be set if oldSelf is not used in rule")
     if spec.get("reason") and spec["reason"] not in _REASONS:
-        yield wrong(f"{path}.reason", spec["reason"], f"supported reasons: {', '.join(sorted(_REASONS))}")
+        yield unsupported(f"{path}.reason", spec["reason"], sorted(_REASONS))
+    if "\n" in (spec.get("message") or ""):
+        yield wrong(f"{path}.message", spec["message"].replace("\n", "\\n"), "must not contain line breaks")
+    if not _leads_somewhere(spec.get("fieldPath") or "", node):
+        yield wrong(f"{path}.fieldPath", spec["fieldPath"], "must be a valid path")
+
+
+_STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\['([^']+)'\]")
+
+
+def _leads_somewhere(path: str, node: Schema) -> bool:
+    """Whether a field path (`.name`, `['name']`) ends in the schema."""
+    here: Any = node
+    for step in _STEP.finditer(path):
+        more = here.get("additionalProperties")
+        here = (here.get("properties") or {}).get(
+            step[1] or step[2], more if isinstance(more, dict) else None
+        )
+        if here is None:
+            return False
+    return not path or "".join(step[0] for step in _STEP.finditer(path)) == path
 
 
 def rules_of(schema: Schema) -> tuple[Rule, ...]:
@@ -162,11 +184,11 @@ def _checked(rule: Rule, path: str, value: Any, former: Any) -> Cause | None:
     try:
         if rule.program.evaluate(values) is True:
             return None
-        why = _message(rule, values)
     except CelError as error:
         failed = "division by zero" if "by zero" in str(error) else str(error)
         why = f"{failed} evaluating rule: {rule.program.text}"
         return Cause(path.lstrip("."), f'Invalid value: "{_kind(value)}": {why}', "FieldValueInvalid")
+    why = _message(rule, values)
     where = path + (rule.spec.get("fieldPath") or "")
     reason = str(rule.spec.get("reason") or "FieldValueInvalid")
     if reason == "FieldValueDuplicate":
@@ -197,8 +219,12 @@ def _shown(value: Any) -> str:
 
 
 def _message(rule: Rule, values: Mapping[str, Any]) -> str:
-    if rule.message is not None:
+    """What the message expression says; where it has no value, the plain message."""
+    plain = str(rule.spec.get("message") or f"failed rule: {rule.program.text}")
+    if rule.message is None:
+        return plain
+    try:
         text = rule.message.evaluate(values)
-        if isinstance(text, str) and text.strip():
-            return text
-    return str(rule.spec.get("message") or f"failed rule: {rule.program.text}")
+    except CelError:
+        return plain
+    return text if isinstance(text, str) and text.strip() and "\n" not in text else plain

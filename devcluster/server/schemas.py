@@ -32,6 +32,7 @@ _SPECIAL: dict[str, Schema] = {
     _QUANTITY: {INT_OR_STRING: True, "format": QUANTITY},
     _INT_OR_STRING: {INT_OR_STRING: True},
     _MICRO_TIME: {"type": "string", "format": "date-time-micro"},
+    f"{_CRD}.JSON": ANYTHING,
 }
 # Keys of list-maps need their defaults before two lists can be merged.
 _KEY_DEFAULTS = (

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
 from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.names import missing, unsupported, wrong
-from elasticjob.devcluster.server.schemas import INT_OR_STRING, PRESERVE, Schema
+from elasticjob.devcluster.server.pruning import prune
+from elasticjob.devcluster.server.schemas import EMBEDDED, INT_OR_STRING, PRESERVE, Schema
 from elasticjob.devcluster.server.validation import validate
 from elasticjob.kube.re2 import re2_problem
 
@@ -87,8 +89,6 @@ def _has_type(schema: Schema, path: str) -> Iterator[Cause]:
         )
     if kind is not None and kind not in _TYPES:
         yield unsupported(f"{path}.type", kind, _TYPES)
-    if kind is not None and schema.get(INT_OR_STRING):
-        yield wrong(f"{path}.type", kind, "must be empty to be structural with x-kubernetes-int-or-string")
 
 
 def _members_fit(schema: Schema, path: str) -> Iterator[Cause]:
@@ -124,6 +124,14 @@ def _pattern_compiles(schema: Schema, path: str) -> Iterator[Cause]:
     if problem := re2_problem(pattern):
         why = f"must be a valid regular expression, but isn't: error parsing regexp: {problem}"
         yield wrong(f"{path}.pattern", pattern, why)
+
+
+def _embedded_says_more(schema: Schema, path: str) -> Iterator[Cause]:
+    if schema.get(EMBEDDED) and not schema.get("properties") and not schema.get(PRESERVE):
+        yield missing(
+            f"{path}.properties",
+            f"must not be empty if {EMBEDDED} is true without {PRESERVE}",
+        )
 
 
 def _list_type_fits(schema: Schema, path: str) -> Iterator[Cause]:
@@ -205,6 +213,8 @@ def _default_fits(schema: Schema, path: str) -> Iterator[Cause]:
     if schema.get("default") is not None and not any(_no_reference(schema, path)):
         for cause in validate(schema["default"], schema, ""):
             yield wrong(f"{path}.default{cause.field}", _shown(schema["default"]), cause.message)
+        if prune(deepcopy(schema["default"]), schema):
+            yield wrong(f"{path}.default", schema["default"], "must not have unknown fields")
 
 
 def _shown(value: Any) -> Any:
@@ -218,6 +228,7 @@ _CHECKS: tuple[Check, ...] = (
     _members_fit,
     _not_quadratic,
     _pattern_compiles,
+    _embedded_says_more,
     _list_type_fits,
     _logic_only_restricts,
     _default_fits,

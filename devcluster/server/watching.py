@@ -79,7 +79,7 @@ def _match_problems(query: Mapping[str, str]) -> Iterator[Cause]:
 
 def _seconds(text: str) -> float:
     """Also parts of a second, which a real server does not take: tests are in a hurry."""
-    if not re.fullmatch(r"[0-9]*\.?[0-9]*", text):
+    if not re.fullmatch(r"|[0-9]+\.?[0-9]*|\.[0-9]+", text):
         raise bad_request(not_a_number(text))
     return float(text or 0)
 

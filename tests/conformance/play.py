@@ -20,6 +20,10 @@ _HOLE = re.compile(r"\{([a-z]\w*)\}")
 Observation = dict[str, Any]
 
 
+class NeverReached(Exception):
+    """A step of a probe waited for something that did not come; the steps before it say why."""
+
+
 @dataclass
 class Played:
     """What a probe saw: one observation per step, and the names that stand for its own place."""
@@ -40,7 +44,10 @@ class Server:
 
 
 async def play(server: Server, probe: Probe) -> Played:
-    """Make the probe's namespace, send its steps in order, tidy up."""
+    """Make the probe's namespace, send its steps in order, tidy up.
+
+    Raises NeverReached where a step waits in vain: what did not happen on either side would be equal.
+    """
     namespace = f"{probe.slug}{server.run}"
     values = {
         "ns": namespace,
@@ -56,7 +63,8 @@ async def play(server: Server, probe: Probe) -> Played:
             for step in probe.steps:
                 observations += await _steps(server, step, values)
     except TimeoutError:
-        observations.append({"timeout": f"after {len(observations)} steps"})
+        codes = [each.get("code") for each in observations]
+        raise NeverReached(f"{probe.name}: after steps with {codes} the next one waits in vain") from None
     finally:
         await _tidy(server, namespace)
     return Played(observations, places)

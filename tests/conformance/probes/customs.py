@@ -158,12 +158,12 @@ PROBES: tuple[Probe, ...] = (
     ruled("says why", {"rule": "self.n > 0", "message": "n must be positive"}, made(n=0)),
     ruled(
         "says why by expression",
-        {"rule": "self.n > 0", "messageExpression": "'n is ' + string(self.n)"},
+        {"rule": "self.n > 0", "messageExpression": "'n is ' + (self.n < 0 ? 'below' : 'not above')"},
         made(n=0),
     ),
     ruled(
         "an expression that fails",
-        {"rule": "self.n > 0", "message": "plain", "messageExpression": "'x' + string(1 / (self.n))"},
+        {"rule": "self.n > 0", "message": "plain", "messageExpression": "'x' + (1 / self.n > 0 ? 'y' : 'z')"},
         made(n=0),
     ),
     ruled(
