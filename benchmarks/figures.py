@@ -53,7 +53,8 @@ def number(value: float) -> str:
 
 
 def spread(samples: Sequence[float]) -> str:
-    """Return the median, and the least and the most where there are several; – for none."""
+    """Return the median, and the least and the most where there are several; – for none. NaN is no sample."""
+    samples = [sample for sample in samples if not math.isnan(sample)]
     if not samples:
         return NONE
     if inf in samples:

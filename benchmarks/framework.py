@@ -139,7 +139,7 @@ def _filled(bench: Bench, peer: str, names: Iterable[str]) -> Mapping[str, float
 
 @contextmanager
 def _borne() -> Iterator[None]:
-    """A peer that fails has no figure; the others have theirs."""
+    """What fails, a peer or a row, has no figure; the others have theirs."""
     try:
         yield
     except ProgramFailed as error:
@@ -337,17 +337,22 @@ def main() -> None:
     end_on_sigterm()
     peers, size = args.peers.split(","), QUICK if args.quick else Size()
     samples: Samples = {}
+    missing = {name for name in ROWS if args.only in ("", name)}
     began = time.monotonic()
     with _full(size, peers) as bench:
         for name, row in ROWS.items():
             if args.only in ("", name):
                 say(f"{name} ({time.monotonic() - began:.0f} s so far)")
-                samples |= row(bench)
+                with _borne():
+                    samples |= row(bench)
+                    missing.discard(name)
     figures.show(sheet(samples, peers))
     print(f"\n{figures.machine()}; {time.monotonic() - began:.0f} s; made by")
     print(shlex.join(["python", "-m", "benchmarks.framework", *sys.argv[1:]]))
     if args.json:
         args.json.write_text(json.dumps(samples, indent=1, ensure_ascii=False))
+    if missing:
+        sys.exit(f"error: no figures of {', '.join(sorted(missing))}; see above")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from math import inf
+from math import inf, nan
 
 import pytest
 from hypothesis import given
@@ -36,6 +36,13 @@ def test_a_quantile_is_the_smallest_sample_that_enough_are_no_larger_than(
     found = quantile(samples, share)
     assert sum(sample <= found for sample in samples) >= share * len(samples) - 1e-9
     assert sum(sample < found for sample in samples) < share * len(samples)
+
+
+@pytest.mark.parametrize(
+    ("samples", "cell"), [([nan], "–"), ([nan, 2.0], "2.00"), ([], "–"), ([inf, nan], "not in time")]
+)
+def test_a_sample_that_is_no_number_does_not_cost_the_table(samples: list[float], cell: str) -> None:
+    assert spread(samples) == cell
 
 
 def test_there_is_no_quantile_of_nothing() -> None:
