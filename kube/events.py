@@ -41,6 +41,8 @@ WAITING = 1000
 """How many Events wait to be sent at most."""
 REMEMBERED = 4096
 LONGEST_NOTE = 1024
+LONGEST_START = 220
+"""How much of an object's name begins the name of its Event, which may have 253 characters."""
 ATTEMPTS = 4
 RETRY_SECONDS = 1.0
 
@@ -200,7 +202,7 @@ class Recorder:
             self._remember(key, series.again(said.at))
             return
         new = Series(
-            name=f"{said.regarding.name}.{suffix}",
+            name=f"{said.regarding.name[:LONGEST_START].rstrip('-.')}.{suffix}",
             namespace=said.regarding.namespace or "default",
             count=1,
             first=said.at,

@@ -1,4 +1,7 @@
-"""Which changes are worth a run. All are pure and remember nothing; coming and going always passes."""
+"""Which changes are worth a run. All are pure and remember nothing.
+
+What is called `…_changed` lets coming and going pass, too.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def all_of(*predicates: Predicate) -> Predicate:
 
 
 def not_(predicate: Predicate) -> Predicate:
-    """It does not pass. Careful: coming and going, which always pass, pass no more."""
+    """It does not pass. Careful: where coming and going passed, they pass no more."""
     return lambda change: not predicate(change)
 
 

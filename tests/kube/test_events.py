@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError
-from elasticjob.kube.events import BURST, WAITING, Recorder, reference
+from elasticjob.kube.events import BURST, LONGEST_START, WAITING, Recorder, reference
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects import CONFIG_MAP, NODE, ConfigMap, Node, ObjectMeta, ObjectReference
 from tests.kube.build import Manifest, status
@@ -48,6 +48,18 @@ def fate(metrics: Metrics, name: str) -> float:
 def body(stub: Stub, nth: int = 0) -> Manifest:
     found: Manifest = msgspec.json.decode(stub.seen[nth].body)
     return found
+
+
+async def test_an_event_about_an_object_of_a_long_name_has_a_name_that_is_allowed() -> None:
+    async with Stub() as stub, recording(stub) as (recorder, _, metrics):
+        stub.then(CREATED)
+        long = "a" * (LONGEST_START - 1) + "-" + "b" * 30
+        recorder.event(
+            ObjectReference(kind="ConfigMap", namespace="ns", name=long), "Normal", "Said", "hello"
+        )
+        await until(lambda: fate(metrics, "sent") == 1)
+        assert body(stub)["metadata"]["name"] == "a" * (LONGEST_START - 1) + ".x"
+        assert body(stub)["involvedObject"]["name"] == long
 
 
 async def test_an_event_is_what_describe_reads() -> None:
