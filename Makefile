@@ -6,6 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
+export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
 .PHONY: help demo test test-kube e2e conformance check generate fix bench-recovery bench-kube bench-scale chaos soak clean
 
