@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -138,13 +139,22 @@ def told(declaration: Declaration, detail: Detail, since: str) -> bool:
 
 
 def committed(path: Path, revision: str) -> Manifest | None:
-    """Return a CRD as it was in a revision; as it is on disk where there is no git; None if it was not."""
+    """Return a CRD as it was in a revision; as it is on disk where there is no git; None if it was not.
+
+    Raises SystemExit where git cannot tell, for then nobody knows what breaks.
+    """
     name = str(path.relative_to(ROOT))
     command = ["git", "-C", str(ROOT), "show", f"{revision}:{name}"]
     try:
-        shown = subprocess.run(command, capture_output=True, text=True, check=False)
+        shown = subprocess.run(
+            command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+        )
     except FileNotFoundError:
+        shown = None
+    if shown is None or "not a git repository" in shown.stderr:
         text = path.read_text() if path.exists() else ""
+    elif shown.returncode and "fatal: path " not in shown.stderr:
+        raise SystemExit(f"error: cannot compare {name} with {revision}: {shown.stderr.strip()}")
     else:
         text = shown.stdout
     found: Manifest | None = yaml.safe_load(text)

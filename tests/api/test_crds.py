@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,6 +143,15 @@ def test_a_crd_is_found_in_the_last_commit_and_not_before_it_was() -> None:
     assert found is not None
     assert found["metadata"]["name"] == "elasticjobs.elastic.iml.github.io"
     assert committed(crd_path(DECLARATIONS[0]).with_name("never.yaml"), "HEAD") is None
+
+
+def test_a_git_that_cannot_tell_is_no_leave_to_break(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    git = tmp_path / "git"
+    git.write_text("#!/bin/sh\necho \"fatal: invalid object name 'v9'.\" >&2\nexit 128\n")
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(SystemExit, match=r"cannot compare config/crd/.* with v9: fatal: invalid object"):
+        committed(crd_path(DECLARATIONS[0]), "v9")
 
 
 async def test_servers_take_our_definitions_in_every_detail(client: Client) -> None:
