@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from elasticjob.cli.errors import Exit, Failure
+
+if TYPE_CHECKING:
+    from elasticjob.controllers.settings import Settings
 
 
 def operator(
@@ -53,7 +60,6 @@ def operator(
     """
     from elasticjob.controllers.logs import configure
     from elasticjob.controllers.main import run
-    from elasticjob.controllers.settings import Settings
 
     given: dict[str, Any] = {
         "kubeconfig": kubeconfig,
@@ -69,7 +75,26 @@ def operator(
         **lease_of(lease),
     }
     configure(json=log_format == "json", verbose=verbose)
-    asyncio.run(run(Settings(**{name: value for name, value in given.items() if value is not None})))
+    settings = settings_of({name: value for name, value in given.items() if value is not None})
+    try:
+        asyncio.run(run(settings))
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
+            raise
+        raise Failure(str(error), next_step="choose others with --probes and --webhook-port") from error
+
+
+def settings_of(given: Mapping[str, Any]) -> Settings:
+    """Return the settings of flags and environment. Raises Failure, which names what is wrong."""
+    from pydantic import ValidationError
+
+    from elasticjob.controllers.settings import Settings
+
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        said = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise Failure(said, next_step="correct the flag, or the variable", code=Exit.USAGE) from error
 
 
 def lease_of(flag: str | None) -> dict[str, str | None]:

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import AliasChoices, Field
+from pydantic import AfterValidator, AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from elasticjob import __version__
+
+
+def _in_a_namespace(value: str) -> str:
+    if value and not all(value.partition("/")):
+        raise ValueError(f"{value!r} is not of the form namespace/name")
+    return value
+
+
+def _with_a_port(value: str) -> str:
+    if value and not value.rpartition(":")[2].isdecimal():
+        raise ValueError(f"{value!r} is not of the form host:port")
+    return value
+
+
+Named = Annotated[str, AfterValidator(_in_a_namespace)]
+Address = Annotated[str, AfterValidator(_with_a_port)]
 
 
 class Settings(BaseSettings):
@@ -41,8 +58,8 @@ class Settings(BaseSettings):
     concurrency: int = Field(default=8, ge=1)
     """Objects of each kind that are worked on at the same time."""
 
-    probes: str = "127.0.0.1:8081"
-    """Where /healthz, /readyz and /metrics are served, as host:port; 0.0.0.0:8081 in a pod."""
+    probes: Address = "127.0.0.1:8081"
+    """Where /healthz, /readyz and /metrics are served, as host:port: 0.0.0.0:8081 in a pod; "": nowhere."""
 
     webhooks: bool = True
     """Whether to serve admission webhooks."""
@@ -56,14 +73,14 @@ class Settings(BaseSettings):
     webhook_address: str = ""
     """The host, or host:port, under which the API server reaches them by URL; empty means webhook_host."""
 
-    webhook_service: str = ""
+    webhook_service: Named = ""
     """namespace/name of the Service through which the API server reaches them; empty means by URL."""
 
     webhook_certificates: str = ""
     """A folder with tls.crt and tls.key that somebody else keeps (a mounted Secret of cert-manager); empty
     means that we issue them, of an authority in a Secret that replicas share."""
 
-    webhook_inject_from: str = ""
+    webhook_inject_from: Named = ""
     """namespace/name of the Certificate whose authority cert-manager is to have the API server trust."""
 
     leader_election: bool = False

@@ -43,7 +43,11 @@ class LoopWatch:
 
 
 class Probes:
-    """An HTTP server for the kubelet and for Prometheus. `address` is host:port; port 0 takes a free one."""
+    """An HTTP server for the kubelet and for Prometheus.
+
+    `address` is host:port, with an IPv6 host in brackets; no host stands for all addresses, port 0 of a
+    host for a free one.
+    """
 
     def __init__(
         self,
@@ -52,8 +56,8 @@ class Probes:
         live: Mapping[str, Check],
         ready: Mapping[str, Check],
     ) -> None:
-        self._host, _, port = address.rpartition(":")
-        self._port = int(port)
+        host, _, port = address.rpartition(":")
+        self._host, self._port = host.strip("[]"), int(port)
         self._registry = registry
         self._live = live
         self._ready = ready
@@ -62,7 +66,8 @@ class Probes:
     @property
     def url(self) -> str:
         """Where it listens, once it is started."""
-        return f"http://{self._host or '127.0.0.1'}:{self._port}"
+        host = self._host or "127.0.0.1"
+        return f"http://{f'[{host}]' if ':' in host else host}:{self._port}"
 
     async def wait_started(self) -> None:
         """Return once it listens."""

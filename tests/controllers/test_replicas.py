@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from elasticjob.cli.operator import lease_of
+from elasticjob.cli.errors import Exit, Failure
+from elasticjob.cli.operator import lease_of, settings_of
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client import Client
 from elasticjob.kube.election import Election
@@ -79,3 +83,38 @@ def test_a_plain_process_is_alone_and_pods_are_several(monkeypatch: pytest.Monke
 )
 def test_the_flag_names_a_lease(flag: str | None, lease: str | None, namespace: str | None) -> None:
     assert lease_of(flag) == {"lease": lease, "lease_namespace": namespace}
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (
+            {"webhook_service": "hooks"},
+            "webhook_service: Value error, 'hooks' is not of the form namespace/name",
+        ),
+        ({"webhook_service": "hooks/"}, "'hooks/' is not of the form namespace/name"),
+        ({"webhook_inject_from": "/x"}, "'/x' is not of the form namespace/name"),
+        ({"probes": "localhost"}, "probes: Value error, 'localhost' is not of the form host:port"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused_in_a_sentence(given: dict[str, str], why: str) -> None:
+    with pytest.raises(Failure, match=why) as refused:
+        settings_of(given)
+    assert refused.value.code == Exit.USAGE
+
+
+def test_an_address_that_is_taken_is_told_in_a_sentence(tmp_path: Path) -> None:
+    cluster = {
+        "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:9"}}],
+        "users": [{"name": "a", "user": {}}],
+    }
+    context = {"contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}], "current-context": "a"}
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(cluster | context))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        flags = ("--kubeconfig", str(kubeconfig), "--probes", f"127.0.0.1:{taken.getsockname()[1]}")
+        command = (sys.executable, "-m", "elasticjob.cli", "operator", *flags)
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    (said,) = (line for line in ended.stderr.splitlines() if line.startswith("error: "))
+    assert ended.returncode == Exit.FAILED
+    assert "already in use; choose others with --probes" in said

@@ -17,6 +17,7 @@ from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import CONFIG_MAP, NODE, SECRET
 from elasticjob.kube.operator import Operator
+from elasticjob.kube.probes import Probes
 from elasticjob.kube.rungroup import Group
 from tests.kube.build import bookmark, event, manifest
 from tests.kube.stub import Answer, Stub, stream, until
@@ -226,6 +227,12 @@ async def test_probes_and_metrics() -> None:
         assert 'rest_client_requests_total{code="200"' in text
         operator.stop()
         await running
+
+
+def test_probes_know_an_ipv6_host() -> None:
+    """Not every machine has one to listen on."""
+    probes = Probes("[::1]:8081", CollectorRegistry(), {}, {})
+    assert (probes.url, probes._host) == ("http://[::1]:8081", "::1")
 
 
 async def test_a_kind_is_cached_in_one_way_only() -> None:
