@@ -27,7 +27,7 @@ test-kube: $(READY) ## the integration tests again, on a real control plane (hac
 	$(BIN)/pytest --kube real -m "integration or plane"
 
 e2e: $(READY) ## the demo's story with the operator in the cluster, on a real node with containers (as root)
-	@[ "$$(id -u)" = 0 ] || { echo "error: make e2e needs root, for network links, mounts and cgroups: sudo make e2e" >&2; exit 1; }
+	@[ "$$(id -u)" = 0 ] || { echo 'error: make e2e needs root, for network links, mounts and cgroups; with your Go and your caches: sudo env PATH="$$PATH" HOME="$$HOME" make e2e' >&2; exit 1; }
 	@hack/kube-binaries control-plane node
 	$(BIN)/pytest tests/node --node -m node
 
