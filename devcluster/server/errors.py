@@ -212,6 +212,11 @@ def too_large(size: int, limit: int) -> StatusError:
     return StatusError(413, "RequestEntityTooLarge", message)
 
 
+def too_many_operations(count: int, limit: int) -> StatusError:
+    message = f"The allowed maximum operations in a JSON patch is {limit}, got {count}"
+    return StatusError(413, "RequestEntityTooLarge", message)
+
+
 def method_not_allowed() -> StatusError:
     message = "the server does not allow this method on the requested resource"
     return StatusError(405, "MethodNotAllowed", message, empty=True)

@@ -85,6 +85,9 @@ class Http:
             answer = await self._answer(request, user)
         except StatusError as error:
             answer = _response(error.code, encode(error.body()), error.headers)
+        except RecursionError:  # deeper than any object of any kind; nothing was stored
+            deep = errors.bad_request("the body of the request is nested too deeply")
+            answer = _response(deep.code, encode(deep.body()), deep.headers)
         except errors.NoSuchPage:
             answer = web.Response(status=404, text="404 page not found\n")
         if self._observe:

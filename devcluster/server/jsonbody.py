@@ -5,6 +5,7 @@ noticed.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,9 +33,25 @@ def parsed(body: bytes, *, yaml_too: bool = False) -> Any:
     else:
         return _marked(body, value)
     try:
-        return yaml.load(body, _Loader)  # a SafeLoader
+        value = yaml.load(body, _Loader)  # a SafeLoader
     except yaml.YAMLError as error:
         raise bad_request(f"error decoding YAML: {error}") from error
+    if b"*" in body and not _is_written_out(value):
+        raise bad_request("error decoding YAML: yaml: document contains excessive aliasing")
+    return value
+
+
+_MOST_NODES = 1_000_000
+
+
+def _is_written_out(value: Any) -> bool:
+    """Whether a value stays of a bearable size without its aliases, each of which may hold others."""
+    nodes, left = 0, [value]
+    while left and nodes <= _MOST_NODES:
+        nodes += 1
+        each = left.pop()
+        left.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+    return nodes <= _MOST_NODES
 
 
 def syntax_problem(body: bytes) -> str:
@@ -55,8 +72,9 @@ class _Noted(dict[str, Any]):
 
 
 def _noted(pairs: list[tuple[str, Any]]) -> _Noted:
-    answer, names = _Noted(pairs), [name for name, _ in pairs]
-    answer.twice = [name for name in answer if names.count(name) > 1] if len(names) > len(answer) else []
+    answer = _Noted(pairs)
+    counts = Counter(name for name, _ in pairs) if len(pairs) > len(answer) else {}
+    answer.twice = [name for name, count in counts.items() if count > 1]
     return answer
 
 

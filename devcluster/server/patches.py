@@ -6,7 +6,9 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from elasticjob.devcluster.server.errors import bad_request, rejected
+import msgspec
+
+from elasticjob.devcluster.server.errors import bad_request, rejected, too_large, too_many_operations
 
 
 def merge_patch(value: Any, patch: Any) -> Any:
@@ -35,10 +37,27 @@ def json_patch(value: Any, operations: Any) -> Any:
     if not isinstance(operations, list):
         why = f"json: cannot unmarshal {go_name(operations)} into Go value of type []handlers.jsonPatchOp"
         raise bad_request(f"error decoding patch: {why}")
-    answer = copy.deepcopy(value)
+    if len(operations) > _MOST_OPERATIONS:
+        raise too_many_operations(len(operations), _MOST_OPERATIONS)
+    answer, copied = copy.deepcopy(value), 0
     for operation in operations:
+        copied += _copied_bytes(answer, operation)
+        if copied > _MOST_COPIED:
+            raise too_large(copied, _MOST_COPIED)
         answer = _operate(answer, operation)
     return answer
+
+
+_MOST_OPERATIONS = 10_000
+_MOST_COPIED = 3 * 1024 * 1024
+"""Copies of copies double an object with each operation."""
+
+
+def _copied_bytes(value: Any, operation: Any) -> int:
+    """How much larger a copy makes the object."""
+    if not isinstance(operation, dict) or operation.get("op") != "copy":
+        return 0
+    return len(msgspec.json.encode(_lookup(value, operation["from"])))
 
 
 def _operate(value: Any, operation: Any) -> Any:

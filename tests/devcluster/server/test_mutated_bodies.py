@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.devcluster.server.conftest import CRDS, PODS, THINGS, Api, definition, pod, thing
+from tests.devcluster.server.conftest import CONFIG_MAPS as MAPS
+from tests.devcluster.server.conftest import CRDS, MEDIA, PODS, THINGS, Api, definition, pod, thing
 
 JUNK: list[Any] = [
     None,
@@ -89,3 +90,38 @@ async def test_no_body_makes_the_server_stumble(things: Api, seed: int) -> None:
                 reply = await things.patch(one, body, kind)
             assert isinstance(reply.body, dict), (kind, path, body, reply.body)
         assert (await things.get(path)).code == 200
+
+
+JSON = "application/json"
+NAMES = ",".join(f'"k{number}":"v"' for number in range(60_000))
+ALIASES = "".join(f"  a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12))
+GROWING = [{"op": "add", "path": "/spec/free", "value": {"0": [1] * 1000}}] + [
+    {"op": "copy", "from": "/spec/free", "path": f"/spec/free/{number}"} for number in range(1, 40)
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "media", "code"),
+    [
+        ("POST", PODS, b"[" * 100_000 + b"]" * 100_000, JSON, 400),
+        ("POST", THINGS, b'{"a":' * 5_000 + b"1" + b"}" * 5_000, JSON, 400),
+        ("POST", MAPS, f'{{"metadata":{{"name":"m"}},"data":{{{NAMES},"k1":"w"}}}}'.encode(), JSON, 413),
+        ("PATCH", f"{THINGS}/t", f"spec:\n  a0: &a0 [1]\n{ALIASES}".encode(), MEDIA["apply"], 400),
+        ("PATCH", f"{THINGS}/t", GROWING, MEDIA["json"], 413),
+        (
+            "PATCH",
+            f"{THINGS}/t",
+            [{"op": "remove", "path": "/x"}] * 10_001,
+            MEDIA["json"],
+            413,
+        ),
+    ],
+    ids=["lists", "objects", "names", "aliases", "copies", "operations"],
+)
+async def test_no_body_takes_the_server_long(
+    things: Api, method: str, path: str, body: Any, media: str, code: int
+) -> None:
+    assert (await things.post(THINGS, thing("t", replicas=1, parts=PARTS, free={}))).code == 201
+    query = {"fieldManager": "me"} if media == MEDIA["apply"] else {}
+    reply = await things.call(method, path, body, media, **query)
+    assert (reply.code, reply.body["kind"]) == (code, "Status")
