@@ -46,14 +46,14 @@ def new_authority(
 
 def read_authority(certificate: bytes, key: bytes) -> Authority:
     """The authority of a certificate and a key, PEM. Raises ValueError where they could not sign a leaf."""
-    found = x509.load_pem_x509_certificate(certificate)
+    found = _certificate(certificate)
     public = _public_half(key)
     is_curve = isinstance(public, ec.EllipticCurvePublicKey)
     if not is_curve:
         raise ValueError("the key is of another kind than the elliptic curves that we sign with")
     if not _signs(found):
         raise ValueError("the certificate is not one that may sign others")
-    if public != found.public_key():
+    if public != _certified_key(found):
         raise ValueError("the key is not that of the certificate")
     return Authority(_pem(found), key, found.not_valid_before_utc, found.not_valid_after_utc)
 
@@ -106,8 +106,8 @@ def issue(
 
 def read_leaf(chain: bytes, key: bytes) -> Leaf:
     """The leaf of a certificate chain and a key, PEM. Raises ValueError where they cannot be served."""
-    found = x509.load_pem_x509_certificate(chain)
-    if _public_half(key) != found.public_key():
+    found = _certificate(chain)
+    if _public_half(key) != _certified_key(found):
         raise ValueError("the key is not that of the certificate: one of the two files is older")
     leaf = Leaf(chain, key, found.not_valid_before_utc, found.not_valid_after_utc)
     try:
@@ -176,6 +176,21 @@ def _as_file(content: bytes) -> Iterator[str]:
         yield str(path)
 
 
+def _certificate(pem: bytes) -> x509.Certificate:
+    """The first certificate. Raises ValueError, whatever is wrong with it."""
+    try:
+        return x509.load_pem_x509_certificate(pem)
+    except x509.InvalidVersion as error:
+        raise ValueError(str(error)) from error
+
+
+def _certified_key(certificate: x509.Certificate) -> object:
+    try:
+        return certificate.public_key()
+    except UnsupportedAlgorithm as error:
+        raise ValueError(f"the certificate is for a kind of key that cannot be read: {error}") from error
+
+
 def _public_half(key: bytes) -> object:
     try:
         return serialization.load_pem_private_key(key, password=None).public_key()
@@ -197,7 +212,7 @@ def _signs(certificate: x509.Certificate) -> bool:
 
 def _normal(block: bytes) -> Certificate | None:
     try:
-        return _pem(x509.load_pem_x509_certificate(block))
+        return _pem(_certificate(block))
     except ValueError:
         return None
 

@@ -138,7 +138,7 @@ class Operator:
         chosen = group if group is not None else getattr(part, "group", Group.OTHERS)
         self._groups[Group(chosen)].members.append(part)
         if callable(check := getattr(part, "ready", None)):
-            self.ready_when(type(part).__name__, check)
+            self.ready_when(self._unused(type(part).__name__), check)
 
     def ready_when(self, name: str, check: Check) -> None:
         """Let /readyz fail, with the sentence that `check` returns, while it returns one."""
@@ -192,6 +192,8 @@ class Operator:
                 self._started.set()
                 log.info("started", extra={"operator": self._name, "kinds": sorted(self._caches)})
                 await self._win()
+                if self._stopping.is_set():  # lost as soon as won
+                    return
             with behind(self.election.fence if self.election and group is Group.CONTROLLERS else None):
                 await self._groups[group].start()
         self._leading.set()
@@ -240,6 +242,11 @@ class Operator:
                 task.cancel()
         if not wanted.is_set():
             raise RuntimeError(f"{self._name} stopped before {what}")
+
+    def _unused(self, name: str) -> str:
+        """A name that no check has: the second of its type is called `name 2`."""
+        count = sum(known.partition(" ")[0] == name for known in self._ready)
+        return f"{name} {count + 1}" if count else name
 
     def _expect_not_begun(self, what: str) -> None:
         """Refuse what would never be started."""

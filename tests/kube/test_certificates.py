@@ -201,6 +201,21 @@ def test_a_bundle_is_read_whoever_wrote_it() -> None:
     )
 
 
+VERSION_3, VERSION_6 = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x05"
+
+
+def test_a_certificate_of_a_later_world_is_no_certificate() -> None:
+    """A library has its own error for it, and whoever may write a bundle could end the process with one."""
+    der = x509.load_pem_x509_certificate(OLD.certificate).public_bytes(serialization.Encoding.DER)
+    assert VERSION_3 in der
+    body = base64.encodebytes(der.replace(VERSION_3, VERSION_6, 1))
+    odd = b"-----BEGIN CERTIFICATE-----\n" + body + b"-----END CERTIFICATE-----\n"
+    assert certificates_in(odd + CURRENT.certificate) == (CURRENT.certificate,)
+    assert "is not a valid X509 version" in read_secret(secret(Plan(HELD), tls_crt=odd)).spoiled
+    with pytest.raises(ValueError, match="is not a valid X509 version"):
+        read_leaf(odd, OLD.key)
+
+
 def test_a_leaf_ends_with_its_authority() -> None:
     short = new_authority("test", NOW, timedelta(days=2))
     assert issue(short, ["h"], NOW, timedelta(days=30)).expires == short.expires

@@ -177,6 +177,29 @@ async def test_lost_leadership_ends_everything_at_once_and_is_raised(client: Cli
     assert await holder(client, namespace) == "thief"
 
 
+async def test_what_is_lost_as_soon_as_it_was_won_starts_nothing(client: Client, namespace: str) -> None:
+    """Both are told to the main loop while it was busy."""
+    runs = list[str]()
+
+    class Part:
+        async def run(self) -> None:
+            runs.append("started")
+
+    election = Election(LEASE_NAME, namespace, terms=TERMS)
+    operator = Operator(client, namespace, probes=None, signals=False, election=election)
+    operator.add(Part(), Group.CONTROLLERS)
+    won = election.won
+
+    async def won_and_lost() -> None:
+        await won()
+        operator._lose(LeadershipLost("lost"))
+
+    election.won = won_and_lost  # type: ignore[method-assign]
+    with pytest.raises(LeadershipLost):
+        await asyncio.wait_for(operator.run(), 60)
+    assert runs == []
+
+
 async def test_leadership_that_is_lost_while_it_stops_in_order_is_not_waited_for(
     client: Client, namespace: str
 ) -> None:

@@ -229,6 +229,23 @@ async def test_probes_and_metrics() -> None:
         await running
 
 
+async def test_two_parts_of_one_type_are_both_waited_for() -> None:
+    class Waiting(Part):
+        def ready(self) -> str:
+            return f"{self.name} is not ready"
+
+    async with operating(probes="127.0.0.1:0") as (operator, _):
+        for name in ("one", "two"):
+            operator.add(Waiting(name, []))
+        running = asyncio.create_task(operator.run())
+        await operator.wait_started()
+        async with aiohttp.ClientSession() as session, session.get(operator.url + "/readyz") as response:
+            text = await response.text()
+        assert "[-] Waiting: one is not ready\n[-] Waiting 2: two is not ready\n" in text
+        operator.stop()
+        await running
+
+
 def test_probes_know_an_ipv6_host() -> None:
     """Not every machine has one to listen on."""
     probes = Probes("[::1]:8081", CollectorRegistry(), {}, {})
