@@ -42,7 +42,7 @@ async def accepted(address: Address) -> socket.socket:
 
 
 async def hear(client: socket.socket) -> bytes:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return await asyncio.get_running_loop().sock_recv(client, 10)
 
 

@@ -36,7 +36,7 @@ def hook(how: str, _name: str = "", **more: Any) -> dict[str, Any]:
         "objectSelector": selector,
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
-        "timeoutSeconds": 1,
+        "timeoutSeconds": 1 if how == "slow" else 30,
         **more,
     }
 
@@ -127,7 +127,11 @@ PROBES: tuple[Probe, ...] = (
     validated("a patch of a validating webhook", hook("label")),
     validated(
         "a service that is not there",
-        hook("allow", clientConfig={"service": {"name": "none", "namespace": "{ns}"}, "caBundle": "{ca}"}),
+        hook(
+            "allow",
+            timeoutSeconds=1,
+            clientConfig={"service": {"name": "none", "namespace": "{ns}"}, "caBundle": "{ca}"},
+        ),
     ),
     validated("a condition that holds", hook("deny", **CONDITION)),
     validated(

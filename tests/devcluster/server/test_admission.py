@@ -50,7 +50,7 @@ class Hook:
             "rules": [rule],
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
-            "timeoutSeconds": 1,
+            "timeoutSeconds": 30,
         }
         return {
             "metadata": {"name": "hooks"},

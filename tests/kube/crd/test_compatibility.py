@@ -339,7 +339,7 @@ async def test_stored_objects_live_through_changes_as_the_table_says(client: Cli
 
 async def in_force(client: Client, namespace: str) -> None:
     """Return when the marked schema is in force."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while "marked" not in await client.get(THING, "f0", namespace):  # noqa: ASYNC110 - only asking tells
             await asyncio.sleep(0)
 
