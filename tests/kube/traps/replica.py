@@ -29,7 +29,7 @@ from elasticjob.kube.lease import Terms
 from elasticjob.kube.objects import CONFIG_MAP
 from elasticjob.kube.operator import Operator
 
-TERMS = Terms(lease=timedelta(seconds=6), renew=timedelta(seconds=4), retry=timedelta(seconds=0.5))
+TERMS = Terms(lease=timedelta(seconds=10), renew=timedelta(seconds=7), retry=timedelta(seconds=0.5))
 """Short, but no shorter than a busy machine may hold up a process that is well."""
 LEASE_NAME = "two"
 WORK = "work"

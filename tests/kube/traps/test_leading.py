@@ -90,7 +90,7 @@ class Two:
         return await self.client.get(LEASE, LEASE_NAME, self.namespace)
 
     async def renewals(self, count: int) -> None:
-        """Wait until the leader has renewed its lease that often, which takes longer than a lease lasts."""
+        """Wait until the leader has renewed its lease that often; the standby has looked at it meanwhile."""
         for _ in range(count):
             before = await self.lease()
 
