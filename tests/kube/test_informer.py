@@ -145,7 +145,7 @@ async def test_an_expired_page_starts_the_list_over() -> None:
 
 async def test_requests_never_outpace_the_backoff() -> None:
     async with following(REFUSED, *[answer(410, GONE)] * 50, backoff=WATCH) as it:
-        await until(lambda: len(it.stub.seen) == 7, it.clock)
+        await until(lambda: len(it.stub.seen) >= 7, it.clock)
         assert it.clock.monotonic() >= 0.8 + 1.6 + 3.2 + 6.4 + 12.8
 
 
@@ -233,7 +233,7 @@ async def test_a_watch_that_is_closed_at_once_again_and_again_is_no_hot_loop(wor
     closed = [stream(*words, end="close") for _ in range(50)]
     async with following(stream(bookmark(5, initial_done=True), end="close"), *closed, backoff=WATCH) as it:
         await it.cache.wait_synced()
-        await until(lambda: len(it.stub.seen) == 6, it.clock, longest=PAUSE)
+        await until(lambda: len(it.stub.seen) >= 6, it.clock, longest=PAUSE)
         assert it.clock.monotonic() >= 0.8 + 4 * RESUME_WHEN_AWAY
 
 
@@ -321,7 +321,7 @@ async def test_staleness_counts_from_the_last_word_not_from_the_last_failure() -
         stream(bookmark(5, initial_done=True), end="close"), *[answer(502, b"<html/>")] * 20, backoff=WATCH
     ) as it:
         await it.cache.wait_synced()
-        await until(lambda: len(it.stub.seen) == 8, it.clock, longest=PAUSE)
+        await until(lambda: len(it.stub.seen) >= 8, it.clock, longest=PAUSE)
         assert it.informer.last_heard == 0
         assert it.clock.monotonic() > 5
 
