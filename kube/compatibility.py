@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
@@ -198,6 +199,12 @@ def types_differ(old: Schema, new: Schema, path: str) -> Iterator[Change]:
     before, after = _type(old), _type(new)
     if before == after:
         return
+    if (before, after) == ("map", "object") and ("properties" in new or not new.get(PRESERVE)):
+        instead = f"keep the map, or make it an object that keeps what it does not know ({PRESERVE})"
+        yield Change(
+            Effect.BREAKING, path, "map became object: keys that it does not name go", _PRUNED, instead
+        )
+        return
     if after == "anything" or (before, after) in _WIDER:
         yield Change(Effect.SAFE, path, f"{before} became {after}, which holds it")
         return
@@ -245,12 +252,8 @@ def _new_field(path: str, field: Schema, within: Schema, required: bool) -> Iter
 def requirements_differ(old: Schema, new: Schema, path: str) -> Iterator[Change]:
     """A field that must be there, or need not be."""
     before, after = set(old.get("required", ())), set(new.get("required", ()))
-    for name in sorted(after - before):
-        default = "default" in new.get("properties", {}).get(name, {})
-        if default:
-            yield Change(Effect.SAFE, f"{path}.{name}", "required now, with a default for who leaves it out")
-            continue
-        stored = "those without it are served; servers before 1.33 refuse every update of them, later ones "
+    stored = "those without it are served; servers before 1.33 refuse every update of them, later ones "
+    for name in sorted(_without_default(new) - _without_default(old)):
         yield Change(
             Effect.BREAKING,
             f"{path}.{name}",
@@ -258,8 +261,16 @@ def requirements_differ(old: Schema, new: Schema, path: str) -> Iterator[Change]
             f"{stored}each that changes the object around it",
             "give it a default, or leave it optional and have the controller say what is missing",
         )
+    for name in sorted(after - before - _without_default(new)):
+        yield Change(Effect.SAFE, f"{path}.{name}", "required now, with a default for who leaves it out")
     for name in sorted((before - after) & new.get("properties", {}).keys()):
         yield Change(Effect.SAFE, f"{path}.{name}", "optional now")
+
+
+def _without_default(node: Schema) -> set[str]:
+    """The fields that a writer cannot leave out."""
+    fields = node.get("properties", {})
+    return {name for name in node.get("required", ()) if "default" not in fields.get(name, {})}
 
 
 def items_differ(old: Schema, new: Schema, path: str) -> Iterator[Change]:
@@ -317,7 +328,7 @@ def bounds_differ(old: Schema, new: Schema, path: str) -> Iterator[Change]:
             yield _bound(path, f"{word} is {str(bool(new.get(word))).lower()} now", bool(new.get(word)))
     if old.get("multipleOf") != new.get("multipleOf"):
         step, before = new.get("multipleOf"), old.get("multipleOf")
-        tighter = step is not None and (before is None or before % step != 0)
+        tighter = step is not None and (before is None or Decimal(str(before)) % Decimal(str(step)) != 0)
         yield _bound(path, f"multipleOf {_shown(before)} became {_shown(step)}", tighter)
 
 

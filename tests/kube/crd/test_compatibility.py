@@ -505,3 +505,45 @@ def test_breaking_changes_come_first_and_a_retyped_field_is_told_once() -> None:
         "breaking v1.spec.f0.it",
         "safe     v1.spec.f1",
     ]
+
+
+MAP: Manifest = {"type": "object", "additionalProperties": TEXT}
+OBJECT: Manifest = {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "effect", "what"),
+    [
+        (MAP, OBJECT, Effect.BREAKING, "keys that it does not name go"),
+        (MAP, OBJECT | {"properties": {"a": TEXT}}, Effect.BREAKING, "keys that it does not name go"),
+        (MAP, OBJECT | KEEP | {"properties": {"a": INT}}, Effect.BREAKING, "keys that it does not name go"),
+        (MAP, OBJECT | KEEP, Effect.SAFE, "map became object"),
+        (
+            OBJECT | {"required": ["a"], "properties": {"a": TEXT | {"default": "x"}}},
+            OBJECT | {"required": ["a"], "properties": {"a": TEXT}},
+            Effect.BREAKING,
+            "required now, without a default",
+        ),
+        (
+            OBJECT | {"required": ["a"], "properties": {"a": TEXT}},
+            OBJECT | {"required": ["a"], "properties": {"a": TEXT | {"default": "x"}}},
+            Effect.NOTED,
+            "the default none became x",
+        ),
+        (
+            {"type": "number", "multipleOf": 0.3},
+            {"type": "number", "multipleOf": 0.1},
+            Effect.SAFE,
+            "multipleOf 0.3 became 0.1",
+        ),
+        (
+            {"type": "number", "multipleOf": 0.1},
+            {"type": "number", "multipleOf": 0.3},
+            Effect.BREAKING,
+            "multipleOf 0.1 became 0.3",
+        ),
+    ],
+)
+def test_what_looks_wider_and_is_not(old: Manifest, new: Manifest, effect: Effect, what: str) -> None:
+    found = changes(definition({"f0": holder(old)}), definition({"f0": holder(new)}))
+    assert (found[0].effect, what in found[0].what) == (effect, True), found
