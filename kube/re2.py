@@ -105,7 +105,16 @@ def re2_problem(pattern: str) -> str | None:
         re.compile("".join(_plain(token) for token in _tokens(pattern)))
     except re.error as error:
         return f"it is no regular expression: {error}"
-    return _too_often(pattern)
+    return _too_often(pattern) or _unreadable(pattern)
+
+
+def _unreadable(pattern: str) -> str | None:
+    """What `matches` has against a pattern: nothing, for all that is taken."""
+    try:
+        _matcher(pattern)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -127,7 +136,8 @@ def _matcher(pattern: str) -> SchemaValidator:
     try:
         return SchemaValidator(core_schema.str_schema(pattern=written, regex_engine="rust-regex"))
     except SchemaError as error:
-        raise ValueError(f"the pattern {pattern!r} cannot be read: {error}") from None
+        why = str(error).strip().splitlines()[-1].strip()
+        raise ValueError(f"the pattern {pattern!r} cannot be read: {why}") from None
 
 
 @lru_cache(_MOST_KEPT)
@@ -160,7 +170,7 @@ def _linear(token: re.Match[str]) -> str:
         letter = text[1]
         if ranges := _ASCII.get(letter.lower()):
             return f"[{'^' * letter.isupper()}{ranges}]"
-        return _LINEAR.get(text, text)
+        return _LINEAR.get(text, _without_caret(text))
     if kind == "set":
         return "[" + _SET_WORD.sub(_linear_word, _literal_bracket(text[1:-1])) + "]"
     if kind == "group":
@@ -173,7 +183,9 @@ def _without_name(group: str) -> str:
     return re.sub(r"^\((\?P?<\w+>)?$", "(?:", group)
 
 
-_SET_WORD: Final = re.compile(r"\[:(?P<not>\^?)(?P<posix>[a-z]+):\]|\\(?P<letter>[dDsSwW])|\\.|[\[&~]|--")
+_SET_WORD: Final = re.compile(
+    r"\[:(?P<not>\^?)(?P<posix>[a-z]+):\]|\\(?P<letter>[dDsSwW])|\\[pP]\{\^[^}]*\}|\\.|[\[&~]|--"
+)
 
 
 def _linear_word(word: re.Match[str]) -> str:
@@ -184,7 +196,16 @@ def _linear_word(word: re.Match[str]) -> str:
         return f"[{'^' * letter.isupper()}{_ASCII[letter.lower()]}]"
     if word[0] == "--":
         return r"-\-"  # up to a dash
-    return word[0] if word[0].startswith("\\") else rf"\{word[0]}"
+    if word[0].startswith("\\"):
+        return _LINEAR.get(word[0], _without_caret(word[0]))
+    return rf"\{word[0]}"
+
+
+def _without_caret(text: str) -> str:
+    r"""A class of Unicode with its negation outside: `\p{^L}` is `\P{L}`."""
+    if text[1] not in "pP" or text[2:4] != "{^":
+        return text
+    return rf"\{'P' if text[1] == 'p' else 'p'}{{{text[4:]}"
 
 
 def _literal_bracket(inner: str) -> str:
@@ -197,15 +218,26 @@ def _python(token: re.Match[str]) -> str:
     kind, text = token.lastgroup, token[0]
     if kind == "escape":
         if text.startswith(r"\x{"):
-            return re.escape(chr(int(text[3:-1], 16)))
+            return _character(text)
         return _PYTHON.get(text, rf"[{_python_class(text)}]" if text[1] in "pP" else text)
     if kind == "set":
         inner = re.sub(r"\[:(\^?)([a-z]+):\]", _posix, text[1:-1])
         inner = re.sub(r"\\[pP](?:\{[^}]*\}|.)", lambda each: _python_class(each[0]), inner)
-        return "[" + re.sub(r"(?<!\\)\[", r"\\[", inner) + "]"
+        inner = re.sub(r"\\x\{[^}]*\}", lambda each: _character(each[0]), inner)
+        return "[" + _unambiguous(re.sub(r"(?<!\\)\[", r"\\[", inner)) + "]"
     if kind == "group":
         return _without_name(text)
     return text
+
+
+def _character(text: str) -> str:
+    """The character of `\\x{…}`."""
+    return re.escape(chr(int(text[3:-1], 16)))
+
+
+def _unambiguous(inner: str) -> str:
+    """The inside of a set, with nothing that Python warns of: one day it may calculate with sets, too."""
+    return re.sub(r"(&&|~~|\|\|)", lambda each: rf"{each[0][0]}\{each[0][0]}", inner).replace("--", r"-\-")
 
 
 def _posix(word: re.Match[str]) -> str:
@@ -262,7 +294,7 @@ def _set_problem(text: str) -> str | None:
         return problem
     plain = re.sub(r"\[:\^?[a-z]+:\]|\\[pP](?:\{[^}]*\}|.)|\\x\{[^}]*\}", "", text[1:-1]).replace("[", r"\[")
     try:
-        re.compile(f"[{plain}]" if plain.strip("^") else "")
+        re.compile(f"[{_unambiguous(plain)}]" if plain.strip("^") else "")
     except re.error as error:
         return f"it is no regular expression: {error}"
     return None

@@ -62,6 +62,10 @@ READ = (
     r"((((((((((a))))))))))",
     r"a{2",
     r"\z?",
+    r"[+--]",
+    r"[a&&b||c~~d]",
+    r"[\<\>]",
+    r"\p{^L}",
 )
 UNREAD = (
     r"(?!a)b",
@@ -123,6 +127,9 @@ UNREAD = (
     r"[[:foo:]]",
     r"[a-\d]",
     r"\p{Foo}",
+    r"\x4",
+    r"\x{110000}",
+    r"(?-:a)",
 )
 
 
@@ -185,6 +192,9 @@ async def test_servers_agree(client: Client) -> None:
         (r"^\<a\>$", "<a>", True),
         ("(?U)^a+$", "aa", True),
         (r"^\x{1F600}$", "\U0001f600", True),
+        (r"^\p{^L}$", "a", False),
+        (r"^[\p{^L}]$", "1", True),
+        (r"^[\<\>]$", "<", True),
     ],
 )
 def test_patterns_find_what_servers_find(pattern: str, text: str, expected: bool) -> None:
@@ -208,6 +218,7 @@ def test_no_text_makes_a_pattern_take_long(pattern: str) -> None:
         ("[[:alpha:]]+", "ab1c", ["ab", "c"]),
         ("a$", "a\n", []),
         (r"\x{41}(?P<n>b)|(?P<n>c)", "Abc", ["Ab", "c"]),
+        (r"[\x{41}-\x{43}&&+--]+", "ABxC&,", ["AB", "C&,"]),
     ],
 )
 def test_texts_that_match(pattern: str, text: str, expected: list[str]) -> None:
