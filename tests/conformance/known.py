@@ -108,12 +108,6 @@ KNOWN: tuple[Known, ...] = (
         },
     ),
     Known(
-        "Several causes of one refusal come in another order.",
-        {
-            "customs/several problems": ("4.",),
-        },
-    ),
-    Known(
         "No admission adds the finalizer that protects claims: nothing would take it off again.",
         {
             "builtins/a claim": ("1.body.metadata",),

@@ -202,6 +202,8 @@ def _shown(step: Step, found: Observation) -> Observation:
         causes = (found["body"].get("details") or {}).get("causes") or ()
         for cause in causes:
             cause["message"] = "(not compared)"
+        if causes:
+            causes.sort(key=lambda cause: str(cause.get("field")))
     return found
 
 

@@ -51,7 +51,7 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "before it is established",
         post(CRDS, definition({"type": "object"}), show=("status.conditions",)),
-        get(CRD, until={"status.conditions.1.type": "Established"}, show=("status.conditions",)),
+        get(CRD, until={"status.conditions.1.status": "True"}, show=("status.conditions",)),
     ),
     probe("twice", *defined(), post(CRDS, definition())),
     probe("a name that does not fit", post(CRDS, definition() | {"metadata": {"name": "others.{group}"}})),
