@@ -12,8 +12,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -130,7 +130,25 @@ class Scenario:
             names.TOKEN_FILE: str(token),
             names.POD_NAME: node,
             names.TERMINATION_LOG: str(termination),
+            "COUNTED": str(self.counted),
         }
+
+    @property
+    def counted(self) -> Path:
+        """Where workers of `counted.py` record their steps."""
+        folder = self.folder / "counted"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    @contextmanager
+    def slowly(self) -> Iterator[None]:
+        """Have workers of `counted.py` take their time, so that what happens meanwhile happens in mid-job."""
+        brake = self.counted / "slowly"
+        brake.touch()
+        try:
+            yield
+        finally:
+            brake.unlink()
 
     async def restart_master(self) -> None:
         """End the master as a crash would, and start another one from what it had saved."""
@@ -158,6 +176,11 @@ class Scenario:
     def steps(self, node: str = "") -> list[dict[str, Any]]:
         """Return the counted steps in the order in which they were printed."""
         return [line.said for line in self.lines if "step" in line.said and node in ("", line.node)]
+
+    def recorded(self) -> list[dict[str, Any]]:
+        """Return all steps that workers counted, by process; no killed agent takes any along."""
+        files = sorted(self.counted.glob("*.jsonl"))
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
     def last(self, node: str = "") -> dict[str, Any]:
         """Return the last counted step."""

@@ -48,7 +48,7 @@ def check(job: Scenario, *, slots: int, epochs: int, lost: int = 0) -> None:
     Of a killed worker the last line may be missing: `lost` is how many lines at most.
     """
     total = Sampler(SIZE, MICRO_BATCH, slots).steps_left(Position(), epochs)
-    steps = lineage(job.steps())
+    steps = lineage(job.recorded())
     assert sorted({step["step"] for step in steps}) == list(range(1, total + 1))
     assert len(set(counted(steps))) == len(counted(steps)), "rank 0 counted a step twice"
     for pid in job.seen:
@@ -91,9 +91,10 @@ async def test_any_number_of_workers_computes_the_same(tmp_path: Path, workers: 
 
 async def test_killed_worker_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
     async with scenario(tmp_path, nodes=(2, 2)) as job:
-        agents = [await job.agent(index, "counted.py", 60) for index in (0, 1)]
-        await job.until(job.trains_with(2, after=20))
-        os.kill(pid_of(job, "job-worker-1"), signal.SIGKILL)
+        with job.slowly():
+            agents = [await job.agent(index, "counted.py", 60) for index in (0, 1)]
+            await job.until(job.trains_with(2, after=20))
+            os.kill(pid_of(job, "job-worker-1"), signal.SIGKILL)
         assert [await job.ends(agent) for agent in agents] == [0, 0]
         check(job, slots=2, epochs=60, lost=1)
         assert job.last()["world"] == 2
@@ -101,8 +102,9 @@ async def test_killed_worker_is_replaced_and_nothing_is_lost(tmp_path: Path) -> 
 
 async def test_killed_rank_zero_hands_the_job_to_the_next_oldest(tmp_path: Path) -> None:
     async with scenario(tmp_path, nodes=(1, 2)) as job:
-        agents = [await job.agent(index, "counted.py", 60) for index in (0, 1)]
-        await job.until(job.trains_with(2, after=20))
+        with job.slowly():
+            agents = [await job.agent(index, "counted.py", 60) for index in (0, 1)]
+            await job.until(job.trains_with(2, after=20))
         oldest = next(step for step in reversed(job.steps()) if step["world"] == 2 and step["rank"] == 0)
         os.kill(oldest["pid"], signal.SIGKILL)
         assert [await job.ends(agent) for agent in agents] == [0, 0]
@@ -111,10 +113,11 @@ async def test_killed_rank_zero_hands_the_job_to_the_next_oldest(tmp_path: Path)
 
 async def test_late_node_is_cut_in_at_a_step_boundary(tmp_path: Path) -> None:
     async with scenario(tmp_path, nodes=(1, 2)) as job:
-        first = await job.agent(0, "counted.py", 150)
-        await job.until(job.trains_with(1, after=5))
-        second = await job.agent(1, "counted.py", 150)
-        await job.until(job.trains_with(2))
+        with job.slowly():
+            first = await job.agent(0, "counted.py", 150)
+            await job.until(job.trains_with(1, after=5))
+            second = await job.agent(1, "counted.py", 150)
+            await job.until(job.trains_with(2))
         assert [await job.ends(agent) for agent in (first, second)] == [0, 0]
         check(job, slots=2, epochs=150)
         joined = next(step for step in job.steps("job-worker-1"))
@@ -124,9 +127,10 @@ async def test_late_node_is_cut_in_at_a_step_boundary(tmp_path: Path) -> None:
 
 async def test_planned_leaver_ends_at_a_boundary_with_code_zero(tmp_path: Path) -> None:
     async with scenario(tmp_path, nodes=(1, 2)) as job:
-        agents = [await job.agent(index, "counted.py", 100) for index in (0, 1)]
-        await job.until(job.trains_with(2, after=20))
-        agents[0].kill(signal.SIGTERM)
+        with job.slowly():
+            agents = [await job.agent(index, "counted.py", 100) for index in (0, 1)]
+            await job.until(job.trains_with(2, after=20))
+            agents[0].kill(signal.SIGTERM)
         assert await job.ends(agents[0]) == 0
         assert agents[0].last_words()["reason"] == "Left"
         assert await job.ends(agents[1]) == 0
@@ -136,10 +140,11 @@ async def test_planned_leaver_ends_at_a_boundary_with_code_zero(tmp_path: Path) 
 
 async def test_killed_agent_takes_its_worker_along_and_the_other_goes_on(tmp_path: Path) -> None:
     async with scenario(tmp_path, nodes=(1, 2)) as job:
-        agents = [await job.agent(index, "counted.py", 100) for index in (0, 1)]
-        await job.until(job.trains_with(2, after=20))
-        family = agents[0].tree()
-        agents[0].kill()
+        with job.slowly():
+            agents = [await job.agent(index, "counted.py", 100) for index in (0, 1)]
+            await job.until(job.trains_with(2, after=20))
+            family = agents[0].tree()
+            agents[0].kill()
         assert psutil.wait_procs(family[1:], timeout=5)[1] == []
         assert await job.ends(agents[1]) == 0
         check(job, slots=2, epochs=100, lost=1)
@@ -147,25 +152,27 @@ async def test_killed_agent_takes_its_worker_along_and_the_other_goes_on(tmp_pat
 
 async def test_silent_node_is_left_behind_and_comes_back(tmp_path: Path) -> None:
     async with scenario(tmp_path, nodes=(1, 2), silence=1.0) as job:
-        agents = [await job.agent(index, "counted.py", 200) for index in (0, 1)]
-        await job.until(job.trains_with(2, after=20))
-        stopped = agents[0].tree()
-        for process in stopped:
-            process.suspend()
-        await job.until(job.trains_with(1))
-        for process in stopped:
-            process.resume()
-        at = job.last()["step"]
-        await job.until(job.trains_with(2, after=at))
+        with job.slowly():
+            agents = [await job.agent(index, "counted.py", 200) for index in (0, 1)]
+            await job.until(job.trains_with(2, after=20))
+            stopped = agents[0].tree()
+            for process in stopped:
+                process.suspend()
+            await job.until(job.trains_with(1))
+            for process in stopped:
+                process.resume()
+            at = job.last()["step"]
+            await job.until(job.trains_with(2, after=at))
         assert [await job.ends(agent) for agent in agents] == [0, 0]
         check(job, slots=2, epochs=200, lost=1)
 
 
 async def test_all_leave_and_a_new_job_goes_on_from_the_checkpoint(tmp_path: Path) -> None:
     async with scenario(tmp_path, nodes=(1, 1)) as job:
-        agent = await job.agent(0, "counted.py", 100, tmp_path / "saved")
-        await job.until(lambda: job.last()["step"] > 20)
-        agent.kill(signal.SIGTERM)
+        with job.slowly():
+            agent = await job.agent(0, "counted.py", 100, tmp_path / "saved")
+            await job.until(lambda: job.last()["step"] > 20)
+            agent.kill(signal.SIGTERM)
         assert await job.ends(agent) == 0
         left = job.last()["step"]
         again = await job.agent(0, "counted.py", 100, tmp_path / "saved")
@@ -177,9 +184,10 @@ async def test_all_leave_and_a_new_job_goes_on_from_the_checkpoint(tmp_path: Pat
 
 async def test_master_that_restarts_costs_no_step(tmp_path: Path) -> None:
     async with scenario(tmp_path, nodes=(2, 2)) as job:
-        agents = [await job.agent(index, "counted.py", 150) for index in (0, 1)]
-        await job.until(job.trains_with(2, after=20))
-        await job.restart_master()
+        with job.slowly():
+            agents = [await job.agent(index, "counted.py", 150) for index in (0, 1)]
+            await job.until(job.trains_with(2, after=20))
+            await job.restart_master()
         assert [await job.ends(agent) for agent in agents] == [0, 0]
         check(job, slots=2, epochs=150)
         assert {step["round"] for step in job.steps()} == {1}
@@ -199,8 +207,9 @@ async def test_elastic_script_under_another_launcher_says_what_to_do(tmp_path: P
 
 async def test_script_trains_alone_without_an_agent(tmp_path: Path) -> None:
     script = str(SCRIPTS / "counted.py")
+    alone = {**os.environ, "COUNTED": str(tmp_path)}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, script, "2", stdout=asyncio.subprocess.PIPE
+        sys.executable, script, "2", env=alone, stdout=asyncio.subprocess.PIPE
     )
     output, _ = await process.communicate()
     result = json.loads(output.splitlines()[-1])

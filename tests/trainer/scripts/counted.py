@@ -1,8 +1,14 @@
-"""An elastic script that says what it does: one JSON line per step, and the parameters at the end."""
+"""An elastic script that says what it does: one JSON line per step, and the parameters at the end.
+
+In the folder $COUNTED it writes the lines of its steps to a file too, which no killed agent can take along,
+and takes its time for each step while there is a file `slowly`.
+"""
 
 import json
 import os
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -48,12 +54,17 @@ def main(epochs: int, checkpoint: str = "") -> None:
         return F.cross_entropy(elastic.model(x), y)
 
     print(json.dumps({"pid": os.getpid(), "started": elastic.progress.step}), flush=True)
+    folder = Path(os.environ["COUNTED"])
     for step in elastic.steps(epochs=epochs):
         attempt.clear()
         epoch = elastic.epoch
         loss = elastic.step(loss_of)
-        said = {"pid": os.getpid(), "step": step, "epoch": epoch, "loss": loss, **attempt}
-        print(json.dumps(said), flush=True)
+        said = json.dumps({"pid": os.getpid(), "step": step, "epoch": epoch, "loss": loss, **attempt})
+        with (folder / f"{os.getpid()}.jsonl").open("a") as record:
+            record.write(f"{said}\n")
+        print(said, flush=True)
+        if (folder / "slowly").exists():
+            time.sleep(0.03)
     parameters = [value for parameter in model.parameters() for value in parameter.flatten().tolist()]
     print(json.dumps({"pid": os.getpid(), "parameters": parameters, "rank": elastic.rank}), flush=True)
 
