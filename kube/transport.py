@@ -51,6 +51,8 @@ LONGEST_RETRY_AFTER = 30.0
 KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 """A peer that vanished without a word is noticed by the kernel after 30 s, on a silent watch too."""
 LARGE = 1 << 19
+ROUNDS_TO_CLOSE = 5
+"""Of the event loop, until connections under TLS that were closed are gone: a loop may end right after."""
 
 JSON = "application/json"
 
@@ -117,6 +119,8 @@ class Transport:
         if self._session:
             await self._session.close()
             self._session = None
+        for _ in range(ROUNDS_TO_CLOSE):
+            await asyncio.sleep(0)
 
     async def send(self, call: Call) -> bytes:
         """The body of a successful answer, after as many attempts as the call and the time of one allow."""

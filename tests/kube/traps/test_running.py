@@ -164,7 +164,7 @@ async def test_22_a_fresh_change_overtakes_the_backlog_of_the_start(client: Clie
     async with running(operator):
         await until(lambda: len(order) == 2, within=WITHIN)
         await make(client, namespace, "fresh")
-        await until(lambda: len(operator.cache(CONFIG_MAP)) >= 31, within=WITHIN)
+        await until(lambda: operator.cache(CONFIG_MAP).get(Key(namespace, "fresh")), within=WITHIN)
         assert len(order) == 2
         gate.set()
         await until(lambda: len(order) == 31, within=WITHIN)
