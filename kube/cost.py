@@ -6,7 +6,7 @@ it; where one has no such bound, as often as the shortest value fits into a requ
 together may cost 100 million. A server computes the same before it stores a CustomResourceDefinition.
 
 When an object is written, a server counts what really happens: 1 million per rule and value, 10 million per
-object. Those limits cannot be checked here; a rule whose estimate is below PER_CALL never meets the first.
+object. Those limits cannot be checked here; a rule whose estimate is below the first never meets it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from elasticjob.kube.cel import CelSyntaxError, parsed
 from elasticjob.kube.cel.cost import UNBOUNDED, cost_of, times
@@ -24,8 +24,8 @@ from elasticjob.kube.schemas import RULES, Schema, UnsupportedSchema, nodes
 
 PER_RULE: Final = 10_000_000
 PER_SCHEMA: Final = 100_000_000
-PER_CALL: Final = 1_000_000
-PER_OBJECT: Final = 10_000_000
+LOOPS: Final = (("items", "maxItems"), ("additionalProperties", "maxProperties"))
+"""Words of a schema below which values occur more than once, and the bound of each."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,31 @@ def _places(node: Schema, path: str, times_above: int | None) -> Iterator[_Place
         yield _Place(path, node, times_above)
     for name, child in node.get("properties", {}).items():
         yield from _places(child, f"{path}.{name}" if path else name, times_above)
-    for word, mark, bound in (("items", "[]", "maxItems"), ("additionalProperties", "[*]", "maxProperties")):
+    for word, bound in LOOPS:
         if isinstance(node.get(word), dict):
-            most = None if times_above is None or bound not in node else times_above * max(node[bound], 0)
-            yield from _places(node[word], f"{path}{mark}", most)
+            mark = "[]" if word == "items" else "[*]"
+            yield from _places(node[word], f"{path}{mark}", repeated(times_above, node, bound))
+
+
+def repeated(often: int | None, node: Schema, bound: str) -> int | None:
+    """How often the elements of a list or map occur that itself occurs so often; None: without an end."""
+    return None if often is None or bound not in node else often * max(node[bound], 0)
+
+
+def expressions(entry: Mapping[str, Any]) -> list[str]:
+    """The fields of a rule that hold CEL."""
+    return ["rule", *(["messageExpression"] if entry.get("messageExpression") else [])]
+
+
+def cost_in(entry: Mapping[str, Any], field: str, shape: Shape, often: int | None) -> int:
+    """What one field of a rule costs at most, whose value occurs so often. Raises CelSyntaxError.
+
+    Messages are made once: only for the first value that is refused.
+    """
+    once = cost_of(parsed(entry[field]), shape, optional_old=bool(entry.get("optionalOldSelf")))
+    if field != "rule":
+        return once
+    return times(once, often if often is not None else REQUEST_BYTES // (shape.shortest + 1))
 
 
 def _costs(place: _Place) -> Iterator[RuleCost]:
@@ -84,19 +105,12 @@ def _costs(place: _Place) -> Iterator[RuleCost]:
     if shape is None:
         raise UnsupportedSchema(place.path, "a Rule here has nothing to read: the schema says no type")
     for entry in place.node[RULES]:
-        old = bool(entry.get("optionalOldSelf"))
-        once = _once(place.path, entry["rule"], shape, optional_old=old)
-        often = place.times if place.times is not None else REQUEST_BYTES // (shape.shortest + 1)
-        yield RuleCost(place.path, entry["rule"], times(once, often))
-        if message := entry.get("messageExpression"):
-            yield RuleCost(place.path, message, _once(place.path, message, shape, optional_old=old))
-
-
-def _once(path: str, text: str, shape: Shape, *, optional_old: bool) -> int:
-    try:
-        return cost_of(parsed(text), shape, optional_old=optional_old)
-    except CelSyntaxError as error:
-        raise UnsupportedSchema(path, f"the Rule {text!r} cannot be compiled: {error}") from None
+        for field in expressions(entry):
+            try:
+                yield RuleCost(place.path, entry[field], cost_in(entry, field, shape, place.times))
+            except CelSyntaxError as error:
+                why = f"the Rule {entry[field]!r} cannot be compiled: {error}"
+                raise UnsupportedSchema(place.path, why) from None
 
 
 # What to write instead

@@ -9,13 +9,10 @@ from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.names import wrong
 from elasticjob.devcluster.server.schemas import Schema
 from elasticjob.kube.cel import CelSyntaxError, free_names, parsed
-from elasticjob.kube.cel.cost import cost_of, times
-from elasticjob.kube.cel.shapes import REQUEST_BYTES, shape_of
+from elasticjob.kube.cel.shapes import shape_of
+from elasticjob.kube.cost import LOOPS, PER_RULE, PER_SCHEMA, cost_in, expressions, repeated
 
 RULES = "x-kubernetes-validations"
-_PER_RULE = 10_000_000
-_PER_SCHEMA = 100_000_000
-_BOUNDS = (("items", "maxItems"), ("additionalProperties", "maxProperties"))
 _ADVICE = (
     "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and "
     "strings are declared)"
@@ -33,18 +30,18 @@ def cost_problems(schema: Schema, path: str) -> Iterator[Cause]:
             except CelSyntaxError as error:
                 yield wrong(f"{rule}.rule", spec["rule"], f"compilation failed: ERROR: <input>:1:1: {error}")
                 continue
-            total += sum(cost for _, _, cost in costs)
+            total += sum(cost for _, cost in costs)
             yield from (
-                _too_dear(f"{rule}.{field}", f"estimated {name} cost", cost, _PER_RULE)
-                for field, name, cost in costs
-                if cost > _PER_RULE
+                _too_dear(f"{rule}.{field}", f"estimated {field} cost", cost, PER_RULE)
+                for field, cost in costs
+                if cost > PER_RULE
             )
             if lost and "oldSelf" in free_names(parsed(spec["rule"])):
                 why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}"
                 yield wrong(f"{rule}.rule", spec["rule"], why)
-    if total > _PER_SCHEMA:
+    if total > PER_SCHEMA:
         name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
-        yield _too_dear(path, name, total, _PER_SCHEMA)
+        yield _too_dear(path, name, total, PER_SCHEMA)
 
 
 def _places(
@@ -56,25 +53,20 @@ def _places(
     within = lost or (path if node.get("x-kubernetes-map-type") == "atomic" else "")
     for name, child in (node.get("properties") or {}).items():
         yield from _places(child, f"{path}.properties[{name}]", often, within)
-    for word, bound in _BOUNDS:
+    for word, bound in LOOPS:
         if isinstance(node.get(word), dict):
             keyed = word != "items" or node.get("x-kubernetes-list-type") == "map"
-            most = None if often is None or bound not in node else often * max(node[bound], 0)
+            most = repeated(often, node, bound)
             yield from _places(node[word], f"{path}.{word}", most, within or ("" if keyed else path))
 
 
 def _costs(
     node: Schema, spec: Mapping[str, Any], often: int | None, *, root: bool
-) -> Iterator[tuple[str, str, int]]:
-    """The cost of a rule, and of the expression of its message, with the field and the name of each."""
+) -> Iterator[tuple[str, int]]:
+    """The cost of a rule, and of the expression of its message, with the field of each."""
     shape = shape_of(node, root=root)
-    if shape is None:
-        return
-    old = bool(spec.get("optionalOldSelf"))
-    most = often if often is not None else REQUEST_BYTES // (shape.shortest + 1)
-    yield "rule", "rule", times(cost_of(parsed(spec["rule"]), shape, optional_old=old), most)
-    if text := spec.get("messageExpression"):
-        yield "messageExpression", "messageExpression", cost_of(parsed(text), shape, optional_old=old)
+    if shape is not None:
+        yield from ((field, cost_in(spec, field, shape, often)) for field in expressions(spec))
 
 
 def _too_dear(path: str, name: str, cost: int, limit: int) -> Cause:
