@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from elasticjob.cli.errors import Failure
+from elasticjob.cli.options import Context, Kubeconfig
 
 
 class Format(StrEnum):
@@ -43,12 +44,8 @@ def crds(
     allow_breaking: Annotated[
         bool, typer.Option("--allow-breaking", help="Apply, though objects of the cluster may suffer.")
     ] = False,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="The cluster; else KUBECONFIG, ~/.kube/config, or the pod's account.")
-    ] = None,
-    context: Annotated[
-        str | None, typer.Option(help="The context, if not the kubeconfig's current one.")
-    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
     """Print the custom resource definitions, ElasticJob, JobResource and ScalePlan, or apply them.
 

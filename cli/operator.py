@@ -5,24 +5,20 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from elasticjob.cli.errors import Exit, Failure
+from elasticjob.cli.options import Context, Kubeconfig
 
 if TYPE_CHECKING:
     from elasticjob.controllers.settings import Settings
 
 
 def operator(
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="The cluster; else KUBECONFIG, ~/.kube/config, or the pod's account.")
-    ] = None,
-    context: Annotated[
-        str | None, typer.Option(help="The context, if not the kubeconfig's current one.")
-    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="Work in this namespace only.")
     ] = None,
