@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -17,18 +16,18 @@ from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock, VirtualClock
 from elasticjob.kube.config import Config
 from tests.kube.build import bookmark, event, status
+from tests.kube.listening import Listening
 
 Manifest = dict[str, Any]
 
 
-class Shelf:
+class Shelf(Listening):
     """`objects` by path, to be looked at and spoiled by tests; `refuse` is the answer to all requests."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Manifest] = {}
         self.writes: list[str] = []
         self.refuse = 0
-        self.url = ""
         self._versions: Iterator[int] = iter(range(2, 1 << 30))
         self._watches: list[tuple[str, asyncio.Queue[bytes]]] = []
 
@@ -51,20 +50,6 @@ class Shelf:
     def remove(self, plural: str, name: str) -> None:
         """Delete an object, as somebody else."""
         del self.objects[next(path for path in self.objects if path.endswith(f"/{plural}/{name}"))]
-
-    async def __aenter__(self) -> Self:
-        app = web.Application(client_max_size=1 << 24)
-        app.router.add_route("*", "/{path:.*}", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:

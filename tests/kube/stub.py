@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from math import inf
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -16,6 +15,7 @@ from aiohttp import web
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock, VirtualClock
 from elasticjob.kube.config import Config, Credentials, Static
+from tests.kube.listening import Listening
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -32,29 +32,14 @@ class Seen:
 
 
 @dataclass
-class Stub:
+class Stub(Listening):
     """`async with Stub(answer, …) as stub`; when the script is over, requests hang until the end."""
 
     script: deque[Answer] = field(default_factory=deque)
     seen: list[Seen] = field(default_factory=list)
-    url: str = ""
 
     def then(self, *answers: Answer) -> None:
         self.script.extend(answers)
-
-    async def __aenter__(self) -> Self:
-        app = web.Application(client_max_size=1 << 24)
-        app.router.add_route("*", "/{path:.*}", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._runner.cleanup()
 
     def client(self, clock: Clock | None = None, credentials: Credentials | None = None) -> Client:
         return Client(
