@@ -1,4 +1,4 @@
-"""A plain HTTP server on loopback for the length of an `async with`: doubles of the API server stand on it."""
+"""A plain HTTP server on loopback while an `async with` lasts: doubles of the API server stand on it."""
 
 from __future__ import annotations
 
