@@ -12,5 +12,5 @@ MANAGER: Final = "elasticjob-install"
 
 
 async def install(client: Client) -> None:
-    """Apply all CRDs and return once they are served. Raises Unreachable where that takes more than 10 s."""
+    """Apply all CRDs and return once they are served. Raises Unreachable where that takes over a minute."""
     await installing.install(client, manifests(), MANAGER)

@@ -13,8 +13,9 @@ from typing import Final
 import msgspec
 
 from elasticjob.kube.client import Client
+from elasticjob.kube.clock import deadline
 from elasticjob.kube.compatibility import Change, breaking, changes
-from elasticjob.kube.errors import Unreachable
+from elasticjob.kube.errors import NotFound, Unreachable
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import CRD
 
@@ -23,7 +24,8 @@ MOST_BYTES: Final = 1024 * 1024
 """What a definition may have here: etcd takes 1.5 MiB, and the server adds who owns which field."""
 
 PAUSE_SECONDS: Final = 0.05
-PATIENCE_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 60.0
+"""A server that is busy, or has just begun, takes seconds."""
 
 _CRD: Final[Kind[Manifest]] = CRD.untyped()
 
@@ -74,22 +76,45 @@ async def upgrades(client: Client, manifests: Sequence[Manifest]) -> list[Upgrad
 
 
 async def install(client: Client, manifests: Sequence[Manifest], manager: str) -> None:
-    """Apply definitions, and return when all their kinds are served.
+    """Apply definitions, and return when all their kinds are served: they can be created and read then.
 
-    Raises Unreachable where one is not established in time; ApiError where the server refuses one.
+    Raises Unreachable where that takes longer than PATIENCE_SECONDS; ApiError where the server refuses one.
     """
     for manifest in manifests:
         size_problem(manifest)
         await client.apply(_CRD, manifest, manager=manager)
     for manifest in manifests:
-        await _established(client, manifest["metadata"]["name"])
+        await _until_served(client, manifest)
 
 
-async def _established(client: Client, name: str) -> None:
-    for _ in range(int(PATIENCE_SECONDS / PAUSE_SECONDS)):
-        found = await client.get(_CRD, name)
-        conditions = found.get("status", {}).get("conditions") or ()
-        if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
-            return
-        await client.clock.sleep(PAUSE_SECONDS)
-    raise Unreachable(f"CRD {name} is not established after {PATIENCE_SECONDS:.0f} s: look at its conditions")
+async def _until_served(client: Client, manifest: Manifest) -> None:
+    name = manifest["metadata"]["name"]
+    try:
+        async with deadline(client.clock, PATIENCE_SECONDS):
+            while not (await _is_established(client, name) and await _is_discovered(client, manifest)):
+                await client.clock.sleep(PAUSE_SECONDS)
+    except TimeoutError:
+        raise Unreachable(
+            f"CRD {name} is not served after {PATIENCE_SECONDS:.0f} s: look at its conditions"
+        ) from None
+
+
+async def _is_established(client: Client, name: str) -> bool:
+    found = await client.get(_CRD, name)
+    conditions = found.get("status", {}).get("conditions") or ()
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+
+async def _is_discovered(client: Client, manifest: Manifest) -> bool:
+    """Whether the server lists the kind in all its versions, as it does last, some moments after that."""
+    spec = manifest["spec"]
+    for version in spec["versions"]:
+        if version["served"]:
+            try:
+                answer = await client.raw("GET", f"/apis/{spec['group']}/{version['name']}")
+            except NotFound:
+                return False
+            resources: list[Manifest] = msgspec.json.decode(answer)["resources"]
+            if spec["names"]["plural"] not in {each["name"] for each in resources}:
+                return False
+    return True

@@ -9,6 +9,8 @@ from elasticjob.kube.compatibility import Effect
 from elasticjob.kube.installing import install, upgrades
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import CRD
+from elasticjob.kube.testing import Asked, FaultProxy, failure
+from tests.kit.served import Served
 from tests.kube.crd.posting import with_spec
 
 THING: Kind[Manifest] = Kind("example.org", "v1", "Thing", "things", dict)
@@ -30,6 +32,16 @@ async def test_definitions_are_applied_and_served(client: Client, namespace: str
     assert [(one.exists, one.changes) for one in await upgrades(client, [OLD])] == [(True, ())]
     applied = await client.get(CRD.untyped(), "things.example.org")
     assert "last-applied-configuration" not in str(applied["metadata"])
+
+
+async def test_a_kind_that_is_established_and_not_served_yet_is_waited_for(served: Served) -> None:
+    def discovering(asked: Asked) -> bool:
+        return asked.path == "/apis/example.org/v1"
+
+    async with FaultProxy(served.config()) as proxy, Client(proxy.config) as through:
+        proxy.add(discovering, failure(404, "NotFound"), nth={1, 2})
+        await install(through, [OLD], "test")
+        assert len(proxy.asked(discovering)) > 2
 
 
 async def test_what_the_clusters_objects_may_suffer_is_told_before(client: Client) -> None:
