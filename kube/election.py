@@ -173,6 +173,7 @@ class Election:
                 await self._insist(told, keeper)
             elif self._release:
                 await keeper.release()
+            await keeper.close()
 
     async def _listen(self, keeper: Keeper) -> None:
         """End the process when its main loop has not beaten for a renew deadline while it leads."""
@@ -230,6 +231,7 @@ class Keeper:
         self._clock = clock
         self._won = won
         self._chance = chance
+        self._saying: asyncio.Task[None] | None = None
         self._leader = metrics.leader.labels(name=lease.name)
         self._slow_path = metrics.leader_slow_path.labels(name=lease.name)
 
@@ -244,7 +246,8 @@ class Keeper:
                     await self._attempt(self._look())
                 case Write():
                     if won := await self._attempt(self._write(step)):
-                        await self._say(won, "became leader")
+                        saying = self._say(won, "became leader")
+                        self._saying = asyncio.create_task(saying, name="election: say")
                 case Lost(why):
                     self._fence.fall(why)
                     self._leader.set(0)
@@ -268,8 +271,16 @@ class Keeper:
             lease = await self._attempt(self._send(step))
             if lease is not None:
                 log.info("the lease is released", extra=self._about())
+                if self._saying:  # first things first: it was given a time of its own
+                    await asyncio.wait({self._saying})
                 await self._say(lease, "stopped leading")
                 return
+
+    async def close(self) -> None:
+        """Say nothing more: what has not been said by now is not waited for."""
+        if self._saying:
+            self._saying.cancel()
+            await asyncio.wait({self._saying})
 
     async def _look(self) -> None:
         if self.candidate.leads:
@@ -328,15 +339,14 @@ class Keeper:
         return max(0.0, min(half, left)) if self.candidate.leads else half
 
     async def _say(self, lease: Lease, what: str) -> None:
-        """Record an Event about the Lease; in no more time than can be spared."""
+        """Record an Event about the Lease, in the time of one request; nothing waits for it but the end."""
         now = self._clock.now()
         said = Said(reference(LEASE, lease), "Normal", REASON, f"{self.candidate.me} {what}", now)
         series = Series(f"{self._key.name}.{secrets.token_hex(8)}", self._key.namespace, 1, now, now)
         manifest = event_manifest(said, series, self._key.name, self.candidate.me)
         try:
-            async with deadline(self._clock, self.candidate.terms.retry.total_seconds() / 2):
-                await self._client.create(EVENT, manifest)
-        except (KubeError, TimeoutError) as error:
+            await self._client.create(EVENT, manifest)
+        except KubeError as error:
             log.warning("an event was not recorded", extra={"reason": REASON, "error": str(error)})
 
     def _about(self) -> dict[str, object]:

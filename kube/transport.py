@@ -15,13 +15,11 @@ import asyncio
 import io
 import logging
 import random
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
 from urllib.parse import quote
 
 import aiohttp
@@ -41,6 +39,7 @@ from elasticjob.kube.errors import (
 )
 from elasticjob.kube.fence import Fence
 from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.sockets import Make, Sockets, kept_alive
 
 Params = Mapping[str, str]
 
@@ -48,11 +47,7 @@ ATTEMPTS = 5
 TOTAL_TIMEOUT = 60.0
 CONNECT_TIMEOUT = 10.0
 LONGEST_RETRY_AFTER = 30.0
-KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
-"""A peer that vanished without a word is noticed by the kernel after 30 s, on a silent watch too."""
 LARGE = 1 << 19
-ROUNDS_TO_CLOSE = 5
-"""Of the event loop, until connections under TLS that were closed are gone: a loop may end right after."""
 
 JSON = "application/json"
 
@@ -90,15 +85,17 @@ class Transport:
         self._metrics = metrics
         self._user_agent = user_agent
         self._timeout = aiohttp.ClientTimeout(total=timeout, connect=CONNECT_TIMEOUT)
+        self._sockets = Sockets()
         self._session: aiohttp.ClientSession | None = None
         self._fenced: dict[Fence, aiohttp.ClientSession] = {}
 
     def open(self) -> None:
         """Be ready for requests; on the event loop that will make them."""
-        connector = aiohttp.TCPConnector(limit=0, ssl=self._config.ssl or True, socket_factory=_socket)
-        self._session = self._new_session(connector)
+        self._session = self._new_session(kept_alive)
 
-    def _new_session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+    def _new_session(self, make: Make) -> aiohttp.ClientSession:
+        factory = self._sockets.factory(make)
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._config.ssl or True, socket_factory=factory)
         return aiohttp.ClientSession(
             connector=connector,
             timeout=self._timeout,
@@ -113,14 +110,13 @@ class Transport:
         self._metrics = self._metrics or metrics
 
     async def close(self) -> None:
-        """Close all connections, streams too."""
+        """Close all connections, streams too; no socket is open afterwards."""
         while self._fenced:
             await self._fenced.popitem()[1].close()
         if self._session:
             await self._session.close()
             self._session = None
-        for _ in range(ROUNDS_TO_CLOSE):
-            await asyncio.sleep(0)
+        await self._sockets.close()
 
     async def send(self, call: Call) -> bytes:
         """The body of a successful answer, after as many attempts as the call and the time of one allow."""
@@ -222,10 +218,7 @@ class Transport:
         """A leader's write: on a connection that its fence can cut, in the time that is left to it."""
         left = min(fence.left(), self._timeout.total or TOTAL_TIMEOUT)
         if fence not in self._fenced:
-            connector = aiohttp.TCPConnector(
-                limit=0, ssl=self._config.ssl or True, socket_factory=fence.socket
-            )
-            self._fenced[fence] = self._new_session(connector)
+            self._fenced[fence] = self._new_session(fence.socket)
         with fence.writing() as answered:
             response = await self._request(
                 self._fenced[fence],
@@ -321,17 +314,6 @@ def _date(said: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _socket(address: tuple[Any, ...]) -> socket.socket:
-    """A socket that notices a peer that has vanished."""
-    family, type_, protocol = address[:3]
-    made = socket.socket(family, type_, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in KEEPALIVE.items():
-        if hasattr(socket, option) and family in (socket.AF_INET, socket.AF_INET6):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return made
 
 
 async def _chunks(response: aiohttp.ClientResponse, call: Call) -> AsyncGenerator[bytes]:

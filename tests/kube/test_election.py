@@ -23,10 +23,10 @@ from elasticjob.kube.fence import Fence
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.lease import Candidate, Terms
 from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.objects import CONFIG_MAP, LEASE
+from elasticjob.kube.objects import CONFIG_MAP, EVENT, LEASE
 from elasticjob.kube.operator import Operator
 from elasticjob.kube.rungroup import Group
-from elasticjob.kube.testing import FaultProxy, Lose, asking
+from elasticjob.kube.testing import Delay, FaultProxy, Lose, asking
 from tests.kit.served import Served
 from tests.kube.stub import Stub, answer, hang, until
 
@@ -265,6 +265,18 @@ async def test_the_lease_is_left_to_expire_where_a_write_was_not_answered(
         async with replica(client, namespace, "a", works(write)):
             await asyncio.wait_for(tried.wait(), 60)
         assert await holder(client, namespace) == "a"
+
+
+async def test_who_stops_as_soon_as_it_leads_still_says_both(
+    served: Served, client: Client, namespace: str
+) -> None:
+    async with FaultProxy(served.config()) as proxy, Client(proxy.config) as mine:
+        proxy.add(asking("create", "events"), Delay(0.2), nth={1})
+        async with replica(mine, namespace, "a") as (operator, _, _):
+            await asyncio.wait_for(operator.wait_leading(), 60)
+        assert proxy.counts["Delay"] == 1
+    said = {event.message for event in await client.list(EVENT, namespace)}
+    assert said == {"a became leader", "a stopped leading"}
 
 
 async def test_nothing_begins_once_it_is_looked_at_what_was_answered(client: Client, namespace: str) -> None:

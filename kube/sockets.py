@@ -1,0 +1,60 @@
+"""Sockets to a server that are known to whoever uses them, so that none is open when he has closed.
+
+A connection under TLS that is closed amid a request first waits for the peer's farewell, however long that
+takes; an event loop that ends before leaves the socket behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from weakref import WeakSet
+
+Make = Callable[[tuple[Any, ...]], socket.socket]
+"""Makes a socket for an address as `socket.getaddrinfo` gives it."""
+
+KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
+"""A peer that vanished without a word is noticed by the kernel after 30 s, on a silent watch too."""
+ROUNDS = 1000
+"""Of the event loop, in which it lets go of sockets that were shut down; a handful will do."""
+
+
+def kept_alive(address: tuple[Any, ...]) -> socket.socket:
+    """A socket that notices a peer that has vanished."""
+    family, type_, protocol = address[:3]
+    made = socket.socket(family, type_, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEPALIVE.items():
+        if hasattr(socket, option) and family in (socket.AF_INET, socket.AF_INET6):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made
+
+
+class Sockets:
+    """The sockets of one user, on one event loop."""
+
+    def __init__(self) -> None:
+        self._made: WeakSet[socket.socket] = WeakSet()
+
+    def factory(self, make: Make) -> Make:
+        """The same as `make`, and what it makes is known here."""
+
+        def known(address: tuple[Any, ...]) -> socket.socket:
+            made = make(address)
+            self._made.add(made)
+            return made
+
+        return known
+
+    async def close(self) -> None:
+        """Have those that are still open end at once, whatever their peers do; they are closed afterwards."""
+        for made in self._made:
+            with suppress(OSError):  # not connected, or closed already
+                made.shutdown(socket.SHUT_RDWR)
+        for _ in range(ROUNDS):
+            if all(made.fileno() < 0 for made in self._made):
+                return
+            await asyncio.sleep(0)
