@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.master import rounds
 from elasticjob.master.job import End, Job, Node, Phase, Verdict
 
@@ -45,7 +46,7 @@ def fail_when_no_world_is_possible(job: Job, now: datetime) -> Verdict | None:
     worst = max(spent, key=lambda node: node.failures)
     return Verdict(
         end=End.FAILED,
-        reason="NodesFailed",
+        reason=RESTARTS_SPENT,
         message=f"{worst.name}: {worst.failure}; {_possible(job, spent)} nodes are left, "
         f"the job needs {job.spec.bounds.lo}",
         at=now,

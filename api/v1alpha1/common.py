@@ -19,6 +19,9 @@ MASTER: Final = "dlrover-master"
 """The role of the job's master; users may write `master` instead."""
 MASTER_ALIAS: Final = "master"
 
+RESTARTS_SPENT: Final = "RestartsSpent"
+"""Why a job failed, whoever says so: nodes failed for good, and too few are left."""
+
 LABEL_JOB: Final = "elasticjob.dlrover/name"
 LABEL_ROLE: Final = "elasticjob.dlrover/replica-type"
 LABEL_INDEX: Final = "elasticjob.dlrover/replica-index"

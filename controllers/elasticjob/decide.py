@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS
+from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, RESTARTS_SPENT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, CleanPodPolicy, RestartPolicy
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import is_ours, is_over
@@ -88,10 +88,13 @@ def rest_when_over(seen: Seen, now: datetime) -> Plan | None:
 
 
 def end_on_the_verdict(seen: Seen, now: datetime) -> Plan | None:
-    """The master's last words end the job."""
+    """The master's last words end the job; that restarts are spent is told of the pods where they show it."""
     ends = (life.ended for life in seen.master.lives if life.ended)
     said = next((found for end in ends if (found := verdict(end)) is not None), None)
-    return _end(said) if said else None
+    if said is None:
+        return None
+    shown = fail_when_restarts_are_spent(seen, now) if said.reason == RESTARTS_SPENT else None
+    return shown or _end(said)
 
 
 def fail_when_it_cannot_be_trained(seen: Seen, now: datetime) -> Plan | None:
@@ -302,13 +305,13 @@ def _why_spent(seen: Seen, node: Node) -> tuple[str, str]:
     """The reason and the sentence of a job that fails because of `node`."""
     end = node.latest.ended if node.latest else None
     if end is None or node.latest is None:
-        return "RestartsSpent", f"{node.role} {node.index} failed"
+        return RESTARTS_SPENT, f"{node.role} {node.index} failed"
     chances = seen.policy(node.role)
     if chances.restart not in end.consequence.relaunch_under:
         why = f"restartPolicy {chances.restart} does not restart it"
     else:
         why = f"restartCount {chances.budget} is spent"
-    reason = "OutOfMemory" if end.reason is ExitReason.OOM_KILLED else "RestartsSpent"
+    reason = "OutOfMemory" if end.reason is ExitReason.OOM_KILLED else RESTARTS_SPENT
     if chances.restart is RestartPolicy.NEVER:
         reason = "PodFailed"
     return reason, f"{node.latest.name} failed with {end.sentence}; {why}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
 
+from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
 from elasticjob.controllers.jobresource.decide import Seen, differing
 from elasticjob.controllers.lives import Node, Standing
@@ -86,7 +87,7 @@ def _obstacles(seen: Seen, now: datetime) -> Iterator[tuple[str, str]]:
     found = [obstacle for node in seen.wanted.values() if (obstacle := _obstacle(seen, node, now))]
     surplus = (node for place, node in seen.nodes.items() if place not in seen.wanted)
     found += [("Leaving", f"{life.name} leaves") for node in surplus for life in node.lives if life.alive]
-    order = ("RestartsSpent", "Restarting", "Pending", "Leaving", "Resizing", "Starting")
+    order = (RESTARTS_SPENT, "Restarting", "Pending", "Leaving", "Resizing", "Starting")
     yield from sorted(found, key=lambda obstacle: order.index(obstacle[0]))
 
 
@@ -102,7 +103,7 @@ def _obstacle(seen: Seen, node: Node, now: datetime) -> tuple[str, str] | None:
         case Standing.RUNS if life and life.waiting:
             return "Pending", f"{life.name} is pending: {life.waiting}"
         case Standing.SPENT if life and life.ended:
-            return "RestartsSpent", f"{life.name} failed and is not replaced: {life.ended.sentence}"
+            return RESTARTS_SPENT, f"{life.name} failed and is not replaced: {life.ended.sentence}"
         case Standing.PAUSES | Standing.DUE if life and life.ended:
             return "Restarting", f"{life.name} failed and will be replaced: {life.ended.sentence}"
         case Standing.LEAVES if life:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.controllers.elasticjob import decide as rules
 from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.seen import Seen
-from elasticjob.controllers.plan import Action, Apply, Create, Delete
+from elasticjob.controllers.lives import Life
+from elasticjob.controllers.plan import Action, Apply, Create, Delete, Outcome
 from tests.controllers.build import (
     LONG_AGO,
     NOW,
@@ -382,3 +384,24 @@ def test_the_sentence_of_a_failure_names_pod_error_and_budget() -> None:
         outcome.message
         == "digits-worker-0-3 failed with exit code 1: ValueError: no data; restartCount 3 is spent"
     )
+
+
+GAVE_UP = '{"verdict": "Failed", "reason": "RestartsSpent", "message": "node-0: ValueError: no data"}'
+SPENT = ended(0, 3, restarts_before=3, words='{"message": "ValueError: no data"}')
+OF_THE_POD = "digits-worker-0-3 failed with exit code 1: ValueError: no data; restartCount 3 is spent"
+
+
+@pytest.mark.parametrize(
+    ("masters", "pod", "message"),
+    [
+        ((life(0, role="master"),), SPENT, OF_THE_POD),
+        ((ends(GAVE_UP, 1),), SPENT, OF_THE_POD),
+        ((ends(GAVE_UP, 1),), life(0, 3), "node-0: ValueError: no data"),
+    ],
+    ids=["the pod first", "both", "the master first"],
+)
+def test_a_job_whose_restarts_are_spent_fails_with_one_word_whoever_says_it_first(
+    masters: tuple[Life, ...], pod: Life, message: str
+) -> None:
+    outcome = decide(running(masters=masters, lives=(pod, life(1))), NOW).outcome
+    assert outcome == Outcome(False, RESTARTS_SPENT, message)

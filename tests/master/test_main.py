@@ -135,7 +135,7 @@ async def test_failure_exits_with_1_and_says_why(tmp_path: Path) -> None:
         await master.ask(join("node-0"))
         await master.ask(failure("node-0"))
         code, words = await master.end()
-    assert (code, words["verdict"], words["reason"]) == (1, "Failed", "NodesFailed")
+    assert (code, words["verdict"], words["reason"]) == (1, "Failed", "RestartsSpent")
     assert "ValueError: no" in words["message"]
 
 

@@ -165,7 +165,7 @@ def test_the_last_node_that_gives_up_fails_the_job_with_its_words() -> None:
     game.ask(failure("node-0"))
     verdict = game.job.verdict
     assert verdict is not None
-    assert (verdict.end, verdict.reason) == (End.FAILED, "NodesFailed")
+    assert (verdict.end, verdict.reason) == (End.FAILED, "RestartsSpent")
     assert verdict.message == (
         "node-0: worker 0 ended with exit code 1: ValueError: no; 0 nodes are left, the job needs 1"
     )
