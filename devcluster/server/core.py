@@ -89,7 +89,8 @@ class Core:
 
         Rules are not asked about values of the wrong type, wrong choices and the like.
         """
-        found = [*causes, *_content_problems(resource, new, old, causes, subresource)]
+        of_schema = not self.strategy(resource).says_all
+        found = [*causes, *(_content_problems(resource, new, old, causes, subresource) if of_schema else ())]
         blocked = any(cause.reason in _BLOCKING for cause in found)
         if resource.rules and not blocked:
             found += broken_rules(resource.rules, new, old)

@@ -1,27 +1,18 @@
-"""CustomResourceDefinitions: what is accepted, and the resources that come from one."""
+"""CustomResourceDefinitions: how one begins, and the resources that come from it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from elasticjob.devcluster.server.cells import NAME, Age, age, column
-from elasticjob.devcluster.server.costs import cost_problems
-from elasticjob.devcluster.server.definitions import (
-    column_problems,
-    name_problems,
-    scale_problems,
-    selectable_problems,
-)
-from elasticjob.devcluster.server.errors import Cause
+from elasticjob.devcluster.server.definitions import definition_problems, is_true
 from elasticjob.devcluster.server.jsonpath import compile_path
-from elasticjob.devcluster.server.names import missing, unsupported, wrong
 from elasticjob.devcluster.server.registry import Column, Conversion, Resource, Scale
-from elasticjob.devcluster.server.rules import rule_problems, rules_of
+from elasticjob.devcluster.server.rules import rules_of
 from elasticjob.devcluster.server.schemas import PRESERVE, custom_schema
 from elasticjob.devcluster.server.store import Manifest, Type
-from elasticjob.devcluster.server.strategy import Strategy, immutable, put
-from elasticjob.devcluster.server.structural import structural_problems
+from elasticjob.devcluster.server.strategy import Strategy, put
 
 CRDS = Type("apiextensions.k8s.io", "customresourcedefinitions")
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -38,113 +29,52 @@ def _default(crd: Manifest) -> None:
 
 
 def _start(crd: Manifest) -> None:
-    stamp = crd["metadata"]["creationTimestamp"]
-    crd["metadata"]["finalizers"] = [*(crd["metadata"].get("finalizers") or ()), CLEANUP]
-    _accept(
-        crd,
-        [
-            _condition("NamesAccepted", "NoConflicts", "no conflicts found", stamp),
-            _condition("Established", "InitialNamesAccepted", "the initial names have been accepted", stamp),
-        ],
-    )
+    """Nothing is accepted yet: that is the work of `establishing`."""
+    stored = _storage(crd["spec"])
+    crd["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}}
+    crd["status"] |= {"storedVersions": stored or None}
 
 
-def _condition(type_: str, reason: str, message: str, stamp: str) -> dict[str, str]:
-    return {
-        "type": type_,
-        "status": "True",
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": stamp,
-    }
+def _end(crd: Manifest, now: str) -> None:
+    """Have a definition wait until its objects are gone."""
+    metadata, status = crd["metadata"], crd.setdefault("status", {})
+    if metadata.get("deletionTimestamp"):
+        return
+    metadata["deletionTimestamp"] = now
+    finalizers = metadata.get("finalizers") or ()
+    metadata["finalizers"] = [*(each for each in finalizers if each != CLEANUP), CLEANUP]
+    status["conditions"] = [*(status.get("conditions") or ()), _TERMINATING | {"lastTransitionTime": now}]
 
 
-def _accept(crd: Manifest, conditions: list[dict[str, str]]) -> None:
-    crd["status"] = {
-        "acceptedNames": crd["spec"].get("names") or {},
-        "conditions": conditions,
-        "storedVersions": _storage(crd["spec"]),
-    }
+_TERMINATING = {
+    "type": "Terminating",
+    "status": "True",
+    "reason": "InstanceDeletionPending",
+    "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+}
 
 
 def _storage(spec: Mapping[str, Any]) -> list[str]:
     """The version that is stored now."""
-    return [each["name"] for each in spec.get("versions") or () if each.get("storage") and each.get("name")]
+    versions = spec.get("versions") or ()
+    return [each["name"] for each in versions if each.get("storage") and each.get("name")][:1]
 
 
-def _check(crd: Manifest) -> Iterator[Cause]:
-    spec = crd["spec"]
-    names, versions = spec.get("names") or {}, spec.get("versions") or []
-    for field, value in (
-        ("spec.group", spec.get("group")),
-        ("spec.names.plural", names.get("plural")),
-        ("spec.names.kind", names.get("kind")),
-        ("spec.versions", versions),
-    ):
-        if not value:
-            yield missing(field)
-    if spec.get("scope") not in ("Namespaced", "Cluster"):
-        yield unsupported("spec.scope", spec.get("scope", ""), ["Cluster", "Namespaced"])
-    expected = f"{names.get('plural')}.{spec.get('group')}"
-    name = crd["metadata"].get("name", "")
-    if name != expected:
-        yield wrong("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
-    if sum(bool(version.get("storage")) for version in versions) != 1:
-        yield wrong("spec.versions", "", "must have exactly one version marked as storage version")
-    yield from name_problems(crd)
-    for index, version in enumerate(versions):
-        yield from _check_version(version, f"spec.versions[{index}]", alone=len(versions) == 1)
+CRD = Strategy(
+    _default,
+    _start,
+    definition_problems,
+    definition_problems,
+    generation=True,
+    needs_version=True,
+    says_all=True,
+    end=_end,
+)
 
 
-def _check_version(version: Mapping[str, Any], path: str, *, alone: bool) -> Iterator[Cause]:
-    """`alone`: the real server names the fields of a single version by their place in an older API."""
-    schema = (version.get("schema") or {}).get("openAPIV3Schema")
-    if schema is None:
-        yield missing(f"{path}.schema.openAPIV3Schema", "schemas are required")
-        return
-    where = "spec.validation.openAPIV3Schema" if alone else f"{path}.schema.openAPIV3Schema"
-    found = list(structural_problems(schema, where))
-    yield from found
-    if not found:
-        found = list(rule_problems(schema, where))
-        yield from found or cost_problems(schema, where)
-    yield from column_problems(
-        version.get("additionalPrinterColumns") or (), _field(path, "additionalPrinterColumns", alone)
-    )
-    yield from selectable_problems(
-        version.get("selectableFields") or (), schema, _field(path, "selectableFields", alone)
-    )
-    scale = (version.get("subresources") or {}).get("scale")
-    yield from scale_problems(scale, _field(path, "subresources.scale", alone))
-
-
-def _field(path: str, name: str, alone: bool) -> str:
-    return f"spec.{name}" if alone else f"{path}.{name}"
-
-
-def _check_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
-    yield from _check(new)
-    yield from immutable(old["spec"].get("scope"), new["spec"].get("scope"), "spec.scope")
-    yield from immutable(
-        old["spec"]["names"].get("kind"), new["spec"]["names"].get("kind"), "spec.names.kind"
-    )
-    yield from _check_stored(new, (old.get("status") or {}).get("storedVersions") or ())
-
-
-def _check_stored(new: Manifest, stored: Iterable[str]) -> Iterator[Cause]:
-    """Versions in which objects may be stored stay, served or not."""
-    names = {version.get("name") for version in new["spec"].get("versions") or ()}
-    for index, name in enumerate(stored):
-        if name not in names:
-            why = (
-                f"missing from spec.versions; {name} was previously a storage version, and must remain in "
-                "spec.versions until a storage migration ensures no data remains persisted in "
-                f"{name} and removes {name} from status.storedVersions"
-            )
-            yield wrong(f"status.storedVersions[{index}]", name, why)
-
-
-CRD = Strategy(_default, _start, _check, _check_update, generation=True, needs_version=True)
+def is_served(crd: Manifest) -> bool:
+    """Whether there are objects of a definition: its names are accepted, or were once."""
+    return is_true(crd, "NamesAccepted") or is_true(crd, "Established")
 
 
 def resources_of(crd: Manifest) -> Iterator[Resource]:

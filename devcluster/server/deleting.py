@@ -77,6 +77,7 @@ def _marked(core: Core, resource: Resource, old: Stored, deletion: Deletion) -> 
     metadata.pop("finalizers", None)
     if finalizers:
         metadata["finalizers"] = finalizers
+    core.strategy(resource).end(new, core.stamp())
     if is_pod or _held(resource, new):
         _mark(core, metadata, grace)
         if resource.type == NAMESPACES:

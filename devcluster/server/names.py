@@ -57,6 +57,10 @@ def missing(field: str, why: str = "") -> Cause:
     return Cause(field, f"Required value: {why}" if why else "Required value", "FieldValueRequired")
 
 
+def forbidden(field: str, why: str) -> Cause:
+    return Cause(field, f"Forbidden: {why}", "FieldValueForbidden")
+
+
 def unsupported(field: str, value: Any, known: list[str]) -> Cause:
     listed = ", ".join(f'"{each}"' for each in known)
     return Cause(field, f'Unsupported value: "{value}": supported values: {listed}', "FieldValueNotSupported")

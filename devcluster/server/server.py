@@ -22,8 +22,9 @@ from elasticjob.devcluster.server.certs import make_identity, server_context
 from elasticjob.devcluster.server.cleanup import Cleanup
 from elasticjob.devcluster.server.collector import Collector
 from elasticjob.devcluster.server.converting import WebhookConverter
-from elasticjob.devcluster.server.crd import CRDS, resources_of
+from elasticjob.devcluster.server.crd import CRDS, is_served, resources_of
 from elasticjob.devcluster.server.decoding import read_again
+from elasticjob.devcluster.server.establishing import Establishing
 from elasticjob.devcluster.server.http import Http, Observe
 from elasticjob.devcluster.server.kinds import builtin_strategies
 from elasticjob.devcluster.server.logs import Logs
@@ -45,7 +46,8 @@ class ApiServer:
     `clock` gives the time that objects are stamped with; `port` 0 takes a free one; `bookmark_interval` and
     `watch_timeout` are seconds; `history` is how many changes per type a watch may go back; `rbac` makes
     Roles count (members of system:masters may do everything in any case); `observe` is told of each request
-    that was answered.
+    that was answered. For `establish_delay` seconds a new definition is shown, but its objects are not there
+    yet: as long as a real server needs, about.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class ApiServer:
         port: int = 0,
         bookmark_interval: float = 60.0,
         watch_timeout: float = 1800.0,
+        establish_delay: float = 0.005,
         history: int = 20_000,
         rbac: bool = False,
         chance: random.Random | None = None,
@@ -84,6 +87,7 @@ class ApiServer:
         )
         self._collector = Collector(self._objects)
         self._cleanup = Cleanup(self._objects)
+        self._establishing = Establishing(self._objects, establish_delay)
         self._tasks: list[asyncio.Task[None]] = []
         for resource in builtin_resources():
             self._registry.add(resource)
@@ -134,6 +138,7 @@ class ApiServer:
         self._tasks = [
             asyncio.create_task(self._collector.run(), name="garbage-collector"),
             asyncio.create_task(self._cleanup.run(), name="cleanup"),
+            asyncio.create_task(self._establishing.run(), name="establishing"),
         ]
         return self
 
@@ -151,15 +156,23 @@ class ApiServer:
         return str(UUID(int=self._chance.getrandbits(128), version=4))
 
     def _follow_definitions(self, type_: Type, event: Event) -> None:
-        """Serve what a CustomResourceDefinition declares, as soon as it is stored."""
-        if type_ != CRDS:
+        """Serve what a CustomResourceDefinition declares, as soon as its names are accepted."""
+        if type_ != CRDS or _is_alike(event):
             return
         spec = event.new.body["spec"]
         self._registry.remove(spec["group"], spec["names"]["plural"])
         if event.change == "DELETED":
             self._store.end(Type(spec["group"], spec["names"]["plural"]))
             return
-        for resource in resources_of(event.new.body):
+        for resource in resources_of(event.new.body) if is_served(event.new.body) else ():
             self._registry.add(resource)
             if event.change == "MODIFIED" and resource.version == resource.storage_version:
                 self._store.amend(resource.type, partial(read_again, resource))
+
+
+def _is_alike(event: Event) -> bool:
+    """Whether a changed definition declares what it declared."""
+    if event.change != "MODIFIED" or event.old is None:
+        return False
+    old, new = event.old.body, event.new.body
+    return is_served(old) == is_served(new) and bool(old["spec"] == new["spec"])

@@ -11,6 +11,7 @@ from elasticjob.devcluster.server.names import wrong
 from elasticjob.devcluster.server.store import Manifest
 
 Change = Callable[[Manifest], None]
+End = Callable[[Manifest, str], None]
 Check = Callable[[Manifest], Iterator[Cause]]
 Compare = Callable[[Manifest, Manifest], Iterator[Cause]]
 
@@ -19,13 +20,20 @@ def nothing(_: Manifest) -> None:
     """Leave the object as it is."""
 
 
+def no_end(*_: Any) -> None:
+    """Nothing holds an object that is to go but what it says itself."""
+
+
 def no_problem(*_: Manifest) -> Iterator[Cause]:
     return iter(())
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """`default` fills absent fields in place, `start` makes a new object's first state."""
+    """`default` fills absent fields in place, `start` makes a new object's first state.
+    `end` (object, now) makes the last one of an object that is to go, its deletion mark included.
+    `says_all`: the checks tell all that is wrong, and the schema is not asked.
+    """
 
     default: Change = nothing
     start: Change = nothing
@@ -34,6 +42,8 @@ class Strategy:
     generation: bool = False
     needs_version: bool = False
     keeps_status: bool = False
+    says_all: bool = False
+    end: End = no_end
 
 
 def put(item: dict[str, Any], **defaults: Any) -> None:

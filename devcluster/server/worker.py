@@ -28,6 +28,16 @@ class Worker(Generic[K]):
         self._waiting[key] = None
         self._wake.set()
 
+    def add_later(self, key: K, delay: float) -> None:
+        """Add a key after so many seconds."""
+
+        def fire() -> None:
+            self._timers.discard(timer)
+            self.add(key)
+
+        timer = asyncio.get_running_loop().call_later(delay, fire)
+        self._timers.add(timer)
+
     async def run(self) -> None:
         """Handle keys for ever. Refusals are retried; anything else is a bug and is logged."""
         try:
@@ -56,11 +66,4 @@ class Worker(Generic[K]):
     def _again(self, key: K) -> None:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**failures)
-
-        def fire() -> None:
-            self._timers.discard(timer)
-            self.add(key)
-
-        timer = asyncio.get_running_loop().call_later(pause, fire)
-        self._timers.add(timer)
+        self.add_later(key, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**failures))

@@ -48,27 +48,10 @@ KNOWN: tuple[Known, ...] = (
         "Refused by both with the same code and reason; the causes are told in other words, "
         "or not all of them.",
         {
-            "subresources/a scale path that is no path": ("1.body.details", "1.body.message"),
-            "definitions/no versions": ("1.body.details", "1.body.message"),
-            "definitions/no group": ("1.body.details", "1.body.message"),
-            "definitions/no kind": ("1.body.details", "1.body.message"),
-            "definitions/no schema": ("1.body.details", "1.body.message"),
-            "definitions/no storage version": ("1.body.details", "1.body.message"),
-            "definitions/schema: any of without a type": ("1.body.details", "1.body.message"),
-            "definitions/schema: a list-map of texts": ("1.body.details", "1.body.message"),
-            "definitions/schema: a set of objects": ("1.body.details", "1.body.message"),
-            "definitions/schema: an unknown list type": ("1.body.details", "1.body.message"),
-            "definitions/schema: a pattern that looks ahead": ("1.body.details", "1.body.message"),
-            "definitions/schema: a pattern that is none": ("1.body.details", "1.body.message"),
-            "definitions/schema: a default of the wrong type": ("1.body.details", "1.body.message"),
-            "definitions/schema: a default out of bounds": ("1.body.details", "1.body.message"),
-            "definitions/schema: labels in metadata": ("1.body.details", "1.body.message"),
-            "definitions/schema: a root that is no object": ("1.body.details", "1.body.message"),
             "definitions/schema: a rule that is no text": ("1.body.details", "1.body.message"),
             "definitions/schema: a rule that does not parse": ("1.body.details", "1.body.message"),
             "definitions/schema: a rule about no field": ("1.body.details", "1.body.message"),
             "definitions/schema: a rule that costs too much": ("1.body.details", "1.body.message"),
-            "definitions/half a scale": ("1.body.details", "1.body.message"),
         },
     ),
     Known(
@@ -81,14 +64,6 @@ KNOWN: tuple[Known, ...] = (
         "The paths below /watch/, out of use since 1.11, are not served.",
         {
             "watches/of one object by its path": ("2.",),
-        },
-    ),
-    Known(
-        "A definition is established at once; the real server takes a moment, and shows the "
-        "definition before that.",
-        {
-            "definitions/a definition": ("1.body.metadata", "1.body.status"),
-            "definitions/before it is established": ("1.parts.status",),
         },
     ),
     Known(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
@@ -78,6 +79,15 @@ class Api:
     async def delete(self, path: str, body: Any = None, **query: str) -> Reply:
         return await self.call("DELETE", path, body, **query)
 
+    async def define(self, body: Any) -> Reply:
+        """Post a definition, and wait until its objects are served; the answer to the post."""
+        reply = await self.post(CRDS, body)
+        assert reply.code == 201, reply.body
+        path = f"{CRDS}/{body['metadata']['name']}"
+        while not _is_established((await self.get(path)).body):
+            await asyncio.sleep(0)
+        return reply
+
     async def names(self, path: str, **query: str) -> list[str]:
         return [item["metadata"]["name"] for item in (await self.get(path, **query)).body["items"]]
 
@@ -96,6 +106,11 @@ class Api:
                     found: dict[str, Any] = each["object"]
                     return found
         raise AssertionError(f"the watch of {path} ended without {event}")
+
+
+def _is_established(crd: Any) -> bool:
+    conditions = crd["status"]["conditions"] or ()
+    return any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
 
 
 @asynccontextmanager
@@ -221,6 +236,5 @@ def definition(schema: dict[str, Any] | None = None, name: str = "things", **ver
 @pytest.fixture
 async def things(api: Api) -> Api:
     """The client, with the custom resource `things` in place."""
-    reply = await api.post(CRDS, definition())
-    assert reply.code == 201, reply.body
+    await api.define(definition())
     return api
