@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -17,10 +18,12 @@ from elasticjob.cli.errors import Failure
 from elasticjob.devcluster import DevCluster
 from elasticjob.kube.client import Client
 
-GRACE, START = 10.0, 30.0
-"""Seconds that the operator has to end by itself, and to become ready."""
+GRACE, START = 10.0, 90.0
+"""Seconds that the operator has to end by itself, and to become ready; the machine may be very busy."""
 LOOK_EVERY = 0.05
 """Seconds between two questions whether it is ready, which nothing announces."""
+PORTS = range(10_000, 32_000)
+"""Below those that the kernel gives to connections: one of them could have it before the operator listens."""
 
 
 class OperatorProcess:
@@ -142,10 +145,11 @@ def operator_command(kubeconfig: Path, probes: str) -> list[str]:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
+    """Return a port of this machine that nobody listens on, and that no connection is given meanwhile."""
+    while True:
+        port = random.SystemRandom().choice(PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:

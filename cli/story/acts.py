@@ -53,11 +53,11 @@ class Act:
     do: Callable[[Stage], Awaitable[str]]
     until: Question
     expects: str
-    within: float = 60.0
+    within: float = 120.0
 
 
 STORY: tuple[Act, ...] = (
-    Act("apply", Mark.LIFE, lambda s: s.apply(), trains(2, again=False), "2 workers train", 90.0),
+    Act("apply", Mark.LIFE, lambda s: s.apply(), trains(2, again=False), "2 workers train", 180.0),
     Act("SIGKILL a worker", Mark.FAULT, lambda s: s.kill_worker(), trains(2), "2 workers train again"),
     Act("delete a pod", Mark.FAULT, lambda s: s.delete_pod(), trains(2), "2 workers train again"),
     Act("scale 2 → 3", Mark.SCALE, lambda s: s.scale(3), trains(3), "3 workers train"),
