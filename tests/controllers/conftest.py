@@ -25,7 +25,7 @@ from tests.kit.whole import WholeClusters
 
 T = TypeVar("T")
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 KINDS: tuple[Any, ...] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN, POD, SERVICE)
 
 

@@ -172,7 +172,10 @@ async def test_an_image_that_cannot_start_is_told(site: Site) -> None:
 
 
 async def test_out_of_memory_gets_more_memory(site: Site) -> None:
-    program = "import time; held = bytearray(160 << 20); time.sleep(1); len(held)"
+    program = (  # it waits to be noticed, and in its second life it ends
+        "import os, signal; held = bytearray(b'x') * (160 << 20);"
+        "os.environ['POD_NAME'] == 'digits-worker-0' and signal.pause()"
+    )
     await site.apply(
         local(replicas=1, program=program, memory="128Mi") | {"resourceLimits": {"memory": "1Gi"}}
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-PATIENCE = 30.0
+PATIENCE = 90.0
+"""Seconds; a test that passes waits for a few of them, unless the machine is very busy."""
 
 
 async def until(ask: Callable[[], Awaitable[object]], what: str, within: float = PATIENCE) -> None:

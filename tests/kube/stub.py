@@ -101,7 +101,7 @@ def hang() -> Answer:
 async def until(
     condition: Callable[[], object],
     clock: VirtualClock | None = None,
-    within: float = 30.0,
+    within: float = 60.0,
     longest: float = inf,
 ) -> None:
     """Let the loop run until `condition`; a clock is moved to whatever it waits for next.

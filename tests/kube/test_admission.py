@@ -395,7 +395,7 @@ async def _differs(server: AdmissionServer, shown: bytes) -> bool:
 
 
 async def until_async(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await condition():  # noqa: ASYNC110 - only asking tells
             await asyncio.sleep(0)
 

@@ -25,7 +25,7 @@ GROUP = "conversion.test"
 V1 = Kind[Manifest](GROUP, "v1", "Box", "boxes", dict)
 V2 = Kind[Manifest](GROUP, "v2", "Box", "boxes", dict)
 QUICK = Policy(settle=timedelta(seconds=1), look=timedelta(seconds=0.1))
-WITHIN = 30.0
+WITHIN = 60.0
 
 
 def upgrade(old: Manifest) -> Manifest:

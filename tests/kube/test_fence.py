@@ -170,7 +170,7 @@ async def test_when_it_falls_what_is_under_way_is_cut() -> None:
         await until(lambda: stub.seen)
         await asyncio.to_thread(fence.fall, "lost")
         with pytest.raises(Unreachable):
-            await asyncio.wait_for(writing, 30)
+            await asyncio.wait_for(writing, 60)
 
 
 async def test_bytes_that_were_not_sent_are_discarded_when_it_falls() -> None:

@@ -98,7 +98,7 @@ async def test_a_controller_works_on_shared_caches() -> None:
         operator.add(Controller("c", reconcile, for_=CONFIG_MAP))
         operator.add(Controller("d", reconcile, for_=CONFIG_MAP))
         running = asyncio.create_task(operator.run())
-        await asyncio.wait_for(done.wait(), 5)
+        await asyncio.wait_for(done.wait(), 60)
         assert len(stub.seen) == 1
         assert stub.seen[0].path == "/api/v1/namespaces/ns/configmaps"
         operator.stop()
@@ -271,7 +271,7 @@ async def test_a_part_that_cannot_start_brings_all_down_and_is_raised() -> None:
     async with operating() as (operator, _):
         operator.add(Late("late", notes))
         with pytest.raises(RuntimeError, match="it never will"):
-            await asyncio.wait_for(operator.run(), 5)
+            await asyncio.wait_for(operator.run(), 60)
         assert notes == ["+late", "-late"]
 
 

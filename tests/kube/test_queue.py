@@ -184,7 +184,7 @@ async def test_a_cancelled_getter_passes_its_wake_up_on(queue: Queue[str]) -> No
     await asyncio.sleep(0)
     queue.add("a")
     first.cancel()
-    found = await asyncio.wait_for(second, 30)
+    found = await asyncio.wait_for(second, 60)
     assert found is not None
     assert found.key == "a"
 

@@ -181,7 +181,7 @@ async def test_admission_is_asked_over_tls(client: Client, namespace: str) -> No
 
 async def _until_labelled(client: Client, namespace: str) -> None:
     """A server takes a moment to heed a new configuration."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             manifest = {"metadata": {"generateName": "a-"}}
             if (await client.create(CONFIG_MAP, manifest, namespace)).metadata.labels == {"seen": "yes"}:

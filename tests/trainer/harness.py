@@ -213,8 +213,11 @@ class Scenario:
 
 
 @asynccontextmanager
-async def scenario(folder: Path, *, nodes: tuple[int, int], silence: float = 5.0) -> AsyncIterator[Scenario]:
-    """Run a job; afterwards nothing of it is left, and no process outlived its agent."""
+async def scenario(folder: Path, *, nodes: tuple[int, int], silence: float = 60.0) -> AsyncIterator[Scenario]:
+    """Run a job; afterwards nothing of it is left, and no process outlived its agent.
+
+    A node that is gone is noticed by its line; by `silence`, in seconds, one that is merely not heard of.
+    """
     spec = Spec(
         job="job",
         bounds=Bounds(minimum=nodes[0], maximum=nodes[1]),
@@ -239,7 +242,7 @@ async def end(running: Scenario) -> None:
         if alive(agent):
             agent.kill()
     await asyncio.gather(*(agent.process.wait() for agent in running.agents), *running.readers)
-    _, orphans = await asyncio.to_thread(psutil.wait_procs, family, timeout=5)
+    _, orphans = await asyncio.to_thread(psutil.wait_procs, family, timeout=60)
     assert not orphans, f"processes outlived their agent: {orphans}"
     assert not [pid for pid in running.seen if psutil.pid_exists(pid)], "workers outlived their agent"
 

@@ -43,7 +43,7 @@ async def serving(*answers: Answer) -> AsyncIterator[tuple[MasterClient, list[we
     await site.start()
     try:
         address = f"127.0.0.1:{runner.addresses[0][1]}"
-        async with MasterClient(address, token="secret", patience=5.0, jitter=lambda: 1.0) as client:
+        async with MasterClient(address, token="secret", patience=60.0, jitter=lambda: 1.0) as client:
             yield client, asked
     finally:
         await runner.cleanup()
