@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from elasticjob.kube.client import Client
 from hack.cluster.binaries import Places, catalog
@@ -22,6 +23,8 @@ from tests.kit.namespaces import new_namespace
 from tests.kit.served import RealServed, Served, devcluster_server
 from tests.kit.whole import WholeClusters, real_plane, whole_clusters
 
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")  # how long an example takes says nothing about the code on a busy machine
 INTEGRATION = {"served", "client", "namespace", "whole_cluster"}
 
 
