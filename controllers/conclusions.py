@@ -9,6 +9,8 @@ from elasticjob.kube.conditions import is_true
 
 COMPLETE: Final = "Complete"
 FAILED: Final = "Failed"
+ENDINGS: Final = frozenset({COMPLETE, FAILED})
+"""Conditions that say that a job is over."""
 SUSPENDED: Final = "Suspended"
 OPERATOR: Final = "elasticjob"
 """What `spec.managedBy` may say beside "" to mean this operator."""
@@ -16,7 +18,7 @@ OPERATOR: Final = "elasticjob"
 
 def is_over(job: ElasticJob) -> bool:
     """Whether the job has succeeded or failed; nothing makes it run again."""
-    return any(is_true(job.status.conditions, type_) for type_ in (COMPLETE, FAILED))
+    return any(is_true(job.status.conditions, type_) for type_ in ENDINGS)
 
 
 def is_ours(job: ElasticJob) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -12,15 +13,36 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
+from elasticjob.controllers.conclusions import ENDINGS
 from elasticjob.controllers.lives import Life, life_of
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.kube.cache import Cache
+from elasticjob.kube.controller import MapToKeys
+from elasticjob.kube.errors import Undecodable
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import Node, Pod, Service
 from elasticjob.kube.store import Change
 from elasticjob.kube.wire import Item, Meta
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class _Ending(msgspec.Struct, frozen=True):
+    """A condition, as far as it says that a job is over."""
+
+    type: str = ""
+    status: str = ""
+
+
+class _Reported(msgspec.Struct, rename="camel"):
+    """What of a status is acted upon: the end of a job, the restarts of a JobResource."""
+
+    conditions: list[_Ending] | None = None
+    completion_time: str | None = None
+    restarts: msgspec.Raw = msgspec.Raw(b"")
+
+
+_STATUS = msgspec.json.Decoder(_Reported | None)
 
 MACHINE = "machine"
 """The index of pods by the machine that they are on."""
@@ -59,6 +81,23 @@ class Caches:
         )
         return tuple(sorted((life for life in found if life is not None), key=lambda life: life.name))
 
+    def lives_otherwise(self, change: Change) -> bool:
+        """Whether a pod came or went, or changed in a way that decisions rest on: what its life tells.
+
+        A place on a machine alone is none; a kubelet's many small reports are none.
+        """
+        if change.old is None or change.new is None:
+            return True
+        try:
+            return self._told(change.old) != self._told(change.new)
+        except Undecodable:  # whoever reads it says so
+            return True
+
+    def _told(self, item: Item) -> tuple[str, Life | None]:
+        pod = self.pods.view(item)
+        life = life_of(pod, Machines(self.machines))
+        return controller_uid(pod.metadata), life and replace(life, machine="")
+
     def plans_of(self, job: Key) -> tuple[ScalePlan, ...]:
         """Return the ScalePlans of a job, the oldest first."""
         return tuple(sorted(self.plans.by_index(JOB, str(job)), key=age))
@@ -90,19 +129,36 @@ def job_of_plan(plan: ScalePlan) -> list[Key]:
     return [Key(plan.metadata.namespace, plan.spec.owner_job)]
 
 
-def more_than_training(change: Change) -> bool:
-    """Whether more changed about a job than what its master reports each second."""
+def those_of(there: Callable[[Key], bool], keys: MapToKeys) -> MapToKeys:
+    """Return `keys` without those for which there is nothing to do yet: what they lack brings them a pass."""
+    return lambda thing: filter(there, keys(thing))
+
+
+def more_than_reports(change: Change) -> bool:
+    """Whether more changed about a job or JobResource than what is merely told of it.
+
+    A status is what these controllers (and each second a master) say: of it only the end of a job and the
+    restarts of a JobResource are acted upon. Nobody's pass follows from their own words.
+    """
     if change.old is None or change.new is None:
         return True
-    return _but_training(change.old) != _but_training(change.new)
+    return _but_reports(change.old) != _but_reports(change.new)
 
 
-def _but_training(item: Item) -> tuple[Meta, dict[str, msgspec.Raw], dict[str, msgspec.Raw]]:
+def _but_reports(item: Item) -> tuple[Meta, dict[str, msgspec.Raw], object]:
     members = _MEMBERS.decode(item.raw)
-    status = _MEMBERS.decode(members.pop("status", b"{}"))
+    status = _STATUS.decode(members.pop("status", b"null"))
     del members["metadata"]
-    status.pop("training", None)
-    return msgspec.structs.replace(item.meta, resource_version=""), members, status
+    return (
+        msgspec.structs.replace(item.meta, resource_version=""),
+        members,
+        _acted_upon(status or _Reported()),
+    )
+
+
+def _acted_upon(status: _Reported) -> object:
+    endings = {said for said in status.conditions or () if said.type in ENDINGS and said.status == "True"}
+    return endings, status.completion_time, bytes(status.restarts)
 
 
 def same_name(thing: ElasticJob | JobResource) -> list[Key]:

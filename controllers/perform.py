@@ -113,7 +113,7 @@ class Hand:
         """Apply what we say about an object; False where it is gone: a status then has no reader."""
         said = _without_empty_status(manifest) if subresource == "status" else manifest
         try:
-            await self._client.apply(kind, said, manager=self._manager, subresource=subresource)
+            await self._client.apply(kind.untyped(), said, manager=self._manager, subresource=subresource)
         except NotFound:
             if not subresource:
                 raise
@@ -123,7 +123,7 @@ class Hand:
     async def _create(self, kind: Kind[Any], manifest: Manifest) -> None:
         """Create the object, or find that its owner has it already."""
         try:
-            await self._client.create(kind, manifest)
+            await self._client.create(kind.untyped(), manifest)  # nobody reads the answer
         except AlreadyExists:
             metadata = manifest["metadata"]
             found = await self._client.find(kind, metadata["name"], metadata["namespace"])

@@ -15,7 +15,7 @@ from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
-from elasticjob.controllers.observe import Caches, job_of, job_of_plan, more_than_training
+from elasticjob.controllers.observe import Caches, job_of, job_of_plan, more_than_reports
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import Note, Plan
@@ -87,8 +87,8 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
         reconcile,
         for_=ELASTICJOB,
         owns=(JOBRESOURCE,),
-        watches=((POD, job_of), (SCALEPLAN, job_of_plan)),
+        watches=((POD, job_of, reconcile.caches.lives_otherwise), (SCALEPLAN, job_of_plan)),
         concurrency=concurrency,
-        when=more_than_training,
+        when=more_than_reports,
         settle=SETTLE,
     )

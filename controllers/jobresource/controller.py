@@ -10,11 +10,20 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.jobresource.decide import Seen, decide
+from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.status import describe
-from elasticjob.controllers.observe import MACHINE, Caches, job_of, job_of_plan, more_than_training, same_name
+from elasticjob.controllers.observe import (
+    MACHINE,
+    Caches,
+    job_of,
+    job_of_plan,
+    more_than_reports,
+    same_name,
+    those_of,
+)
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
+from elasticjob.controllers.plan import SOON
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import NODE, POD, SERVICE, Node
@@ -40,6 +49,8 @@ class NodesReconciler:
             return Result.done()
         about = seen.job or seen.resource  # what happens to nodes is told where people look: at the job
         plan = await self.hand.attempt(about, decide(seen, self.now()))
+        if plan.reason == CONVERGING and plan.actions:
+            return Result.again(plan.again_by(SOON).again_in)  # the pass that sees what was done tells of it
         if plan.reason not in HANDS_OFF:
             status = describe(seen, plan, self.now())
             await self.hand.write_status(JOBRESOURCE, seen.resource, status, seen.resource.status)
@@ -69,17 +80,21 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
         pods = reconcile.caches.pods.by_index(MACHINE, machine.metadata.name)
         return [key for pod in pods for key in job_of(pod)]
 
+    def there(key: Key) -> bool:
+        return reconcile.caches.resources.meta(key) is not None
+
     return Controller(
         "jobresource",
         reconcile,
         for_=JOBRESOURCE,
-        owns=(POD,),
         watches=(
-            (ELASTICJOB, same_name, more_than_training),
-            (SERVICE, job_of),
-            (SCALEPLAN, job_of_plan),
+            (POD, those_of(there, job_of), reconcile.caches.lives_otherwise),
+            (ELASTICJOB, those_of(there, same_name), more_than_reports),
+            (SERVICE, those_of(there, job_of)),
+            (SCALEPLAN, those_of(there, job_of_plan)),
             (NODE, jobs_on),
         ),
+        when=more_than_reports,
         concurrency=concurrency,
         settle=SETTLE,
     )

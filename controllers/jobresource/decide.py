@@ -29,6 +29,9 @@ MEMORY_PATIENCE: Final = timedelta(minutes=1)
 KEPT_LIVES: Final = 3
 """Ended pods that are kept of each node, for their logs."""
 
+CONVERGING: Final = "Converging"
+"""The reason of plans that bring nodes closer to what they should be."""
+
 Place = tuple[str, int]
 
 
@@ -155,7 +158,7 @@ def converge(seen: Seen, now: datetime) -> Plan | None:
     actions = tuple(action for step in steps for action in step.actions)
     notes = tuple(step.note for step in steps if step.note)
     again = soonest(step.again_in for step in steps)
-    return Plan("Converging", groups=(actions,) if actions else (), details=_gathered(notes), again_in=again)
+    return Plan(CONVERGING, groups=(actions,) if actions else (), details=_gathered(notes), again_in=again)
 
 
 RULES: Final[tuple[Rule[Seen], ...]] = (

@@ -10,12 +10,13 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.observe import Caches, job_of_plan, more_than_training, same_name
+from elasticjob.controllers.observe import Caches, job_of_plan, more_than_reports, same_name, those_of
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.scaleplan.decide import Seen, decide
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.kinds import Key
+from elasticjob.kube.store import Change
 
 MANAGER: Final = "elasticjob-plans"
 
@@ -50,10 +51,18 @@ class PlansReconciler:
 
 def controller(reconcile: PlansReconciler, concurrency: int) -> Controller:
     """Return the controller: what makes the plans of a job be looked at again."""
+
+    def planned(key: Key) -> bool:
+        return bool(reconcile.caches.plans_of(key))
+
+    def of_a_planned(change: Change) -> bool:
+        return any(planned(item.key) for item in (change.old, change.new) if item)
+
     return Controller(
         "scaleplan",
         reconcile,
         for_=JOBRESOURCE,
-        watches=((SCALEPLAN, job_of_plan), (ELASTICJOB, same_name, more_than_training)),
+        watches=((SCALEPLAN, job_of_plan), (ELASTICJOB, those_of(planned, same_name), more_than_reports)),
+        when=of_a_planned,
         concurrency=concurrency,
     )

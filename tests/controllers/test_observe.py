@@ -1,4 +1,4 @@
-"""Which changes of a job are worth a pass."""
+"""Which changes of a job and of its pods are worth a pass."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from elasticjob.controllers.observe import more_than_training
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers import names
+from elasticjob.controllers.observe import Caches, more_than_reports
+from elasticjob.kube.cache import Cache
+from elasticjob.kube.objects import NODE, POD, SERVICE, Node
 from elasticjob.kube.store import Change
+from elasticjob.kube.watch import Upserted
 from elasticjob.kube.wire import Item, item_of
 
 
@@ -18,20 +25,84 @@ def job(version: int, *, annotations: Any = None, spec: Any = None, **status: An
     return item_of(msgspec.json.encode(made | ({"status": status} if status else {})))
 
 
+def condition(type_: str, status: str = "True", message: str = "") -> Any:
+    return {"type": type_, "status": status, "message": message}
+
+
+RUNS = [condition("Running", message="1 of 2 nodes run")]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "worth"),
     [
         (job(1, training={"step": 1}, phase="Running"), job(2, training={"step": 2}, phase="Running"), False),
-        (job(1, phase="Running"), job(2, phase="Running", training={"step": 1}), False),
         (job(1), job(2, training={"step": 1}), False),
-        (job(1, training={"step": 1}), job(2, training={"step": 2}, phase="Running"), True),
+        (job(1), job(2, phase="Running", startTime="2026-01-01T00:00:00Z", conditions=RUNS), False),
+        (job(1, conditions=RUNS), job(2, conditions=[condition("Running", message="all run")]), False),
+        (job(1, replicaStatuses={"worker": {"ready": 1}}), job(2), False),
+        (job(1), job(2, conditions=[condition("Failed", "False")]), False),
+        (job(1, conditions=RUNS), job(2, conditions=[*RUNS, condition("Failed")]), True),
+        (job(1, conditions=[condition("Complete")]), job(2), True),
+        (job(1), job(2, completionTime="2026-01-01T00:00:00Z"), True),
+        (job(1), job(2, restarts={"worker": {"0": 1}}), True),
         (job(1), job(2, spec={"suspend": True}), True),
         (job(1), job(2, annotations={"a": "b"}), True),
         (None, job(1, training={"step": 1}), True),
         (job(1), None, True),
     ],
 )
-def test_what_a_master_reports_each_second_is_no_reason_for_a_pass(
+def test_what_is_merely_told_of_a_job_is_no_reason_for_a_pass(
     old: Item | None, new: Item | None, worth: bool
 ) -> None:
-    assert more_than_training(Change(old, new)) is worth
+    assert more_than_reports(Change(old, new)) is worth
+
+
+def caches() -> Caches:
+    machines: Cache[Node] = Cache(NODE)
+    machines.take(Upserted(item_of(b'{"metadata": {"name": "m1", "uid": "m"}}')))
+    return Caches(
+        Cache(ELASTICJOB), Cache(JOBRESOURCE), Cache(SCALEPLAN), Cache(POD), Cache(SERVICE), machines
+    )
+
+
+def pod(version: int, *, machine: str = "", spec: Any = None, **more: Any) -> Item:
+    labels = names.pod_labels("digits", "worker", 0, 0)
+    metadata = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": str(version), "labels": labels}
+    metadata |= {"annotations": more.pop("annotations", {})}
+    containers = [{"name": "main", "image": "trainer"}]
+    made = {"metadata": metadata, "spec": spec or {"nodeName": machine, "containers": containers}}
+    return item_of(msgspec.json.encode(made | ({"status": more} if more else {})))
+
+
+def main(**state: Any) -> Any:
+    return [{"name": "main", "state": state}]
+
+
+STARTING = {"phase": "Pending", "containerStatuses": main(waiting={"reason": "ContainerCreating"})}
+UP = {"phase": "Running", "containerStatuses": main(running={"startedAt": "2026-01-01T00:00:00Z"})}
+NO_IMAGE = {"phase": "Pending", "containerStatuses": main(waiting={"reason": "ErrImagePull"})}
+OVER = {"phase": "Failed", "containerStatuses": main(terminated={"exitCode": 1})}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "worth"),
+    [
+        (pod(1), pod(2, phase="Pending", conditions=[condition("PodScheduled")]), False),
+        (pod(1), pod(2, machine="m1"), False),
+        (pod(1), pod(2, **STARTING), False),
+        (pod(1, **UP), pod(2, **UP, podIP="10.0.0.1", conditions=[condition("Initialized")]), False),
+        (pod(1, **STARTING), pod(2, **UP), True),
+        (pod(1, **STARTING), pod(2, **NO_IMAGE), True),
+        (pod(1, **UP), pod(2, **UP, conditions=[condition("Ready")]), True),
+        (pod(1, **UP), pod(2, **OVER), True),
+        (pod(1, **UP), pod(2, **UP, annotations={names.RELEASED: "true"}), True),
+        (pod(1), pod(2, machine="gone"), True),
+        (pod(1), pod(2, spec={"containers": "none"}), True),
+        (None, pod(1), True),
+        (pod(1), None, True),
+    ],
+)
+def test_a_pod_is_worth_a_pass_when_its_life_is_another(
+    old: Item | None, new: Item | None, worth: bool
+) -> None:
+    assert caches().lives_otherwise(Change(old, new)) is worth
