@@ -40,6 +40,7 @@ class Cache(Generic[T]):
         self.namespace = namespace
         self.labels = labels
         self.fields = fields
+        self._wanted = _equalities(labels)
         self._store = Store()
         self._store.add_index(OWNER, _owners)
         self._store.add_index(NAMESPACE, _namespace)
@@ -133,12 +134,7 @@ class Cache(Generic[T]):
         """Whether an object of this namespace with these labels is certain to show up here."""
         if self.fields or (self.namespace and self.namespace != namespace):
             return False
-        return all(
-            labels.get(name) == value
-            for name, _, value in (
-                term.strip().replace("==", "=").partition("=") for term in _terms(self.labels)
-            )
-        )
+        return all(labels.get(name) == value for name, value in self._wanted)
 
     def view(self, item: Item) -> T:
         """An item of a change, decoded. Raises Undecodable."""
@@ -220,8 +216,10 @@ def _namespace(item: Item) -> Iterable[str]:
     return (item.meta.namespace,)
 
 
-def _terms(selector: str) -> list[str]:
-    return [term for term in selector.split(",") if term.strip()]
+def _equalities(selector: str) -> list[tuple[str, str]]:
+    """The terms of a selector as names and values; one that demands something else is equal to nothing."""
+    terms = [term.strip().replace("==", "=") for term in selector.split(",") if term.strip()]
+    return [(name, value) for name, _, value in (term.partition("=") for term in terms)]
 
 
 def _is_frozen(model: type[Any]) -> bool:

@@ -370,9 +370,10 @@ class Client:
 
     async def _write(self, kind: Kind[T], call: Call) -> T:
         body = await self._transport.send(call)
+        answer = _as_object(_Answer, call, body)
         if "dryRun" not in call.params:
-            _note(kind, _as_object(_Answer, call, body))
-        return _decoded(kind, call, body)
+            _note(kind, answer)
+        return _fitting(kind, answer.metadata.name, body)
 
 
 def selectors(labels: str = "", fields: str = "") -> dict[str, str]:
@@ -440,8 +441,11 @@ def _no_answer(asked: object, body: bytes) -> Unreachable:
 
 def _decoded(kind: Kind[T], call: Call, body: bytes) -> T:
     """The object in an answer. Raises Unreachable for what is no object, Undecodable for another form."""
-    head = _as_object(_Head, call, body)
+    return _fitting(kind, _as_object(_Head, call, body).metadata.name, body)
+
+
+def _fitting(kind: Kind[T], name: str, body: bytes) -> T:
     try:
         return kind.decode(body)
     except ValueError as error:
-        raise Undecodable(f"{kind.name} {head.metadata.name} does not fit its model: {error}") from error
+        raise Undecodable(f"{kind.name} {name} does not fit its model: {error}") from error

@@ -37,7 +37,7 @@ from elasticjob.kube.errors import (
     Unreachable,
 )
 from elasticjob.kube.kinds import Key, Kind
-from elasticjob.kube.metrics import Metrics, QueueMeter
+from elasticjob.kube.metrics import Metrics, QueueMeter, RunMeter
 from elasticjob.kube.predicates import Predicate, any_change
 from elasticjob.kube.queue import LOW, Queue, Taken
 from elasticjob.kube.store import Change
@@ -178,7 +178,7 @@ class Runner:
         self._caches = caches
         self._primary = caches[controller.for_.resource]
         self._clock = clock
-        self._metrics = metrics
+        self._meter = RunMeter(metrics, controller.name, controller.concurrency)
         self._warn = warn
         self._patience = gate
         self._settle_seconds = controller.settle.total_seconds()
@@ -187,9 +187,8 @@ class Runner:
         self._gates_kept = GATES_KEPT
         self._parked: dict[Key, int] = {}
         self._followed: set[str] = set()
-        self._labels = {"controller": controller.name}
         self._subscribe()
-        self._expose()
+        self._expose(metrics)
 
     async def run(self) -> None:
         """Work on keys with as many workers as allowed; returns after `drain` when the last run has ended."""
@@ -259,12 +258,10 @@ class Runner:
     async def _run(self, taken: Taken[Key]) -> None:
         run = running.Pass(self.controller.name, taken.key, secrets.token_hex(4))
         began = self._clock.monotonic()
-        self._metrics.active_workers.labels(**self._labels).inc()
         try:
             outcome = await self._outcome(run)
         finally:
-            self._metrics.active_workers.labels(**self._labels).dec()
-            self._metrics.reconcile_seconds.labels(**self._labels).observe(self._clock.monotonic() - began)
+            self._meter.ended(self._clock.monotonic() - began)
             self._expect(run)
         self._settle(taken, run, outcome)
 
@@ -272,7 +269,9 @@ class Runner:
         limit = self.controller.timeout
         try:
             with running.entered(run):
-                async with deadline(self._clock, limit.total_seconds() if limit else None):
+                if limit is None:
+                    return await self.controller.reconcile(run.key)
+                async with deadline(self._clock, limit.total_seconds()):
                     return await self.controller.reconcile(run.key)
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -289,26 +288,26 @@ class Runner:
         match outcome:
             case Result(again_in=None):
                 queue.forget(key)
-                self._count("success")
+                self._meter.settled("success")
             case Result(again_in=timedelta() as delay):
                 queue.forget(key)
                 queue.add(key, priority=priority, after=max(SOONEST, delay.total_seconds()))
-                self._count("requeue_after")
+                self._meter.settled("requeue_after")
             case NotFound() if self._is_gone(key, outcome):
                 queue.forget(key)
-                self._count("success")
+                self._meter.settled("success")
             case Conflict() if not isinstance(outcome, AlreadyExists):
                 queue.add_after_failure(key, priority=priority)
                 log.info("reconcile lost a race", extra=self._about(run, outcome))
-                self._count("requeue")
+                self._meter.settled("requeue")
             case Terminal() | PayloadTooLarge() | Undecodable():
                 queue.forget(key)
-                self._count("error")
-                self._metrics.terminal_errors.labels(**self._labels).inc()
+                self._meter.settled("error")
+                self._meter.terminal_errors.inc()
                 self._give_up(run, outcome)
             case Exception():
                 pause = queue.add_after_failure(key, priority=priority, **_bounds(outcome))
-                self._count("error")
+                self._meter.settled("error")
                 self._complain(run, outcome, pause)
 
     def _is_gone(self, key: Key, error: NotFound) -> bool:
@@ -326,10 +325,10 @@ class Runner:
 
     def _complain(self, run: running.Pass, error: Exception, pause: float) -> None:
         if isinstance(error, TimeoutError) and self.controller.timeout:
-            self._metrics.timeouts.labels(**self._labels).inc()
+            self._meter.timeouts.inc()
         unexpected = not isinstance(error, KubeError | TimeoutError)
         if unexpected:
-            self._metrics.panics.labels(**self._labels).inc()
+            self._meter.panics.inc()
         extra = self._about(run, error) | {"again_in_seconds": round(pause, 3)}
         log.error("reconcile failed", extra=extra, exc_info=error if unexpected else None)
 
@@ -340,11 +339,6 @@ class Runner:
             "reconcile_id": run.id,
             "error": str(error) or type(error).__name__,
         }
-
-    def _count(self, result: str) -> None:
-        self._metrics.reconciles.labels(**self._labels, result=result).inc()
-        if result == "error":
-            self._metrics.reconcile_errors.labels(**self._labels).inc()
 
     # reading its own writes
 
@@ -394,7 +388,7 @@ class Runner:
             self._queue.add(taken.key, priority=taken.priority, after=left)
             return False
         if not gate.is_open:
-            self._metrics.gate_timeouts.labels(**self._labels).inc()
+            self._meter.gate_timeouts.inc()
         del self._gates[taken.key]
         self._parked.pop(taken.key, None)
         return True
@@ -405,10 +399,11 @@ class Runner:
         for key in opened:
             self._queue.add(key, priority=self._parked.pop(key))
 
-    def _expose(self) -> None:
-        name, metrics = self.controller.name, self._metrics
-        metrics.start_controller(name, self.controller.concurrency)
-        labels = {"name": name, "controller": name}
+    def _expose(self, metrics: Metrics) -> None:
+        labels = {"name": self.controller.name, "controller": self.controller.name}
+        metrics.active_workers.labels(controller=self.controller.name).set_function(
+            lambda: len(self._queue.unfinished())
+        )
         metrics.unfinished.labels(**labels).set_function(lambda: sum(self._queue.unfinished()))
         metrics.longest.labels(**labels).set_function(lambda: max(self._queue.unfinished(), default=0.0))
 

@@ -89,6 +89,9 @@ class Informer(Generic[T]):
         self._client = client
         self._clock = clock or client.clock
         self._metrics = metrics
+        if metrics:
+            metrics.cache_objects.labels(kind=cache.kind.name).set_function(lambda: len(cache))
+            metrics.cache_bytes.labels(kind=cache.kind.name).set_function(lambda: cache.bytes)
         self._lists_failed = self._watches_refused = self._unanswered = Failures(backoff)
         self._chance = chance or random.Random()
         self._error: KubeError | None = None
@@ -178,7 +181,6 @@ class Informer(Generic[T]):
                     yield some
                 if idle < IDLE and any(isinstance(given, Bookmark) and given.initial_done for given in some):
                     idle = IDLE
-                await asyncio.sleep(0)
         if chunk is None:
             yield (Silent(),)
         elif self._clock.monotonic() - began < SHORTEST_WATCH:
@@ -212,7 +214,10 @@ class Informer(Generic[T]):
         return found
 
     async def _next(self, chunks: AsyncIterator[bytes], idle: float) -> bytes | None:
-        """The next bytes; none at the end of the stream, None when none came for `idle` seconds."""
+        """The next bytes; none at the end of the stream, None when none came for `idle` seconds.
+
+        All that has come is given at once, and more can come only while others run.
+        """
         try:
             async with deadline(self._clock, idle):
                 return await anext(chunks, b"")
@@ -252,8 +257,6 @@ class Informer(Generic[T]):
             if turn.then is not Then.READ_ON:
                 break
         self.cache.advanced()
-        if self._metrics:
-            self._measure(self._metrics)
         return turn
 
     async def _tell(self, changes: list[Change]) -> None:
@@ -272,11 +275,6 @@ class Informer(Generic[T]):
         if self._metrics:
             cause = type(end).__name__.lower()
             self._metrics.watch_reconnects.labels(kind=self.kind.name, cause=cause).inc()
-
-    def _measure(self, metrics: Metrics) -> None:
-        kind = self.kind.name
-        metrics.cache_objects.labels(kind=kind).set(len(self.cache))
-        metrics.cache_bytes.labels(kind=kind).set(self.cache.bytes)
 
     def _count_spoiled(self, spoiled: Spoiled) -> None:
         log.warning("an object has unreadable metadata", extra={"kind": self.kind.name, "error": spoiled.why})

@@ -38,7 +38,7 @@ from elasticjob.kube.errors import (
     is_too_large_resource_version,
 )
 from elasticjob.kube.fence import Fence
-from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.metrics import Metrics, RequestMeter
 from elasticjob.kube.sockets import Make, Sockets, kept_alive
 
 Params = Mapping[str, str]
@@ -81,13 +81,16 @@ class Transport:
         self, config: Config, clock: Clock, metrics: Metrics | None, user_agent: str, timeout: float
     ) -> None:
         self._config = config
+        self._server = config.server.rstrip("/")
         self._clock = clock
-        self._metrics = metrics
+        self._meter: RequestMeter | None = None
         self._user_agent = user_agent
         self._timeout = aiohttp.ClientTimeout(total=timeout, connect=CONNECT_TIMEOUT)
         self._sockets = Sockets()
         self._session: aiohttp.ClientSession | None = None
         self._fenced: dict[Fence, aiohttp.ClientSession] = {}
+        if metrics:
+            self.measure(metrics)
 
     def open(self) -> None:
         """Be ready for requests; on the event loop that will make them."""
@@ -102,12 +105,14 @@ class Transport:
             # compression costs both sides more than it saves inside of a cluster
             headers={"User-Agent": self._user_agent, "Accept": JSON, "Accept-Encoding": "identity"},
             auto_decompress=True,
+            cookie_jar=aiohttp.DummyCookieJar(),
             middlewares=(once,),
         )
 
     def measure(self, metrics: Metrics) -> None:
         """Count requests in `metrics`, unless they are counted elsewhere."""
-        self._metrics = self._metrics or metrics
+        host = self._server.removeprefix("https://").removeprefix("http://")
+        self._meter = self._meter or RequestMeter(metrics, host)
 
     async def close(self) -> None:
         """Close all connections, streams too; no socket is open afterwards."""
@@ -209,7 +214,7 @@ class Transport:
             timeout = (
                 aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT) if streaming else self._timeout
             )
-            return await self._request(self._session, call, header, dict(call.params), _body(call), timeout)
+            return await self._request(self._session, call, header, call.params, _body(call), timeout)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._count("<error>", call)
             raise Unreachable(f"{call}: {str(error) or type(error).__name__}") from error
@@ -236,7 +241,7 @@ class Transport:
         session: aiohttp.ClientSession,
         call: Call,
         header: str | None,
-        params: dict[str, str],
+        params: Params,
         body: aiohttp.payload.Payload | bytes | io.BytesIO | None,
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
@@ -245,7 +250,7 @@ class Transport:
             headers["Content-Type"] = call.content_type
         response = await session.request(
             call.method,
-            self._config.server.rstrip("/") + quote(call.path),
+            self._server + quote(call.path),
             params=params,
             data=body,
             headers=headers,
@@ -257,9 +262,8 @@ class Transport:
         return response
 
     def _count(self, code: str, call: Call) -> None:
-        if self._metrics:
-            host = self._config.server.removeprefix("https://").removeprefix("http://")
-            self._metrics.requests.labels(code=code, method=call.method, host=host).inc()
+        if self._meter:
+            self._meter.count(code, call.method)
 
 
 async def once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from elasticjob.kube.backoff import RESUME_WHEN_AWAY, WATCH, Backoff
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.informer import BEGINNING, CONFIRMING, IDLE, IDLE_INITIAL, Informer
+from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects import CONFIG_MAP, ConfigMap
 from elasticjob.kube.store import Change
 from tests.kube.build import bookmark, event, manifest, status
@@ -331,6 +333,35 @@ async def test_five_thousand_objects_are_told_in_breaths() -> None:
     async with following(REFUSED, page(*many, rv=5000), stream()) as it:
         await it.cache.wait_synced()
         assert len(it.changes) == len(it.cache) == 1200
+
+
+async def test_a_flood_of_changes_lets_others_run() -> None:
+    flood = b"".join(event("MODIFIED", manifest("a", rv)) for rv in range(2, 20_002))
+    async with following(stream(event("ADDED", A), bookmark(1, initial_done=True), flood)) as it:
+        turns, told_at = 0, list[int]()
+        it.cache.subscribe(lambda change: told_at.append(turns))
+        async with asyncio.timeout(60):
+            while it.cache.version < 20_001:
+                turns += 1
+                await asyncio.sleep(0)
+        most = max(Counter(told_at).values())
+        assert most * len(event("MODIFIED", manifest("a", 20_001))) < 1 << 20
+
+
+async def test_what_is_cached_can_be_measured() -> None:
+    metrics = Metrics()
+    async with Stub() as stub, stub.client(VirtualClock()) as client:
+        stub.then(stream(event("ADDED", A), event("ADDED", B), bookmark(2, initial_done=True)))
+        cache = Cache(CONFIG_MAP, "ns")
+        informer = asyncio.create_task(Informer(client, cache, metrics=metrics).run())
+        await cache.wait_synced()
+        found = {
+            what: metrics.registry.get_sample_value(f"elasticjob_kube_cache_{what}", {"kind": "ConfigMap"})
+            for what in ("objects", "bytes")
+        }
+        assert found == {"objects": 2, "bytes": cache.bytes}
+        informer.cancel()
+        await asyncio.wait({informer})
 
 
 async def test_a_watch_whose_answer_never_begins_is_noticed_too() -> None:
