@@ -1,129 +1,207 @@
 """Who may do what: everybody everything, or by Roles and ClusterRoles when they are enforced.
 
-Members of system:masters may do everything. Discovery, health and reviews are free to all.
+Members of system:masters may do everything. A role or binding that hands out rights is refused to whoever
+does not hold them, unless it may `escalate` that role, or `bind` it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from elasticjob.devcluster.server.asking import User
-from elasticjob.devcluster.server.errors import StatusError, forbidden
-from elasticjob.devcluster.server.http import Gate
+from elasticjob.devcluster.server import errors
+from elasticjob.devcluster.server.asking import Attributes, User
+from elasticjob.devcluster.server.rbac import Rule, is_meant, permits, quoted, subject_told, uncovered
 from elasticjob.devcluster.server.store import Manifest, Store, Type
-from elasticjob.devcluster.server.target import Target
-from elasticjob.devcluster.server.tokens import Tokens
+from elasticjob.devcluster.server.wish import Wish
 
-_GROUP = "rbac.authorization.k8s.io"
-_SERVICE_ACCOUNTS = Type("", "serviceaccounts")
-_ROLES, _ROLE_BINDINGS = Type(_GROUP, "roles"), Type(_GROUP, "rolebindings")
-_CLUSTER_ROLES, _CLUSTER_ROLE_BINDINGS = Type(_GROUP, "clusterroles"), Type(_GROUP, "clusterrolebindings")
+GROUP = "rbac.authorization.k8s.io"
+MASTERS = "system:masters"
+_ROLES, _ROLE_BINDINGS = Type(GROUP, "roles"), Type(GROUP, "rolebindings")
+_CLUSTER_ROLES, _CLUSTER_ROLE_BINDINGS = Type(GROUP, "clusterroles"), Type(GROUP, "clusterrolebindings")
+_EVERYTHING: tuple[Rule, ...] = (
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+)
+_BINDINGS = ("RoleBinding", "ClusterRoleBinding")
+_ROLE_KINDS = ("Role", "ClusterRole")
+_COLLECTED = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
 
 
 @dataclass(frozen=True)
-class Wish:
-    """One thing that somebody wants to do."""
+class Decision:
+    """`why` names the binding that allows, or what could not be found; it may be empty."""
 
-    verb: str
-    group: str
-    resource: str
-    subresource: str = ""
-    namespace: str = ""
-    name: str = ""
-
-    def told(self, user: User) -> str:
-        """The sentence of a refusal."""
-        resource = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
-        where = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
-        return (
-            f'User "{user.name}" cannot {self.verb} resource "{resource}" in API group "{self.group}" {where}'
-        )
+    allowed: bool
+    why: str = ""
 
 
-class Access(Gate):
-    """The answers of `http.Gate`."""
+@dataclass(frozen=True)
+class Lost:
+    """A role that a binding names and nobody made."""
 
-    def __init__(self, tokens: Tokens, store: Store, *, enforced: bool) -> None:
-        self._tokens = tokens
+    kind: str
+    name: str
+
+    def told(self, noun: str = "") -> str:
+        return f'{noun or self.kind.lower()}.{GROUP} "{self.name}" not found'
+
+
+@dataclass(frozen=True)
+class Held:
+    """The rules that one binding gives to a user, or the role that it has lost."""
+
+    rules: Sequence[Rule]
+    source: str = ""
+    lost: Lost | None = None
+
+
+class Access:
+    """The rights of users, as roles and bindings in the store have it."""
+
+    def __init__(self, store: Store, *, enforced: bool) -> None:
         self._store = store
-        self._enforced = enforced
+        self.enforced = enforced
 
-    def user_of(self, token: str) -> User | None:
-        """Who holds the token; nobody once its service account is gone."""
-        user = self._tokens.user_of(token)
-        return user if user is None or self._exists(user) else None
-
-    def _exists(self, user: User) -> bool:
-        if not user.uid:
-            return True
-        namespace, name = user.name.split(":")[2:]
-        account = self._store.get(_SERVICE_ACCOUNTS, namespace, name)
-        return account is not None and account.metadata["uid"] == user.uid
-
-    def check(self, user: User, verb: str, target: Target) -> None:
-        resource = target.resource
-        wish = Wish(verb, resource.group, resource.plural, target.subresource, target.namespace, target.name)
-        if not self._allowed(user, wish):
-            raise self._refusal(user, wish)
-
-    def may(self, user: User, spec: Mapping[str, Any]) -> bool:
-        """The answer to an access review; questions about plain URLs are answered yes."""
-        asked = spec.get("resourceAttributes")
-        if not asked:
-            return True
-        wish = Wish(
-            *(
-                asked.get(name) or ""
-                for name in ("verb", "group", "resource", "subresource", "namespace", "name")
+    def check(self, user: User, wish: Wish) -> None:
+        decision = self.decide(user, wish)
+        if not decision.allowed:
+            why = (
+                f"{_plain(wish.told(user.name))}: {decision.why}"
+                if decision.why
+                else _plain(wish.told(user.name))
             )
+            raise errors.forbidden(wish.group, wish.resource, wish.name, why)
+
+    def decide(self, user: User, wish: Wish) -> Decision:
+        """Whether the user may, and why."""
+        if not self.enforced or MASTERS in user.groups:
+            return Decision(True)
+        lost = []
+        for held in self._held(user, wish.namespace):
+            if any(permits(rule, wish) for rule in held.rules):
+                return Decision(True, f"RBAC: allowed by {held.source}")
+            lost += [held.lost.told()] if held.lost else []
+        return Decision(False, f"RBAC: {_joined(lost)}" if lost else "")
+
+    def rules_of(self, user: User, namespace: str) -> tuple[list[Rule], str]:
+        """Every rule that holds for a user in a namespace, and what could not be found."""
+        every = list(self._held(user, namespace))
+        if not self.enforced:
+            return list(_EVERYTHING), ""
+        return [rule for held in every for rule in held.rules], _joined(
+            [held.lost.told() for held in every if held.lost]
         )
-        return self._allowed(user, wish)
 
-    def _refusal(self, user: User, wish: Wish) -> StatusError:
-        return forbidden(wish.group, wish.resource, wish.name, wish.told(user))
+    def check_creation(self, attributes: Attributes) -> None:
+        """An apply that makes a new object needs the right to create it, too."""
+        resource = attributes.resource
+        wish = Wish("create", resource.group, resource.plural, "", attributes.namespace, attributes.name)
+        self.check(attributes.options.user, wish)
 
-    def _allowed(self, user: User, wish: Wish) -> bool:
-        if not self._enforced or "system:masters" in user.groups:
-            return True
-        return any(_permits(rule, wish) for rule in self._rules(user, wish.namespace))
+    # Handing out rights
 
-    def _rules(self, user: User, namespace: str) -> Iterator[Manifest]:
-        """Every rule bound to a user, cluster-wide and in one namespace."""
+    def check_handed_out(self, attributes: Attributes, new: Manifest) -> None:
+        """Refuse a role or a binding that gives away what its writer does not hold."""
+        if attributes.resource.group != GROUP or not self.enforced:
+            return
+        if MASTERS in attributes.options.user.groups or _is_only_collected(attributes.old, new):
+            return
+        if new["kind"] in _BINDINGS:
+            self._check_binding(attributes, new)
+        elif new["kind"] in _ROLE_KINDS:
+            self._check_role(attributes, new)
+
+    def _check_role(self, attributes: Attributes, new: Manifest) -> None:
+        escalate = _asked("escalate", attributes.resource.plural, attributes.namespace, attributes.name)
+        if self.decide(attributes.options.user, escalate).allowed:
+            return
+        self._check_held(attributes, new, new.get("rules") or ())
+        if any((each or {}).get("aggregationRule") for each in (new, attributes.old)):
+            why = "must have cluster-admin privileges to use the aggregationRule"
+            self._check_held(attributes, new, _EVERYTHING, why)
+
+    def _check_binding(self, attributes: Attributes, new: Manifest) -> None:
+        reference, namespace = new.get("roleRef") or {}, attributes.namespace
+        kind, name = reference.get("kind") or "", reference.get("name") or ""
+        if kind not in _ROLE_KINDS:
+            raise errors.StatusError(500, "", f'unsupported role reference kind: "{kind}"')
+        bind = replace(
+            _asked("bind", f"{kind.lower()}s", namespace, name), group=reference.get("apiGroup") or ""
+        )
+        if self.decide(attributes.options.user, bind).allowed:
+            return
+        rules = self._rules(kind, name, namespace)
+        if rules is None:
+            raise errors.not_found(GROUP, attributes.resource.plural, name)
+        self._check_held(attributes, new, rules)
+
+    def _check_held(
+        self, attributes: Attributes, new: Manifest, rules: Sequence[Rule], why: str = ""
+    ) -> None:
+        user = attributes.options.user
+        every = list(self._held(user, attributes.namespace))
+        missing = uncovered([rule for held in every for rule in held.rules], rules)
+        if not missing:
+            return
+        plural = attributes.resource.plural
+        lost = _joined([held.lost.told(plural) for held in every if held.lost])
+        told = "is attempting to grant RBAC permissions not currently held:\n" + "\n".join(missing)
+        who = f'user "{user.name}" (groups={quoted(user.groups)})'
+        unresolved = f"; resolution errors: [{lost}]" if lost else ""
+        raise errors.forbidden(
+            GROUP, plural, new["metadata"].get("name", ""), why or f"{who} {told}{unresolved}"
+        )
+
+    # Bindings and roles
+
+    def _held(self, user: User, namespace: str) -> Iterator[Held]:
+        """What each binding gives to a user, in the whole cluster and in one namespace."""
         for binding in self._store.every(_CLUSTER_ROLE_BINDINGS):
-            yield from self._bound(user, binding.body, "")
+            yield from self._of(user, binding.body, "")
         for binding in self._store.every(_ROLE_BINDINGS, namespace) if namespace else ():
-            yield from self._bound(user, binding.body, namespace)
+            yield from self._of(user, binding.body, namespace)
 
-    def _bound(self, user: User, binding: Manifest, namespace: str) -> Sequence[Manifest]:
-        if not any(_is_subject(each, user, namespace) for each in binding.get("subjects") or ()):
-            return ()
-        reference = binding["roleRef"]
-        inside = reference["kind"] == "Role"
-        type_ = _ROLES if inside else _CLUSTER_ROLES
-        role = self._store.get(type_, namespace if inside else "", reference["name"])
-        return role.body.get("rules") or () if role else ()
+    def _of(self, user: User, binding: Manifest, namespace: str) -> Iterator[Held]:
+        subjects = (each for each in binding.get("subjects") or () if is_meant(each, user, namespace))
+        subject = next(subjects, None)
+        if subject is None:
+            return
+        kind, name = binding["roleRef"]["kind"], binding["roleRef"]["name"]
+        rules = self._rules(kind, name, namespace)
+        if rules is None:
+            yield Held((), lost=Lost(kind, name))
+            return
+        place = f"/{namespace}" if namespace else ""
+        of = f'{binding["kind"]} "{binding["metadata"]["name"]}{place}" of {kind} "{name}"'
+        yield Held(rules, f"{of} to {subject_told(subject, namespace)}")
 
-
-def _is_subject(subject: Mapping[str, Any], user: User, namespace: str) -> bool:
-    kind, name = subject["kind"], subject["name"]
-    if kind == "ServiceAccount":
-        return user.name == f"system:serviceaccount:{subject.get('namespace') or namespace}:{name}"
-    return name in user.groups if kind == "Group" else bool(name == user.name)
-
-
-def _permits(rule: Mapping[str, Any], wish: Wish) -> bool:
-    resource = f"{wish.resource}/{wish.subresource}" if wish.subresource else wish.resource
-    resources = rule.get("resources") or ()
-    names = rule.get("resourceNames") or ()
-    return (
-        _among(wish.verb, rule.get("verbs") or ())
-        and _among(wish.group, rule.get("apiGroups") or ())
-        and (_among(resource, resources) or (bool(wish.subresource) and f"*/{wish.subresource}" in resources))
-        and (not names or wish.name in names)
-    )
+    def _rules(self, kind: str, name: str, namespace: str) -> Sequence[Rule] | None:
+        inside = kind == "Role"
+        role = self._store.get(_ROLES if inside else _CLUSTER_ROLES, namespace if inside else "", name)
+        return (role.body.get("rules") or ()) if role else None
 
 
-def _among(value: str, allowed: Sequence[str]) -> bool:
-    return "*" in allowed or value in allowed
+def _asked(verb: str, plural: str, namespace: str, name: str) -> Wish:
+    return Wish(verb, GROUP, plural, "", namespace, name)
+
+
+def _joined(told: Sequence[str]) -> str:
+    """Several errors as one."""
+    each = list(dict.fromkeys(told))
+    return each[0] if len(each) == 1 else f"[{', '.join(each)}]" if each else ""
+
+
+def _plain(text: str) -> str:
+    """The text without what a browser could take for a page."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _is_only_collected(old: Manifest | None, new: Manifest) -> bool:
+    """Whether a change touches no more than what a garbage collector writes."""
+    return old is not None and _without_collected(old) == _without_collected(new)
+
+
+def _without_collected(manifest: Manifest) -> Manifest:
+    metadata = {name: value for name, value in manifest["metadata"].items() if name not in _COLLECTED}
+    return manifest | {"metadata": metadata}

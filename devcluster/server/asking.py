@@ -21,6 +21,7 @@ class User:
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,3 +76,13 @@ class Admission(Protocol):
     def concerns(self, attributes: Attributes) -> bool: ...
     async def mutate(self, attributes: Attributes, new: Manifest, warnings: list[str]) -> Manifest: ...
     async def validate(self, attributes: Attributes, new: Manifest | None) -> list[str]: ...
+
+
+class Rights(Protocol):
+    """What of a write only its content tells whether its writer may do it. Both raise Forbidden."""
+
+    def check_creation(self, attributes: Attributes) -> None:
+        """An apply that makes a new object needs the right to create it, too."""
+
+    def check_handed_out(self, attributes: Attributes, new: Manifest) -> None:
+        """A role or a binding may not give away what its writer does not hold."""

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from elasticjob.devcluster.server import errors, managed
-from elasticjob.devcluster.server.asking import Admission, Attributes, Options
+from elasticjob.devcluster.server.asking import Admission, Attributes, Options, Rights
 from elasticjob.devcluster.server.decoding import different
 from elasticjob.devcluster.server.defaulting import fill
 from elasticjob.devcluster.server.errors import Cause
@@ -34,12 +34,14 @@ class Core:
         registry: Registry,
         strategies: Mapping[tuple[str, str], Strategy],
         admission: Admission,
+        rights: Rights,
         now: Callable[[], datetime],
         chance: random.Random,
     ) -> None:
         self.store = store
         self.registry = registry
         self.admission = admission
+        self.rights = rights
         self.chance = chance
         self._strategies = strategies
         self._now = now

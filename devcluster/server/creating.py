@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from dataclasses import replace
 from typing import Any
 
 from elasticjob.devcluster.server import errors, managed
@@ -38,7 +39,10 @@ async def create(
         )
         admitted["metadata"] = admitted["metadata"] | given
         new = _with_status_of(new, admitted) if resource.status else admitted
+    core.rights.check_handed_out(attributes if applied else replace(attributes, name=""), new)
     _check(core, resource, new)
+    if applied:
+        core.rights.check_creation(attributes)
     if concerned:
         warnings += await core.admission.validate(attributes, new)
     _check_is_new(core, resource, new["metadata"]["name"], namespace)

@@ -15,10 +15,12 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 REVIEWS = (
     ("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview"),
     ("authentication.k8s.io", "v1", "tokenreviews", "TokenReview"),
+    ("authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview"),
     ("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
     ("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview"),
     ("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview"),
 )
+_OF_NAMESPACES = ("localsubjectaccessreviews",)
 # subresource → (group, version, kind, verbs) of what it takes and gives
 _SUBRESOURCES = {
     "binding": ("", "v1", "Binding", ("create",)),
@@ -81,7 +83,7 @@ def _review_entry(plural: str, kind: str) -> Manifest:
     return {
         "name": plural,
         "singularName": kind.lower(),
-        "namespaced": False,
+        "namespaced": plural in _OF_NAMESPACES,
         "kind": kind,
         "verbs": ["create"],
     }
@@ -159,7 +161,7 @@ def _aggregated_review(group_name: str, version: str, plural: str, kind: str) ->
     return {
         "resource": plural,
         "responseKind": {"group": group_name, "version": version, "kind": kind},
-        "scope": "Cluster",
+        "scope": "Namespaced" if plural in _OF_NAMESPACES else "Cluster",
         "singularResource": kind.lower(),
         "verbs": ["create"],
     }

@@ -176,9 +176,10 @@ def undecodable(kind: str, version: str, why: str) -> StatusError:
 
 
 def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
+    """`plural` is "" where it is about a path and no resource."""
     named = f' "{name}"' if name else ""
-    message = f"{qualified(plural, group)}{named} is forbidden: {why}"
-    return StatusError(403, "Forbidden", message, _details(group, plural, name))
+    what = f"{qualified(plural, group)}{named} is forbidden" if plural else "forbidden"
+    return StatusError(403, "Forbidden", f"{what}: {why}", _details(group, plural, name), empty=not plural)
 
 
 def unauthorized() -> StatusError:

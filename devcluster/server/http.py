@@ -4,46 +4,54 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol, cast
 
 from aiohttp import web
 
 from elasticjob.api import core
-from elasticjob.devcluster.server import discovery, errors, protobuf
+from elasticjob.devcluster.server import discovery, errors, managed
 from elasticjob.devcluster.server.asking import User
 from elasticjob.devcluster.server.call import Call
+from elasticjob.devcluster.server.decoding import decode
 from elasticjob.devcluster.server.errors import StatusError
-from elasticjob.devcluster.server.jsonbody import parsed
+from elasticjob.devcluster.server.impersonation import impersonation_of
 from elasticjob.devcluster.server.lists import Form, form_of
 from elasticjob.devcluster.server.logs import Logs
 from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.openapi import Documents
-from elasticjob.devcluster.server.registry import Registry
-from elasticjob.devcluster.server.reviews import Answer, Authority, answers
+from elasticjob.devcluster.server.registry import Registry, Resource
+from elasticjob.devcluster.server.reviews import Answer, Authority, Tokens, answers, review_resources
 from elasticjob.devcluster.server.store import encode
 from elasticjob.devcluster.server.subresources import Subresources
 from elasticjob.devcluster.server.target import Target, parse
+from elasticjob.devcluster.server.tokenrequests import TokenRequests
 from elasticjob.devcluster.server.tokens import ANONYMOUS
 from elasticjob.devcluster.server.verbs import Reply
 from elasticjob.devcluster.server.versions import Versions, plain
 from elasticjob.devcluster.server.watching import Watch, request_of
+from elasticjob.devcluster.server.wish import Wish, is_old_watch, wish_of
 
 _JSON = "application/json"
 _PROTOBUF = "protobuf"
 _OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _OPEN = ("/healthz", "/readyz", "/livez", "/version")
-_PLURAL_VERBS = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
-_SINGLE_VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
+_OF_COLLECTIONS = ("GET", "POST", "DELETE")
+_OF_OBJECTS = (*_OF_COLLECTIONS, "PUT", "PATCH")
 Handler = Callable[[Call], Awaitable[Reply]]
 Observe = Callable[[web.Request, str, datetime, int], Awaitable[None]]
 """Told of each request as it is answered: the user's name, when it came, and the answer's code."""
 
 
 class Gate(Authority, Protocol):
-    """Who asks, and may they?"""
+    """May they?"""
 
-    def check(self, user: User, verb: str, target: Target) -> None:
+    @property
+    def enforced(self) -> bool:
+        """Whether roles count; where they do not, everybody known may do everything."""
+
+    def check(self, user: User, wish: Wish) -> None:
         """Raise Forbidden when the user may not."""
 
 
@@ -55,7 +63,9 @@ class Http:
         objects: Objects,
         verbs: Versions,
         subresources: Subresources,
+        token_requests: TokenRequests,
         logs: Logs,
+        tokens: Tokens,
         gate: Gate,
         now: Callable[[], datetime],
         *,
@@ -66,23 +76,27 @@ class Http:
         self._objects = objects
         self._observe = observe
         self._registry: Registry = objects.registry
+        self._tokens = tokens
         self._gate = gate
         self._now = now
         self._bookmark_interval = bookmark_interval
         self._watch_timeout = watch_timeout
         self._logs = logs
         self._documents = Documents(self._registry)
-        self._reviews: Mapping[tuple[str, str], Answer] = answers(gate)
-        self._kinds = {row[:1] + row[2:3]: row for row in discovery.REVIEWS}
+        self._reviews: Mapping[str, Answer] = answers(tokens, gate, objects.stamp)
+        self._review_kinds = review_resources()
         self._verbs = verbs
-        self._handlers = _table(verbs, subresources)
+        self._handlers = _table(verbs, subresources, token_requests)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer a request; refusals become Status bodies."""
         began, user = self._now(), ANONYMOUS
         try:
             user = self._authenticate(request)
-            answer = await self._answer(request, user)
+            acting = self._acting(request, user)
+            wish = wish_of(request.method, request.path, request.query)
+            self._gate.check(acting, wish)
+            answer = await self._answer(request, acting, wish)
         except StatusError as error:
             answer = _response(error.code, encode(error.body()), error.headers)
         except RecursionError:  # deeper than any object of any kind; nothing was stored
@@ -94,22 +108,33 @@ class Http:
             await self._observe(request, user.name, began, answer.status)
         return answer
 
-    async def _answer(self, request: web.Request, user: User) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, user: User, wish: Wish) -> web.StreamResponse:
         path = [part for part in request.path.split("/") if part]
-        if path and path[0] in ("api", "apis") and len(path) >= (3 if path[0] == "api" else 4):
-            return await self._resource(request, user, path)
+        if not wish.path:
+            return await self._resource(request, user, wish, path)
         if request.method != "GET":
             raise errors.method_not_allowed()
         return self._document(request, path)
 
     def _authenticate(self, request: web.Request) -> User:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if not scheme and request.path.startswith(_OPEN):
-            return ANONYMOUS
-        user = self._gate.user_of(token.strip()) if scheme.lower() == "bearer" else None
+        if scheme.lower() != "bearer" or not token.strip():
+            if self._gate.enforced or (not scheme and request.path.startswith(_OPEN)):
+                return ANONYMOUS
+            raise errors.unauthorized()
+        user = self._tokens.user_of(token.strip())
         if user is None:
             raise errors.unauthorized()
         return user
+
+    def _acting(self, request: web.Request, user: User) -> User:
+        """Whom the request is from: who asks, or whom it may act as."""
+        asked = impersonation_of(request.headers)
+        if asked is None:
+            return user
+        for wish in asked.wishes():
+            self._gate.check(user, wish)
+        return asked.whom()
 
     # Documents about the server
 
@@ -162,19 +187,26 @@ class Http:
 
     # Resources
 
-    async def _resource(self, request: web.Request, user: User, path: list[str]) -> web.StreamResponse:
-        if (path[1], path[3] if len(path) == 4 else "") in self._kinds:
-            return await self._review(request, user, path)
-        target = parse(path, self._registry)
+    async def _resource(
+        self, request: web.Request, user: User, wish: Wish, path: list[str]
+    ) -> web.StreamResponse:
+        review = self._review_kinds.get(wish.resource)
+        if review is not None and review.group == wish.group and wish.resource in self._reviews:
+            return await self._review(request, user, wish, review)
         query = cast(Mapping[str, str], request.query)
+        prefix = 2 if path[0] == "api" else 3
+        if is_old_watch(path[prefix:]):
+            path = path[:prefix] + path[prefix + 1 :]
+            query = {**query, "watch": "true"} | (
+                {"fieldSelector": f"metadata.name={wish.name}"} if wish.name else {}
+            )
+        target = parse(path, self._registry)
         form = form_of(request.headers.get("Accept", ""), query)
-        verb = (_SINGLE_VERBS if target.name else _PLURAL_VERBS).get(request.method)
-        if verb is None:
+        verb = wish.verb
+        if request.method not in (_OF_OBJECTS if target.name else _OF_COLLECTIONS):
             raise errors.method_not_allowed()
-        watching = request.method == "GET" and query.get("watch") in ("true", "1") and not target.subresource
-        self._gate.check(user, "watch" if watching else verb, target)
-        if watching:
-            return await self._watch(request, target, query, form)
+        if verb == "watch":
+            return await self._watch(request, replace(target, name=""), query, form)
         if target.subresource == "log":
             return await self._logs.serve(request, target)
         if verb == "create" and target.name and not target.subresource:
@@ -182,7 +214,28 @@ class Http:
         handler = self._handlers.get((verb, target.subresource)) or self._handlers.get((verb, _own(target)))
         if handler is None:
             raise errors.method_not_allowed()
-        call = Call(
+        call = await self._call(request, user, target, query, form)
+        reply = await handler(call)
+        return _compressed(request, _response(reply.code, reply.body, _warnings(reply.warnings)))
+
+    async def _review(self, request: web.Request, user: User, wish: Wish, resource: Resource) -> web.Response:
+        if wish.name or bool(wish.namespace) != resource.namespaced:
+            raise errors.unknown_path()
+        if request.method != "POST":
+            raise errors.method_not_allowed()
+        target = Target(resource, wish.namespace)
+        call = await self._call(request, user, target, request.query, form_of("", {}))
+        options, warnings = call.options(), list[str]()
+        review = decode(resource, wish.namespace, call.manifest(), options.field_validation, warnings)
+        answer = self._reviews[resource.plural](review, user)
+        if book := managed.created(review, resource.schema, self._objects.writer(resource, options)):
+            review["metadata"]["managedFields"] = book
+        return _response(201, encode(review | answer), _warnings(warnings))
+
+    async def _call(
+        self, request: web.Request, user: User, target: Target, query: Mapping[str, str], form: Form
+    ) -> Call:
+        return Call(
             request.method,
             target,
             query,
@@ -191,24 +244,6 @@ class Http:
             request.headers.get("User-Agent", ""),
             request.content_type if request.headers.get("Content-Type") else "",
             await request.read(),
-        )
-        reply = await handler(call)
-        return _compressed(request, _response(reply.code, reply.body, _warnings(reply.warnings)))
-
-    async def _review(self, request: web.Request, user: User, path: list[str]) -> web.Response:
-        if request.method != "POST":
-            raise errors.method_not_allowed()
-        group, version, plural, kind = self._kinds[path[1], path[3]]
-        body = await request.read()
-        review = protobuf.decode(body) if request.content_type == protobuf.MEDIA else parsed(body)
-        status = self._reviews[group, plural](review if isinstance(review, dict) else {}, user)
-        spec = {"spec": review["spec"]} if isinstance(review, dict) and "spec" in review else {}
-        metadata = {"creationTimestamp": None}
-        return _json(
-            {"kind": kind, "apiVersion": f"{group}/{version}", "metadata": metadata}
-            | spec
-            | {"status": status},
-            201,
         )
 
     async def _watch(
@@ -239,7 +274,9 @@ def _own(target: Target) -> str:
     return "" if target.subresource in ("status", "resize", "") else "?"
 
 
-def _table(verbs: Versions, subresources: Subresources) -> dict[tuple[str, str], Handler]:
+def _table(
+    verbs: Versions, subresources: Subresources, token_requests: TokenRequests
+) -> dict[tuple[str, str], Handler]:
     """(verb, subresource) → handler."""
     return {
         ("get", ""): verbs.get,
@@ -254,7 +291,7 @@ def _table(verbs: Versions, subresources: Subresources) -> dict[tuple[str, str],
         ("patch", "scale"): subresources.patch_scale,
         ("create", "binding"): subresources.bind,
         ("create", "eviction"): subresources.evict,
-        ("create", "token"): subresources.request_token,
+        ("create", "token"): token_requests.answer,
         ("update", "finalize"): subresources.finalize,
     }
 

@@ -11,6 +11,7 @@ from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.events import check_event, default_event
 from elasticjob.devcluster.server.names import file_name_problem, missing, plain, unsupported, wrong
 from elasticjob.devcluster.server.pods import check_pod_spec, default_template, pod_strategy
+from elasticjob.devcluster.server.roles import ROLES
 from elasticjob.devcluster.server.selectors import label_selector, matches_labels
 from elasticjob.devcluster.server.services import service_strategy
 from elasticjob.devcluster.server.store import Manifest, Store, Type
@@ -125,36 +126,10 @@ def _check_claim(claim: Manifest) -> Iterator[Cause]:
         yield missing("spec.resources[storage]")
 
 
-def _check_role_reference(new: Manifest, old: Manifest) -> Iterator[Cause]:
-    reference = new.get("roleRef") or {}
-    if reference != old.get("roleRef"):
-        shown = {
-            "APIGroup": reference.get("apiGroup"),
-            "Kind": reference.get("kind"),
-            "Name": reference.get("name"),
-        }
-        yield wrong("roleRef", shown, "cannot change roleRef")
-
-
-def _check_role(role: Manifest) -> Iterator[Cause]:
-    for index, rule in enumerate(role.get("rules") or ()):
-        if not rule.get("verbs"):
-            yield missing(f"rules[{index}].verbs", "verbs must contain at least one value")
-
-
 def _check_lease(lease: Manifest) -> Iterator[Cause]:
     duration = (lease.get("spec") or {}).get("leaseDurationSeconds")
     if duration is not None and duration <= 0:
         yield wrong("spec.leaseDurationSeconds", duration, "must be greater than 0")
-
-
-def _default_binding(binding: Manifest) -> None:
-    put(binding.get("roleRef") or {}, apiGroup="rbac.authorization.k8s.io")
-    for subject in binding.get("subjects") or ():
-        put(
-            subject,
-            **({} if subject.get("kind") == "ServiceAccount" else {"apiGroup": "rbac.authorization.k8s.io"}),
-        )
 
 
 def _default_webhooks(configuration: Manifest) -> None:
@@ -336,7 +311,7 @@ _WORKLOAD: Mapping[str, Any] = {
     "generation": True,
 }
 _WEBHOOKS = Strategy(_default_webhooks, check=_check_webhooks, generation=True)
-_RBAC, _ADMISSION = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
 
 
 def builtin_strategies(store: Store) -> dict[tuple[str, str], Strategy]:
@@ -374,10 +349,7 @@ def builtin_strategies(store: Store) -> dict[tuple[str, str], Strategy]:
         ("coordination.k8s.io", "Lease"): Strategy(check=_check_lease, needs_version=True),
         ("networking.k8s.io", "NetworkPolicy"): Strategy(_default_policy, generation=True),
         ("policy", "PodDisruptionBudget"): Strategy(generation=True),
-        (_RBAC, "Role"): Strategy(check=_check_role),
-        (_RBAC, "ClusterRole"): Strategy(check=_check_role),
-        (_RBAC, "RoleBinding"): Strategy(_default_binding, check_update=_check_role_reference),
-        (_RBAC, "ClusterRoleBinding"): Strategy(_default_binding, check_update=_check_role_reference),
+        **ROLES,
         (_ADMISSION, "MutatingWebhookConfiguration"): _WEBHOOKS,
         (_ADMISSION, "ValidatingWebhookConfiguration"): _WEBHOOKS,
         ("apiextensions.k8s.io", "CustomResourceDefinition"): CRD,

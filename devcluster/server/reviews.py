@@ -2,57 +2,193 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from elasticjob.devcluster.server import errors
 from elasticjob.devcluster.server.asking import User
+from elasticjob.devcluster.server.errors import Cause
+from elasticjob.devcluster.server.names import wrong
+from elasticjob.devcluster.server.rbac import Rule
+from elasticjob.devcluster.server.registry import Resource
+from elasticjob.devcluster.server.schemas import builtin_definitions
 from elasticjob.devcluster.server.store import Manifest
+from elasticjob.devcluster.server.tokens import Verdict
+from elasticjob.devcluster.server.wish import Wish
 
 Answer = Callable[[Manifest, User], Manifest]
+"""A review as it was sent, and who asks → the members that the answer has instead of what was sent."""
+_AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
+_KINDS = (
+    (_AUTHENTICATION, "SelfSubjectReview", False),
+    (_AUTHENTICATION, "TokenReview", False),
+    (_AUTHENTICATION, "TokenRequest", True),
+    (_AUTHORIZATION, "LocalSubjectAccessReview", True),
+    (_AUTHORIZATION, "SelfSubjectAccessReview", False),
+    (_AUTHORIZATION, "SelfSubjectRulesReview", False),
+    (_AUTHORIZATION, "SubjectAccessReview", False),
+)
+
+
+class Decided(Protocol):
+    """Whether somebody may, and why."""
+
+    @property
+    def allowed(self) -> bool: ...
+
+    @property
+    def why(self) -> str: ...
+
+
+class Tokens(Protocol):
+    """Who is behind a token."""
+
+    def user_of(self, token: str) -> User | None: ...
+    def verdict(self, token: str, audiences: Sequence[str]) -> Verdict: ...
 
 
 class Authority(Protocol):
-    """Who is behind a token, and what a user may do."""
+    """What a user may do."""
 
-    def user_of(self, token: str) -> User | None: ...
-    def may(self, user: User, spec: Mapping[str, Any]) -> bool: ...
+    def decide(self, user: User, wish: Wish) -> Decided: ...
+    def rules_of(self, user: User, namespace: str) -> tuple[Sequence[Rule], str]: ...
+
+
+def review_resources() -> dict[str, Resource]:
+    """Plural → the resource of a kind that is asked."""
+    schemas = {
+        (each["group"], each["kind"]): schema
+        for schema in builtin_definitions().values()
+        for each in schema.get("x-kubernetes-group-version-kind") or ()
+        if each["version"] == "v1"
+    }
+    return {
+        f"{kind.lower()}s": Resource(group, "v1", kind, f"{kind.lower()}s", schemas[group, kind], namespaced)
+        for group, kind, namespaced in _KINDS
+    }
 
 
 def user_info(user: User) -> Manifest:
-    uid = {"uid": user.uid} if user.uid else {}
-    return {"username": user.name, "groups": list(user.groups)} | uid
+    """A user, as reviews show it."""
+    parts = {
+        "username": user.name,
+        "uid": user.uid,
+        "groups": list(user.groups),
+        "extra": {name: list(values) for name, values in user.extra},
+    }
+    return {name: value for name, value in parts.items() if value}
 
 
-def answers(authority: Authority) -> dict[tuple[str, str], Answer]:
-    """(group, plural) → a function that fills in the status of a review."""
+def answers(tokens: Tokens, authority: Authority, stamp: Callable[[], str]) -> Mapping[str, Answer]:
+    """Plural → what answers it. Answers raise Invalid or BadRequest for what is no question."""
 
     def who(_: Manifest, user: User) -> Manifest:
-        return {"userInfo": user_info(user)}
+        return {"metadata": {"creationTimestamp": stamp()}, "status": {"userInfo": user_info(user)}}
 
     def token(review: Manifest, _: User) -> Manifest:
-        found = authority.user_of((review.get("spec") or {}).get("token") or "")
-        return {"authenticated": True, "user": user_info(found)} if found else {"authenticated": False}
+        spec = review.get("spec") or {}
+        if not spec.get("token"):
+            raise errors.bad_request("token is required for TokenReview in authentication")
+        found = tokens.verdict(spec["token"], spec.get("audiences") or ())
+        if found.user is None:
+            return {"status": {"user": {}, "error": found.problem}}
+        audiences = list(found.audiences)
+        return {"status": {"authenticated": True, "user": user_info(found.user), "audiences": audiences}}
 
     def own_access(review: Manifest, user: User) -> Manifest:
-        return {"allowed": authority.may(user, review.get("spec") or {})}
+        spec = _checked(review, _attribute_problems)
+        return {"status": _status(authority.decide(user, _wish(spec)))}
 
     def access(review: Manifest, _: User) -> Manifest:
-        spec = review.get("spec") or {}
-        return {"allowed": authority.may(User(spec.get("user") or "", tuple(spec.get("groups") or ())), spec)}
+        spec = _checked(review, _subject_problems)
+        subject = User(spec.get("user") or "", tuple(spec.get("groups") or ()))
+        return {"status": _status(authority.decide(subject, _wish(spec)))}
 
-    def rules(_: Manifest, user: User) -> Manifest:
-        every = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-        return {
-            "resourceRules": [every] if "system:masters" in user.groups else [],
-            "nonResourceRules": [],
-            "incomplete": True,
+    def rules(review: Manifest, user: User) -> Manifest:
+        namespace = (review.get("spec") or {}).get("namespace")
+        if not namespace:
+            raise errors.bad_request("no namespace on request")
+        found, lost = authority.rules_of(user, namespace)
+        status = {
+            "resourceRules": [_without(rule, "nonResourceURLs") for rule in found if rule.get("resources")],
+            "nonResourceRules": [
+                {"verbs": rule["verbs"], "nonResourceURLs": rule["nonResourceURLs"]}
+                for rule in found
+                if rule.get("nonResourceURLs")
+            ],
+            "incomplete": False,
         }
+        return {"metadata": {}, "spec": {}, "status": status | ({"evaluationError": lost} if lost else {})}
 
-    authorization = "authorization.k8s.io"
     return {
-        ("authentication.k8s.io", "selfsubjectreviews"): who,
-        ("authentication.k8s.io", "tokenreviews"): token,
-        (authorization, "selfsubjectaccessreviews"): own_access,
-        (authorization, "subjectaccessreviews"): access,
-        (authorization, "selfsubjectrulesreviews"): rules,
+        "selfsubjectreviews": who,
+        "tokenreviews": token,
+        "selfsubjectaccessreviews": own_access,
+        "subjectaccessreviews": access,
+        "localsubjectaccessreviews": access,
+        "selfsubjectrulesreviews": rules,
     }
+
+
+def _checked(review: Manifest, problems: Callable[[Manifest], Iterator[Cause]]) -> Manifest:
+    """The spec of a review of access, or Invalid."""
+    spec: Manifest = review.setdefault("spec", {})
+    found = [*problems(spec), *_metadata_problems(review), *_place_problems(review, spec)]
+    if found:
+        raise errors.invalid(_AUTHORIZATION, "", "", found)
+    if asked := spec.get("resourceAttributes"):
+        spec["resourceAttributes"] = {name: value for name, value in asked.items() if value}
+    return spec
+
+
+def _attribute_problems(spec: Manifest) -> Iterator[Cause]:
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and path is not None:
+        shown = {"Path": path.get("path") or "", "Verb": path.get("verb") or ""}
+        yield wrong(
+            "spec.nonResourceAttributes", shown, "cannot be specified in combination with resourceAttributes"
+        )
+    if resource is None and path is None:
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        yield wrong("spec.resourceAttributes", None, why)
+
+
+def _subject_problems(spec: Manifest) -> Iterator[Cause]:
+    yield from _attribute_problems(spec)
+    if not spec.get("user") and not spec.get("groups"):
+        yield wrong("spec.user", "", "at least one of user or group must be specified")
+
+
+def _metadata_problems(review: Manifest) -> Iterator[Cause]:
+    named = _without(review["metadata"], "namespace", "managedFields")
+    if any(named.values()):
+        yield wrong("metadata", named, "must be empty")
+
+
+def _place_problems(review: Manifest, spec: Manifest) -> Iterator[Cause]:
+    """A question about one namespace is asked in it."""
+    if not review["kind"].startswith("Local"):
+        return
+    asked = (spec.get("resourceAttributes") or {}).get("namespace") or ""
+    if spec.get("resourceAttributes") is not None and asked != review["metadata"]["namespace"]:
+        yield wrong("spec.resourceAttributes.namespace", asked, "must match metadata.namespace")
+    if spec.get("nonResourceAttributes") is not None:
+        shown = spec["nonResourceAttributes"]
+        yield wrong("spec.nonResourceAttributes", shown, "disallowed on this kind of request")
+
+
+def _wish(spec: Manifest) -> Wish:
+    path = spec.get("nonResourceAttributes")
+    if path is not None:
+        return Wish(path.get("verb") or "", path=path.get("path") or "/")
+    asked: dict[str, Any] = spec["resourceAttributes"]
+    names = ("verb", "group", "resource", "subresource", "namespace", "name")
+    return Wish(*(asked.get(name) or "" for name in names))
+
+
+def _status(decided: Decided) -> Manifest:
+    return {"allowed": decided.allowed} | ({"reason": decided.why} if decided.why else {})
+
+
+def _without(members: Mapping[str, Any], *names: str) -> Manifest:
+    return {name: value for name, value in members.items() if name not in names}

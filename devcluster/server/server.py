@@ -16,6 +16,7 @@ from aiohttp import web
 
 from elasticjob.devcluster.server.access import Access
 from elasticjob.devcluster.server.admission import Webhooks
+from elasticjob.devcluster.server.aggregation import Aggregation
 from elasticjob.devcluster.server.bootstrap import bootstrap
 from elasticjob.devcluster.server.builtins import builtin_resources
 from elasticjob.devcluster.server.certs import make_identity, server_context
@@ -32,6 +33,7 @@ from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.registry import Registry
 from elasticjob.devcluster.server.store import Event, Store, Type
 from elasticjob.devcluster.server.subresources import Subresources
+from elasticjob.devcluster.server.tokenrequests import TokenRequests
 from elasticjob.devcluster.server.tokens import Tokens
 from elasticjob.devcluster.server.versions import Versions
 
@@ -71,22 +73,24 @@ class ApiServer:
         self._observe = observe
         self._watch_timeout = watch_timeout
         self._identity = make_identity(host, clock())
-        self._tokens = Tokens()
         self._registry = Registry()
         self._store = Store(history=history)
-        self._access = Access(self._tokens, self._store, enforced=rbac)
         self._chance = chance or random.SystemRandom()
+        self._tokens = Tokens(self._store, clock, self._new_uid)
+        self._access = Access(self._store, enforced=rbac)
         self._webhooks = Webhooks(self._store, self._registry, self._new_uid)
         self._objects = Objects(
             self._store,
             self._registry,
             builtin_strategies(self._store),
             self._webhooks,
+            self._access,
             clock,
             self._chance,
         )
         self._collector = Collector(self._objects)
         self._cleanup = Cleanup(self._objects)
+        self._aggregation = Aggregation(self._objects)
         self._establishing = Establishing(self._objects, establish_delay)
         self._tasks: list[asyncio.Task[None]] = []
         for resource in builtin_resources():
@@ -118,8 +122,10 @@ class ApiServer:
         http = Http(
             self._objects,
             Versions(self._objects, WebhookConverter(self._webhooks, self._new_uid), self._clock),
-            Subresources(self._objects, self._tokens.issue, self._clock),
+            Subresources(self._objects, self._clock),
+            TokenRequests(self._objects, self._tokens, self._clock),
             Logs(self._objects, self._session),
+            self._tokens,
             self._access,
             self._clock,
             bookmark_interval=self._bookmark_interval,
@@ -138,6 +144,7 @@ class ApiServer:
         self._tasks = [
             asyncio.create_task(self._collector.run(), name="garbage-collector"),
             asyncio.create_task(self._cleanup.run(), name="cleanup"),
+            asyncio.create_task(self._aggregation.run(), name="aggregation"),
             asyncio.create_task(self._establishing.run(), name="establishing"),
         ]
         return self

@@ -29,6 +29,7 @@ _OF_KIND: dict[str, tuple[str, ...]] = {
     "ReplicaSet": _TEMPLATE,
     "Service": ("status.loadBalancer",),
     "StatefulSet": (*_TEMPLATE, "spec.updateStrategy"),
+    "TokenRequest": ("spec.boundObjectRef",),
 }
 
 

@@ -1,10 +1,10 @@
-"""Subresources that are no plain half of their object: scale, binding, eviction, token, finalize."""
+"""Subresources that are no plain half of their object: scale, binding, eviction, finalize."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from elasticjob.devcluster.server import errors
@@ -20,15 +20,12 @@ from elasticjob.devcluster.server.scaling import scale_of
 from elasticjob.devcluster.server.store import Manifest, encode
 from elasticjob.devcluster.server.verbs import Reply
 
-IssueToken = Callable[[str, str, str], str]
-
 
 class Subresources:
-    """`issue_token(namespace, name, uid)` registers and returns a bearer token of a service account."""
+    """Answers requests to them."""
 
-    def __init__(self, objects: Objects, issue_token: IssueToken, now: Callable[[], datetime]) -> None:
+    def __init__(self, objects: Objects, now: Callable[[], datetime]) -> None:
         self._objects = objects
-        self._issue_token = issue_token
         self._now = now
 
     # scale
@@ -123,43 +120,7 @@ class Subresources:
         await self._objects.delete(target.resource, target.namespace, target.name, deletion, call.options())
         return Reply(201, encode(_SUCCESS))
 
-    # service accounts and namespaces
-
-    async def request_token(self, call: Call) -> Reply:
-        """POST serviceaccounts/NAME/token: a TokenRequest answered with a token that this server accepts."""
-        target = call.target
-        account = self._objects.get(target.resource, target.namespace, target.name)
-        body = call.manifest()
-        spec = (body if isinstance(body, dict) else {}).get("spec") or {}
-        seconds = spec.get("expirationSeconds") or 3600
-        if seconds < _SHORTEST:
-            cause = wrong(
-                "spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"
-            )
-            raise errors.invalid("authentication.k8s.io", "TokenRequest", "", [cause])
-        lifetime = timedelta(seconds=seconds)
-        token = self._issue_token(target.namespace, target.name, account.metadata["uid"])
-        expires = (self._now() + lifetime).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return Reply(
-            201,
-            encode(
-                {
-                    "kind": "TokenRequest",
-                    "apiVersion": "authentication.k8s.io/v1",
-                    "metadata": {
-                        "name": target.name,
-                        "namespace": target.namespace,
-                        "creationTimestamp": self._objects.stamp(),
-                    },
-                    "spec": {
-                        "audiences": spec.get("audiences") or ["https://kubernetes.default.svc"],
-                        "expirationSeconds": int(lifetime.total_seconds()),
-                        "boundObjectRef": spec.get("boundObjectRef"),
-                    },
-                    "status": {"token": token, "expirationTimestamp": expires},
-                }
-            ),
-        )
+    # namespaces
 
     async def finalize(self, call: Call) -> Reply:
         """PUT namespaces/NAME/finalize: set spec.finalizers, which ends a namespace when they are gone."""
@@ -178,7 +139,6 @@ class Subresources:
         return Reply(200, answer.stored.raw)
 
 
-_SHORTEST = 600  # seconds that a token must last
 _EVICTED = {
     "type": "DisruptionTarget",
     "status": "True",

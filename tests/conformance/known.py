@@ -61,12 +61,6 @@ KNOWN: tuple[Known, ...] = (
         },
     ),
     Known(
-        "The paths below /watch/, out of use since 1.11, are not served.",
-        {
-            "watches/of one object by its path": ("2.",),
-        },
-    ),
-    Known(
         "devcluster has no type checker for CEL: rules that the real server refuses for their "
         "types are accepted.",
         {

@@ -47,7 +47,7 @@ class _Words:
             return {
                 self._text(name): self._member(name, each, value)
                 for name, each in value.items()
-                if not (name == "extra" and "groups" in value)  # who holds which certificate
+                if not (name == "extra" and _is_of_certificate(each))
             }
         if isinstance(value, list):
             items = [self.of(each, key) for each in value]
@@ -75,6 +75,10 @@ class _Words:
             return "<continue>"
         if name == "nodePort" and value:
             return "<node port>"
+        if name == "token" and value:
+            return "<token>"
+        if name in ("resourceRules", "nonResourceRules"):  # the real server's order is chance
+            return sorted(self.of(value, name) or (), key=str)
         return self.of(value, name)
 
     def _version(self, version: int, *, named: bool) -> str:
@@ -101,6 +105,12 @@ def _book_order(entry: Any) -> tuple[str, ...]:
     if not isinstance(entry, dict):
         return ()
     return tuple(str(entry.get(name, "")) for name in ("manager", "operation", "subresource", "apiVersion"))
+
+
+def _is_of_certificate(extra: Any) -> bool:
+    """Whether what is said of a user beside its name is only which certificate it holds."""
+    credential = (extra or {}).get("authentication.kubernetes.io/credential-id", [""])
+    return bool(credential[0].startswith("X509")) and len(extra) == 1
 
 
 def _is_controllers(entry: Any) -> bool:

@@ -11,6 +11,7 @@ from io import BytesIO
 from typing import Any
 
 import aiohttp
+from multidict import CIMultiDict
 
 from tests.conformance.hooks import Hooks
 from tests.conformance.probe import CRDS, NAMESPACES, Probe, Raw, Step
@@ -34,9 +35,12 @@ class Played:
 
 @dataclass
 class Server:
-    """One side: a session on it, the webhook server it may call, and how to wait between two looks."""
+    """One side: a session on it (the administrator's, and nobody's), the webhook server it may call, and how
+    to wait between two looks.
+    """
 
     session: aiohttp.ClientSession
+    bare: aiohttp.ClientSession
     hooks: Hooks
     pause: Callable[[], Awaitable[None]]
     run: str = ""
@@ -84,6 +88,10 @@ async def _prepare(server: Server, namespace: str) -> None:
 async def _tidy(server: Server, namespace: str) -> None:
     for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
         await _raw(server, "DELETE", f"/apis/admissionregistration.k8s.io/v1/{kind}/{namespace}")
+    for kind in ("clusterroles", "clusterrolebindings"):
+        await _raw(
+            server, "DELETE", f"/apis/rbac.authorization.k8s.io/v1/{kind}?labelSelector=probe={namespace}"
+        )
     await _raw(server, "DELETE", f"{CRDS}/things.{namespace}.example.com")
     await _raw(server, "DELETE", f"{NAMESPACES}/{namespace}")
 
@@ -132,7 +140,10 @@ def _filled(value: Any, values: Mapping[str, str]) -> Any:
 
 def _request(step: Step, values: Mapping[str, str]) -> tuple[str, str, dict[str, Any]]:
     body = _filled(step.body, values)
-    headers = {"Accept": step.accept, "User-Agent": "probe/1", **_filled(dict(step.headers), values)}
+    headers = CIMultiDict({"Accept": step.accept, "User-Agent": "probe/1"})
+    for name, found in _filled(dict(step.headers), values).items():
+        headers.popall(name, None)
+        headers.extend((name, each) for each in (found if isinstance(found, list) else [found]))
     data = None
     if body is not None:
         data = BytesIO(body.encode() if isinstance(body, Raw) else json.dumps(body).encode())
@@ -143,7 +154,7 @@ def _request(step: Step, values: Mapping[str, str]) -> tuple[str, str, dict[str,
 
 async def _send(server: Server, step: Step, values: Mapping[str, str]) -> Observation:
     method, path, more = _request(step, values)
-    async with server.session.request(method, path, **more) as answer:
+    async with (server.bare if step.bare else server.session).request(method, path, **more) as answer:
         return await _observed(answer)
 
 
@@ -211,7 +222,7 @@ async def _watched(server: Server, step: Step, values: dict[str, str]) -> list[O
     method, path, more = _request(step, values)
     events: list[Any] = []
     seen: list[Observation] = []
-    async with server.session.request(method, path, **more) as answer:
+    async with (server.bare if step.bare else server.session).request(method, path, **more) as answer:
         if answer.status != 200:
             found = await _observed(answer)
             return [found if step.show is None else {"code": answer.status}]

@@ -51,7 +51,8 @@ class Step:
     `events` makes it a watch that is read until so many events came (bookmarks count only if `bookmarks`), or
     it ended; `meanwhile` is played once it has begun. `loose` holds why the message is compared by nothing
     but its
-    causes' fields. `reviews` compares what the webhook was sent instead of an answer.
+    causes' fields. `reviews` compares what the webhook was sent instead of an answer. `bare` sends it without
+    the administrator's credentials. A header may have several values.
     """
 
     method: str
@@ -60,7 +61,7 @@ class Step:
     query: Mapping[str, str] = field(default_factory=dict)
     media: str = JSON
     accept: str = JSON
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     show: tuple[str, ...] | None = None
     take: Mapping[str, str] = field(default_factory=dict)
     until: int | Mapping[str, Any] | None = None
@@ -68,6 +69,7 @@ class Step:
     bookmarks: bool = False
     meanwhile: tuple[Step, ...] = ()
     loose: str = ""
+    bare: bool = False
 
     def quietly(self) -> Step:
         """The same, with nothing but its code compared."""
@@ -75,6 +77,15 @@ class Step:
 
     def but(self, **changes: Any) -> Step:
         return replace(self, **changes)
+
+    def by(self, user: str, *groups: str) -> Step:
+        """The same, asked by another user: the administrator impersonates it."""
+        more = {"Impersonate-Group": groups} if groups else {}
+        return replace(self, headers={**self.headers, "Impersonate-User": user, **more})
+
+    def with_token(self, token: str) -> Step:
+        """The same, asked by whoever has this bearer token."""
+        return replace(self, headers={**self.headers, "Authorization": f"Bearer {token}"}, bare=True)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,7 +39,8 @@ async def embedded() -> AsyncIterator[Server]:
         api.add_token(_TOKEN, "admin", ["system:masters"])
         api.compact()
         context = ssl.create_default_context(cadata=api.ca_pem)
-        async with _side(api.url, context, at_once, {"Authorization": f"Bearer {_TOKEN}"}) as server:
+        admin = _session(api.url, context, {"Authorization": f"Bearer {_TOKEN}"})
+        async with _side(admin, _session(api.url, context), at_once) as server:
             yield server
 
 
@@ -48,23 +49,25 @@ async def real(kubeconfig: Path, run: str) -> AsyncIterator[Server]:
     """The server of a kubeconfig with client certificates; `run` keeps names of one run apart from
     another's.
     """
-    url, context = _credentials(kubeconfig)
-    async with _side(url, context, a_moment, {}, run) as server:
+    url, admin, nobody = _credentials(kubeconfig)
+    async with _side(_session(url, admin), _session(url, nobody), a_moment, run) as server:
         yield server
 
 
-def _credentials(kubeconfig: Path) -> tuple[str, ssl.SSLContext]:
-    """Address of the server of a kubeconfig, and a TLS context that is its user."""
+def _credentials(kubeconfig: Path) -> tuple[str, ssl.SSLContext, ssl.SSLContext]:
+    """Address of the server of a kubeconfig, a TLS context that is its user, and one that is nobody."""
     found = yaml.safe_load(kubeconfig.read_text())
     cluster, user = found["clusters"][0]["cluster"], found["users"][0]["user"]
-    context = ssl.create_default_context(cadata=_pem(cluster, "certificate-authority"))
+    context, nobody = (
+        ssl.create_default_context(cadata=_pem(cluster, "certificate-authority")) for _ in range(2)
+    )
     with tempfile.TemporaryDirectory() as folder:
         chain, key = Path(folder, "chain.pem"), Path(folder, "key.pem")
         chain.write_text(_pem(user, "client-certificate"))
         key.touch(mode=0o600)
         key.write_text(_pem(user, "client-key"))
         context.load_cert_chain(chain, key)
-    return str(cluster["server"]), context
+    return str(cluster["server"]), context, nobody
 
 
 def _pem(entry: dict[str, Any], name: str) -> str:
@@ -73,17 +76,19 @@ def _pem(entry: dict[str, Any], name: str) -> str:
     return Path(entry[name]).read_text()
 
 
+def _session(
+    url: str, context: ssl.SSLContext, headers: Mapping[str, str] | None = None
+) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(ssl=context, limit=0)
+    return aiohttp.ClientSession(url, headers=headers, connector=connector, read_bufsize=2**23)
+
+
 @asynccontextmanager
 async def _side(
-    url: str,
-    context: ssl.SSLContext,
+    admin: aiohttp.ClientSession,
+    nobody: aiohttp.ClientSession,
     pause: Callable[[], Awaitable[None]],
-    headers: dict[str, str],
     run: str = "",
 ) -> AsyncIterator[Server]:
-    connector = aiohttp.TCPConnector(ssl=context, limit=0)
-    async with (
-        serving(datetime.now(UTC)) as hooks,
-        aiohttp.ClientSession(url, headers=headers, connector=connector, read_bufsize=2**23) as session,
-    ):
-        yield Server(session, hooks, pause, run)
+    async with serving(datetime.now(UTC)) as hooks, admin, nobody:
+        yield Server(admin, nobody, hooks, pause, run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.conformance.probe import Probe
 from tests.conformance.probes import (
+    access,
     admission,
     apply,
     builtins,
@@ -12,6 +13,8 @@ from tests.conformance.probes import (
     customs,
     definitions,
     discovery,
+    escalation,
+    identity,
     lists,
     patches,
     subresources,
@@ -30,5 +33,8 @@ SUBJECTS: dict[str, tuple[Probe, ...]] = {
     "customs": customs.PROBES,
     "admission": admission.PROBES,
     "builtins": builtins.PROBES,
+    "access": access.PROBES,
+    "escalation": escalation.PROBES,
+    "identity": identity.PROBES,
     "discovery": discovery.PROBES,
 }

@@ -1,0 +1,93 @@
+"""What a request wants to do, in the words of authorization: read off its method, path and query alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_VERBS = {
+    "POST": "create",
+    "GET": "get",
+    "HEAD": "get",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+_COLLECTION = {"get": "list", "delete": "deletecollection"}
+_NAMESPACE_HALVES = ("status", "finalize")
+_CHOSEN = re.compile(r"metadata\.name==?([^=!/%]+)")
+_FALSE = ("false", "0")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One thing that somebody wants to do. `path` is set where it is to no resource."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+    @property
+    def combined(self) -> str:
+        """The resource as rules write it."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+    def told(self, user: str) -> str:
+        """The sentence of a refusal."""
+        who = json.dumps(user, ensure_ascii=False)
+        if self.path:
+            return f'User {who} cannot {self.verb} path "{self.path}"'
+        where = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
+        what = f'resource "{self.combined}" in API group "{self.group}"'
+        return f"User {who} cannot {self.verb} {what} {where}"
+
+
+def wish_of(method: str, path: str, query: Mapping[str, str]) -> Wish:
+    """What a request wants, whether or not there is such a thing."""
+    parts = [part for part in path.split("/") if part]
+    group, rest = _below(parts)
+    if not rest:
+        return Wish(method.lower(), path=path)
+    verb = _VERBS.get(method, "")
+    if is_old_watch(rest):
+        verb, rest = "watch", rest[1:]
+    namespace, rest = _namespace(rest)
+    resource, name, subresource = (*rest, "", "")[:3]
+    if not name and verb == "get":
+        verb, name = _listing(query)
+    elif not name:
+        verb = _COLLECTION.get(verb, verb)
+    return Wish(verb, group, resource, subresource, namespace, name)
+
+
+def is_old_watch(rest: list[str]) -> bool:
+    """Whether what follows the version is a watch by its path."""
+    return rest[0] == "watch" and len(rest) > 1
+
+
+def _below(parts: list[str]) -> tuple[str, list[str]]:
+    """The group, and what follows the version; nothing for paths of no resource."""
+    if parts[:1] == ["api"]:
+        return "", parts[2:]
+    return (parts[1], parts[3:]) if parts[:1] == ["apis"] and len(parts) > 3 else ("", [])
+
+
+def _namespace(rest: list[str]) -> tuple[str, list[str]]:
+    """The namespace, and what is in it; a namespace is in itself."""
+    if rest[0] != "namespaces" or len(rest) < 2:
+        return "", rest
+    return rest[1], rest[2:] if len(rest) > 2 and rest[2] not in _NAMESPACE_HALVES else rest
+
+
+def _listing(query: Mapping[str, str]) -> tuple[str, str]:
+    """list or watch, and the one name that a field selector chooses."""
+    terms = query.get("fieldSelector", "").split(",")
+    chosen = next((found[1] for term in terms if (found := _CHOSEN.fullmatch(term))), "")
+    watches = "watch" in query and query["watch"].lower() not in _FALSE
+    return "watch" if watches else "list", chosen

@@ -1,0 +1,583 @@
+"""Who may do what: refusals and their words, and how rules are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.objects import Body, config_map, defined, deployment, pod, thing
+from tests.conformance.probe import (
+    CORE,
+    DEPLOYMENTS,
+    MAPS,
+    NAMESPACES,
+    PODS,
+    SECRETS,
+    TABLE,
+    THINGS,
+    Probe,
+    Step,
+    apply,
+    delete,
+    get,
+    given,
+    patch,
+    post,
+    probe,
+    put,
+    watch,
+)
+
+ANN = "ann@{ns}"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+ROLES, BINDINGS = f"{RBAC}/namespaces/{{ns}}/roles", f"{RBAC}/namespaces/{{ns}}/rolebindings"
+CLUSTER_ROLES, CLUSTER_BINDINGS = f"{RBAC}/clusterroles", f"{RBAC}/clusterrolebindings"
+ASKED = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+ANN_SUBJECT = {"kind": "User", "name": ANN, "apiGroup": "rbac.authorization.k8s.io"}
+OURS = {"labels": {"probe": "{ns}"}}  # what is not in the probe's namespace is found by it afterwards
+NO_RIGHT = config_map("a", {"x": "1"})
+
+
+def rule(verbs: str, resources: str, groups: str = "", *names: str) -> Body:
+    """A rule whose parts are words; `core` is the group without a name."""
+    rule = {
+        "verbs": verbs.split(),
+        "apiGroups": ["" if group == "core" else group for group in (groups or "core").split()],
+        "resources": resources.split(),
+    }
+    return rule | ({"resourceNames": list(names)} if names else {})
+
+
+def urls(verbs: str, *paths: str) -> Body:
+    return {"verbs": verbs.split(), "nonResourceURLs": list(paths)}
+
+
+def role(*rules: Body, name: str = "r", **metadata: Any) -> Body:
+    return {
+        "apiVersion": f"{RBAC.removeprefix('/apis/')}",
+        "kind": "Role",
+        "metadata": {"name": name, **metadata},
+        "rules": list(rules),
+    }
+
+
+def cluster_role(*rules: Body, name: str = "{ns}", **more: Any) -> Body:
+    return role(*rules) | {"kind": "ClusterRole", "metadata": {"name": name, **OURS}} | more
+
+
+def binding(role: str = "r", *subjects: Body, kind: str = "Role", name: str = "r") -> Body:
+    return {
+        "apiVersion": f"{RBAC.removeprefix('/apis/')}",
+        "kind": "RoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"kind": kind, "name": role, "apiGroup": "rbac.authorization.k8s.io"},
+        "subjects": list(subjects or (ANN_SUBJECT,)),
+    }
+
+
+def cluster_binding(role: str = "{ns}", *subjects: Body) -> Body:
+    body = binding(role, *subjects, kind="ClusterRole")
+    return body | {"kind": "ClusterRoleBinding", "metadata": {"name": "{ns}", **OURS}}
+
+
+def may(rule: Body, user: str = ANN, allowed: bool = True, namespace: str = "{ns}", **spec: Any) -> Step:
+    """Wait until a user has the last right of a rule: the real server hears of roles a moment later."""
+    asked: Body = {"verb": rule["verbs"][-1].replace("*", "any")}
+    if "nonResourceURLs" in rule:
+        asked["path"] = rule["nonResourceURLs"][-1].rstrip("*")
+        question = {"nonResourceAttributes": asked}
+    else:
+        resource, _, subresource = rule["resources"][-1].partition("/")
+        asked |= {
+            "group": rule["apiGroups"][-1].replace("*", "any"),
+            "resource": resource.replace("*", "any"),
+            "subresource": subresource,
+            "namespace": namespace,
+            "name": rule.get("resourceNames", [""])[-1],
+        }
+        question = {"resourceAttributes": asked}
+    body = {"spec": {"user": user, **question, **spec}}
+    return post(ASKED, body, until={"status.allowed": allowed}, show=())
+
+
+def granted(*rules: Body, name: str = "r") -> tuple[Step, ...]:
+    """Steps after which ann has these rights in the probe's namespace."""
+    made = given(post(ROLES, role(*rules, name=name)), post(BINDINGS, binding(name, name=name)))
+    return (*made, may(rules[-1]))
+
+
+def granted_everywhere(*rules: Body) -> tuple[Step, ...]:
+    """The same, in the whole cluster."""
+    made = given(post(CLUSTER_ROLES, cluster_role(*rules)), post(CLUSTER_BINDINGS, cluster_binding()))
+    return (*made, may(rules[-1]))
+
+
+def ann(*steps: Step) -> tuple[Step, ...]:
+    return tuple(step.by(ANN) for step in steps)
+
+
+def codes(*steps: Step) -> tuple[Step, ...]:
+    """Ann's steps, of which only the refusals are shown whole."""
+    return ann(*(step.but(show=("kind",)) for step in steps))
+
+
+A, POD = f"{MAPS}/a", f"{PODS}/p"
+READ_MAPS = rule("get", "configmaps")
+
+WORDS = (
+    probe(
+        "refused in a namespace",
+        *ann(
+            get(MAPS),
+            get(A),
+            post(MAPS, NO_RIGHT),
+            put(A, NO_RIGHT),
+            patch("merge", A, {}),
+            apply(A, NO_RIGHT),
+            delete(A),
+            delete(MAPS),
+            watch(MAPS, 1),
+        ),
+    ),
+    probe(
+        "refused in a group",
+        *ann(
+            get(f"{DEPLOYMENTS}/d"),
+            get(DEPLOYMENTS),
+            post(DEPLOYMENTS, deployment("d")),
+            delete(f"{DEPLOYMENTS}/d"),
+        ),
+    ),
+    probe(
+        "refused at the cluster scope",
+        *ann(
+            get("/api/v1/pods"),
+            get("/apis/apps/v1/deployments", watch="true"),
+            get("/api/v1/nodes/n"),
+            get("/api/v1/nodes"),
+            post(NAMESPACES, {"metadata": {"name": "n"}}),
+            delete("/api/v1/nodes"),
+        ),
+    ),
+    probe(
+        "a namespace is in itself",
+        *ann(
+            get(f"{NAMESPACES}/{{ns}}"),
+            delete(f"{NAMESPACES}/{{ns}}"),
+            patch("merge", f"{NAMESPACES}/{{ns}}/status", {}),
+            put(f"{NAMESPACES}/{{ns}}/finalize", {}),
+            get(NAMESPACES),
+        ),
+        *granted(rule("get", "namespaces")),
+        *codes(get(f"{NAMESPACES}/{{ns}}"), get(f"{NAMESPACES}/default")),
+    ),
+    probe(
+        "refused subresources",
+        *ann(
+            get(f"{POD}/log"),
+            patch("merge", f"{POD}/status", {}),
+            post(f"{POD}/eviction", {}),
+            post(f"{POD}/binding", {}),
+            get(f"{DEPLOYMENTS}/d/scale"),
+            put(f"{DEPLOYMENTS}/d/scale", {}),
+            post(f"{CORE}/serviceaccounts/default/token", {}),
+            get(f"{POD}/none"),
+            get(f"{POD}/log/more"),
+        ),
+    ),
+    probe(
+        "refused before it is looked for",
+        *ann(
+            get("/api/v1/none"),
+            get("/apis/none.example.com/v1/none"),
+            get("/apis/none.example.com/v1/namespaces/{ns}/none/x"),
+            get("/apis/apps/v9/deployments"),
+            get(f"{MAPS}/a/status"),
+            post(f"{MAPS}/a", {}),
+            get("/api/v1/namespaces/none/configmaps"),
+            get("/api/v1/watch/namespaces/{ns}/configmaps/a"),
+            get("/api/v1/watch/configmaps"),
+        ),
+    ),
+    probe("refused before it is read", *ann(post(MAPS, "no object"), post(MAPS, {}, dryRun="None"))),
+    probe(
+        "refused kinds of a definition",
+        *defined(),
+        *ann(get(THINGS), get(f"{THINGS}/one/scale"), patch("merge", f"{THINGS}/one/status", {})),
+    ),
+    probe(
+        "refused by a chosen name",
+        *ann(
+            get(MAPS, fieldSelector="metadata.name=a"),
+            get(MAPS, fieldSelector="metadata.name=a,metadata.namespace={ns}"),
+            get(MAPS, fieldSelector="metadata.name!=a"),
+            delete(MAPS, fieldSelector="metadata.name=a"),
+            watch(MAPS, 1, fieldSelector="metadata.name=a"),
+        ),
+    ),
+    probe(
+        "refused paths",
+        *ann(
+            get("/metrics"),
+            get("/foo"),
+            get("/foo/"),
+            post("/healthz", {}),
+            delete("/version"),
+            get("/logs"),
+            get("/healthz/ping"),
+            get("/.well-known/openid-configuration"),
+        ),
+    ),
+    probe(
+        "paths for all",
+        *codes(
+            get("/healthz"),
+            get("/livez"),
+            get("/readyz"),
+            get("/version"),
+            get("/version/"),
+            get("/api"),
+            get("/apis"),
+            get("/api/v1"),
+            get("/apis/apps"),
+            get("/apis/apps/v1"),
+            get("/openapi/v3"),
+        ),
+    ),
+    probe("a name that looks like a page", get(MAPS).by('<b>&"ann"')),
+    probe("a name without a user", get(MAPS, show=("kind",)).by("")),
+    probe(
+        "nobody",
+        *(
+            step.but(bare=True)
+            for step in (
+                get(MAPS),
+                post(MAPS, NO_RIGHT),
+                get("/apis"),
+                get("/metrics"),
+                get("/version", show=("major",)),
+                get("/healthz"),
+                post(ASKED, {}),
+            )
+        ),
+    ),
+    probe(
+        "a wrong token",
+        get(MAPS).with_token("none"),
+        get("/version").with_token("none"),
+        get(MAPS, bare=True, headers={"Authorization": "Basic eDp5"}),
+        get(MAPS, bare=True, headers={"Authorization": "Bearer"}),
+    ),
+    probe(
+        "a role that is not there",
+        *given(post(BINDINGS, binding("none", name="none"))),
+        *granted(READ_MAPS),  # later: once it counts the other one does
+        *ann(get(MAPS), get(f"{CORE}/secrets/a"), get("/api/v1/pods")),
+        *given(post(BINDINGS, binding("none", kind="ClusterRole", name="more"))),
+        *granted(rule("list", "configmaps"), name="later"),
+        *ann(get(f"{SECRETS}/a", loose="both are told, in any order")),
+    ),
+)
+
+BOT = "system:serviceaccount:{ns}:bot"
+RULES = (
+    probe(
+        "verbs of a role",
+        *granted(rule("create get patch", "configmaps")),
+        *codes(
+            post(MAPS, NO_RIGHT),
+            get(A),
+            patch("merge", A, {"data": {"x": "2"}}),
+            get(MAPS),
+            watch(MAPS, 1, timeoutSeconds="1"),
+            put(A, NO_RIGHT),
+            delete(A),
+            delete(MAPS),
+            get("/api/v1/namespaces/default/configmaps/a"),
+        ),
+    ),
+    probe(
+        "an apply that creates needs both verbs",
+        *granted(rule("patch", "configmaps")),
+        *ann(apply(A, NO_RIGHT)),
+        *given(post(MAPS, NO_RIGHT)),
+        *codes(apply(A, NO_RIGHT, force="true")),
+    ),
+    probe(
+        "names of a rule",
+        *given(post(MAPS, config_map("a")), post(MAPS, config_map("b"))),
+        *granted(rule("get list watch patch create deletecollection delete", "configmaps", "", "a", "c")),
+        *codes(
+            get(A),
+            get(f"{MAPS}/b"),
+            patch("merge", A, {}),
+            post(MAPS, config_map("c")),
+            get(MAPS),
+            get(MAPS, fieldSelector="metadata.name=a"),
+            get(MAPS, fieldSelector="metadata.name=b"),
+            watch(MAPS, 1, fieldSelector="metadata.name=b"),
+            delete(MAPS),
+            delete(A),
+        ),
+        *ann(watch(MAPS, 1, fieldSelector="metadata.name=c", timeoutSeconds="1")),
+    ),
+    probe(
+        "a name that is applied anew",
+        *granted(rule("patch create", "configmaps", "", "a")),
+        *codes(apply(A, NO_RIGHT)),
+        *ann(apply(f"{MAPS}/b", config_map("b"))),
+    ),
+    probe(
+        "subresources of a rule",
+        *given(post(PODS, pod("p"))),
+        *granted(rule("get patch", "pods/status")),
+        *codes(
+            get(f"{POD}/status"),
+            patch("merge", f"{POD}/status", {}),
+            get(POD),
+            patch("merge", POD, {}),
+            get(f"{POD}/log"),
+        ),
+    ),
+    probe(
+        "a resource without its subresources",
+        *given(post(PODS, pod("p"))),
+        *granted(rule("get patch", "pods")),
+        *codes(get(POD), get(f"{POD}/status"), patch("merge", f"{POD}/status", {})),
+    ),
+    probe(
+        "a star before a subresource",
+        *given(post(PODS, pod("p"))),
+        *granted(rule("get", "*/status")),
+        *codes(get(f"{POD}/status"), get(POD), get(f"{DEPLOYMENTS}/d/status")),
+    ),
+    probe(
+        "stars that mean nothing",
+        *given(post(PODS, pod("p"))),
+        *granted(rule("get", "pods/* config* */*"), READ_MAPS),
+        *codes(get(f"{POD}/status"), get(POD), get(f"{SECRETS}/a"), get(A)),
+    ),
+    probe(
+        "every resource",
+        *given(post(PODS, pod("p"))),
+        *granted(rule("get", "*")),
+        *codes(get(POD), get(f"{POD}/status"), get(f"{DEPLOYMENTS}/d"), get(PODS)),
+    ),
+    probe(
+        "every group",
+        *granted(rule("get", "deployments configmaps", "*")),
+        *codes(get(f"{DEPLOYMENTS}/d"), get(A), get(PODS)),
+    ),
+    probe(
+        "every verb",
+        *granted(rule("*", "configmaps")),
+        *codes(post(MAPS, NO_RIGHT), get(MAPS), delete(MAPS), get(PODS)),
+    ),
+    probe(
+        "a cluster role in one namespace",
+        *given(post(CLUSTER_ROLES, cluster_role(READ_MAPS, rule("get", "nodes"), urls("get", "/metrics")))),
+        *given(post(BINDINGS, binding("{ns}", kind="ClusterRole"))),
+        may(READ_MAPS),
+        *codes(
+            get(A), get("/api/v1/namespaces/default/configmaps/a"), get("/api/v1/nodes/n"), get("/metrics")
+        ),
+    ),
+    probe(
+        "a cluster role everywhere",
+        *granted_everywhere(rule("get list", "configmaps nodes")),
+        *codes(get(A), get("/api/v1/nodes/n"), get("/api/v1/nodes")),
+    ),
+    probe(
+        "paths of a rule",
+        *granted_everywhere(urls("get", "/foo/*", "/one", "/bar*")),
+        *codes(
+            get("/foo/x"),
+            get("/foo/x/y"),
+            get("/foo/"),
+            get("/foo"),
+            get("/one"),
+            get("/one/x"),
+            get("/bar"),
+            get("/bars"),
+            post("/foo/x", {}),
+        ),
+    ),
+    probe(
+        "every path",
+        *granted_everywhere(urls("*", "*")),
+        *codes(get("/foo/x"), get(MAPS)),
+    ),
+    probe(
+        "a service account's rights",
+        *given(post(ROLES, role(READ_MAPS))),
+        *given(post(BINDINGS, binding("r", {"kind": "ServiceAccount", "name": "bot", "namespace": "{ns}"}))),
+        may(READ_MAPS, user=BOT),
+        get(A).by(BOT).but(show=("kind",)),
+        get(A).by("system:serviceaccount:default:bot"),
+        get(A).by("bot"),
+    ),
+    probe(
+        "a group's rights",
+        *given(post(ROLES, role(READ_MAPS))),
+        *given(post(BINDINGS, binding("r", {"kind": "Group", "name": "team"}))),
+        may(READ_MAPS, groups=["team"]),
+        get(A).by(ANN, "team", "other").but(show=("kind",)),
+        get(A).by(ANN, "other"),
+        get(A).by("team"),
+    ),
+    probe(
+        "all service accounts of a namespace",
+        *given(post(ROLES, role(READ_MAPS))),
+        *given(post(BINDINGS, binding("r", {"kind": "Group", "name": "system:serviceaccounts:{ns}"}))),
+        may(READ_MAPS, groups=["system:serviceaccounts:{ns}"]),
+        get(A).by(BOT).but(show=("kind",)),
+        get(A).by("system:serviceaccount:default:bot"),
+    ),
+    probe(
+        "rights come and go",
+        *granted(READ_MAPS),
+        *codes(get(A)),
+        *given(patch("merge", f"{ROLES}/r", {"rules": [rule("list", "configmaps")]})),
+        may(rule("list", "configmaps")),
+        *codes(get(MAPS), get(A)),
+        *given(delete(f"{BINDINGS}/r")),
+        may(rule("list", "configmaps"), allowed=False),
+        *codes(get(MAPS)),
+    ),
+    probe(
+        "rights to objects of a definition",
+        *defined(),
+        *given(post(THINGS, thing("one", {"replicas": 1}))),
+        *granted(rule("get patch", "things things/status", "{group}")),
+        *codes(
+            get(f"{THINGS}/one"),
+            patch("merge", f"{THINGS}/one/status", {"status": {"phase": "x"}}),
+            get(f"{THINGS}/one/scale"),
+        ),
+    ),
+)
+
+BOUND = {"kind": "ServiceAccount", "name": "a", "namespace": "{ns}"}
+KINDS = (
+    probe(
+        "rules that say too little",
+        post(ROLES, role({"verbs": ["get"]})),
+        post(ROLES, role({"verbs": ["get"], "apiGroups": [""]}, {"verbs": [], "resources": ["pods"]})),
+        post(CLUSTER_ROLES, cluster_role({"verbs": ["get"]})),
+    ),
+    probe(
+        "rules of paths",
+        post(ROLES, role(urls("get", "/x"))),
+        post(CLUSTER_ROLES, cluster_role(urls("get", "/x") | READ_MAPS)),
+        post(CLUSTER_ROLES, cluster_role(urls("get", "x", "*")), show=("rules",)),
+    ),
+    probe(
+        "an odd name of a role", post(ROLES, role(READ_MAPS, name="A:b_c d")), post(ROLES, role(name="a/b"))
+    ),
+    probe("a binding of nothing", post(BINDINGS, {"metadata": {"name": "r"}, "roleRef": {}})),
+    probe("a binding of another kind", post(BINDINGS, binding("r", kind="Pod"))),
+    probe(
+        "a cluster binding of a role",
+        post(CLUSTER_BINDINGS, cluster_binding() | {"roleRef": {"kind": "Role", "name": "r"}}),
+    ),
+    probe(
+        "a binding of another group",
+        post(BINDINGS, binding() | {"roleRef": {"kind": "Role", "name": "r", "apiGroup": "apps"}}),
+    ),
+    probe(
+        "subjects that are wrong",
+        post(
+            BINDINGS,
+            binding(
+                "r",
+                {"kind": "ServiceAccount", "name": "a"},
+                {"kind": "ServiceAccount", "name": "A b", "namespace": "x"},
+                {"kind": "User", "name": ""},
+                {"kind": "Pod", "name": "p"},
+                {"kind": "Group", "name": "g", "apiGroup": "apps"},
+                {"kind": "ServiceAccount", "name": "a", "namespace": "{ns}", "apiGroup": "apps"},
+            ),
+        ),
+        post(CLUSTER_BINDINGS, cluster_binding("{ns}", {"kind": "ServiceAccount", "name": "a"})),
+    ),
+    probe(
+        "a binding without subjects",
+        post(BINDINGS, {"metadata": {"name": "r"}, "roleRef": binding()["roleRef"]}),
+        patch("merge", f"{BINDINGS}/r", {"subjects": [BOUND]}, show=("subjects",)),
+        patch(
+            "strategic", f"{BINDINGS}/r", {"subjects": [{"kind": "User", "name": "u"}]}, show=("subjects",)
+        ),
+    ),
+    probe(
+        "bindings in a table",
+        *given(post(BINDINGS, binding("r", BOUND, ANN_SUBJECT)), post(ROLES, role(READ_MAPS))),
+        get(BINDINGS, accept=TABLE, show=("columnDefinitions.1.name", "rows.0.cells")),
+        get(ROLES, accept=TABLE, show=("columnDefinitions.1.name", "rows.0.cells")),
+        get(f"{CLUSTER_BINDINGS}/system:basic-user", accept=TABLE, show=("rows.0.cells.1",)),
+        get(f"{CLUSTER_ROLES}/system:basic-user", accept=TABLE, show=("rows.0.cells.0",)),
+    ),
+)
+SHIPPED = ("metadata.labels", "metadata.annotations", "rules", "aggregationRule")
+DEFAULTS = (
+    probe(
+        "roles that are always there",
+        *(
+            get(f"{CLUSTER_ROLES}/{name}", show=SHIPPED)
+            for name in (
+                "cluster-admin",
+                "system:basic-user",
+                "system:discovery",
+                "system:public-info-viewer",
+                "system:monitoring",
+                "system:service-account-issuer-discovery",
+                "system:aggregate-to-view",
+                "system:aggregate-to-edit",
+                "system:aggregate-to-admin",
+            )
+        ),
+    ),
+    probe(
+        "roles for people",
+        *(get(f"{CLUSTER_ROLES}/{name}", show=SHIPPED) for name in ("view", "edit", "admin")),
+    ),
+    probe(
+        "bindings that are always there",
+        *(
+            get(f"{CLUSTER_BINDINGS}/{name}", show=("metadata.labels", "roleRef", "subjects"))
+            for name in (
+                "cluster-admin",
+                "system:basic-user",
+                "system:discovery",
+                "system:public-info-viewer",
+                "system:monitoring",
+                "system:service-account-issuer-discovery",
+            )
+        ),
+    ),
+)
+ADDS = {"clusterRoleSelectors": [{"matchLabels": {"probe-adds": "{ns}"}}]}
+ADDED = {"labels": {"probe": "{ns}", "probe-adds": "{ns}"}}
+SUM = cluster_role(name="{ns}", aggregationRule=ADDS)
+AGGREGATED = (
+    probe(
+        "a role that gathers others",
+        post(
+            CLUSTER_ROLES,
+            cluster_role(READ_MAPS, rule("get", "pods")) | {"metadata": {"name": "b-{ns}", **ADDED}},
+        ),
+        *given(
+            post(
+                CLUSTER_ROLES,
+                cluster_role(rule("get", "secrets"), READ_MAPS) | {"metadata": {"name": "a-{ns}", **ADDED}},
+            )
+        ),
+        post(CLUSTER_ROLES, SUM, show=("aggregationRule", "rules")),
+        get(f"{CLUSTER_ROLES}/{{ns}}", until={"rules.2.resources.0": "pods"}),
+        *given(patch("merge", f"{CLUSTER_ROLES}/a-{{ns}}", {"metadata": {"labels": {"probe-adds": None}}})),
+        get(f"{CLUSTER_ROLES}/{{ns}}", until={"rules.1.resources.0": "pods"}, show=("rules",)),
+        *given(delete(f"{CLUSTER_ROLES}/b-{{ns}}")),
+        get(f"{CLUSTER_ROLES}/{{ns}}", until={"rules": None}, show=("rules", "aggregationRule")),
+    ),
+    probe("gathering without a selector", post(CLUSTER_ROLES, SUM | {"aggregationRule": {}})),
+)
+
+PROBES: tuple[Probe, ...] = (*WORDS, *RULES, *KINDS, *DEFAULTS, *AGGREGATED)
