@@ -244,13 +244,16 @@ async def test_25_a_leader_that_is_told_to_stop_hands_the_lease_over_when_its_wr
     await two.b.says("leading")
     await two.work(two.b)
     assert two.turns() == ["a", "b"]
-    said = [
-        event.message
-        for event in await two.client.list(EVENT, two.namespace)
-        if event.reason == "LeaderElection"
-    ]
-    assert said.count("a became leader") == said.count("a stopped leading") == 1
-    assert said.count("b became leader") == 1
+
+    async def said() -> list[str]:
+        events = await two.client.list(EVENT, two.namespace)
+        return sorted(event.message for event in events if event.reason == "LeaderElection")
+
+    async def all_is_said() -> bool:
+        return "b became leader" in await said()
+
+    await until(all_is_said, "b has said that it leads", WITHIN)
+    assert await said() == ["a became leader", "a stopped leading", "b became leader"]
 
 
 async def test_15_a_standby_that_ends_leaves_the_leader_alone(two: Two) -> None:
