@@ -44,6 +44,7 @@ from elasticjob.kube.registration import (
 )
 from elasticjob.kube.review import Mutate, Reader, Review, Terms, Validate, Webhook
 from elasticjob.kube.rungroup import Group
+from elasticjob.kube.serving import Runner
 from elasticjob.kube.trust import Maker, Trust
 from elasticjob.kube.vault import OwnVault, SecretVault
 
@@ -146,7 +147,7 @@ class AdmissionServer:
     async def run(self) -> None:
         """Serve until cancelled; certificates are renewed, registrations repaired."""
         app = self._answering.app()
-        runner = web.AppRunner(
+        runner = Runner(
             app,
             access_log=None,
             shutdown_timeout=DRAIN,

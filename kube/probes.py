@@ -11,6 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.serving import Runner
 
 
 class Fine(str):
@@ -79,7 +80,7 @@ class Probes:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        runner = Runner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
             site = web.TCPSite(runner, self._host or None, self._port)

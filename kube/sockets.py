@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from asyncio.trsock import TransportSocket
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
@@ -51,10 +52,15 @@ class Sockets:
 
     async def close(self) -> None:
         """Have those that are still open end at once, whatever their peers do; they are closed afterwards."""
-        for made in self._made:
-            with suppress(OSError):  # not connected, or closed already
-                made.shutdown(socket.SHUT_RDWR)
-        for _ in range(ROUNDS):
-            if all(made.fileno() < 0 for made in self._made):
-                return
-            await asyncio.sleep(0)
+        await let_go(self._made)
+
+
+async def let_go(sockets: Collection[socket.socket | TransportSocket]) -> None:
+    """Shut sockets down, and return when the event loop has closed them."""
+    for each in sockets:
+        with suppress(OSError):  # not connected, or closed already
+            each.shutdown(socket.SHUT_RDWR)
+    for _ in range(ROUNDS):
+        if all(each.fileno() < 0 for each in sockets):
+            return
+        await asyncio.sleep(0)

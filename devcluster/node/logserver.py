@@ -26,6 +26,7 @@ from elasticjob.devcluster.node.record import ContainerRecord, PodRecord
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import Pod
+from elasticjob.kube.serving import Runner
 
 KUBELET_URL = "devcluster/kubelet-url"
 LOOK_AGAIN_SECONDS = 0.05
@@ -55,7 +56,7 @@ class LogServer:
         secret = "" if tls else f"/{secrets.token_urlsafe(24)}"
         app = web.Application()
         app.router.add_get(f"{secret}/containerLogs/{{namespace}}/{{pod}}/{{container}}", self._answer)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+        runner = Runner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
         try:
             site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)

@@ -36,6 +36,8 @@ from elasticjob.devcluster.server.subresources import Subresources
 from elasticjob.devcluster.server.tokenrequests import TokenRequests
 from elasticjob.devcluster.server.tokens import Tokens
 from elasticjob.devcluster.server.versions import Versions
+from elasticjob.kube.serving import Runner
+from elasticjob.kube.sockets import Sockets, kept_alive
 
 
 def _utc() -> datetime:
@@ -117,7 +119,11 @@ class ApiServer:
 
     async def __aenter__(self) -> ApiServer:
         bootstrap(self._objects)
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, connect=5))
+        self._sockets = Sockets()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(socket_factory=self._sockets.factory(kept_alive)),
+            timeout=aiohttp.ClientTimeout(total=None, connect=5),
+        )
         self._webhooks.session = self._session
         http = Http(
             self._objects,
@@ -134,9 +140,7 @@ class ApiServer:
         )
         application = web.Application(client_max_size=8 * 1024 * 1024)
         application.router.add_route("*", "/{path:.*}", http.handle)
-        self._runner = web.AppRunner(
-            application, access_log=None, shutdown_timeout=0.1, handler_cancellation=True
-        )
+        self._runner = Runner(application, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port, ssl_context=server_context(self._identity))
         await site.start()
@@ -158,6 +162,7 @@ class ApiServer:
                 await task
         await self._runner.cleanup()
         await self._session.close()
+        await self._sockets.close()
 
     def _new_uid(self) -> str:
         return str(UUID(int=self._chance.getrandbits(128), version=4))

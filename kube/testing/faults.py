@@ -39,6 +39,8 @@ from yarl import URL
 
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.config import Config
+from elasticjob.kube.serving import Runner
+from elasticjob.kube.sockets import Sockets, kept_alive
 from elasticjob.kube.testing.asked import Asked
 from elasticjob.kube.transport import once
 
@@ -250,9 +252,7 @@ class FaultProxy:
 
     @property
     def _transports(self) -> list[asyncio.Transport]:
-        server = self._runner.server
-        found = [connection.transport for connection in server.connections] if server else []
-        return [transport for transport in found if transport and not transport.is_closing()]
+        return [transport for transport in self._runner.transports if not transport.is_closing()]
 
     @property
     def partitioned(self) -> bool:
@@ -278,7 +278,9 @@ class FaultProxy:
     async def __aenter__(self) -> Self:
         # the server's own timeouts and the client's decide; the proxy has no opinion
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
-        connector = aiohttp.TCPConnector(limit=0, ssl=self._server.ssl or True)
+        self._sockets = Sockets()
+        factory = self._sockets.factory(kept_alive)
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._server.ssl or True, socket_factory=factory)
         self._session = aiohttp.ClientSession(
             connector=connector,
             timeout=timeout,
@@ -288,7 +290,7 @@ class FaultProxy:
         )
         app = web.Application(client_max_size=LARGEST_BODY)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(
+        self._runner = Runner(
             app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True, auto_decompress=False
         )
         await self._runner.setup()
@@ -303,6 +305,7 @@ class FaultProxy:
         self.cut_connections()
         await self._runner.cleanup()
         await self._session.close()
+        await self._sockets.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:

@@ -1,0 +1,96 @@
+"""Nothing stays open where a server has stopped, whatever its clients do."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import aiohttp
+import psutil
+import pytest
+from aiohttp import web
+
+from elasticjob.kube.certificates import issue, new_authority, server_context
+from elasticjob.kube.serving import Runner
+from tests.kube.stub import until
+
+AUTHORITY = new_authority("test", datetime.now(UTC))
+TRUSTING = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
+ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@asynccontextmanager
+async def serving(*, tls: bool = True) -> AsyncIterator[tuple[Runner, int, asyncio.Event, asyncio.Event]]:
+    """A server that answers once it may, its port, whether it was asked, and what lets it answer."""
+    asked, may = asyncio.Event(), asyncio.Event()
+
+    async def answer(_: web.Request) -> web.Response:
+        asked.set()
+        await may.wait()
+        return web.Response(text="x" * 100_000)
+
+    app = web.Application()
+    app.router.add_get("/", answer)
+    runner = Runner(app, access_log=None, shutdown_timeout=60)
+    await runner.setup()
+    context = server_context(issue(AUTHORITY, ["127.0.0.1"], datetime.now(UTC))) if tls else None
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    yield runner, runner.addresses[0][1], asked, may
+    await runner.cleanup()
+
+
+def open_at(port: int) -> int:
+    """How many sockets this process has at a port of its own."""
+    return sum(bool(one.laddr) and one.laddr.port == port for one in psutil.Process().net_connections("tcp"))
+
+
+@pytest.mark.parametrize("tls", [True, False])
+async def test_a_connection_on_which_nothing_was_said_is_closed(tls: bool) -> None:
+    async with serving(tls=tls) as (runner, port, _, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await until(lambda: open_at(port) == 2)  # the one that listens, and the one that is accepted
+        await runner.cleanup()
+        assert open_at(port) == 0
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_one_that_was_accepted_a_moment_ago_is_closed() -> None:
+    async with serving() as (runner, port, _, _):
+        writers = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(5)]
+        await runner.cleanup()
+        assert open_at(port) == 0
+        for writer in writers:
+            writer.transport.abort()
+
+
+async def test_a_client_that_does_not_say_farewell_is_not_waited_for() -> None:
+    async with serving() as (runner, port, asked, may):
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=TRUSTING)
+        writer.write(ASK)
+        await asyncio.wait_for(asked.wait(), 60)
+        writer.transport.pause_reading()  # type: ignore[attr-defined] # a stream's transport can
+        may.set()
+        await runner.cleanup()
+        assert open_at(port) == 0
+        writer.transport.abort()
+
+
+async def test_what_was_asked_is_answered_whole() -> None:
+    async with serving() as (runner, port, asked, may), aiohttp.ClientSession() as session:
+
+        async def ask() -> str:
+            async with session.get(f"https://127.0.0.1:{port}/", ssl=TRUSTING) as answer:
+                return await answer.text()
+
+        asking = asyncio.create_task(ask())
+        await asyncio.wait_for(asked.wait(), 60)
+        stopping = asyncio.create_task(runner.cleanup())
+        may.set()
+        await stopping
+        assert open_at(port) == 0
+        assert await asking == "x" * 100_000
