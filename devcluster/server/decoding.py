@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from elasticjob.devcluster.server import errors
 from elasticjob.devcluster.server.defaulting import fill
 from elasticjob.devcluster.server.errors import StatusError
@@ -14,7 +16,9 @@ from elasticjob.devcluster.server.names import wrong
 from elasticjob.devcluster.server.normal import normalise
 from elasticjob.devcluster.server.pruning import prune
 from elasticjob.devcluster.server.registry import Resource
+from elasticjob.devcluster.server.schemas import builtin_kind
 from elasticjob.devcluster.server.store import Manifest, encode
+from elasticjob.devcluster.server.unstructured import restore_problem, shown
 
 
 def decode(
@@ -24,18 +28,24 @@ def decode(
     field_validation: str,
     warnings: list[str],
     known: Manifest | None = None,
+    strategic: Any = None,
 ) -> Manifest:
     """The body of a request as an object of this resource, in its stored version, without unknown fields.
 
     `known` is the object that a patch was made to: members that equal its own are not looked at again, and
-    what is wrong is the patch's fault.
+    what is wrong is the patch's fault. `strategic` is that patch, if it was one of those.
     """
-    refuse = _refusal(resource, patched=known is not None)
-    new = _recognise(resource, body, refuse)
+    refuse = _refusal(resource, patched=known is not None, strategic=strategic)
+    if strategic is not None:  # it cannot change the kind
+        body = body | {"kind": resource.kind, "apiVersion": resource.api_version}
+    new = _recognise(resource, body, refuse, patched=known is not None)
     _place(resource, namespace, new["metadata"])
     fresh = different(new, known)
     same = {name: value for name, value in new.items() if name not in fresh}
-    _check_types(resource, fresh, refuse)
+    if strategic is None:
+        _check_types(resource, fresh, refuse)
+    elif problem := restore_problem(fresh, resource.schema):
+        raise refuse(problem)
     unknown = [*_repeated(body), *prune(fresh, resource.schema)]
     _check_unknown(unknown, field_validation, warnings, refuse)
     if not resource.custom:
@@ -49,7 +59,9 @@ def decode(
 Refuse = Callable[[str], StatusError]
 
 
-def _refusal(resource: Resource, *, patched: bool) -> Refuse:
+def _refusal(resource: Resource, *, patched: bool, strategic: Any) -> Refuse:
+    if strategic is not None:
+        return lambda why: errors.bad_patch(why, shown(strategic))
     if patched:
         return errors.bad_patch
     return lambda why: errors.undecodable(resource.kind, resource.version, why)
@@ -67,14 +79,15 @@ def _place(resource: Resource, namespace: str, metadata: Manifest) -> None:
     metadata["namespace"] = namespace
 
 
-def _recognise(resource: Resource, body: Any, refuse: Refuse) -> Manifest:
+def _recognise(resource: Resource, body: Any, refuse: Refuse, *, patched: bool) -> Manifest:
     if not isinstance(body, dict):
         raise errors.unrecognised(resource.kind, body)
     if resource.custom:
         _check_custom_kind(resource, body)
     kind, version = body.get("kind") or resource.kind, body.get("apiVersion") or resource.api_version
     if (kind, version) != (resource.kind, resource.api_version):
-        raise _wrong_kind(resource, kind, version)
+        why, short = _wrong_kind(resource, body, kind, version), str(version).rpartition("/")[2]
+        raise refuse(why) if patched else errors.undecodable(kind, short, why, resource.kind)
     metadata = body.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
         raise refuse(unmarshal_problem(body, resource.schema))
@@ -104,13 +117,14 @@ def _check_custom_kind(resource: Resource, body: Manifest) -> None:
         )
 
 
-def _wrong_kind(resource: Resource, kind: Any, version: Any) -> StatusError:
-    short = str(version).rpartition("/")[2]
-    group = (resource.group or "core").partition(".")[0]
-    why = f"converting ({short}.{kind}) to ({group}.{resource.kind}): unknown conversion"
-    if version != resource.api_version:
-        why = f'no kind "{kind}" is registered for version "{version}" in scheme'
-    return errors.bad_request(f'{kind} in version "{short}" cannot be handled as a {resource.kind}: {why}')
+def _wrong_kind(resource: Resource, body: Manifest, kind: Any, version: Any) -> str:
+    """What becomes of an object of another kind: it is read as what it says, and cannot be made another."""
+    schema = builtin_kind(str(version), str(kind))
+    if schema is None:
+        return f'no kind "{kind}" is registered for version "{version}" in scheme'
+    problem = unmarshal_problem(body, schema, str(kind))
+    short, group = str(version).rpartition("/")[2], (resource.group or "core").partition(".")[0]
+    return problem or f"converting ({short}.{kind}) to ({group}.{resource.kind}): unknown conversion"
 
 
 def _check_unknown(
@@ -153,4 +167,12 @@ def different(new: Manifest, old: Manifest | None) -> Manifest:
     """The top-level members of `new` that are not as in `old`."""
     if old is None:
         return new
-    return {name: value for name, value in new.items() if name not in old or old[name] != value}
+    return {name: value for name, value in new.items() if name not in old or not _is_same(value, old[name])}
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Whether two values are the same in JSON, too: to Python, true is 1."""
+    return bool(value == other) and (value is other or _sorted(value) == _sorted(other))
+
+
+_sorted = msgspec.json.Encoder(order="sorted").encode

@@ -170,9 +170,9 @@ def unrecognised(kind: str, body: Any) -> StatusError:
     return unreadable(kind, why, msgspec.json.encode(body))
 
 
-def undecodable(kind: str, version: str, why: str) -> StatusError:
-    """A body that is no object of this kind at all."""
-    return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+def undecodable(kind: str, version: str, why: str, wanted: str = "") -> StatusError:
+    """A body that is no object of this kind at all, or not of the one that is `wanted`."""
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {wanted or kind}: {why}')
 
 
 def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:

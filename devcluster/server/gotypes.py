@@ -24,7 +24,7 @@ def unmarshal_problem(value: Any, schema: Schema, struct: str = "", path: str = 
     """The first value of the wrong type, in Go's words; "" where all fit. Nulls are absent fields."""
     if value is None:
         return ""
-    if problem := _special_problem(value, schema):
+    if problem := special_problem(value, schema):
         return problem
     if schema.get(INT_OR_STRING) or not _fits(value, schema):
         return "" if schema.get(INT_OR_STRING) else _told(value, schema, struct, path)
@@ -49,7 +49,8 @@ def _joined(path: str, name: str, declared: Schema) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _special_problem(value: Any, schema: Schema) -> str:
+def special_problem(value: Any, schema: Schema) -> str:
+    """What a type that reads itself (a quantity, a time, bytes) says of a value."""
     form = schema.get("format", "")
     if form == QUANTITY:
         good = isinstance(value, int | float) or (isinstance(value, str) and FORMATS[QUANTITY](value))

@@ -183,7 +183,7 @@ class Http:
         if not path:
             return _json(self._documents.index())
         raw = self._documents.document("/".join(path))
-        return _response(200, raw) if raw is not None else None
+        return _response(200, raw) if raw is not None else web.Response(status=404)
 
     # Resources
 

@@ -61,9 +61,8 @@ def _default_status(status: dict[str, Any]) -> None:
 
 def default_template(item: Manifest) -> None:
     """Defaults of a workload that holds a pod template."""
-    template = (item.get("spec") or {}).get("template") or {}
-    if template.get("spec"):
-        default_pod_spec(template["spec"])
+    template = item.setdefault("spec", {}).setdefault("template", {})
+    default_pod_spec(template.setdefault("spec", {}))
 
 
 def default_pod_spec(spec: dict[str, Any]) -> None:

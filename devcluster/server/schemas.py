@@ -60,6 +60,21 @@ def builtin_definitions() -> Mapping[str, Schema]:
     return resolved
 
 
+def builtin_kind(api_version: str, kind: str) -> Schema | None:
+    """The published schema of a kind, served or not; None for one that there is not."""
+    return _builtin_kinds().get((api_version, kind))
+
+
+@cache
+def _builtin_kinds() -> Mapping[tuple[str, str], Schema]:
+    found = {}
+    for schema in builtin_definitions().values():
+        for each in schema.get("x-kubernetes-group-version-kind") or ():
+            place = "/".join(filter(None, (each["group"], each["version"])))
+            found[place, each["kind"]] = schema
+    return found
+
+
 def object_meta() -> Schema:
     return builtin_definitions()["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]
 

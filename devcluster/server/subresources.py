@@ -9,7 +9,7 @@ from typing import Any
 
 from elasticjob.devcluster.server import errors
 from elasticjob.devcluster.server.asking import Answer, Deletion
-from elasticjob.devcluster.server.call import JSON_PATCH, PATCHES, Call
+from elasticjob.devcluster.server.call import APPLY, JSON_PATCH, PATCHES, Call
 from elasticjob.devcluster.server.jsonbody import parsed
 from elasticjob.devcluster.server.names import wrong
 from elasticjob.devcluster.server.objects import Objects
@@ -18,7 +18,16 @@ from elasticjob.devcluster.server.pods import bind, with_condition
 from elasticjob.devcluster.server.registry import Scale
 from elasticjob.devcluster.server.scaling import scale_of
 from elasticjob.devcluster.server.store import Manifest, encode
-from elasticjob.devcluster.server.verbs import Reply
+from elasticjob.devcluster.server.verbs import Reply, check_uid
+
+
+def _unappliable(scale: Any) -> errors.StatusError:
+    """Why the scale of a custom resource cannot be applied: the real server takes it for one itself."""
+    metadata = (scale if isinstance(scale, dict) else {}).get("metadata") or {}
+    place = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
+    why = "request to convert CR to an invalid group/version: autoscaling/v1"
+    told = f"failed to convert new object ({place}; autoscaling/v1, Kind=Scale) to proper version: {why}"
+    return errors.StatusError(500, "", told)
 
 
 class Subresources:
@@ -41,7 +50,9 @@ class Subresources:
     async def patch_scale(self, call: Call) -> Reply:
         if call.media not in PATCHES:
             raise errors.unsupported_patch()
-        change = call.manifest() if "yaml" in call.media else parsed(call.body)
+        change = call.manifest() if call.media == APPLY else parsed(call.body)
+        if call.media == APPLY and call.target.resource.custom:
+            raise _unappliable(change)
         act = json_patch if call.media == JSON_PATCH else merge_patch
         return await self._set_scale(call, lambda scale: act(scale, change))
 
@@ -52,7 +63,9 @@ class Subresources:
         stored = self._objects.get(resource, target.namespace, target.name)
         asked = compute(scale_of(resource, stored.body, lenient=True))
         replicas = self._asked(call, asked)
-        version = str((asked.get("metadata") or {}).get("resourceVersion") or "")
+        metadata = asked.get("metadata") or {}
+        check_uid(resource, stored.metadata, metadata.get("uid"))
+        version = str(metadata.get("resourceVersion") or "")
         pinned = version if version != str(stored.version) or call.method == "PUT" else ""
         answer = await self._objects.update(
             resource,

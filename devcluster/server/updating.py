@@ -18,6 +18,7 @@ from elasticjob.devcluster.server.asking import NAMESPACES, Answer, Attributes, 
 from elasticjob.devcluster.server.core import Core
 from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.names import identity_problems, metadata_update_problems
+from elasticjob.devcluster.server.pods import resized
 from elasticjob.devcluster.server.registry import Resource
 from elasticjob.devcluster.server.services import keep_address
 from elasticjob.devcluster.server.store import Manifest, Stored
@@ -85,14 +86,14 @@ async def _attempt(core: Core, change: Change, old: Stored, new: Manifest) -> An
     if not change.applied:
         writer = core.writer(resource, change.options, change.subresource)
         managed.keep_book(old.body, new, resource.schema, writer)
-    new = _settled(change, old.body, new)
+    new = _settled(core, change, old.body, new)
     attributes = Attributes(
         resource, "UPDATE", change.namespace, change.name, change.subresource, old.body, change.options
     )
     concerned = core.admission.concerns(attributes)
     if concerned:
         admitted = await core.mutated(attributes, new, warnings)
-        new = _settled(change, old.body, _prepared(core, change, old.body, admitted))
+        new = _settled(core, change, old.body, _prepared(core, change, old.body, admitted))
     core.rights.check_handed_out(attributes, new)
     _check(core, change, old.body, new, identity)
     if concerned:
@@ -121,8 +122,10 @@ def _prepared(core: Core, change: Change, old: Manifest, new: Manifest) -> Manif
     return new
 
 
-def _settled(change: Change, old: Manifest, new: Manifest) -> Manifest:
-    """The metadata that a status may not change is the old one's, whatever was asked and is on the books."""
+def _settled(core: Core, change: Change, old: Manifest, new: Manifest) -> Manifest:
+    """What a status or a resize may not change is the old one's, whatever was asked and is on the books."""
+    if change.subresource == "resize":
+        return _resized(core, change, old, new)
     if change.subresource != "status":
         return new
     asked = new["metadata"]
@@ -136,6 +139,14 @@ def _settled(change: Change, old: Manifest, new: Manifest) -> Manifest:
     book = {"managedFields": asked["managedFields"]} if "managedFields" in asked else {}
     kept = {name: value for name, value in metadata.items() if name != "managedFields"}
     return new | {"metadata": kept | book}
+
+
+def _resized(core: Core, change: Change, old: Manifest, new: Manifest) -> Manifest:
+    """A pod with other resources, which count as its generation does; nothing else of it is other."""
+    answer = resized(new, old)
+    answer["metadata"] = new["metadata"] | {"generation": old["metadata"].get("generation", 1)}
+    _count_generation(core, change.resource, old, answer)
+    return answer
 
 
 def _keep_metadata(old: Manifest, new: Manifest) -> Manifest:
@@ -169,9 +180,10 @@ def _count_generation(core: Core, resource: Resource, old: Manifest, new: Manife
 
 
 def _same(old: Manifest, new: Manifest) -> bool:
-    if old == new:
-        return True
-    return _without_ownership(old) == _without_ownership(new) and _ownership(old) == _ownership(new)
+    if old != new and _ownership(old) != _ownership(new):
+        return False
+    one, other = _without_ownership(old), _without_ownership(new)
+    return one == other and _sorted(one) == _sorted(other)  # to Python, true is 1
 
 
 def _check(core: Core, change: Change, old: Manifest, new: Manifest, identity: list[Cause]) -> None:

@@ -23,7 +23,6 @@ from elasticjob.devcluster.server.lists import page, render_list, render_one, se
 from elasticjob.devcluster.server.names import wrong
 from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.patches import go_name, json_patch, merge_patch
-from elasticjob.devcluster.server.pods import resized
 from elasticjob.devcluster.server.registry import Resource
 from elasticjob.devcluster.server.store import Manifest, decode, encode
 from elasticjob.devcluster.server.strategic import strategic_merge
@@ -80,8 +79,8 @@ class Verbs:
             raise errors.invalid(target.resource.group, target.resource.plural, target.name, [cause])
 
         def compute(old: Manifest) -> Manifest:
-            self._check_precondition(target.resource, old["metadata"], body["metadata"].get("uid"))
-            return self._half(call, old, body)
+            check_uid(target.resource, old["metadata"], body["metadata"].get("uid"))
+            return body
 
         answer = await self._objects.update(
             target.resource,
@@ -106,12 +105,19 @@ class Verbs:
             warnings.clear()
             current = self._current(call, old)
             new = self._patched(call, current, call.patch())
+            strategic = call.patch() if call.media == STRATEGIC_PATCH else None
             new = decode_body(
-                target.resource, target.namespace, new, options.field_validation, warnings, current
+                target.resource,
+                target.namespace,
+                new,
+                options.field_validation,
+                warnings,
+                current,
+                strategic,
             )
             if new["metadata"].get("name") != target.name:
                 raise errors.wrong_name(new["metadata"].get("name"), target.name)
-            return self._half(call, old, new)
+            return new
 
         answer = await self._objects.update(
             target.resource, target.namespace, target.name, compute, options, subresource=target.subresource
@@ -135,9 +141,6 @@ class Verbs:
             raise errors.unsupported_media(each for each in PATCHES if each != STRATEGIC_PATCH)
         return strategic_merge(current, change, resource.schema)
 
-    def _half(self, call: Call, old: Manifest, new: Manifest) -> Manifest:
-        return resized(new, old) if call.target.subresource == "resize" else new
-
     async def _apply(self, call: Call) -> Reply:
         """Server-side apply: create when there is nothing (and no uid was named), else merge by ownership."""
         target = call.target
@@ -153,7 +156,7 @@ class Verbs:
             self._check_uid(resource, old, fresh)
             applied = managed.apply(old, fresh, resource.schema, writer, force=options.force)
             managed.remember_applied(call.manifest(), applied, writer)
-            return self._half(call, old, applied)
+            return applied
 
         version = str(config["metadata"].get("resourceVersion") or "")
         answer = await self._objects.update(
@@ -216,17 +219,6 @@ class Verbs:
             cause = wrong("metadata.uid", asked, "field is immutable")
             raise errors.invalid(resource.group, resource.kind, old["metadata"]["name"], [cause, cause])
 
-    def _check_precondition(self, resource: Resource, old: Manifest, uid: str | None) -> None:
-        """A PUT that names a uid means that very object."""
-        if uid and uid != old["uid"]:
-            place = f"{resource.group}/{resource.plural}" if resource.custom else resource.plural
-            key = "/".join(each for each in ("/registry", place, old.get("namespace"), old["name"]) if each)
-            why = (
-                f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
-                f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['uid']}"
-            )
-            raise errors.conflict(resource.group, resource.plural, old["name"], why)
-
     async def delete(self, call: Call) -> Reply:
         target = call.target
         options = _with_dry_run(call)
@@ -274,6 +266,18 @@ _TELLING = (
     "ServiceAccount",
     "PersistentVolumeClaim",
 )  # their deletion answers with the object
+
+
+def check_uid(resource: Resource, old: Manifest, uid: str | None) -> None:
+    """A PUT that names a uid means that very object."""
+    if uid and uid != old["uid"]:
+        place = f"{resource.group}/{resource.plural}" if resource.custom else resource.plural
+        key = "/".join(each for each in ("/registry", place, old.get("namespace"), old["name"]) if each)
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+            f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['uid']}"
+        )
+        raise errors.conflict(resource.group, resource.plural, old["name"], why)
 
 
 def _is_of_half(target: Target, member: str) -> bool:

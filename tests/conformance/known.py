@@ -18,30 +18,11 @@ class Known:
 
 KNOWN: tuple[Known, ...] = (
     Known(
-        "A patch that changes the kind is refused as a wrong kind (400), not as an object "
-        "that cannot be read (422).",
-        {
-            "patches/json patch: the kind": ("2.",),
-        },
-    ),
-    Known(
-        "Refused by both with the same code; the real server shows the patch, devcluster the object.",
-        {
-            "patches/strategic patch: a wrong type": ("2.body.details", "2.body.message"),
-        },
-    ),
-    Known(
         "An empty map in an apply of a built-in kind is dropped before its owner is noted, so "
         "nobody owns it.",
         {
             "apply/an apply keeps what another owns too": ("3.body.metadata",),
             "apply/an empty map is owned": ("1.body.metadata", "2."),
-        },
-    ),
-    Known(
-        "A scale can be applied; the real server cannot for custom resources (it answers 500).",
-        {
-            "subresources/scale by apply": ("5.", "6.parts.metadata", "6.parts.spec"),
         },
     ),
     Known(
@@ -52,12 +33,6 @@ KNOWN: tuple[Known, ...] = (
             "definitions/schema: a rule that does not parse": ("1.body.details", "1.body.message"),
             "definitions/schema: a rule about no field": ("1.body.details", "1.body.message"),
             "definitions/schema: a rule that costs too much": ("1.body.details", "1.body.message"),
-        },
-    ),
-    Known(
-        "A resize that also names an image is answered alike, but its image is not put on the books.",
-        {
-            "subresources/resize": ("3.body.metadata",),
         },
     ),
     Known(

@@ -15,6 +15,7 @@ from tests.conformance.probes import (
     discovery,
     escalation,
     identity,
+    kubectl,
     lists,
     patches,
     subresources,
@@ -37,4 +38,5 @@ SUBJECTS: dict[str, tuple[Probe, ...]] = {
     "escalation": escalation.PROBES,
     "identity": identity.PROBES,
     "discovery": discovery.PROBES,
+    "kubectl": kubectl.PROBES,
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
@@ -83,9 +82,11 @@ class Api:
         """Post a definition, and wait until its objects are served; the answer to the post."""
         reply = await self.post(CRDS, body)
         assert reply.code == 201, reply.body
-        path = f"{CRDS}/{body['metadata']['name']}"
-        while not _is_established((await self.get(path)).body):
-            await asyncio.sleep(0)
+        chosen = f"metadata.name={body['metadata']['name']}"
+        async with self.watch(CRDS, fieldSelector=chosen) as events:
+            async for each in events:
+                if _is_established(each["object"]):
+                    break
         return reply
 
     async def names(self, path: str, **query: str) -> list[str]:
