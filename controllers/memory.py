@@ -2,18 +2,20 @@
 
 A pod that was killed at a limit is answered once, by whichever of these is there first:
 
-    its role gets more than that limit already          → nothing to do: its successor has more
-    a plan that gives the role more is not finished     → its successor waits for that plan
+    it would get more than that limit by now            → nothing to do: its successor has more
+    a plan that gives it more is not finished           → its successor waits for that plan
     no plan bears the pod's name, and there is room     → a plan is asked for, its successor waits for it
     anything else                                       → no more is coming
 
-So a pod that still had the old limit, however late it died, never makes the role grow a second time.
+What grows is its role, or the node alone where the JobResource says the node's own memory.
+So a pod that still had the old limit, however late it died, never makes either grow a second time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from elasticjob.api.resources import Bytes, Raw, Resources, pod_requests
@@ -23,21 +25,33 @@ from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.lives import Life
+from elasticjob.kube.kinds import Manifest
 
 MOST_AT_ONCE: Final = Bytes.parse("8Gi")
 """The most that one plan adds."""
 CEILING: Final = Bytes.parse("64Gi")
 """The most memory of a node whose job has no resourceLimits."""
 
+Place = tuple[str, int]
+
 
 @dataclass(frozen=True)
 class Growth:
-    """More memory for the nodes of a role, and the name of the plan that gives it."""
+    """More memory for the nodes of a role, or for one `node`, and the name of the plan that gives it."""
 
     role: str
+    node: str
     memory: str
     plan: str
     sentence: str
+
+    @property
+    def changes(self) -> Manifest:
+        """What its plan changes."""
+        resource = {"memory": self.memory}
+        if self.node:
+            return {"migratePods": [{"name": self.node, "resource": resource}]}
+        return {"replicaResourceSpecs": {self.role: {"resource": resource}}}
 
 
 @dataclass(frozen=True)
@@ -66,7 +80,7 @@ class Sizing:
         coming = self._coming(life)
         if coming is not None and coming.manual:
             return True
-        held = any(plan.manual and _resizes(plan, life.role) for plan in self._open)
+        held = any(plan.manual and self._resource_in(plan, life) for plan in self._open)
         return not held and (coming is not None or not self._is_planned(life, found.plan))
 
     @property
@@ -80,51 +94,66 @@ class Sizing:
             return None
         if life.role not in self.resource.spec.replica_resource_specs or (had := limit_of(life)) is None:
             return None
-        if self._has_its_own(life):
+        place = (life.role, life.index)
+        wanted = min(had * 2, had + MOST_AT_ONCE, self._ceiling(place))
+        if wanted <= had or (self._given(place) or had) > had:
             return None
-        wanted = min(had * 2, had + MOST_AT_ONCE, self._ceiling(life.role))
-        if wanted <= had or self._given(life.role, had) > had:
-            return None
-        sentence = f"{life.name} was OOMKilled at {had}: {life.role} gets {wanted}"
-        return Growth(life.role, str(wanted), f"{life.name}-memory", sentence)
+        node = self._name(place) if place in self._own else ""
+        sentence = f"{life.name} was OOMKilled at {had}: {node or life.role} gets {wanted}"
+        return Growth(life.role, node, str(wanted), f"{life.name}-memory", sentence)
 
     def _coming(self, life: Life) -> ScalePlan | None:
-        """The plan that will give the role more than `life` had."""
+        """The plan that will give the next life more than `life` had."""
         had = limit_of(life)
-        plans = ((plan, _memory_of(plan, life.role)) for plan in self._open)
+        plans = ((plan, _memory_in(self._resource_in(plan, life))) for plan in self._open)
         return next((plan for plan, memory in plans if had and memory and memory > had), None)
 
     def _is_planned(self, life: Life, name: str) -> bool:
         return any(plan.metadata.name == name for plan in self.plans)
 
-    def _has_its_own(self, life: Life) -> bool:
-        """Whether memory is said of the node itself: what its role gets does not reach it."""
-        node = names.node(self.job.metadata.name, life.role, life.index)
-        return any(one.name == node and "memory" in one.resource for one in self.resource.spec.nodes)
+    def _resource_in(self, plan: ScalePlan, life: Life) -> Mapping[str, Raw]:
+        """What a plan says of the next life's resource: of its node, if that has memory of its own."""
+        if (place := (life.role, life.index)) in self._own:
+            ours = {self._name(place), life.name}
+            return next((pod.resource for pod in plan.spec.migrate_pods if pod.name in ours), {})
+        spec = plan.spec.replica_resource_specs.get(life.role)
+        return spec.resource if spec else {}
 
-    def _given(self, role: str, had: Bytes) -> Bytes:
-        """What a node of the role gets now: what the killed pod had, if nothing is said."""
-        return _memory_in(self.resource.spec.replica_resource_specs[role].resource) or had
+    def _name(self, place: Place) -> str:
+        return names.node(self.job.metadata.name, *place)
 
-    def _ceiling(self, role: str) -> Bytes:
-        """The most memory that each node of `role` may have so that the whole job stays within its limits."""
+    @cached_property
+    def _places(self) -> tuple[Place, ...]:
+        specs, roles = self.resource.spec.replica_resource_specs, self.job.spec.roles
+        return tuple((r, n) for r, s in specs.items() if r in roles for n in range(s.replicas or 0))
+
+    @cached_property
+    def _own(self) -> Mapping[Place, Bytes]:
+        """The memory of nodes of which it is said apart: what their role gets does not reach them."""
+        said = {node.name: _memory_in(node.resource) for node in self.resource.spec.nodes}
+        return {place: own for place in self._places if (own := said.get(self._name(place)))}
+
+    def _given(self, place: Place) -> Bytes | None:
+        """What the node of a place gets now, if anything is said beside its template."""
+        role = self.resource.spec.replica_resource_specs[place[0]]
+        return self._own.get(place) or _memory_in(role.resource)
+
+    def _ceiling(self, place: Place) -> Bytes:
+        """The most that each node which grows with this one may have, so that the job stays in its limits."""
         limits = Resources.parse(self.job.spec.resource_limits)
         if "memory" not in limits:
             return CEILING
-        others = sum((self._uses(other) * n for other, n in self._sizes.items() if other != role), Bytes(0))
+        alike = {other for other in self._places if other[0] == place[0] and other not in self._own}
+        growing = {place} if place in self._own else alike
+        others = sum((self._uses(other) for other in self._places if other not in growing), Bytes(0))
         left = Bytes.parse(str(limits["memory"])) - others
-        return Bytes(int(left.value // max(1, self._sizes.get(role, 0))))
+        return Bytes(int(left.value // max(1, len(growing))))
 
-    def _uses(self, role: str) -> Bytes:
-        if given := _memory_in(self.resource.spec.replica_resource_specs[role].resource):
+    def _uses(self, place: Place) -> Bytes:
+        if given := self._given(place):
             return given
-        requests = pod_requests(self.job.spec.replica_specs[role].pod)
+        requests = pod_requests(self.job.spec.replica_specs[place[0]].pod)
         return Bytes.parse(str(requests["memory"])) if "memory" in requests else Bytes(0)
-
-    @property
-    def _sizes(self) -> Mapping[str, int]:
-        specs, roles = self.resource.spec.replica_resource_specs, self.job.spec.roles
-        return {r: s.replicas for r, s in specs.items() if r in roles and s.replicas is not None}
 
 
 def limit_of(life: Life) -> Bytes | None:
@@ -133,15 +162,6 @@ def limit_of(life: Life) -> Bytes | None:
     if end is None or life.terminating or end.reason is not ExitReason.OOM_KILLED or not end.memory:
         return None
     return Bytes.parse(end.memory)
-
-
-def _resizes(plan: ScalePlan, role: str) -> bool:
-    spec = plan.spec.replica_resource_specs.get(role)
-    return spec is not None and bool(spec.resource)
-
-
-def _memory_of(plan: ScalePlan, role: str) -> Bytes | None:
-    return _memory_in(plan.spec.replica_resource_specs[role].resource) if _resizes(plan, role) else None
 
 
 def _memory_in(resource: Mapping[str, Raw]) -> Bytes | None:

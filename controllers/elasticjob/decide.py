@@ -236,7 +236,7 @@ def follow_the_users_sizes(seen: Seen, now: datetime) -> Plan | None:
     plan = scale_plan(
         seen,
         name,
-        {role: {"replicas": n} for role, n in changed.items()},
+        {"replicaResourceSpecs": {role: {"replicas": n} for role, n in changed.items()}},
         f"the user asks for {told}",
         manual=True,
     )
@@ -248,8 +248,7 @@ def grow_after_out_of_memory(seen: Seen, now: datetime) -> Plan | None:
     growth = _growth(seen)
     if growth is None:
         return None
-    specs = {growth.role: {"resource": {"memory": growth.memory}}}
-    plan = scale_plan(seen, growth.plan, specs, growth.sentence, manual=False)
+    plan = scale_plan(seen, growth.plan, growth.changes, growth.sentence, manual=False)
     return Plan("MemoryGrown", growth.sentence, groups=((plan,),))
 
 

@@ -54,7 +54,7 @@ def _said(seen: Seen, sizes: Mapping[str, int], generation: int) -> Apply:
     return Apply(JOBRESOURCE, {**manifest, "metadata": metadata, "spec": spec})
 
 
-def scale_plan(seen: Seen, name: str, specs: Manifest, reason: str, *, manual: bool) -> Create:
+def scale_plan(seen: Seen, name: str, changes: Manifest, reason: str, *, manual: bool) -> Create:
     """Return a ScalePlan of this job; a plan of the same name is the same plan, so it is made once."""
     job = seen.job.metadata
     kind = "manual" if manual else "auto"
@@ -64,6 +64,6 @@ def scale_plan(seen: Seen, name: str, specs: Manifest, reason: str, *, manual: b
         "labels": {LABEL_JOB: job.name, LABEL_SCALE_TYPE: kind},
         "ownerReferences": [controlled_by(seen.job)],
     }
-    spec = {"ownerJob": job.name, "replicaResourceSpecs": specs, "manualScaling": manual, "reason": reason}
+    spec = {"ownerJob": job.name, **changes, "manualScaling": manual, "reason": reason}
     manifest = {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name}
     return Create(SCALEPLAN, {**manifest, "metadata": metadata, "spec": spec})

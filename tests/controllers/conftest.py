@@ -21,6 +21,7 @@ from elasticjob.kube.kinds import Key, Manifest
 from elasticjob.kube.objects import NAMESPACE, POD, SERVICE, Pod
 from elasticjob.kube.operator import Operator
 from tests.controllers.rights import Noting
+from tests.kit.account import shipped_account
 from tests.kit.whole import WholeClusters
 
 T = TypeVar("T")
@@ -116,7 +117,9 @@ def _asked(holds: Callable[[], T]) -> T | None:
 
 
 class Stage:
-    """The cluster, and operators that can be started and stopped."""
+    """The cluster, and operators that can be started and stopped. They run under their own account, with the
+    shipped rights and no other; `client` is an administrator's.
+    """
 
     def __init__(self, client: Client, noting: Noting) -> None:
         self.client = client
@@ -155,15 +158,15 @@ async def stage(
     async with (
         whole_cluster(folder) as cluster,
         Client(cluster.config()) as client,
-        Noting(cluster.config()) as noting,
     ):
         await install(client)
-        found = Stage(client, noting)
-        await found.start()
-        try:
-            yield found
-        finally:
-            await found.stop()
+        async with Noting(await shipped_account(cluster, client)) as noting:
+            found = Stage(client, noting)
+            await found.start()
+            try:
+                yield found
+            finally:
+                await found.stop()
 
 
 @pytest_asyncio.fixture(loop_scope="module")

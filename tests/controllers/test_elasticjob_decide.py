@@ -376,6 +376,18 @@ def test_memory_grows(case: str, job_: Any, killed: Any, memory: str) -> None:
     assert decided.sentence.endswith(f"worker gets {memory}")
 
 
+def test_a_node_with_memory_of_its_own_is_given_more_of_it() -> None:
+    own = resource(nodes={"digits-worker-0": {"memory": "512Mi", "cpu": "1"}})
+    decided = decide(running(resource_=own, lives=(oom(0), life(1))), NOW)
+    ((create,),) = decided.groups
+    assert isinstance(create, Create)
+    assert "replicaResourceSpecs" not in create.manifest["spec"]
+    assert create.manifest["spec"]["migratePods"] == [
+        {"name": "digits-worker-0", "resource": {"memory": "1Gi"}}
+    ]
+    assert decided.sentence == "digits-worker-0 was OOMKilled at 512Mi: digits-worker-0 gets 1Gi"
+
+
 def test_the_sentence_of_a_failure_names_pod_error_and_budget() -> None:
     spent = ended(0, 3, restarts_before=3, words='{"message": "ValueError: no data"}')
     outcome = decide(running(lives=(spent, life(1))), NOW).outcome

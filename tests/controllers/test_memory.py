@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.api.resources import Bytes
+from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.lives import Life
 from elasticjob.controllers.memory import Growth, Sizing
@@ -17,7 +18,8 @@ from tests.controllers.build import ended, job, life, oom, plan, resource, role
 KILLED = oom(0)
 """At 512Mi."""
 GROWN = resource(resources={"worker": {"memory": "1Gi"}})
-MINE = "digits-worker-0-memory"
+NODE = "digits-worker-0"
+MINE = f"{NODE}-memory"
 
 
 def sizing(*plans: ScalePlan, job_: Any = None, resource_: Any = None) -> Sizing:
@@ -26,6 +28,15 @@ def sizing(*plans: ScalePlan, job_: Any = None, resource_: Any = None) -> Sizing
 
 def more(memory: str = "1Gi", name: str = "up", **about: Any) -> ScalePlan:
     return plan(name, memory={"worker": memory}, **about)
+
+
+def own(memory: str = "512Mi") -> JobResource:
+    return resource(nodes={NODE: {"memory": memory}})
+
+
+def moved(node: str = NODE, *, name: str = "up", **about: Any) -> ScalePlan:
+    gets = {"cpu": cpu} if (cpu := about.pop("cpu", "")) else {"memory": "1Gi"}
+    return plan(name, migratePods=[{"name": node, "resource": gets}], **about)
 
 
 CASES: list[tuple[str, Life, Sizing, str, bool]] = [
@@ -51,10 +62,44 @@ CASES: list[tuple[str, Life, Sizing, str, bool]] = [
         False,
     ),
     ("it had what its role has", oom(0, memory="1Gi"), sizing(resource_=GROWN), "2Gi", True),
+    ("its own memory is told apart", KILLED, sizing(resource_=own()), "1Gi", True),
+    ("its role's plan does not reach its own", KILLED, sizing(more(), resource_=own()), "1Gi", True),
+    ("a plan gives the node more", KILLED, sizing(moved(), resource_=own()), "", True),
+    ("a plan names its pod", oom(0, 1), sizing(moved("digits-worker-0-1"), resource_=own()), "", True),
     (
-        "it has memory of its own, which the role's does not reach",
+        "a plan gives another node more",
         KILLED,
-        sizing(resource_=resource(nodes={"digits-worker-0": {"memory": "512Mi"}})),
+        sizing(moved("digits-worker-1"), resource_=own()),
+        "1Gi",
+        True,
+    ),
+    (
+        "a user's plan moves it first",
+        KILLED,
+        sizing(moved(cpu="1", manual=True), resource_=own()),
+        "1Gi",
+        False,
+    ),
+    ("its own plan failed", KILLED, sizing(moved(name=MINE, phase="Failed"), resource_=own()), "", False),
+    ("its own is more already", KILLED, sizing(resource_=own("1Gi")), "", False),
+    (
+        "its own is of another thing",
+        KILLED,
+        sizing(resource_=resource(nodes={NODE: {"cpu": "1"}})),
+        "1Gi",
+        True,
+    ),
+    (
+        "the others leave its own little room",
+        KILLED,
+        sizing(job_=job(resourceLimits={"memory": "1200Mi"}), resource_=own()),
+        "688Mi",
+        True,
+    ),
+    (
+        "another's own leaves its role no room",
+        oom(1),
+        sizing(job_=job(resourceLimits={"memory": "1536Mi"}), resource_=own("1Gi")),
         "",
         False,
     ),

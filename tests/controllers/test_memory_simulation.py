@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,9 +24,10 @@ from tests.controllers.build import NOW, at, job, life, master, oom, resource
 class Trio:
     """A job of two nodes with 512Mi each, its JobResource, its plans, and what each pass makes of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self.job = job()
-        self.resource: Manifest = resource().manifest() | {"apiVersion": "v1", "kind": "JobResource"}
+        made = resource(nodes=own)
+        self.resource: Manifest = made.manifest() | {"apiVersion": "v1", "kind": "JobResource"}
         self.plans: dict[str, Manifest] = {}
         self.lives: dict[str, Life] = {one.name: one for one in (life(0), life(1))}
 
@@ -103,5 +104,24 @@ def test_the_job_grows_once_and_no_successor_has_the_old_limit(order: list[Step]
     given_now = trio.stored().spec.replica_resource_specs["worker"].resource
     assert given_now == {"memory": "1Gi"}
     assert len(trio.plans) == 1
+    successors = {one.name: one.resource for one in trio.lives.values() if one.relaunch}
+    assert successors == {f"digits-worker-{n}-1": {"memory": "1Gi"} for n in (0, 1)}
+
+
+@settings(max_examples=300)
+@given(order=st.permutations((*KILLS, *(PASSES * 3))))
+def test_a_node_with_memory_of_its_own_grows_once_and_so_does_the_role_of_the_other(
+    order: list[Step],
+) -> None:
+    trio = Trio({"digits-worker-0": {"memory": "512Mi"}})
+    for step in order:
+        step(trio)
+    for _ in range(8):
+        for turn in PASSES:
+            turn(trio)
+    spec = trio.stored().spec
+    assert spec.replica_resource_specs["worker"].resource == {"memory": "1Gi"}
+    assert {node.name: node.resource for node in spec.nodes} == {"digits-worker-0": {"memory": "1Gi"}}
+    assert trio.plans.keys() == {f"digits-worker-{n}-memory" for n in (0, 1)}
     successors = {one.name: one.resource for one in trio.lives.values() if one.relaunch}
     assert successors == {f"digits-worker-{n}-1": {"memory": "1Gi"} for n in (0, 1)}
