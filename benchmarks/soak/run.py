@@ -203,7 +203,7 @@ async def running(proxy: FaultProxy, state: Path, eyes: Eyes, outcome: Outcome) 
     try:
         await operator.start()
         await operator.ready()
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
             yield Soak(operator, session, eyes, outcome, time.monotonic())
     finally:
         await operator.stop()

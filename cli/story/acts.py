@@ -66,5 +66,5 @@ STORY: tuple[Act, ...] = (
         "suspend", Mark.PAUSE, lambda s: s.suspend(True), is_suspended, "the job is Suspended, its pods gone"
     ),
     Act("resume", Mark.PAUSE, lambda s: s.suspend(False), trains(1), "1 worker trains, from where it was"),
-    Act("train on", Mark.LIFE, lambda s: s.wait(), has_succeeded, "the job is Complete", 300.0),
+    Act("train on", Mark.LIFE, lambda s: s.wait(), has_succeeded, "the job is Complete", 900.0),
 )

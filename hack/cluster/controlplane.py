@@ -193,10 +193,10 @@ class ControlPlane:
     def _is_ready(self, name: str) -> bool:
         match name:
             case "etcd":
-                return _answers(http.client.HTTPConnection(HOST, self._ports[1], timeout=2), "/readyz")
+                return _answers(http.client.HTTPConnection(HOST, self._ports[1], timeout=5), "/readyz")
             case "kube-apiserver":
                 trusted = ssl.create_default_context(cadata=self.ca_pem)
-                api = http.client.HTTPSConnection(self._address, self._ports[0], timeout=2, context=trusted)
+                api = http.client.HTTPSConnection(self._address, self._ports[0], timeout=5, context=trusted)
                 return _answers(api, "/readyz")
             case "kube-controller-manager":
                 return _answers(_unverified(self._ports[3]), "/healthz")
@@ -307,7 +307,7 @@ class ControlPlane:
         path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
         body = b'{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}'
         headers = {"Content-Type": "application/json", "User-Agent": mark}
-        api = http.client.HTTPSConnection(self._address, self._ports[0], timeout=10, context=self.tls())
+        api = http.client.HTTPSConnection(self._address, self._ports[0], timeout=60, context=self.tls())
         with closing(api):
             api.request("POST", path, body, headers)
             api.getresponse().read()
@@ -349,7 +349,7 @@ def _unverified(port: int) -> http.client.HTTPSConnection:
     """To a program of ours that made itself a certificate."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return http.client.HTTPSConnection(HOST, port, timeout=2, context=context)
+    return http.client.HTTPSConnection(HOST, port, timeout=5, context=context)
 
 
 def _answers(connection: http.client.HTTPConnection, path: str) -> bool:

@@ -15,7 +15,7 @@ import pytest
 
 from elasticjob.cli.story.acts import STORY
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 
 async def start(*arguments: str, report: Path) -> asyncio.subprocess.Process:
