@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,24 +16,12 @@ from elasticjob.cli.operator import lease_of, settings_of
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client import Client
 from elasticjob.kube.election import Election
-from elasticjob.kube.kinds import Kind
-from elasticjob.kube.objects import EVENT, LEASE, NAMESPACE, ROLE, ROLE_BINDING, SERVICE_ACCOUNT
+from elasticjob.kube.objects import EVENT, LEASE, NAMESPACE
 from elasticjob.kube.operator import Operator
+from tests.kit.account import ACCOUNT, KINDS, RIGHTS, SYSTEM
 from tests.kit.served import Served
 
-RIGHTS = tuple(yaml.safe_load_all(Path("config/rbac/operator.yaml").read_text()))
-RBAC = "rbac.authorization.k8s.io"
-KINDS: dict[str, Kind[Any]] = {
-    "ServiceAccount": SERVICE_ACCOUNT,
-    "Role": ROLE,
-    "RoleBinding": ROLE_BINDING,
-    "ClusterRole": Kind(RBAC, "v1", "ClusterRole", "clusterroles", dict, namespaced=False),
-    "ClusterRoleBinding": Kind(
-        RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", dict, namespaced=False
-    ),
-}
-SYSTEM = "elasticjob-system"
-ACCOUNT = f"system:serviceaccount:{SYSTEM}:elasticjob-operator"
+USER = f"system:serviceaccount:{SYSTEM}:{ACCOUNT}"
 
 
 async def test_the_shipped_rights_are_enough_to_lead_and_to_say_so(served: Served, client: Client) -> None:
@@ -42,7 +29,7 @@ async def test_the_shipped_rights_are_enough_to_lead_and_to_say_so(served: Serve
     for manifest in RIGHTS:
         await client.apply(KINDS[manifest["kind"]], manifest, manager="test")
     try:
-        async with Client(served.config(ACCOUNT, ("system:serviceaccounts",))) as mine:
+        async with Client(served.config(USER, ("system:serviceaccounts",))) as mine:
             election = Election(Settings().lease, SYSTEM, identity="me")
             operator = Operator(mine, probes=None, signals=False, election=election)
             running = asyncio.create_task(operator.run())

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
@@ -23,10 +21,10 @@ from elasticjob.kube.objects import (
 )
 from tests.controllers.conftest import Site, Stage
 from tests.controllers.rights import allows
+from tests.kit.account import RIGHTS, without_right
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-RIGHTS = tuple(yaml.safe_load_all(Path("config/rbac/operator.yaml").read_text()))
 WAITS = "import signal; signal.sigwait({signal.SIGTERM})"
 MASTER_THAT_SUCCEEDS = """
 import json, os
@@ -247,6 +245,22 @@ async def test_restarts_of_the_operator_change_nothing(site: Site, stage: Stage)
     await site.apply(local(replicas=1), name="other")
     await site.until(lambda: site.job("other").status.phase is Phase.RUNNING)
     assert {key: version for key, version in (await _versions(site)).items() if "other" not in key} == before
+
+
+async def test_a_right_that_the_operator_lacks_is_told_and_waited_for(site: Site) -> None:
+    """It can hand a master only what it has itself: a real server looks, and so does devcluster."""
+    async with without_right(site.client, "configmaps", "update", site.namespace):
+        await site.apply({"replicaSpecs": {"worker": role(1)}})
+        await site.until(lambda: "is attempting to grant RBAC permissions" in site.said("Running")[2])
+        told = site.said("Running")[2]
+    assert 'roles.rbac.authorization.k8s.io "digits-master" is forbidden: user' in told
+    lacking = (
+        '{APIGroups:[""], Resources:["configmaps"], ResourceNames:["digits-master-state"], Verbs:["update"]}'
+    )
+    assert lacking in told
+    touch = {"metadata": {"annotations": {"looked-at": "again"}}}  # it would look again by itself, later
+    await site.client.merge_patch(ELASTICJOB, "digits", touch, site.namespace)
+    await site.until(lambda: site.running() >= {"digits-master-0", "digits-worker-0"})
 
 
 async def test_the_operator_used_no_other_rights_than_it_has(stage: Stage) -> None:

@@ -80,7 +80,7 @@ def whole_clusters(plane: ControlPlane | None) -> WholeClusters:
 
     @asynccontextmanager
     async def on_devcluster(folder: Path) -> AsyncIterator[WholeCluster]:
-        async with DevCluster(folder) as cluster:
+        async with DevCluster(folder, rbac=True) as cluster:
             yield cluster
 
     @asynccontextmanager

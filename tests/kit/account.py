@@ -1,0 +1,97 @@
+"""The operator's own account: the rights that it is shipped with, and a token of it, on either server."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from elasticjob.kube.client import Client
+from elasticjob.kube.config import Config, Static
+from elasticjob.kube.errors import Forbidden
+from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects import NAMESPACE, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT
+from tests.kit.leftovers import CLUSTER_ROLE, CLUSTER_ROLE_BINDING
+from tests.kit.waiting import until
+
+RIGHTS: tuple[Manifest, ...] = tuple(yaml.safe_load_all(Path("config/rbac/operator.yaml").read_text()))
+SYSTEM, ACCOUNT = "elasticjob-system", "elasticjob-operator"
+KINDS: dict[str, Kind[Any]] = {
+    kind.name: kind for kind in (SERVICE_ACCOUNT, ROLE, ROLE_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING)
+}
+ACCESS_REVIEW: Kind[Manifest] = Kind(
+    "authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", dict, namespaced=False
+)
+LIFETIME = 24 * 3600  # seconds
+
+
+class Place(Protocol):
+    """A server, and whom its clients trust."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def ca_pem(self) -> str: ...
+
+
+async def shipped_account(place: Place, admin: Client) -> Config:
+    """How a client is the operator's service account, with the shipped rights and no other."""
+    await admin.apply(NAMESPACE, {"metadata": {"name": SYSTEM}}, manager="test")
+    for manifest in RIGHTS:
+        await admin.apply(KINDS[manifest["kind"]], manifest, manager="test")
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": LIFETIME},
+    }
+    answer = await admin.post(SERVICE_ACCOUNT, ACCOUNT, "token", request, SYSTEM)
+    trusted = ssl.create_default_context(cadata=place.ca_pem)
+    config = Config(place.url, trusted, Static(f"Bearer {answer['status']['token']}"))
+    async with Client(config) as mine:
+        await until(lambda: _may_list(mine), "the rights of the operator's account count")
+    return config
+
+
+@asynccontextmanager
+async def without_right(admin: Client, resource: str, verb: str, namespace: str) -> AsyncIterator[None]:
+    """Meanwhile the operator's ClusterRole does not give it one verb on resources of the core group."""
+    (shipped,) = (found for found in RIGHTS if found["kind"] == "ClusterRole")
+    fewer = [
+        rule | {"verbs": [each for each in rule["verbs"] if (rule["resources"], each) != ([resource], verb)]}
+        for rule in shipped["rules"]
+    ]
+    await _give(admin, fewer)
+    await until(lambda: _lacks(admin, resource, verb, namespace), "the right is gone")
+    try:
+        yield
+    finally:
+        await _give(admin, shipped["rules"])
+
+    async def back() -> bool:
+        return not await _lacks(admin, resource, verb, namespace)
+
+    await until(back, "the right is back")
+
+
+async def _give(admin: Client, rules: list[Manifest]) -> None:
+    await admin.merge_patch(CLUSTER_ROLE.untyped(), ACCOUNT, {"rules": rules})
+
+
+async def _lacks(admin: Client, resource: str, verb: str, namespace: str) -> bool:
+    asked = {"resource": resource, "verb": verb, "namespace": namespace}
+    spec = {"user": f"system:serviceaccount:{SYSTEM}:{ACCOUNT}", "resourceAttributes": asked}
+    answer = await admin.create(ACCESS_REVIEW, {"spec": spec})
+    return not answer["status"]["allowed"]
+
+
+async def _may_list(client: Client) -> bool:
+    try:
+        await client.list(POD.untyped())
+    except Forbidden:
+        return False
+    return True
