@@ -8,9 +8,10 @@ Each looks now and then, at moments of its own; wall clocks of two are compared 
 3. A leaf ends `leaf_lifetime` after the look that found its issuer to be current, so every leaf of a previous
    authority has ended `retention` after step 2. Then it is forgotten.
 4. Bundles never go back: one is written only if it is as it was before the Secret was read (trust.py).
-5. A Secret that was deleted or spoiled is made anew from what a replica remembers. What is in the bundles
-   stays trusted for `retention`: somebody may serve a leaf of it. So does what comes into them that long: a
-   replica may still be about to publish what the lost Secret said.
+5. A Secret that was deleted or spoiled is made anew from what a replica remembers, if that is fresh: what was
+   read longer than `memory` ago others may have forgotten, and be about to take out of the bundles. What is
+   in the bundles stays trusted for `retention`: somebody may serve a leaf of it. So does what comes into them
+   that long: a replica may still be about to publish what the lost Secret said.
 So at each moment, each leaf that has not ended verifies under each bundle.
 """
 
@@ -38,6 +39,8 @@ class Policy:
     """Between two looks where nothing has changed."""
     poll: timedelta = timedelta(seconds=5)
     """Between two readings of certificate files that others write."""
+    storing: timedelta = timedelta(minutes=2)
+    """The longest from a decision until it is stored: the client's and the API server's patience."""
 
     def __post_init__(self) -> None:
         needed = 2 * self.settle + self.retention
@@ -49,8 +52,13 @@ class Policy:
 
     @property
     def retention(self) -> timedelta:
-        """For how long a previous authority is trusted: its last leaf's life, and three clocks' skew."""
-        return self.leaf_lifetime + 3 * self.skew
+        """How long a previous authority is trusted: its last leaf's life, a write's, three clocks' skew."""
+        return self.leaf_lifetime + 3 * self.skew + self.storing
+
+    @property
+    def memory(self) -> timedelta:
+        """For how long what a replica read may be written back: none of it was forgotten meanwhile."""
+        return self.leaf_lifetime / 2
 
 
 @dataclass(frozen=True)
@@ -128,7 +136,7 @@ class Seen:
 
     kept: Kept
     remembered: Authorities | None
-    """What it found at its last look."""
+    """What it found at its last look, unless that is long ago (`Policy.memory`)."""
     published: frozenset[Certificate]
     """All certificates of ours that are in any bundle."""
     settled: frozenset[Certificate]
@@ -162,8 +170,8 @@ def restore_the_deleted(seen: Seen, now: datetime, make: Make, policy: Policy) -
     kept, remembered = seen.kept, seen.remembered
     if kept.authorities or kept.spoiled or remembered is None:
         return None
-    restored = replace(remembered, next=remembered.next or make(), adopt_until=now + policy.retention)
-    restored = _trusting(restored, seen.published, now, policy)
+    restored = replace(remembered, next=remembered.next or make())
+    restored = _anew(restored, seen.published, now, policy)
     return Plan(restored, "the Secret of the webhooks' authority was deleted: restored, and a rotation begun")
 
 
@@ -173,8 +181,7 @@ def mend_the_spoiled(seen: Seen, now: datetime, make: Make, policy: Policy) -> P
     if not kept.spoiled or remembered is None:
         return None
     why = f"the Secret of the webhooks' authority was spoiled and is mended: {kept.spoiled}"
-    mended = replace(remembered, adopt_until=now + policy.retention)
-    return Plan(_trusting(mended, {*seen.published, *kept.readable}, now, policy), why)
+    return Plan(_anew(remembered, {*seen.published, *kept.readable}, now, policy), why)
 
 
 def make_the_first(seen: Seen, now: datetime, make: Make, policy: Policy) -> Plan | None:
@@ -187,8 +194,7 @@ def make_the_first(seen: Seen, now: datetime, make: Make, policy: Policy) -> Pla
         why = f"the Secret of the webhooks' authority is spoiled, and made anew: {kept.spoiled}"
     if not kept.shared:
         return Plan(Authorities(make()), why)
-    made = Authorities(make(), adopt_until=now + policy.retention)
-    return Plan(_trusting(made, {*seen.published, *kept.readable}, now, policy), why)
+    return Plan(_anew(Authorities(make()), {*seen.published, *kept.readable}, now, policy), why)
 
 
 def adopt_what_is_published(seen: Seen, now: datetime, make: Make, policy: Policy) -> Plan | None:
@@ -298,6 +304,13 @@ def settled(sightings: Sightings, monotonic: float, policy: Policy) -> frozenset
 def _held(seen: Seen) -> Authorities:
     assert seen.kept.authorities is not None, "the rules before have seen to that"
     return seen.kept.authorities
+
+
+def _anew(held: Authorities, others: Iterable[Certificate], now: datetime, policy: Policy) -> Authorities:
+    """`held`, for a Secret that was lost: whoever may have signed meanwhile is trusted from now on."""
+    found = _trusting(held, others, now, policy)
+    until = now + policy.retention
+    return replace(found, forget_after=until if found.previous else None, adopt_until=until)
 
 
 def _trusting(held: Authorities, others: Iterable[Certificate], now: datetime, policy: Policy) -> Authorities:

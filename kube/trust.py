@@ -106,7 +106,7 @@ class Trust:
         self._serve = serve
         self._clock = clock
         self._policy = policy
-        self._remembered: Authorities | None = None
+        self._remembered: tuple[Authorities, datetime] | None = None
         self._sightings: Sightings = {}
 
     async def look(self) -> str | None:
@@ -122,9 +122,10 @@ class Trust:
         return await self._look()
 
     async def _look(self) -> str | None:
-        now = self._clock.now()  # before the Secret is read: a leaf's life counts from here
+        now = self._clock.now()  # before the Secret is read: a leaf's life, and a memory's, count from here
         before = await self._notices.read()
         held = await self._held(before)
+        self._remembered = held, now
         if self.leaf is None:
             self._sign(held, now, "the first")
         published = await self._notices.publish(held.bundle, before)
@@ -139,13 +140,19 @@ class Trust:
         now = self._clock.now()  # dates count from the decision; it is stored within the client's time limit
         reliable = self._settled() & before.everywhere
         ours = frozenset(filter(self._maker.is_ours, before.anywhere))
-        seen = Seen(kept, self._remembered, ours, reliable)
+        seen = Seen(kept, self._recent(now), ours, reliable)
         plan = decide(seen, now, lambda: self._maker.authority(now), self._policy)
         if plan.why:
             await self._vault.keep(plan, kept)
             log.log(logging.WARNING if kept.spoiled else logging.INFO, plan.why)
-        self._remembered = plan.authorities
         return plan.authorities
+
+    def _recent(self, now: datetime) -> Authorities | None:
+        """What was remembered a short while ago: what is older, others may have forgotten."""
+        if self._remembered is None:
+            return None
+        held, since = self._remembered
+        return held if now - since < self._policy.memory else None
 
     def _settled(self) -> frozenset[Certificate]:
         return settled(self._sightings, self._clock.monotonic(), self._policy)

@@ -1,21 +1,12 @@
-"""The authority's life: the rules one by one, then any number of replicas at any moments of their looks.
-
-The second half runs the code of a replica (trust.py) on a model of the API server, one request at a time, in
-any order. After each step: every leaf in service that has not ended verifies under every bundle.
-"""
+"""The authority's life: its rules, one by one. (test_authorities_machine.py: what replicas make of them.)"""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Coroutine, Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from elasticjob.kube.authorities import (
     Authorities,
@@ -31,9 +22,6 @@ from elasticjob.kube.authorities import (
     settled,
     sighted,
 )
-from elasticjob.kube.clock import Timer
-from elasticjob.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
-from elasticjob.kube.trust import Maker, Published, Trust
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -143,6 +131,13 @@ def test_a_deletion_in_mid_rotation_goes_on_with_it() -> None:
     )
 
 
+def test_a_lost_secret_trusts_all_that_it_trusted_for_as_long_as_if_that_had_signed_just_now() -> None:
+    """The dates that are remembered may be old: meanwhile another may have made a previous one current."""
+    plan = decided(seen(remembered=TURNED, spoiled="half a key"), YOUNG - DAY)
+    assert plan.authorities.previous == (b"one",)
+    assert plan.authorities.forget_after == YOUNG - DAY + POLICY.retention
+
+
 def test_a_spoiled_secret_is_mended_from_memory() -> None:
     plan = decided(seen(remembered=ONE, spoiled="the key is not that of the certificate", version="4"))
     assert plan.authorities == replace(ONE, adopt_until=YOUNG)
@@ -190,302 +185,3 @@ def test_what_disappears_from_a_bundle_has_to_settle_again() -> None:
 def test_an_authority_has_to_outlive_its_leaves() -> None:
     with pytest.raises(ValueError, match="authority_lifetime 10 days, 0:00:00 is too short"):
         Policy(authority_lifetime=10 * DAY)
-
-
-# Replicas
-
-
-class Step:
-    """One request on its way."""
-
-    def __await__(self) -> Generator[None]:
-        yield
-
-
-@dataclass
-class Moment:
-    """A replica's clock: true time, and how far it is off."""
-
-    world: World
-    off: timedelta
-
-    def now(self) -> datetime:
-        return self.world.now + self.off
-
-    def monotonic(self) -> float:
-        return (self.world.now - NOW).total_seconds()
-
-    def call_later(self, seconds: float, call: Any) -> Timer:
-        raise NotImplementedError
-
-    async def sleep(self, seconds: float) -> None:
-        raise NotImplementedError
-
-
-@dataclass
-class Board:
-    """One place: what its bundle holds; None where it holds no webhook, so that nobody is called."""
-
-    bundle: frozenset[Certificate] | None = None
-    version: int = 0
-    past: list[tuple[datetime, frozenset[Certificate] | None]] = field(default_factory=list)
-
-    def write(self, bundle: frozenset[Certificate] | None, now: datetime) -> None:
-        self.past.append((now, self.bundle))
-        self.bundle = bundle
-        self.version += 1
-
-
-@dataclass
-class World:
-    """The API server: the Secret, two places, and the time."""
-
-    now: datetime = NOW
-    kept: Kept = field(default_factory=Kept)
-    places: list[Board] = field(default_factory=lambda: [Board(), Board()])
-    numbers: Any = field(default_factory=lambda: itertools.count(1))
-
-    async def read(self) -> Published:
-        found: list[Board] = []
-        for place in self.places:
-            await Step()
-            found.append(replace(place, past=[]))
-        await Step()
-        return _published(found)
-
-    async def publish(self, bundle: bytes | None, before: Published) -> Published:
-        assert bundle is not None
-        wanted = frozenset(bundle.splitlines(keepends=True))
-        found = []
-        for place, known in zip(self.places, before.places, strict=True):
-            if known["bundle"] != wanted:
-                await Step()
-                if place.version != known["version"]:
-                    raise Conflict(409, "Conflict", "somebody wrote in between")
-                place.write(wanted, self.now)
-                known = {"bundle": wanted, "version": place.version}
-            found.append(Board(known["bundle"], known["version"]))
-        await Step()
-        return _published(found)
-
-
-@dataclass
-class Shared:
-    """The vault, as one replica sees it."""
-
-    world: World
-
-    async def kept(self) -> Kept:
-        await Step()
-        found = self.world.kept
-        await Step()
-        return found
-
-    async def keep(self, plan: Plan, before: Kept) -> None:
-        """At once: a request is given up long before the margins of the dates in it are over."""
-        if before.version and not self.world.kept.version:
-            raise NotFound(404, "NotFound", "deleted")
-        if before.version != self.world.kept.version:
-            raise (Conflict if before.version else AlreadyExists)(409, "Conflict", "another was first")
-        self.world.kept = Kept(plan.authorities, rotate=plan.rotate, version=str(next(self.world.numbers)))
-        await Step()
-
-
-def _published(found: list[Board]) -> Published:
-    holding = tuple(place.bundle for place in found if place.bundle is not None)
-    return Published(
-        tuple({"bundle": each.bundle, "version": each.version} for each in found), (b"",), holding
-    )
-
-
-class Replica:
-    """One process: its looks are driven step by step."""
-
-    def __init__(self, world: World, off: timedelta, policy: Policy) -> None:
-        self.world = world
-        clock = Moment(world, off)
-        maker = Maker(self._authority, self._leaf, lambda _: True)
-        self.trust = Trust(Shared(world), world, maker, lambda _: None, clock=clock, policy=policy)
-        self.policy = policy
-        self.ready = False
-        self._look: Coroutine[Any, Any, str | None] | None = None
-
-    def step(self) -> bool:
-        """Send or receive one request; whether the look is over with it."""
-        self._look = self._look or self.trust.look()
-        try:
-            self._look.send(None)
-        except StopIteration as end:
-            self.ready = end.value is None
-        except KubeError:
-            pass
-        else:
-            return False
-        self._look = None
-        return True
-
-    @property
-    def looking(self) -> bool:
-        """Whether it is in the middle of a look."""
-        return self._look is not None
-
-    def end(self) -> None:
-        if self._look:
-            self._look.close()
-
-    def _authority(self, now: datetime) -> Authority:
-        name = f"ca-{next(self.world.numbers)}\n".encode()
-        return Authority(name, b"", now, now + self.policy.authority_lifetime)
-
-    def _leaf(self, authority: Authority, now: datetime) -> Leaf:
-        expires = min(now + self.policy.leaf_lifetime, authority.expires)
-        return Leaf(b"", b"", now, expires, authority.certificate)
-
-
-def test_a_leaf_s_life_counts_from_the_look_that_found_its_issuer() -> None:
-    """A replica that stalls before it signs must not serve what was forgotten meanwhile."""
-    world = World()
-    stalling, other = (Replica(world, timedelta(), POLICY) for _ in range(2))
-    for replica in (other, stalling):
-        while not replica.step():
-            pass
-    first = world.kept.authorities
-    assert first is not None
-    world.now += POLICY.leaf_lifetime * 2 / 3
-    for _ in range(5):  # both places and the Secret are read
-        stalling.step()
-    world.kept = replace(world.kept, rotate=True, version="asked")
-    while world.kept.authorities and first.current.certificate in world.kept.authorities.trusted:
-        world.now += timedelta(hours=1)
-        while not other.step():
-            pass
-    while not stalling.step():
-        pass
-    leaf = stalling.trust.leaf
-    assert leaf is not None
-    assert leaf.issuer != first.current.certificate or leaf.expires <= world.now
-
-
-REPLICAS = 3
-OFF = (timedelta(), POLICY.skew, -POLICY.skew)
-PASSES = st.sampled_from(
-    [
-        timedelta(seconds=1),
-        timedelta(seconds=59),
-        POLICY.settle,
-        timedelta(hours=9),
-        POLICY.leaf_lifetime / 3,
-        POLICY.leaf_lifetime,
-        POLICY.retention,
-    ]
-)
-WHICH = st.integers(0, REPLICAS - 1)
-
-
-class Rotation(RuleBasedStateMachine):
-    """Replicas that look, rotate, restart and stall, with configurations deleted under them."""
-
-    lag = POLICY.settle
-    """For how long the API server may go on with a bundle after another was written."""
-
-    @initialize()
-    def begin(self) -> None:
-        self.world = World()
-        self.replicas = [self._new(index) for index in range(REPLICAS)]
-
-    def _new(self, index: int) -> Replica:
-        return Replica(self.world, OFF[index], POLICY)
-
-    @rule(which=WHICH, steps=st.integers(1, 8))
-    def requests(self, which: int, steps: int) -> None:
-        for _ in range(steps):
-            self.replicas[which].step()
-            self.holds()
-
-    @rule(which=WHICH)
-    def looks(self, which: int) -> None:
-        while not self.replicas[which].step():
-            self.holds()
-
-    @rule(passes=PASSES)
-    def time_passes(self, passes: timedelta) -> None:
-        self.pass_time(passes)
-
-    def pass_time(self, passes: timedelta) -> None:
-        self.world.now += passes
-
-    @rule(rounds=st.integers(1, 4), passes=PASSES)
-    def all_look_for_a_while(self, rounds: int, passes: timedelta) -> None:
-        for _ in range(rounds):
-            for index in range(REPLICAS):
-                self.looks(index)
-            self.pass_time(passes)
-
-    @rule(which=WHICH)
-    def restarts(self, which: int) -> None:
-        self.replicas[which].end()
-        self.replicas[which] = self._new(which)
-
-    @precondition(lambda self: self.world.kept.version)
-    @rule()
-    def somebody_asks_for_a_rotation(self) -> None:
-        self.world.kept = replace(self.world.kept, rotate=True, version=str(next(self.world.numbers)))
-
-    @rule(which=st.integers(0, 1))
-    def a_configuration_is_deleted(self, which: int) -> None:
-        self.world.places[which].write(None, self.world.now)
-
-    @invariant()
-    def holds(self) -> None:
-        for replica in self.replicas:
-            leaf = replica.trust.leaf
-            if replica.ready and leaf and self.world.now < leaf.expires:
-                for place in self.world.places:
-                    for bundle in self._heeded(place):
-                        assert leaf.issuer in bundle
-
-    def _heeded(self, place: Board) -> list[frozenset[Certificate]]:
-        """The bundle, and those that API servers may still go by."""
-        since = self.world.now - self.lag
-        late = [bundle for until, bundle in place.past if until > since]
-        return [bundle for bundle in (*late, place.bundle) if bundle is not None]
-
-    def teardown(self) -> None:
-        for replica in getattr(self, "replicas", ()):
-            replica.end()
-
-
-class Faults(Rotation):
-    """The same, with the Secret deleted and spoiled; here an API server heeds a bundle at once."""
-
-    lag = timedelta()
-
-    def pass_time(self, passes: timedelta) -> None:
-        """Nobody stalls in mid-look for long: of a Secret that is lost meanwhile, no margin would be left."""
-        for index, replica in enumerate(self.replicas):
-            if replica.looking:
-                self.looks(index)
-        super().pass_time(passes)
-
-    @rule()
-    def the_secret_is_deleted(self) -> None:
-        self.world.kept = Kept()
-
-    @precondition(lambda self: self.world.kept.authorities)
-    @rule(shows=st.booleans())
-    def the_secret_is_spoiled(self, shows: bool) -> None:
-        held = self.world.kept.authorities
-        readable = held.trusted if held and shows else ()
-        self.world.kept = Kept(None, "spoiled", readable, version=str(next(self.world.numbers)))
-
-    @precondition(lambda self: False)
-    @rule(which=st.integers(0, 1))
-    def a_configuration_is_deleted(self, which: int) -> None:
-        """Together with the Secret it would take all knowledge of what is trusted."""
-
-
-Rotation.TestCase.settings = Faults.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-TestRotation = Rotation.TestCase
-TestFaults = Faults.TestCase
