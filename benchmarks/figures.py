@@ -15,8 +15,8 @@ from rich.table import Table
 
 NONE = "–"
 NEVER = "not in time"
-WIDTH = 150
-"""Columns where there is no terminal to ask."""
+WIDTH = 1000
+"""Columns where there is no terminal to ask: more than any table needs."""
 
 
 def quantile(samples: Sequence[float], share: float) -> float:

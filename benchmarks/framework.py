@@ -4,11 +4,13 @@ Each figure is taken in a process of its own, on a control plane that is started
 
 - *cache*: from the first request until all pods are in memory to be looked up by name; memory is the growth
   of RSS (kept, and at its peak); stall is the longest time for which a task that wants to run each
-  millisecond could not.
+  millisecond could not. "server" reads and throws away what elasticjob asks for: initial events of a watch;
+  below stands how long the server takes to say the same in other ways.
 - *watch, live*: a writer changes pods as fast as the server takes it; *replayed*: the server's own stream,
   recorded before, and sent again by a loopback server without TLS as fast as it is read.
 - *reconciles/s*: a handler that writes once, to the ConfigMap that changed, which makes it change again.
-  "aiohttp" is the API server's limit: the same writes from a plain loop that watches nothing.
+  "aiohttp" is the API server's limit: the same writes from a plain loop that watches nothing; "server" is
+  its limit for all who watch what they write: the same loop, with one watch open whose bytes are thrown away.
 - *event → start*: from the moment the writer had its answer until the handling of that version began in
   another process (one clock); below 0 the event came before the answer.
 - *operator*: RSS of the real `elasticjob operator`, a few seconds after it is ready.
@@ -35,7 +37,7 @@ from typing import Any, Final
 from benchmarks import figures
 from benchmarks.figures import Sheet, quantile, spread
 from benchmarks.load import fill, maps, plain
-from benchmarks.peers import NAMES, OWN, version_of
+from benchmarks.peers import NAMES, OWN, SERVER, version_of
 from benchmarks.programs import (
     ProgramFailed,
     TooSlow,
@@ -126,6 +128,20 @@ def cache(bench: Bench) -> Samples:
                 measured = _filled(bench, peer, names)
                 for name, figure in zip(names, found, strict=True):
                     found[figure].setdefault(peer, []).append(measured[name])
+    return found | _listed(bench)
+
+
+def _listed(bench: Bench) -> Samples:
+    """The same pods as the server says them to those who ask for a list."""
+    if SERVER not in bench.peers:
+        return {}
+    ways = {"pages of 500": ("pages", 500), "one list": ("whole", ""), "one list at version 0": ("whole", 0)}
+    found: Samples = {}
+    for _ in range(bench.size.rounds):
+        for way, asked in ways.items():
+            with _borne():
+                seconds = bench.measured("listed", SERVER, *asked)
+                found.setdefault(f"… as {way}: s", {}).setdefault(SERVER, []).append(seconds)
     return found
 
 
@@ -200,7 +216,7 @@ def reconcile(bench: Bench) -> Samples:
 def start(bench: Bench) -> Samples:
     """How late the handling of a change begins."""
     found: Samples = {}
-    for peer in bench.peers:
+    for peer in (peer for peer in bench.peers if peer != SERVER):
         with _borne():
             late = _lateness_of(bench, peer)
             for share, label in ((0.5, "p50"), (0.99, "p99")):
@@ -318,6 +334,8 @@ NOTES: Final = (
     "the write is its handler's patch",
     "aiohttp: a loop of a few lines with json.loads; its reconciles/s are the API server's limit: "
     "the same writes, nothing watched",
+    f"{SERVER}: what {OWN} asks for, read by aiohttp and thrown away; its reconciles/s are the limit of "
+    "all who watch what they write: aiohttp's writes, one watch open beside them",
     f"{OWN}: keeps bytes, decodes an object when it is read",
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ IN_FLIGHT: Final = 16
 """Writes under way at once; more make the server no faster on two cores."""
 
 PATIENCE: Final = 30.0
+FOREVER: Final = aiohttp.ClientTimeout(total=None)
 
 CONTAINER: Final[Manifest] = {
     "name": "main",
@@ -117,10 +118,15 @@ class Plain:
 
     async def lines(self, path: str) -> AsyncIterator[bytes]:
         """Yield the lines of an answer that does not end."""
-        forever = aiohttp.ClientTimeout(total=None)
-        async with self._session.get(self.server + path, timeout=forever) as response:
+        async with self._session.get(self.server + path, timeout=FOREVER) as response:
             async for line in response.content:
                 yield line
+
+    async def chunks(self, path: str) -> AsyncGenerator[bytes]:
+        """Yield what comes of an answer that does not end."""
+        async with self._session.get(self.server + path, timeout=FOREVER) as response:
+            async for chunk in response.content.iter_any():
+                yield chunk
 
 
 @asynccontextmanager

@@ -11,12 +11,15 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Final, Protocol
 
+from hack.cluster.binaries import catalog
+
 Saw = Callable[[str, str], None]
 """Told the name of an object and its resourceVersion."""
 
 OWN: Final = "elasticjob"
-NAMES: Final = (OWN, "kubernetes_asyncio", "kr8s", "lightkube", "kopf", "aiohttp")
-"""The last is no framework, but what a loop of a few lines does: the floor, and the server's own limit."""
+SERVER: Final = "server"
+NAMES: Final = (OWN, "kubernetes_asyncio", "kr8s", "lightkube", "kopf", "aiohttp", SERVER)
+"""The last two are no frameworks: what a loop of a few lines does, and the API server's own limit."""
 
 
 class Peer(Protocol):
@@ -40,7 +43,7 @@ def connect(name: str, kubeconfig: str) -> AbstractAsyncContextManager[Peer]:
 
 def version_of(name: str) -> str:
     """Return which version of a peer is installed. Raises PackageNotFoundError where none is."""
-    return version(name)
+    return catalog().version if name == SERVER else version(name)
 
 
 def touched(data: dict[str, str]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.peers import Peer, connect
+from benchmarks.peers import Peer, connect, server
 
 TICK = 0.001
 SETTLE = 1.0
@@ -95,6 +95,13 @@ async def fill(peer: Peer, count: str) -> dict[str, float]:
     }
     del kept
     return found
+
+
+async def listed(peer: server.Peer, way: str, how: str) -> float:
+    """Measure how long the server takes to say all pods in one or several answers."""
+    began = time.monotonic()
+    await (peer.pages(how) if way == "pages" else peer.whole(how))
+    return time.monotonic() - began
 
 
 async def replayed(peer: Peer, events: str) -> dict[str, float]:
@@ -180,7 +187,7 @@ def _peak() -> int:
 
 
 MEASURES: dict[str, Callable[..., Awaitable[Any]]] = {
-    measure.__name__: measure for measure in (fill, replayed, live, reconciled, started)
+    measure.__name__: measure for measure in (fill, listed, replayed, live, reconciled, started)
 }
 
 

@@ -81,6 +81,16 @@ def test_a_cell_is_a_median_with_its_spread(samples: list[float], shown: str) ->
     assert spread(samples) == shown
 
 
+def test_a_table_that_goes_to_a_file_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    heads = ["", *(f"a client of a long name {number}.0.0" for number in range(9))]
+    cells = ["figure", *["36,600 (36,100–40,200)"] * 9]
+    show(Sheet(heads, [cells]))
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.rstrip().split("  ")[-1] == heads[-1]
+    assert row.split() == " ".join(cells).split()
+    assert "…" not in head + row
+
+
 def test_a_sheet_is_shown_with_its_notes() -> None:
     console = Console(width=40, record=True, file=io.StringIO())
     show(Sheet(["", "ours"], [["events/s", "5"]], ["a note"]), console)
