@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from elasticjob.devcluster.server.cells import NAME, Age, age, column
-from elasticjob.devcluster.server.definitions import definition_problems, is_true
+from elasticjob.devcluster.server.definitions import definition_problems, is_true, name_problems
 from elasticjob.devcluster.server.jsonpath import compile_path
 from elasticjob.devcluster.server.registry import Column, Conversion, Resource, Scale
 from elasticjob.devcluster.server.rules import rules_of
@@ -69,6 +69,7 @@ CRD = Strategy(
     needs_version=True,
     says_all=True,
     end=_end,
+    check_name=name_problems,
 )
 
 

@@ -92,8 +92,15 @@ def _start(
 
 
 def _check(core: Core, resource: Resource, new: Manifest) -> None:
-    of_metadata = metadata_problems(resource.group, resource.kind, new["metadata"], custom=resource.custom)
-    core.check(resource, new, None, [*of_metadata, *core.strategy(resource).check(new)])
+    strategy = core.strategy(resource)
+    of_metadata = metadata_problems(
+        resource.group,
+        resource.kind,
+        new["metadata"],
+        custom=resource.custom,
+        of_name=strategy.check_name(new),
+    )
+    core.check(resource, new, None, [*of_metadata, *strategy.check(new)])
 
 
 def _check_is_new(core: Core, resource: Resource, name: str, namespace: str) -> None:

@@ -15,6 +15,7 @@ from elasticjob.devcluster.server.internalform import Part, fields_of, parts, sh
 from elasticjob.devcluster.server.names import (
     forbidden,
     missing,
+    plain,
     service_name_problem,
     subdomain_problem,
     unsupported,
@@ -22,7 +23,7 @@ from elasticjob.devcluster.server.names import (
 )
 from elasticjob.devcluster.server.rules import rule_problems
 from elasticjob.devcluster.server.schemadefaults import default_problems
-from elasticjob.devcluster.server.schemarules import keyword_problems, unreadable
+from elasticjob.devcluster.server.schemarules import inner_schemas, keyword_problems, unreadable
 from elasticjob.devcluster.server.schemas import Schema
 from elasticjob.devcluster.server.store import Manifest
 from elasticjob.devcluster.server.strategy import immutable
@@ -98,16 +99,17 @@ def definition_problems(crd: Manifest, old: Manifest | None = None) -> Iterator[
         yield from rule(judged)
 
 
+def name_problems(crd: Manifest) -> Iterator[Cause]:
+    """A definition is named after what it defines."""
+    spec, name = crd["spec"], crd["metadata"].get("name", "")
+    if name and name != f"{(spec.get('names') or {}).get('plural') or ''}.{spec.get('group') or ''}":
+        yield wrong("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+
+
 def is_true(crd: Mapping[str, Any], condition: str) -> bool:
     """Whether a definition has this condition."""
     conditions = (crd.get("status") or {}).get("conditions") or ()
     return any(each.get("type") == condition and each.get("status") == "True" for each in conditions)
-
-
-def _is_named_after_what_it_defines(it: Definition) -> Iterator[Cause]:
-    name = it.crd["metadata"].get("name", "")
-    if it.old is None and name != f"{it.names.get('plural') or ''}.{it.group}":
-        yield wrong("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
 
 
 def _has_a_domain(it: Definition) -> Iterator[Cause]:
@@ -138,6 +140,20 @@ def _has_schemas(it: Definition) -> Iterator[Cause]:
                 yield missing(f"{each.path}.schema.openAPIV3Schema")
 
 
+def _prunes_where_it_defaults(it: Definition) -> Iterator[Cause]:
+    single, shared = it.parts
+    if it.spec.get("preserveUnknownFields") and any(_has_defaults(each.schema) for each in [*single, shared]):
+        yield wrong(
+            "spec.preserveUnknownFields", True, "must be false in order to use defaults in the schema"
+        )
+
+
+def _has_defaults(schema: Schema | None) -> bool:
+    if schema is None or schema.get("default") is not None:
+        return schema is not None
+    return any(_has_defaults(child) for child in inner_schemas(schema))
+
+
 def _has_right_versions(it: Definition) -> Iterator[Cause]:
     single, shared = it.parts
     for each in single:
@@ -158,18 +174,22 @@ def _warning_problems(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
     text = version.get("deprecationWarning")
     if text is None:
         return
-    if not version.get("deprecated"):
-        yield wrong(path, text, "can only be set for deprecated versions")
-        return
+    for why in _warning_mistakes(text) if version.get("deprecated") else (_NOT_DEPRECATED,):
+        yield Cause(path, f"Invalid value: {plain(text)}: {why}")
+
+
+def _warning_mistakes(text: str) -> Iterator[str]:
     if len(text.encode()) > _WARNING_LENGTH:
-        yield wrong(path, text, f"must be <= {_WARNING_LENGTH} characters long")
+        yield f"must be <= {_WARNING_LENGTH} characters long"
     if not text:
-        yield wrong(path, text, "must not be an empty string")
+        yield "must not be an empty string"
     odd = next((index for index, letter in enumerate(text) if not letter.isprintable()), None)
     if odd is not None:
         where = len(text[:odd].encode())
-        why = f"must only contain printable UTF-8 characters; non-printable character found at index {where}"
-        yield wrong(path, text, why)
+        yield f"must only contain printable UTF-8 characters; non-printable character found at index {where}"
+
+
+_NOT_DEPRECATED = "can only be set for deprecated versions"
 
 
 def _schema_problems(part: Part, *, has_status: bool) -> Iterator[Cause]:
@@ -306,7 +326,7 @@ def _says_apart_what_differs(it: Definition) -> Iterator[Cause]:
     """Version names are different; one version is stored."""
     single, _ = it.parts
     names = [each.said.get("name") or "" for each in single]
-    shown = shown_versions(single)
+    shown = None if it.spec.get("versions") is None else shown_versions(single)
     if len(set(names)) < len(names):
         yield wrong("spec.versions", shown, "must contain unique version names")
     if sum(bool(each.said.get("storage")) for each in single) != 1:
@@ -399,9 +419,20 @@ def _service_problems(service: Mapping[str, Any], path: str) -> Iterator[Cause]:
     if not 0 < port < 65536:
         why = "port is not valid: must be between 1 and 65535, inclusive"
         yield wrong(f"{path}.port", port, why)
-    where = service.get("path") or ""
-    if where and not where.startswith("/"):
-        yield wrong(f"{path}.path", where, "must start with a '/'")
+    yield from _path_problems(service.get("path") or "/", f"{path}.path")
+
+
+def _path_problems(text: str, path: str) -> Iterator[Cause]:
+    if text == "/":
+        return
+    if not text.startswith("/"):
+        yield wrong(path, text, "must start with a '/'")
+    for index, step in enumerate(text[1:].removesuffix("/").split("/")):
+        problem = subdomain_problem(step) if step else ""
+        if not step or problem:
+            yield wrong(
+                path, text, f"segment[{index}]: {problem}" if step else f"segment[{index}] may not be empty"
+            )
 
 
 def _review_problems(versions: list[str], path: str) -> Iterator[Cause]:
@@ -496,10 +527,10 @@ def _prunes(it: Definition) -> Iterator[Cause]:
 
 
 _RULES: tuple[Callable[[Definition], Iterator[Cause]], ...] = (
-    _is_named_after_what_it_defines,
     _has_a_domain,
     _has_a_scope,
     _has_schemas,
+    _prunes_where_it_defaults,
     _has_right_versions,
     _says_apart_what_differs,
     _has_names,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -51,6 +51,21 @@ ANNOTATIONS_LIMIT = 256 * 1024
 def wrong(field: str, value: Any, why: str) -> Cause:
     shown = f'"{value}"' if isinstance(value, str) else plain(value)
     return Cause(field, f"Invalid value: {shown}: {why}")
+
+
+def quoted(text: str) -> str:
+    """A text as Go quotes it."""
+    return '"' + "".join(_ESCAPES.get(each) or _printed(each) for each in text) + '"'
+
+
+_ESCAPES = dict(zip('\a\b\f\n\r\t\v\\"', ("\\" + each for each in 'abfnrtv\\"'), strict=True))
+
+
+def _printed(letter: str) -> str:
+    if letter.isprintable():
+        return letter
+    code = ord(letter)
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def missing(field: str, why: str = "") -> Cause:
@@ -111,10 +126,16 @@ def name_problem(group: str, kind: str, name: str) -> str:
 
 
 def metadata_problems(
-    group: str, kind: str, metadata: Mapping[str, Any], *, custom: bool = False
+    group: str,
+    kind: str,
+    metadata: Mapping[str, Any],
+    *,
+    custom: bool = False,
+    of_name: Iterable[Cause] = (),
 ) -> Iterator[Cause]:
-    """Everything wrong with an object's metadata."""
+    """Everything wrong with an object's metadata; `of_name` is what its kind has against its name."""
     yield from _name_problems(group, kind, metadata)
+    yield from of_name
     yield from _note_problems(metadata)
     yield from _finalizer_problems(metadata, short=custom or group == "apiextensions.k8s.io")
 

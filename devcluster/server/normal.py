@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from elasticjob.devcluster.server.schemas import ANYTHING, QUANTITY, Schema, items, member
+from elasticjob.devcluster.server.schemas import ANYTHING, PRESERVE, QUANTITY, Schema, items, member
 
 _EMPTY: dict[str, Any] = {}  # what Go makes of a null among structs
 
@@ -15,7 +15,9 @@ def normalise(value: Any, schema: Schema) -> Any:
     """Return the value in normal form; parts without a schema stay as they are."""
     if schema.get("format") == QUANTITY:
         return _quantity(value)
-    if isinstance(value, dict) and schema is not ANYTHING:
+    if schema.get(PRESERVE) and not schema.get("properties"):
+        return value
+    if isinstance(value, dict):
         return {
             name: normalise(child, below)
             for name, child in value.items()

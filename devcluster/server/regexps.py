@@ -8,7 +8,7 @@ from elasticjob.kube.re2 import re2_problem
 
 _TOKEN = re.compile(
     r"""
-    (?P<escape>\\(?:[pP]\{[^}]*\}|x\{[^}]*\}|x..|.)?)
+    (?P<escape>\\(?:[pP]\{[^}]*\}|[pP].|x\{[^}]*\}|x..|.)?)
   | (?P<set>\[\^?\]?(?:\\.|\[:\^?\w*:\]|[^\]\\])*\]?)
   | (?P<group>\(\?(?:P?<[^>]*>?|[imsU]*(?:-[imsU]+)?[:)]|.{0,2})|\()
   | (?P<end>\))
@@ -57,16 +57,17 @@ def _bad_token(kind: str, text: str) -> str:
     if kind == "set":
         return _bad_set(text)
     if kind == "group" and not _GROUP.fullmatch(text):
-        named = text.startswith(("(?P<", "(?<")) and text[:4] not in ("(?<=", "(?<!")
-        return f"invalid named capture: `{text}`" if named else _unknown_group(text)
+        return _bad_group(text)
     if kind == "repeat" and _repeats_too_often(text):
         return f"invalid repeat count: `{text.rstrip('?')}`"
     return ""
 
 
-def _unknown_group(text: str) -> str:
-    known = next((each for each in ("(?<=", "(?<!") if text.startswith(each)), text[:3])
-    return f"invalid or unsupported Perl syntax: `{known}`"
+def _bad_group(text: str) -> str:
+    """What begins like a name is one, or the rest of the pattern is."""
+    if text.startswith(("(?P<", "(?<")):
+        return f"invalid named capture: `{text}`"
+    return f"invalid or unsupported Perl syntax: `{text[:3]}`"
 
 
 def _bad_escape(text: str) -> str:

@@ -45,11 +45,15 @@ def unreadable(schema: Schema) -> str:
         return "items"
     if schema.get(PRESERVE) is False:
         return PRESERVE
-    inside = (unreadable(child) for _, child, _ in _children(schema, "", _Around(), root=False))
-    return next(filter(None, inside), "")
+    return next(filter(None, map(unreadable, inner_schemas(schema))), "")
 
 
 _UNREADABLE = ("id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions")
+
+
+def inner_schemas(schema: Schema) -> Iterator[Schema]:
+    """The schemas right inside of one, those of logic included."""
+    return (child for _, child, _ in _children(schema, "", _Around(), root=False))
 
 
 def _problems(schema: Schema, path: str, around: _Around, *, root: bool = False) -> Iterator[Cause]:

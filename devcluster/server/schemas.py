@@ -51,8 +51,9 @@ def builtin_definitions() -> Mapping[str, Schema]:
         resolved[name].update(_SPECIAL.get(name) or _resolve(definition, resolved))
         resolved[name][GO_NAME] = ".".join(name.split(".")[-2:])
     # JSONSchemaProps where a boolean or (never in a CRD) a list could stand as well
-    resolved[f"{_CRD}.JSONSchemaPropsOrArray"] |= resolved[f"{_CRD}.JSONSchemaProps"]
     properties = resolved[f"{_CRD}.JSONSchemaProps"]["properties"]
+    either = {"properties": properties, "items": resolved[f"{_CRD}.JSONSchemaProps"]}
+    resolved[f"{_CRD}.JSONSchemaPropsOrArray"] |= either
     resolved[f"{_CRD}.JSONSchemaPropsOrBool"] |= {"properties": properties}
     for name, field, default in _KEY_DEFAULTS:
         properties = resolved[name]["properties"]

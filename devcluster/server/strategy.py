@@ -44,6 +44,7 @@ class Strategy:
     keeps_status: bool = False
     says_all: bool = False
     end: End = no_end
+    check_name: Check = no_problem
 
 
 def put(item: dict[str, Any], **defaults: Any) -> None:

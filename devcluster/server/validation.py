@@ -132,7 +132,11 @@ def _check_size(size: int, schema: Schema, path: str, suffix: str, noun: str, va
     if least is not None and size < least:
         yield wrong(path, size, f"{path} in body should have at least {least} {noun}")
     if most is not None and size > most:
-        yield Cause(path, f"Too many: {size}: must have at most {most} items", "FieldValueTooMany")
+        yield Cause(
+            path,
+            f"Too many: {size}: must have at most {most} {'item' if most == 1 else 'items'}",
+            "FieldValueTooMany",
+        )
 
 
 def _check_string(value: str, schema: Schema, path: str) -> Iterator[Cause]:
@@ -140,7 +144,11 @@ def _check_string(value: str, schema: Schema, path: str) -> Iterator[Cause]:
     if least is not None and len(value) < least:
         yield wrong(path, value, f"{path} in body should be at least {least} chars long")
     if most is not None and len(value) > most:
-        yield Cause(path, f"Too long: may not be more than {most} bytes", "FieldValueTooLong")
+        yield Cause(
+            path,
+            f"Too long: may not be more than {most} {'byte' if most == 1 else 'bytes'}",
+            "FieldValueTooLong",
+        )
     pattern = schema.get("pattern")
     if pattern and not matches(pattern, value):
         yield wrong(path, value, f"{path} in body should match '{pattern}'")
