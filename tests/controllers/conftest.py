@@ -22,6 +22,7 @@ from elasticjob.kube.objects import NAMESPACE, POD, SERVICE, Pod
 from elasticjob.kube.operator import Operator
 from tests.controllers.rights import Noting
 from tests.kit.account import shipped_account
+from tests.kit.webhooks import heeded
 from tests.kit.whole import WholeClusters
 
 T = TypeVar("T")
@@ -142,6 +143,7 @@ class Stage:
         started.cancel()
         if task.done():
             task.result()
+        await heeded(self.client)
 
     async def stop(self) -> None:
         if self._running:

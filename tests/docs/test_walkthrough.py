@@ -12,25 +12,29 @@ from pathlib import Path
 import pytest
 
 from elasticjob.cli.laptop import operator_of
+from elasticjob.kube.client import Client
 from tests.docs.console import Command, commands, matches
+from tests.kit.webhooks import heeded
 from tests.kit.whole import WholeClusters
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "walkthrough.md"
-SLOWEST = 200.0
+SLOWEST = 960.0
 """Seconds that a command may take: the page's longest wait and some."""
 
 
 @pytest.fixture
 async def kubeconfig(whole_cluster: WholeClusters, tmp_path: Path) -> AsyncIterator[Path]:
     async with whole_cluster(tmp_path) as cluster, operator_of(cluster.kubeconfig, tmp_path):
+        async with Client(cluster.config()) as client:
+            await heeded(client)
         yield cluster.kubeconfig
 
 
 @pytest.mark.skipif(
     shutil.which("kubectl") is None, reason="no kubectl on PATH: the walkthrough is written for it"
 )
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1800)
 async def test_walkthrough_shows_what_is_printed(kubeconfig: Path) -> None:
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
     for command in commands(PAGE.read_text()):

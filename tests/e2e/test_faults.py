@@ -41,6 +41,7 @@ from elasticjob.kube.objects import (
 from tests.controllers.conftest import Site
 from tests.e2e.conftest import Job, Stage, local, role, worker
 from tests.kit.waiting import until
+from tests.kit.webhooks import heeded
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -201,6 +202,7 @@ async def test_an_operator_killed_while_it_scales_up_finishes_when_it_is_back(
     await stage.operator.kill()
     await stage.operator.start()
     await stage.operator.ready()
+    await heeded(site.client)
     await site.until(lambda: job.status.workers == "6/6" and job.status.phase is Phase.RUNNING)
     assert job.running() == {f"worker-{index}" for index in range(6)}
     assert {name: len(uids) for name, uids in job.born.items()} == dict.fromkeys(job.running(), 1)
