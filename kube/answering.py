@@ -4,15 +4,13 @@
   refused with a sentence that says so. Who does not send what it announced in that time holds no room longer.
 - What does not fit into the room is answered with 429 and Retry-After, which the API server heeds.
 - Plain functions run in threads of their own; neither they nor reconcilers wait for the other. One that never
-  returns holds its thread, not the server.
+  returns holds its thread, not the server, nor the end of the process.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -33,8 +31,8 @@ from elasticjob.kube.review import (
     validated,
 )
 from elasticjob.kube.room import Full, Room
+from elasticjob.kube.threads import Threads
 
-R = TypeVar("R")
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 MIB = 1 << 20
@@ -71,7 +69,7 @@ class Answering:
         self._reader = reader
         self._clock = clock
         self._metrics = metrics
-        self._threads = ThreadPoolExecutor(THREADS, "webhook")
+        self._threads = Threads(THREADS, "webhook")
 
     def app(self) -> web.Application:
         """The application; its paths are those of registration.py."""
@@ -90,7 +88,7 @@ class Answering:
 
     def close(self) -> None:
         """Give up what is still to be called; what is being called ends by itself."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     def _bounded(
         self, handle: Callable[[web.Request, bytes], Awaitable[web.Response]], room: Room, largest: int
@@ -144,10 +142,10 @@ class Answering:
             return too_late(webhook, request, seconds)
 
     async def _mutated(self, webhook: Webhook[Any], request: Request) -> Answer:
-        return await mutated(webhook, request, self._run)
+        return await mutated(webhook, request, self._threads.run)
 
     async def _validated(self, webhook: Webhook[Any], request: Request) -> Answer:
-        return await validated(webhook, request, self._reader, self._run)
+        return await validated(webhook, request, self._reader, self._threads.run)
 
     def _conversion(
         self, conversion: Conversion[Any]
@@ -159,7 +157,7 @@ class Answering:
             seconds = SHARE * CONVERSION_TIMEOUT
             try:
                 async with deadline(self._clock, seconds):
-                    return _json(await self._run(lambda: answer(body)))
+                    return _json(await self._threads.run(lambda: answer(body)))
             except msgspec.DecodeError as error:
                 return _refused(400, f"this is no ConversionReview: {error}")
             except TimeoutError:
@@ -168,9 +166,6 @@ class Answering:
                 )
 
         return handle
-
-    async def _run(self, function: Callable[[], R], /) -> R:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
     async def _measured(self, path: str, answering: Awaitable[Answer]) -> Answer:
         metrics = self._metrics

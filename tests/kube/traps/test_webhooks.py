@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import ssl
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +20,7 @@ from aiohttp import ClientSession
 from cryptography import x509
 
 from elasticjob.kube import answering
-from elasticjob.kube.admission import AdmissionServer, Policy, Problem, Review, Terms, Webhook
+from elasticjob.kube.admission import AdmissionServer, Policy, Problem, Review, Webhook
 from elasticjob.kube.authorities import Leaf
 from elasticjob.kube.certificates import certificates_in, issue, new_authority
 from elasticjob.kube.client import Client
@@ -28,29 +30,21 @@ from elasticjob.kube.objects import CONFIG_MAP, SECRET, VALIDATING_WEBHOOKS, Con
 from elasticjob.kube.registration import INJECT_FROM
 from elasticjob.kube.review import Reader
 from elasticjob.kube.vault import FORGET_AFTER, ROTATE
+from tests.kit.served import Served
 from tests.kube.stub import until
 from tests.kube.traps.kit import WITHIN, for_maps, operator_of, running
 from tests.kube.traps.switch import Switch
+from tests.kube.traps.terms import within
 
 QUICK = Policy(settle=timedelta(seconds=5), look=timedelta(seconds=0.1), poll=timedelta(seconds=0.02))
 """An API server on a busy machine may take seconds to heed a bundle."""
 HEEDED = "seen"
 """The label by which a write shows that it went past us."""
 PROBE = "probe"
-CHOSEN = "!has(request.name) || request.name != 'kube-root-ca.crt'"
 
 
 def label(review: Review[ConfigMap]) -> Sequence[Manifest]:
     return [{"op": "add", "path": "/metadata/labels", "value": {HEEDED: "yes"}}]
-
-
-def within(namespace: str, **terms: Any) -> Terms:
-    """Terms for ConfigMaps of one namespace; the control plane's own are left alone."""
-    return Terms(
-        namespaces={"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-        conditions={"not-the-clusters-own": CHOSEN},
-        **terms,
-    )
 
 
 @asynccontextmanager
@@ -196,6 +190,35 @@ async def test_18_a_handler_that_never_returns_is_cancelled_before_the_api_serve
             await client.create(CONFIG_MAP, {"metadata": {"name": "slow"}}, namespace)
         assert fates == ["slow"]
         await client.create(CONFIG_MAP, {"metadata": {"name": "quick"}}, namespace)
+
+
+async def test_18_a_handler_that_never_returns_does_not_keep_the_process(
+    served: Served, client: Client, namespace: str
+) -> None:
+    """SIGTERM ends it as ever, though the handler's thread hangs until there is no process any more."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.kube.traps.stuck", str(served.kubeconfig), namespace),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )
+    assert process.stdout is not None
+    writing = asyncio.create_task(write_until_refused(client, namespace))
+    try:
+        async with asyncio.timeout(WITHIN):
+            assert await process.stdout.readline() == b"asked\n"
+            process.terminate()
+            assert await process.wait() == 0
+            await writing
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        await client.delete(VALIDATING_WEBHOOKS, namespace)
+
+
+async def write_until_refused(client: Client, namespace: str) -> None:
+    while not await answer_to_create(client, namespace):  # noqa: ASYNC110 # each turn asks
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("policy", ["Ignore", "Fail"])
