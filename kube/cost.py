@@ -1,4 +1,4 @@
-"""Whether the rules of a schema are cheap enough for API servers, and which bound is missing if not.
+"""Whether the rules of a schema are well-typed and cheap enough for API servers, or which bound is missing.
 
 A rule may cost 10 million at most: what one evaluation costs (`kube.cel.cost`), times how often the value
 that it is about can occur. That is the product of `maxItems` and `maxProperties` of the lists and maps above
@@ -17,7 +17,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
 
-from elasticjob.kube.cel import CelSyntaxError, parsed
+from elasticjob.kube.cel import parsed
+from elasticjob.kube.cel.compiling import refusal
 from elasticjob.kube.cel.cost import UNBOUNDED, cost_of, times
 from elasticjob.kube.cel.shapes import REQUEST_BYTES, Shape, shape_of
 from elasticjob.kube.schemas import RULES, Schema, UnsupportedSchema, nodes
@@ -106,11 +107,10 @@ def _costs(place: _Place) -> Iterator[RuleCost]:
         raise UnsupportedSchema(place.path, "a Rule here has nothing to read: the schema says no type")
     for entry in place.node[RULES]:
         for field in expressions(entry):
-            try:
-                yield RuleCost(place.path, entry[field], cost_in(entry, field, shape, place.times))
-            except CelSyntaxError as error:
-                why = f"the Rule {entry[field]!r} cannot be compiled: {error}"
-                raise UnsupportedSchema(place.path, why) from None
+            if (refused := refusal(entry, field, shape)) is not None:
+                why = f"the Rule {entry[field]!r} cannot be compiled: {refused.advice}"
+                raise UnsupportedSchema(place.path, why)
+            yield RuleCost(place.path, entry[field], cost_in(entry, field, shape, place.times))
 
 
 # What to write instead

@@ -124,7 +124,16 @@ def matches(pattern: str, text: str) -> bool:
 
 def found(pattern: str, text: str) -> Iterator[str]:
     """Yield the texts that match, from the left. Raises ValueError for what cannot be read."""
-    return (each[0] for each in _finder(pattern).finditer(text))
+    return _apart(_finder(pattern).finditer(text))
+
+
+def _apart(every: Iterator[re.Match[str]]) -> Iterator[str]:
+    """What matched; nothing is no match right behind another one."""
+    end = -1
+    for each in every:
+        if each[0] or each.start() != end:
+            yield each[0]
+        end = each.end()
 
 
 _MOST_KEPT: Final = 1024

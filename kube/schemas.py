@@ -12,6 +12,7 @@ INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 LIST_TYPE: Final = "x-kubernetes-list-type"
 LIST_KEYS: Final = "x-kubernetes-list-map-keys"
 MAP_TYPE: Final = "x-kubernetes-map-type"
+EMBEDDED: Final = "x-kubernetes-embedded-resource"
 RULES: Final = "x-kubernetes-validations"
 
 MOMENT: Final = "x-moment"
@@ -24,7 +25,7 @@ WORDS: Final = (
     "description type format default enum nullable minimum maximum exclusiveMinimum exclusiveMaximum "
     "multipleOf minLength maxLength pattern minItems maxItems minProperties maxProperties required "
     f"properties items additionalProperties allOf anyOf oneOf not {LIST_TYPE} {LIST_KEYS} "
-    f"{MAP_TYPE} x-kubernetes-embedded-resource {INT_OR_STRING} {PRESERVE} {RULES}"
+    f"{MAP_TYPE} {EMBEDDED} {INT_OR_STRING} {PRESERVE} {RULES}"
 ).split()
 """The words that servers read, in the order in which people read them."""
 

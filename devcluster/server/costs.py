@@ -1,15 +1,17 @@
-"""What the rules of a schema cost at most, and which old values they cannot have: why a CRD is refused."""
+"""Why the rules of a schema are refused: types, costs, and old values that they cannot have."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.names import wrong
+from elasticjob.devcluster.server.names import forbidden, wrong
 from elasticjob.devcluster.server.schemas import Schema
-from elasticjob.kube.cel import CelSyntaxError, free_names, parsed
-from elasticjob.kube.cel.shapes import shape_of
+from elasticjob.kube.cel import UNBOUNDED, CelSyntaxError, Shape, free_names, parsed, refusal, shape_of
 from elasticjob.kube.cost import LOOPS, PER_RULE, PER_SCHEMA, cost_in, expressions, repeated
 
 RULES = "x-kubernetes-validations"
@@ -17,61 +19,109 @@ _ADVICE = (
     "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and "
     "strings are declared)"
 )
+_MOST_NAMED = 4
+
+
+@dataclass
+class _Total:
+    """What all rules of a schema cost together, and those that cost the most."""
+
+    cost: int = 0
+    dearest: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, path: str, cost: int) -> None:
+        self.cost = min(self.cost + cost, UNBOUNDED)
+        if cost >= PER_SCHEMA // 100:
+            self.dearest = sorted([*self.dearest, (cost, path)], reverse=True)[:_MOST_NAMED]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A schema with rules: how often its values may occur, and what above it has no keys."""
+
+    path: str
+    node: Schema
+    often: int | None
+    lost: str
+    shape: Shape
 
 
 def cost_problems(schema: Schema, path: str) -> Iterator[Cause]:
-    """Rules that cost more than a server allows, or that do not compile for their schema."""
-    total = 0
-    for where, node, often, lost in _places(schema, path, 1, ""):
-        for index, spec in enumerate(node[RULES]):
-            rule = f"{where}.{RULES}[{index}]"
-            try:
-                costs = list(_costs(node, spec, often, root=where == path))
-            except CelSyntaxError as error:
-                yield wrong(f"{rule}.rule", spec["rule"], f"compilation failed: ERROR: <input>:1:1: {error}")
-                continue
-            total += sum(cost for _, cost in costs)
-            yield from (
-                _too_dear(f"{rule}.{field}", f"estimated {field} cost", cost, PER_RULE)
-                for field, cost in costs
-                if cost > PER_RULE
-            )
-            if lost and "oldSelf" in free_names(parsed(spec["rule"])):
-                why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}"
-                yield wrong(f"{rule}.rule", spec["rule"], why)
-    if total > PER_SCHEMA:
+    """Rules that do not compile for their schema, or cost more than a server allows."""
+    total = _Total()
+    for place in _places(schema, path, 1, ""):
+        for index, spec in enumerate(place.node[RULES]):
+            yield from _rule_problems(spec, place, f"{place.path}.{RULES}[{index}]", total)
+    if total.cost > PER_SCHEMA:
+        why = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+        yield from (forbidden(where, why) for _, where in total.dearest)
         name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
-        yield _too_dear(path, name, total, PER_SCHEMA)
+        yield _too_dear(path, name, total.cost, PER_SCHEMA)
 
 
-def _places(
-    node: Schema, path: str, often: int | None, lost: str
-) -> Iterator[tuple[str, Schema, int | None, str]]:
-    """Schemas with rules: how often their values may occur, and what above them has no keys."""
-    if node.get(RULES):
-        yield path, node, often, lost
+def _rule_problems(spec: Mapping[str, Any], place: _Place, path: str, total: _Total) -> Iterator[Cause]:
+    for name in expressions(spec):
+        refused = refusal(spec, name, place.shape)
+        if refused is not None:
+            yield Cause(f"{path}.{name}", f"Invalid value: {_shown(spec)}: {refused.message}")
+            break
+        cost = cost_in(spec, name, place.shape, place.often)
+        if cost > PER_RULE:
+            yield _too_dear(f"{path}.{name}", f"estimated {name} cost", cost, PER_RULE)
+        total.add(f"{path}.{name}", cost)
+    yield from _old_self_problems(spec, place, path)
+
+
+def _old_self_problems(spec: Mapping[str, Any], place: _Place, path: str) -> Iterator[Cause]:
+    if "oldSelf" not in _names(spec["rule"]):
+        if spec.get("optionalOldSelf") is not None:
+            why = "may not be set if oldSelf is not used in rule"
+            yield wrong(f"{path}.optionalOldSelf", spec["optionalOldSelf"], why)
+    elif place.lost:
+        why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {place.lost}"
+        yield wrong(f"{path}.rule", spec["rule"], why)
+
+
+def _names(text: str) -> set[str]:
+    """The variables of a rule; none of one that cannot be read."""
+    try:
+        return set(free_names(parsed(text)))
+    except CelSyntaxError:
+        return set()
+
+
+def _shown(spec: Mapping[str, Any]) -> str:
+    """A rule as the server shows it: its own struct, with the letters escaped that HTML knows."""
+    fields = {
+        "Rule": spec["rule"],
+        "Message": spec.get("message") or "",
+        "MessageExpression": spec.get("messageExpression") or "",
+        "Reason": spec.get("reason"),
+        "FieldPath": spec.get("fieldPath") or "",
+        "OptionalOldSelf": spec.get("optionalOldSelf"),
+    }
+    text = msgspec.json.encode(fields).decode()
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text
+
+
+def _places(node: Schema, path: str, often: int | None, lost: str, *, root: bool = True) -> Iterator[_Place]:
+    """The schemas with rules, those within others first."""
     within = lost or (path if node.get("x-kubernetes-map-type") == "atomic" else "")
     for name, child in (node.get("properties") or {}).items():
-        yield from _places(child, f"{path}.properties[{name}]", often, within)
+        yield from _places(child, f"{path}.properties[{name}]", often, within, root=False)
     for word, bound in LOOPS:
         if isinstance(node.get(word), dict):
             keyed = word != "items" or node.get("x-kubernetes-list-type") == "map"
             most = repeated(often, node, bound)
-            yield from _places(node[word], f"{path}.{word}", most, within or ("" if keyed else path))
-
-
-def _costs(
-    node: Schema, spec: Mapping[str, Any], often: int | None, *, root: bool
-) -> Iterator[tuple[str, int]]:
-    """The cost of a rule, and of the expression of its message, with the field of each."""
-    shape = shape_of(node, root=root)
-    if shape is not None:
-        yield from ((field, cost_in(spec, field, shape, often)) for field in expressions(spec))
+            below = within or ("" if keyed else path)
+            yield from _places(node[word], f"{path}.{word}", most, below, root=False)
+    if node.get(RULES) and (shape := shape_of(node, root=root)) is not None:
+        yield _Place(path, node, often, lost, shape)
 
 
 def _too_dear(path: str, name: str, cost: int, limit: int) -> Cause:
     factor = cost / limit
     shown = "more than 100x" if factor > 100 else f"{factor:.6f}x" if factor < 1.5 else f"{factor:.1f}x"
-    return Cause(
-        path, f"Forbidden: {name} exceeds budget by factor of {shown} {_ADVICE}", "FieldValueForbidden"
-    )
+    return forbidden(path, f"{name} exceeds budget by factor of {shown} {_ADVICE}")

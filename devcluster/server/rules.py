@@ -1,4 +1,7 @@
-"""`x-kubernetes-validations` of a schema: checked when a CRD is stored, evaluated when its objects are."""
+"""`x-kubernetes-validations` of a schema: checked when a CRD is stored, evaluated when its objects are.
+
+A rule may cost so much for one value, and the rules of an object so much together, as `kube.cel` counts.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.names import unsupported, wrong
+from elasticjob.devcluster.server.names import missing, unsupported, wrong
 from elasticjob.devcluster.server.schemas import Schema, item_key, join
 from elasticjob.kube import cel
-from elasticjob.kube.cel import CelError, CelSyntaxError, Program, compiled
+from elasticjob.kube.cel import NO_OVERLOAD, CelError, Meter, Program, Reader, TooCostly, compiled, reader
 
 RULES = "x-kubernetes-validations"
 _REASONS = {"FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"}
@@ -29,20 +32,31 @@ class Step:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule, and the way from the root to the values it is about."""
+    """One rule, the way from the root to the values it is about, their kind, and what reads them."""
 
     steps: tuple[Step, ...]
     program: Program
     spec: Mapping[str, Any]
     message: Program | None
+    kind: str
+    read: Reader | None
 
     @property
     def is_transition(self) -> bool:
         return "oldSelf" in self.program.names
 
+    @property
+    def told(self) -> str:
+        """What the rule is called in complaints: its message, else what it says."""
+        return str(self.spec.get("message") or self.spec["rule"]).strip()
+
+    def wrong(self, place: Place, why: str) -> Cause:
+        """The complaint that it could not be evaluated."""
+        return Cause(place.path.lstrip("."), f'Invalid value: "{self.kind}": {why}', "FieldValueInvalid")
+
 
 def rule_problems(schema: Schema, path: str) -> Iterator[Cause]:
-    """Rules of a CRD that cannot be compiled."""
+    """What is wrong with the rules of a CRD before they are compiled."""
     for where, node in _nodes(schema, path):
         for index, spec in enumerate(node.get(RULES) or ()):
             yield from _spec_problems(spec, f"{where}.{RULES}[{index}]", node)
@@ -58,30 +72,39 @@ def _nodes(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
 
 
 def _spec_problems(spec: Mapping[str, Any], path: str, node: Schema) -> Iterator[Cause]:
-    for name in ("rule", "messageExpression"):
-        text = spec.get(name)
-        if not text:
-            if name == "rule":
-                yield wrong(f"{path}.rule", "", "rule is not specified")
-            continue
-        try:
-            program = compiled(text)
-        except CelSyntaxError as error:
-            yield wrong(f"{path}.{name}", text, f"compilation failed: {error}")
-            continue
-        unknown = sorted(program.names - {"self", "oldSelf"})
-        if unknown:
-            yield wrong(
-                f"{path}.{name}", text, f"compilation failed: undeclared reference to {', '.join(unknown)}"
-            )
-        if name == "rule" and spec.get("optionalOldSelf") and "oldSelf" not in program.names:
-            yield wrong(f"{path}.optionalOldSelf", True, "may not be set if oldSelf is not used in rule")
-    if spec.get("reason") and spec["reason"] not in _REASONS:
+    yield from _text_problems(spec, path)
+    if spec.get("messageExpression") and not spec["messageExpression"].strip():
+        yield missing(f"{path}.messageExpression", "messageExpression must be non-empty if specified")
+    if spec.get("reason") is not None and spec["reason"] not in _REASONS:
         yield unsupported(f"{path}.reason", spec["reason"], sorted(_REASONS))
-    if "\n" in (spec.get("message") or ""):
-        yield wrong(f"{path}.message", spec["message"].replace("\n", "\\n"), "must not contain line breaks")
-    if not _leads_somewhere(spec.get("fieldPath") or "", node):
-        yield wrong(f"{path}.fieldPath", spec["fieldPath"], "must be a valid path")
+    where = spec.get("fieldPath") or ""
+    if where and not where.strip():
+        yield wrong(f"{path}.fieldPath", where, "must be non-empty if specified")
+    if _is_broken(where):
+        yield wrong(f"{path}.fieldPath", _escaped(where), "must not contain line breaks")
+    if not _leads_somewhere(where, node):
+        yield wrong(f"{path}.fieldPath", _escaped(where), "must be a valid path")
+
+
+def _text_problems(spec: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    """The first thing that is wrong with a rule's text and its message."""
+    rule, message = (spec.get("rule") or "").strip(), spec.get("message") or ""
+    if not rule:
+        yield missing(f"{path}.rule", "rule is not specified")
+    elif message and not message.strip():
+        yield wrong(f"{path}.message", _escaped(message), "must be non-empty if specified")
+    elif _is_broken(message.strip()):
+        yield wrong(f"{path}.message", _escaped(message), "must not contain line breaks")
+    elif _is_broken(rule) and not message:
+        yield missing(f"{path}.message", "message must be specified if rule contains line breaks")
+
+
+def _is_broken(text: str) -> bool:
+    return "\n" in text or "\r" in text
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
 _STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\['([^']+)'\]")
@@ -101,16 +124,17 @@ def _leads_somewhere(path: str, node: Schema) -> bool:
 
 
 def rules_of(schema: Schema) -> tuple[Rule, ...]:
-    """All rules of a root schema."""
+    """All rules of a root schema, those of what is within others later."""
     return tuple(_collected(schema, (), set()))
 
 
 def _collected(schema: Schema, steps: tuple[Step, ...], seen: set[int]) -> Iterator[Rule]:
     if id(schema) in seen:  # the schema of `metadata` may be recursive; nothing below repeats a rule
         return
+    read = reader(schema) if schema.get(RULES) else None
     for spec in schema.get(RULES) or ():
         message = compiled(spec["messageExpression"]) if spec.get("messageExpression") else None
-        yield Rule(steps, compiled(spec["rule"]), spec, message)
+        yield Rule(steps, compiled(spec["rule"]), spec, message, schema.get("type") or "", read)
     inside = seen | {id(schema)}
     for name, child in (schema.get("properties") or {}).items():
         yield from _collected(child, (*steps, Step("property", name, schema)), inside)
@@ -120,81 +144,163 @@ def _collected(schema: Schema, steps: tuple[Step, ...], seen: set[int]) -> Itera
         yield from _collected(schema["items"], (*steps, Step("list", "", schema)), inside)
 
 
+@dataclass(frozen=True)
+class Place:
+    """A value, the one that was there before, and whether that, or else what is around it, is unchanged."""
+
+    path: str
+    value: Any
+    former: Any
+    same: bool
+
+    def below(self, path: str, value: Any, former: Any) -> Place:
+        return Place(path, value, former, self.same if former is _ABSENT else former == value)
+
+
+class _Exhausted(Exception):
+    """Nothing more is evaluated of an object; `cause` says why."""
+
+    def __init__(self, place: Place, rule: Rule, why: str) -> None:
+        super().__init__(why)
+        self.cause = rule.wrong(place, why)
+
+
+class _Budget:
+    """What the rules of one object may cost together."""
+
+    def __init__(self) -> None:
+        self.left = PER_OBJECT
+
+    def evaluate(self, program: Program, values: Mapping[str, Any], exceeded: str, exhausted: str) -> Any:
+        """The value of an expression. Raises CelError, and TooCostly with one of the sentences."""
+        meter = Meter(PER_CALL)
+        try:
+            return program.evaluate(values, meter)
+        except TooCostly:
+            raise TooCostly(exceeded) from None
+        finally:
+            self._take(meter.spent, exhausted)
+
+    def _take(self, cost: int, exhausted: str) -> None:
+        self.left -= cost
+        if self.left < 0:
+            raise TooCostly(exhausted)
+
+
 def broken_rules(rules: Iterable[Rule], new: Any, old: Any) -> list[Cause]:
     """What the rules have against an object; transition rules count only where there is an old value."""
     before = _ABSENT if old is None else old
-    return [
-        cause
-        for rule in rules
-        for path, value, former in _places(rule.steps, new, before, "")
-        if (cause := _checked(rule, path, value, former))
-    ]
+    root = Place("", new, before, same=before == new)
+    found: list[Cause] = []
+    budget = _Budget()
+    try:
+        for rule in rules:
+            for place in _places(rule.steps, root):
+                found += _checked(rule, place, budget)
+    except _Exhausted as end:
+        found.append(end.cause)
+    return found
 
 
-def _places(steps: tuple[Step, ...], value: Any, old: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+def _places(steps: tuple[Step, ...], place: Place) -> Iterator[Place]:
     if not steps:
-        yield path, value, old
+        yield place
         return
-    for inner, child, former in _STEPS[steps[0].kind](steps[0], value, old, path):
-        yield from _places(steps[1:], child, former, inner)
+    for inner in _STEPS[steps[0].kind](steps[0], place):
+        yield from _places(steps[1:], inner)
 
 
-def _property(step: Step, value: Any, old: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+def _property(step: Step, place: Place) -> Iterator[Place]:
+    value = place.value
     if isinstance(value, dict) and value.get(step.name) is not None:
-        yield join(step.schema, path, step.name), value[step.name], _former(old, step.name)
+        path = join(step.schema, place.path, step.name)
+        yield place.below(path, value[step.name], _former(place.former, step.name))
 
 
-def _values(step: Step, value: Any, old: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+def _values(step: Step, place: Place) -> Iterator[Place]:
     declared = step.schema.get("properties") or {}
-    for name, child in (value if isinstance(value, dict) else {}).items():
+    for name, child in (place.value if isinstance(place.value, dict) else {}).items():
         if name not in declared:
-            yield join(step.schema, path, name), child, _former(old, name)
+            yield place.below(join(step.schema, place.path, name), child, _former(place.former, name))
 
 
-def _elements(step: Step, value: Any, old: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+def _elements(step: Step, place: Place) -> Iterator[Place]:
     """Elements are the same as before by key only: other lists have no transitions."""
     keyed = step.schema.get("x-kubernetes-list-type") == "map"
-    former = [(item_key(step.schema, item), item) for item in old] if keyed and isinstance(old, list) else []
-    for index, child in enumerate(value if isinstance(value, list) else ()):
+    old = place.former if keyed and isinstance(place.former, list) else []
+    former = [(item_key(step.schema, item), item) for item in old]
+    for index, child in enumerate(place.value if isinstance(place.value, list) else ()):
         key = item_key(step.schema, child) if keyed else None
-        yield f"{path}[{index}]", child, next((item for other, item in former if other == key), _ABSENT)
+        match = next((item for other, item in former if other == key), _ABSENT)
+        yield place.below(f"{place.path}[{index}]", child, match)
 
 
 def _former(old: Any, name: str) -> Any:
     return old.get(name, _ABSENT) if isinstance(old, dict) else _ABSENT
 
 
-_STEPS: dict[str, Callable[[Step, Any, Any, str], Iterator[tuple[str, Any, Any]]]] = {
+_STEPS: dict[str, Callable[[Step, Place], Iterator[Place]]] = {
     "property": _property,
     "map": _values,
     "list": _elements,
 }
 
 
-def _checked(rule: Rule, path: str, value: Any, former: Any) -> Cause | None:
-    values = {"self": value}
-    if rule.spec.get("optionalOldSelf"):
-        values["oldSelf"] = cel.ABSENT if former is _ABSENT else cel.optional(former)
-    elif former is not _ABSENT:
-        values["oldSelf"] = former
-    elif rule.is_transition:
-        return None
-    if former == value and not rule.is_transition:  # ratcheting: what did not change is not asked again
-        return None
+def _checked(rule: Rule, place: Place, budget: _Budget) -> Iterator[Cause]:
+    """What a rule has against a value; nothing false is told of what did not change."""
+    if rule.is_transition and place.former is _ABSENT and not rule.spec.get("optionalOldSelf"):
+        return
+    if place.value is None:
+        return
+    values = _variables(rule, place)
+    exceeded = f"'operation cancelled: actual cost limit exceeded': {_NO_MORE} {_COST}rule: {rule.told}"
+    exhausted = f"validation failed due to {_OUT_OF_BUDGET}, {_NO_MORE.removesuffix(' due to')}"
     try:
-        if rule.program.evaluate(values) is True:
-            return None
+        holds = budget.evaluate(rule.program, values, exceeded, exhausted)
+    except TooCostly as end:
+        raise _Exhausted(place, rule, str(end)) from None
     except CelError as error:
-        failed = "division by zero" if "by zero" in str(error) else str(error)
-        why = f"{failed} evaluating rule: {rule.program.text}"
-        return Cause(path.lstrip("."), f'Invalid value: "{_kind(value)}": {why}', "FieldValueInvalid")
-    why = _message(rule, values)
-    where = path + (rule.spec.get("fieldPath") or "")
+        yield rule.wrong(place, _failure(error, rule))
+        return
+    if holds is True:
+        return
+    cause = _refusal(rule, place, _message(rule, place, values, budget))
+    if rule.is_transition or not place.same:
+        yield cause
+
+
+PER_CALL = 1_000_000
+PER_OBJECT = 10_000_000
+_NO_MORE = "no further validation rules will be run due to"
+_COST = "call cost exceeds limit for "
+_OUT_OF_BUDGET = "running out of cost budget"
+
+
+def _failure(error: CelError, rule: Rule) -> str:
+    if str(error).startswith(NO_OVERLOAD):
+        why = "call arguments did not match a supported operator, function or macro signature for rule"
+        return f"'{error}': {why}: {rule.told}"
+    return f"{error} evaluating rule: {rule.told}"
+
+
+def _variables(rule: Rule, place: Place) -> dict[str, Any]:
+    read = rule.read or (lambda value: value)
+    values = {"self": read(place.value)}
+    if rule.spec.get("optionalOldSelf"):
+        values["oldSelf"] = cel.ABSENT if place.former is _ABSENT else cel.optional(read(place.former))
+    elif place.former is not _ABSENT:
+        values["oldSelf"] = read(place.former)
+    return values
+
+
+def _refusal(rule: Rule, place: Place, why: str) -> Cause:
+    where = (place.path + (rule.spec.get("fieldPath") or "")).lstrip(".")
     reason = str(rule.spec.get("reason") or "FieldValueInvalid")
     if reason == "FieldValueDuplicate":
-        return Cause(where.lstrip("."), "Duplicate value", reason)
-    told = f"{_shown(value)}: {why}" if reason == "FieldValueInvalid" and _is_scalar(value) else why
-    return Cause(where.lstrip("."), f"{_PREFIX[reason]}: {told}", reason)
+        return Cause(where, "Duplicate value", reason)
+    scalar = not isinstance(place.value, dict | list)
+    told = f"{_shown(place.value)}: {why}" if reason == "FieldValueInvalid" and scalar else why
+    return Cause(where, f"{_PREFIX[reason]}: {told}", reason)
 
 
 _PREFIX = {
@@ -205,26 +311,27 @@ _PREFIX = {
 }
 
 
-def _kind(value: Any) -> str:
-    names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
-    return names.get(type(value), "null")
-
-
-def _is_scalar(value: Any) -> bool:
-    return not isinstance(value, dict | list)
-
-
 def _shown(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value).lower()
 
 
-def _message(rule: Rule, values: Mapping[str, Any]) -> str:
+_LONGEST_MESSAGE = 5 * 1024
+
+
+def _message(rule: Rule, place: Place, values: Mapping[str, Any], budget: _Budget) -> str:
     """What the message expression says; where it has no value, the plain message."""
-    plain = str(rule.spec.get("message") or f"failed rule: {rule.program.text}")
+    plain = (rule.spec.get("message") or "").strip() or f"failed rule: {rule.told}"
     if rule.message is None:
         return plain
+    exceeded = f'{_NO_MORE} {_COST}messageExpression: "{rule.message.text}"'
+    exhausted = (
+        f"messageExpression evaluation failed due to {_OUT_OF_BUDGET}, {_NO_MORE.removesuffix(' due to')}"
+    )
     try:
-        text = rule.message.evaluate(values)
+        text = budget.evaluate(rule.message, values, exceeded, exhausted)
+    except TooCostly as end:
+        raise _Exhausted(place, rule, str(end)) from None
     except CelError:
         return plain
-    return text if isinstance(text, str) and text.strip() and "\n" not in text else plain
+    text = text.strip() if isinstance(text, str) else ""
+    return text if text and not _is_broken(text) and len(text.encode()) <= _LONGEST_MESSAGE else plain

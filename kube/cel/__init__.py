@@ -11,26 +11,51 @@ matter when the other side decides.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from elasticjob.kube.cel.compiling import Refusal, refusal
+from elasticjob.kube.cel.natives import Reader, reader
 from elasticjob.kube.cel.parser import parsed
 from elasticjob.kube.cel.program import runnable
+from elasticjob.kube.cel.seen import UNBOUNDED
+from elasticjob.kube.cel.shapes import Shape, shape_of
 from elasticjob.kube.cel.syntax import free_names
 from elasticjob.kube.cel.tokens import escaped
-from elasticjob.kube.cel.values import ABSENT, CelError, CelSyntaxError, Node, Scope, optional
+from elasticjob.kube.cel.values import (
+    ABSENT,
+    NO_OVERLOAD,
+    CelError,
+    CelSyntaxError,
+    Meter,
+    Node,
+    Scope,
+    TooCostly,
+    optional,
+)
 
 __all__ = [
     "ABSENT",
+    "NO_OVERLOAD",
+    "UNBOUNDED",
     "CelError",
     "CelSyntaxError",
+    "Meter",
     "Program",
+    "Reader",
+    "Refusal",
+    "Shape",
+    "TooCostly",
     "compiled",
     "escaped",
     "free_names",
     "optional",
     "parsed",
+    "reader",
+    "refusal",
+    "shape_of",
 ]
 
 
@@ -42,9 +67,12 @@ class Program:
     node: Node
     names: frozenset[str]
 
-    def evaluate(self, values: Scope) -> Any:
-        """Return the expression's value. Raises CelError where it has none for these values."""
-        return self.node(values)
+    def evaluate(self, values: Mapping[str, Any], meter: Meter | None = None) -> Any:
+        """Return the expression's value; the meter counts what it costs.
+
+        Raises CelError where it has none for these values, TooCostly where the meter has a limit.
+        """
+        return self.node(Scope(values, meter or Meter()))
 
 
 @lru_cache(4096)

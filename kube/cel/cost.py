@@ -54,7 +54,7 @@ from elasticjob.kube.cel.syntax import (
     Tree,
     Unary,
 )
-from elasticjob.kube.cel.values import CelSyntaxError
+from elasticjob.kube.cel.values import CelSyntaxError, Uint
 
 __all__ = ["UNBOUNDED", "cost_of", "times"]
 
@@ -143,7 +143,7 @@ class _Estimator:
         below = self.seen(tree.operand, scope)
         shape = _field(below.shape, tree.field)
         if tree.optional or below.shape.kind == "optional":
-            return Seen(plus(1, below.cost), _maybe(shape))
+            return Seen(plus(int(tree.optional), below.cost), _maybe(shape))
         step = 1 if below.shape.kind in ("object", "map") else 0
         return Seen(plus(step, below.cost), shape, (*below.path, tree.field))
 
@@ -217,12 +217,13 @@ FOLDS: Final[Mapping[str, Loop]] = {
 _LITERALS: Final[Mapping[type, Shape]] = {
     bool: BOOL,
     int: INT,
+    Uint: Shape("uint"),
     float: DOUBLE,
     str: TEXT,
     bytes: Shape("bytes"),
     type(None): Shape("null"),
 }
-_SCALARS: Final = frozenset({"bool", "int", "double", "timestamp", "duration"})
+_SCALARS: Final = frozenset({"bool", "int", "uint", "double", "timestamp", "duration"})
 
 
 def _is_scalar(shape: Shape) -> bool:
@@ -306,13 +307,13 @@ def _sum(left: Seen, right: Seen) -> Seen:
     cost = plus(left.cost, right.cost)
     size = Size(plus(left.bound.least, right.bound.least), plus(left.bound.most, right.bound.most))
     kinds = {left.shape.kind, right.shape.kind}
-    if kinds <= {"int", "double", "timestamp", "duration"}:
-        return Seen(plus(1, cost), left.shape)
+    if kinds & _SCALARS:
+        return Seen(plus(1, cost), right.shape if left.shape.kind == "dyn" else left.shape)
     if kinds == {"list"}:
         both = left.element is not None and right.element is not None
         element = left.element.joined(right.element) if both and left.element and right.element else None
         return Seen(plus(1, cost), left.shape, size=size, element=element)
     own = per(size.most, TRAVERSAL)
-    if kinds <= {"string", "bytes"}:
-        return Seen(plus(own, cost), left.shape, size=size)
+    if kinds & {"string", "bytes"}:
+        return Seen(plus(own, cost), right.shape if left.shape.kind == "dyn" else left.shape, size=size)
     return Seen(plus(max(1, own), cost), DYN, size=size)

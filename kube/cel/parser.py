@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
+from elasticjob.kube.cel.overloads import FUNCTIONS
 from elasticjob.kube.cel.syntax import (
     Binary,
     Call,
@@ -22,21 +23,49 @@ from elasticjob.kube.cel.syntax import (
     Unary,
     depth,
 )
-from elasticjob.kube.cel.tokens import Token, field, tokens, unquote
-from elasticjob.kube.cel.values import CelSyntaxError
+from elasticjob.kube.cel.tokens import RESERVED, Token, field, tokens, unquote
+from elasticjob.kube.cel.values import CelSyntaxError, Uint
 
 MOST_DEEP: Final = 64
 """What is compiled and evaluated by recursion stays far from the end of Python's stack."""
 
-MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
-_NAMESPACES: Final = frozenset({"optional", "ip", "cidr", "format", "sets", "math", "strings", "jsonpatch"})
+_END: Final = "expected the end"
+_VALUE: Final = "expected a value"
+_NAME: Final = "expected a field or function name"
+_MISSING_ONE: Final = "missing {} at '{}'"
+_MISSING: Final[Mapping[str, str]] = {
+    "expected ':'": "mismatched input '{1}' expecting {0}",
+    "expected ']'": "mismatched input '{1}' expecting {{']', ','}}",
+    "expected '}'": "mismatched input '{1}' expecting {{'}}', ','}}",
+}
+_BEGINNINGS: Final = (
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, "
+    "IDENTIFIER}"
+)
+
+MACROS: Final = frozenset(
+    {("all", 2), ("exists", 2), ("exists_one", 2), ("filter", 2), ("map", 2), ("map", 3)}
+)
+"""Methods that bind a variable, with the number of their arguments."""
+
+_NO_NAME: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("all", "exists", "exists_one"), "argument must be a simple name"),
+    **dict.fromkeys(("filter", "map"), "argument is not an identifier"),
+}
+_QUALIFIED: Final = frozenset(name for name in FUNCTIONS if "." in name)
+_HELD: Final[Mapping[str, range]] = {"int": range(-(2**63), 2**63), "uint": range(2**64)}
 _CONSTANTS: Final[dict[str, Any]] = {"true": True, "false": False, "null": None}
 _LITERALS: Final[dict[str, Callable[[str], Any]]] = {
     "float": float,
-    "hex": lambda text: int(text.rstrip("u"), 16),
-    "int": lambda text: int(text.rstrip("u")),
+    "hex": lambda text: _number(text, 16),
+    "int": lambda text: _number(text, 10),
     "string": unquote,
 }
+
+
+def _number(text: str, base: int) -> int:
+    """A whole number; one that ends in `u` has no sign."""
+    return Uint(text.rstrip("uU"), base) if text[-1] in "uU" else int(text, base)
 
 
 def parsed(text: str) -> Tree:
@@ -72,6 +101,9 @@ class _Parser:
         self._next += 1
         return self._found[self._next - 1]
 
+    def _place(self) -> int:
+        return self._peek().place
+
     def _accept(self, *signs: str) -> str:
         token = self._peek()
         if token.kind in ("sign", "name") and token.text in signs:
@@ -87,136 +119,175 @@ class _Parser:
         token = self._peek()
         shown = repr(token.text) if token.text else "the end"
         raise CelSyntaxError(
-            f"syntax error at column {token.place + 1} of {self._text!r}: {why}, found {shown}"
+            f"syntax error at column {token.place + 1} of {self._text!r}: {why}, found {shown}",
+            token.place,
+            self._told(why),
         )
+
+    def _told(self, why: str) -> str:
+        """A complaint in the words of the grammar that servers read with."""
+        found = self._peek().text or "<EOF>"
+        after = self._peek(1).kind
+        if why == _VALUE:
+            how = "extraneous" if found != "<EOF>" and after not in ("end", "sign") else "mismatched"
+            return f"Syntax error: {how} input '{found}' expecting {_BEGINNINGS}"
+        if why == _END:
+            how = "extraneous" if after == "end" else "mismatched"
+            return f"Syntax error: {how} input '{found}' expecting <EOF>"
+        if why == _NAME:
+            return f"Syntax error: no viable alternative at input '.{self._peek().text}'"
+        return f"Syntax error: {_MISSING.get(why, _MISSING_ONE).format(why.removeprefix('expected '), found)}"
 
     def expect_end(self) -> None:
         if self._peek().kind != "end":
-            self._fail("expected the end")
+            self._fail(_END)
 
     # Grammar
 
     def expression(self) -> Tree:
         condition = self._logic("||")
+        place = self._place()
         if not self._accept("?"):
             return condition
         then = self._logic("||")
         self._expect(":")
-        return Choice(condition, then, self.expression())
+        return Choice(condition, then, self.expression(), place=place)
 
     def _logic(self, sign: str) -> Tree:
         read = self._relation if sign == "&&" else lambda: self._logic("&&")
-        terms = [read()]
+        terms, place = [read()], self._place()
         while self._accept(sign):
             terms.append(read())
-        return terms[0] if len(terms) == 1 else Logic(sign, tuple(terms))
+        return terms[0] if len(terms) == 1 else Logic(sign, tuple(terms), place=place)
+
+    def _binary(self, read: Callable[[], Tree], *signs: str) -> Tree:
+        tree, place = read(), self._place()
+        while sign := self._accept(*signs):
+            tree = Binary(sign, tree, read(), place=place)
+            place = self._place()
+        return tree
 
     def _relation(self) -> Tree:
-        tree = self._sum()
-        while sign := self._accept("==", "!=", "<=", ">=", "<", ">", "in"):
-            tree = Binary(sign, tree, self._sum())
-        return tree
+        return self._binary(self._sum, "==", "!=", "<=", ">=", "<", ">", "in")
 
     def _sum(self) -> Tree:
-        tree = self._product()
-        while sign := self._accept("+", "-"):
-            tree = Binary(sign, tree, self._product())
-        return tree
+        return self._binary(self._product, "+", "-")
 
     def _product(self) -> Tree:
-        tree = self._unary()
-        while sign := self._accept("*", "/", "%"):
-            tree = Binary(sign, tree, self._unary())
-        return tree
+        return self._binary(self._unary, "*", "/", "%")
 
     def _unary(self) -> Tree:
-        if sign := self._accept("!", "-"):
-            return Unary(sign, self._unary())
-        return self._member()
+        """`!` and `-` twice take each other away; `-` before a number belongs to the number."""
+        place, signs = self._place(), 0
+        sign = self._peek().text if self._peek().kind == "sign" else ""
+        while sign in ("!", "-") and not self._is_negative() and self._accept(sign):
+            signs += 1
+        tree = self._member()
+        return Unary(sign, tree, place=place) if signs % 2 else tree
+
+    def _is_negative(self) -> bool:
+        return self._peek().text == "-" and self._peek(1).kind in ("float", "hex", "int")
 
     def _member(self) -> Tree:
-        tree = self._primary()
+        tree, place = self._primary(), self._place()
         while sign := self._accept(".", ".?", "[", "[?"):
             if sign.startswith("["):
-                tree = Index(tree, self.expression(), sign == "[?")
+                tree = Index(tree, self.expression(), sign == "[?", place=place)
                 self._expect("]")
             else:
-                tree = self._selected(tree, optional=sign == ".?")
+                tree = self._selected(tree, place, optional=sign == ".?")
+            place = self._place()
         return tree
 
-    def _selected(self, tree: Tree, *, optional: bool) -> Tree:
+    def _selected(self, tree: Tree, place: int, *, optional: bool) -> Tree:
         if self._peek().kind != "name":
-            self._fail("expected a field or function name")
-        name = field(self._take().text)
+            self._fail(_NAME)
+        name, opened = field(self._take().text), self._place()
         if optional or not self._accept("("):
-            return Select(tree, name, optional)
-        return self._macro(tree, name) if name in MACROS else Call(name, tree, self._arguments(")"))
+            return Select(tree, name, optional, place=place)
+        arguments = self._arguments(")")
+        if (name, len(arguments)) in MACROS:
+            return self._macro(tree, name, arguments, opened)
+        return Call(name, tree, arguments, place=opened)
 
-    def _macro(self, tree: Tree, name: str) -> Tree:
+    def _macro(self, tree: Tree, name: str, arguments: tuple[Tree, ...], place: int) -> Tree:
         """`list.all(x, condition)` and its kin."""
-        token = self._take()
-        if token.kind != "name":
-            raise CelSyntaxError(f"{name}() needs a variable name first, in {self._text!r}")
-        self._expect(",")
-        bodies = self._arguments(")")
-        if not 1 <= len(bodies) <= (2 if name == "map" else 1):
+        first, *bodies = arguments
+        if not isinstance(first, Name):
             raise CelSyntaxError(
-                f"{name}() has {len(bodies)} expressions after its variable, in {self._text!r}"
+                f"{name}() needs a variable name first, in {self._text!r}", first.place, _NO_NAME[name]
             )
-        return Fold(name, tree, token.text, bodies)
+        return Fold(name, tree, first.name, tuple(bodies), place=place)
 
     def _arguments(self, end: str) -> tuple[Tree, ...]:
         found: list[Tree] = []
         while not self._accept(end):
-            if found:
-                self._expect(",")
+            if found and not self._accept(","):
+                self._fail(f"expected {end!r}")
             found.append(self.expression())
         return tuple(found)
 
     def _primary(self) -> Tree:
+        place = self._place()
         if self._accept("("):
             tree = self.expression()
             self._expect(")")
             return tree
         if self._accept("["):
-            return ListOf(self._arguments("]"))
+            return ListOf(self._arguments("]"), place=place)
         if self._accept("{"):
-            return self._map()
-        token = self._peek()
-        if token.kind in _LITERALS:
+            return MapOf(self._pairs(), place=place)
+        if self._is_negative():
             self._next += 1
-            return Literal(_LITERALS[token.kind](token.text))
-        if token.kind != "name":
-            self._fail("expected a value")
-        self._next += 1
-        return self._named(token.text)
+            return Literal(self._held(-self._literal(), place), place=place)
+        if self._peek().kind in _LITERALS:
+            return Literal(self._held(self._literal(), place), place=place)
+        if self._peek().kind != "name":
+            self._fail(_VALUE)
+        return self._named(self._take().text, place)
 
-    def _named(self, name: str) -> Tree:
+    def _held(self, value: Any, place: int) -> Any:
+        """The value of a literal, if it is one that 64 bits hold."""
+        kind = "uint" if isinstance(value, Uint) else "int"
+        if isinstance(value, int) and value not in _HELD[kind]:
+            told = f"invalid {kind} literal"
+            raise CelSyntaxError(f"{value} is more than 64 bits hold, in {self._text!r}", place, told)
+        return value
+
+    def _literal(self) -> Any:
+        token = self._take()
+        return _LITERALS[token.kind](token.text)
+
+    def _named(self, name: str, place: int) -> Tree:
         if name in _CONSTANTS:
-            return Literal(_CONSTANTS[name])
-        if name in _NAMESPACES and self._peek().text == "." and self._peek(2).text == "(":
+            return Literal(_CONSTANTS[name], place=place)
+        if name in RESERVED:
+            raise CelSyntaxError(
+                f"{name} is a word of its own, and no name", place, f"reserved identifier: {name}"
+            )
+        if f"{name}.{self._peek(1).text}" in _QUALIFIED and self._peek(2).text == "(":
             self._next += 1
             name = f"{name}.{self._take().text}"
+        opened = self._place()
         if not self._accept("("):
-            return Name(field(name))
+            return Name(field(name), place=place)
         arguments = self._arguments(")")
-        return self._has(arguments) if name == "has" else Call(name, None, arguments)
+        if (name, len(arguments)) == ("has", 1):
+            return self._has(arguments[0], opened)
+        return Call(name, None, arguments, place=opened)
 
-    def _has(self, arguments: tuple[Tree, ...]) -> Tree:
-        match arguments:
-            case (Select(operand, name, False),):
-                return Has(operand, name)
-            case _:
-                raise CelSyntaxError(
-                    f"invalid argument to has() macro in {self._text!r}: it must end in a field"
-                )
+    def _has(self, argument: Tree, place: int) -> Tree:
+        if isinstance(argument, Select) and not argument.optional:
+            return Has(argument.operand, argument.field, place=place)
+        told = "invalid argument to has() macro"
+        raise CelSyntaxError(f"{told} in {self._text!r}: it must end in a field", argument.place, told)
 
-    def _map(self) -> Tree:
+    def _pairs(self) -> tuple[tuple[Tree, Tree], ...]:
         pairs: list[tuple[Tree, Tree]] = []
         while not self._accept("}"):
-            if pairs:
-                self._expect(",")
+            if pairs and not self._accept(","):
+                self._fail("expected '}'")
             key = self.expression()
             self._expect(":")
             pairs.append((key, self.expression()))
-        return MapOf(tuple(pairs))
+        return tuple(pairs)

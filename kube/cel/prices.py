@@ -159,6 +159,44 @@ def _reversed(target: Seen, arguments: list[Seen]) -> Row:
     return plus(1, NEW_LIST, target.bound.most), target.size, target.shape
 
 
+def _sliced(target: Seen, arguments: list[Seen]) -> Row:
+    """A part of a list, between places that are best written out."""
+    start, end = (*arguments, Seen(0), Seen(0))[:2]
+    first = start.literal if isinstance(start.literal, int) else 0
+    last = end.literal if isinstance(end.literal, int) else target.bound.most
+    return _new_list(UNBOUNDED if first > last else last - first, 1, target.shape)
+
+
+def _ranged(target: Seen, arguments: list[Seen]) -> Row:
+    return _new_list(target.literal if isinstance(target.literal, int) else UNBOUNDED, 1, list_of(INT))
+
+
+def _flattened(target: Seen, arguments: list[Seen]) -> Row:
+    depth = 1 if not arguments else arguments[0].literal
+    shape = list_of(DYN) if arguments else element_of(target.shape)
+    return _new_list(target.bound.most, depth if isinstance(depth, int) else UNBOUNDED, shape)
+
+
+def _compared(target: Seen, arguments: list[Seen]) -> Row:
+    """Each element is compared with each other; servers take that for the size of the result, too."""
+    is_text = element_of(target.shape).kind in ("string", "bytes")
+    most = target.bound.most
+    return _new_list(times(most, most), 2 + TRAVERSAL * is_text, target.shape)
+
+
+def _distinct(target: Seen, arguments: list[Seen]) -> Row:
+    most = target.bound.most
+    return _new_list(times(most, most), 2, target.shape)
+
+
+def _new_list(size: int, factor: float, shape: Shape) -> Row:
+    return plus(1, NEW_LIST, per(size, factor)), Size(0, size), shape
+
+
+def _element(target: Seen, arguments: list[Seen]) -> Row:
+    return 1, None, Shape("optional", element=element_of(target.shape))
+
+
 def _validated(target: Seen, arguments: list[Seen]) -> Row:
     return (
         per(per(_first(arguments).most, TRAVERSAL), 128 * PATTERN),
@@ -201,6 +239,12 @@ METHODS: Final[Mapping[str, Estimate]] = {
     **_words("lowerAscii upperAscii substring trim", _traversed(TEXT, same_size=True)),
     "charAt": _constant(TEXT),
     "reverse": _reversed,
+    "slice": _sliced,
+    "flatten": _flattened,
+    "sort": _compared,
+    "distinct": _distinct,
+    **_words("first last", _element),
+    "unwrapOpt": lambda target, arguments: (1, None, list_of(element_of(element_of(target.shape)))),
     "replace": _replaced,
     "split": _split,
     "join": _joined,
@@ -241,6 +285,10 @@ GLOBALS: Final[Mapping[str, Estimate]] = {
     "type": _constant(Shape("type")),
     **_words("optional.of optional.ofNonZeroValue", _wrapped),
     "optional.none": _constant(Shape("optional")),
+    "optional.unwrap": lambda target, arguments: (1, None, list_of(element_of(element_of(target.shape)))),
+    "sign": _constant(INT),
+    "strings.quote": _traversed(TEXT),
+    "lists.range": _ranged,
     "quantity": _traversed(QUANTITY),
     "url": _traversed(LINK, same_size=True),
     "ip": _traversed(ADDRESS),
@@ -255,6 +303,7 @@ GLOBALS: Final[Mapping[str, Estimate]] = {
     ),
     **_words("format.uri format.uuid format.byte format.date format.datetime", _constant(FORMAT)),
     **_words("format.labelValue format.dns1123LabelPrefix format.dns1035LabelPrefix", _constant(FORMAT)),
+    "format.dns1123SubdomainPrefix": _constant(FORMAT),
     **_words("sets.contains sets.intersects", _sets(1)),
     "sets.equivalent": _sets(2),
 }

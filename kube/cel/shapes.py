@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from elasticjob.kube.schemas import INT_OR_STRING
+from elasticjob.kube.schemas import EMBEDDED, INT_OR_STRING
 
 Schema = Mapping[str, Any]
 
@@ -53,14 +53,14 @@ _STANDARD: Final[Mapping[str, Shape]] = {
 def shape_of(node: Schema, *, root: bool = False) -> Shape | None:
     """Return what rules know of a schema's values; None where the schema hides them from rules.
 
-    The root of an object has its standard fields, whatever its schema says of them.
+    The root of an object, embedded ones too, has its standard fields, whatever its schema says of them.
     """
     if node.get(INT_OR_STRING):
         return Shape("dyn", _bytes(node.get("maxLength")), 1)
     if (scalar := _SCALARS.get(node.get("type", ""))) is not None:
         return scalar
     found = _composed(node)
-    if root and found is not None:
+    if (root or node.get(EMBEDDED)) and found is not None:
         return Shape("object", 0, found.shortest, {**found.fields, **_STANDARD})
     return found
 

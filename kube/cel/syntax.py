@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 
 @dataclass(frozen=True)
-class Literal:
+class Placed:
+    """What stands at a place of the text: the character, from 0, that API servers name in complaints."""
+
+    place: int = field(default=0, kw_only=True, compare=False)
+
+
+@dataclass(frozen=True)
+class Literal(Placed):
     """A value that is written out."""
 
     value: Any
 
 
 @dataclass(frozen=True)
-class Name:
+class Name(Placed):
     """A variable."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Select:
+class Select(Placed):
     """`operand.field`, or `operand.?field` where optional."""
 
     operand: Tree
@@ -31,7 +38,7 @@ class Select:
 
 
 @dataclass(frozen=True)
-class Has:
+class Has(Placed):
     """`has(operand.field)`."""
 
     operand: Tree
@@ -39,7 +46,7 @@ class Has:
 
 
 @dataclass(frozen=True)
-class Index:
+class Index(Placed):
     """`operand[key]`, or `operand[?key]` where optional."""
 
     operand: Tree
@@ -48,7 +55,7 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Unary:
+class Unary(Placed):
     """`!operand` or `-operand`."""
 
     sign: str
@@ -56,7 +63,7 @@ class Unary:
 
 
 @dataclass(frozen=True)
-class Binary:
+class Binary(Placed):
     """A relation or a calculation."""
 
     sign: str
@@ -65,7 +72,7 @@ class Binary:
 
 
 @dataclass(frozen=True)
-class Logic:
+class Logic(Placed):
     """Terms joined by `&&` or `||`."""
 
     sign: str
@@ -73,7 +80,7 @@ class Logic:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Placed):
     """`condition ? then : otherwise`."""
 
     condition: Tree
@@ -82,7 +89,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(Placed):
     """`function(arguments)`, or `target.function(arguments)`; `optional.of` and its kin have no target."""
 
     function: str
@@ -91,7 +98,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Fold:
+class Fold(Placed):
     """`target.all(variable, body)` and its kin; only `map` may have two bodies, a condition first."""
 
     macro: str
@@ -101,14 +108,14 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class ListOf:
+class ListOf(Placed):
     """`[a, b]`."""
 
     items: tuple[Tree, ...]
 
 
 @dataclass(frozen=True)
-class MapOf:
+class MapOf(Placed):
     """`{key: value}`."""
 
     pairs: tuple[tuple[Tree, Tree], ...]

@@ -19,9 +19,9 @@ class Token:
 _TOKENS = re.compile(
     r"""
     (?P<space>\s+|//[^\n]*)
-  | (?P<float>\d+\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)
-  | (?P<hex>0[xX][0-9a-fA-F]+u?)
-  | (?P<int>\d+u?)
+  | (?P<float>\d*\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)
+  | (?P<hex>0[xX][0-9a-fA-F]+[uU]?)
+  | (?P<int>\d+[uU]?)
   | (?P<string>(?:[rR][bB]?|[bB][rR]?)?(?:\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''
       |"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
   | (?P<name>[A-Za-z_][A-Za-z0-9_]*|`[^`]+`)
@@ -37,7 +37,8 @@ def tokens(text: str) -> Iterator[Token]:
     while place < len(text):
         match = _TOKENS.match(text, place)
         if match is None:
-            raise CelSyntaxError(f"syntax error at column {place + 1}: unexpected {text[place]!r}")
+            why = f"syntax error at column {place + 1}: unexpected {text[place]!r}"
+            raise CelSyntaxError(why, place, f"Syntax error: token recognition error at: '{text[place]}'")
         kind = match.lastgroup or ""
         if kind != "space":
             yield Token(kind, match[0], place)
@@ -48,23 +49,31 @@ def tokens(text: str) -> Iterator[Token]:
 def unquote(text: str) -> str | bytes:
     """Return what a quoted text stands for; `r` before it keeps its backslashes, `b` makes it bytes."""
     prefix = text[: min(text.index(quote) for quote in "\"'" if quote in text)].lower()
-    found = _unquoted(text[len(prefix) :], raw="r" in prefix)
-    return found.encode() if "b" in prefix else found
+    quotes = 3 if text[len(prefix) :][:3] in ('"""', "'''") else 1
+    inner = text[len(prefix) + quotes : -quotes]
+    if "b" in prefix:
+        return (inner if "r" in prefix else _ESCAPE.sub(_byte, inner)).encode("utf-8", "surrogateescape")
+    return inner if "r" in prefix else _ESCAPE.sub(_character, inner)
 
 
-def _unquoted(text: str, *, raw: bool) -> str:
-    size = 3 if text[:3] in ('"""', "'''") else 1
-    inner = text[size:-size]
-    return (
-        inner if raw else re.sub(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", _unescape, inner)
-    )
+_ESCAPE = re.compile(r"\\([xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.)", re.DOTALL)
 
 
-def _unescape(match: re.Match[str]) -> str:
-    escape = match[1]
-    if escape[0] in "xuU" and len(escape) > 1:
-        return chr(int(escape[1:], 16))
-    return _ESCAPES.get(escape, escape)
+def _character(match: re.Match[str]) -> str:
+    code = _code(match[1])
+    return _ESCAPES.get(match[1], match[1]) if code is None else chr(code)
+
+
+def _byte(match: re.Match[str]) -> str:
+    """The same within bytes, where a number is a byte, not a character."""
+    code = _code(match[1])
+    return _character(match) if code is None or code < 0x80 or match[1][0] in "uU" else chr(0xDC00 + code)
+
+
+def _code(escape: str) -> int | None:
+    if len(escape) == 1:
+        return None
+    return int(escape, 8) if escape[0].isdigit() else int(escape[1:], 16)
 
 
 # Names that CEL keeps for itself, and characters it has no place for, are escaped in field names.
@@ -80,7 +89,7 @@ def field(name: str) -> str:
     return reserved[1] if reserved else name
 
 
-_RESERVED = frozenset(
+_WORDS = frozenset(
     (
         *("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in"),
         *("let", "loop", "namespace", "null", "package", "return", "true", "var", "void", "while"),
@@ -88,9 +97,13 @@ _RESERVED = frozenset(
 )
 
 
+RESERVED = _WORDS - {"true", "false", "null", "in"}
+"""Words that no variable may have."""
+
+
 def escaped(name: str) -> str:
     """Return a field's name as rules write it. Inverse of `field`."""
-    if name in _RESERVED:
+    if name in _WORDS:
         return f"__{name}__"
     for written, plain in _UNESCAPED.items():
         name = name.replace(plain, written)

@@ -26,32 +26,6 @@ KNOWN: tuple[Known, ...] = (
         },
     ),
     Known(
-        "Refused by both with the same code and reason; the causes are told in other words, "
-        "or not all of them.",
-        {
-            "definitions/schema: a rule that is no text": ("1.body.details", "1.body.message"),
-            "definitions/schema: a rule that does not parse": ("1.body.details", "1.body.message"),
-            "definitions/schema: a rule about no field": ("1.body.details", "1.body.message"),
-            "definitions/schema: a rule that costs too much": ("1.body.details", "1.body.message"),
-        },
-    ),
-    Known(
-        "devcluster has no type checker for CEL: rules that the real server refuses for their "
-        "types are accepted.",
-        {
-            "definitions/schema: a rule of the wrong type": ("1.",),
-            "definitions/schema: a rule with a wrong comparison": ("1.",),
-            "definitions/schema: a message expression of the wrong type": ("1.",),
-        },
-    ),
-    Known(
-        "CEL's libraries of quantities and durations are not there: such a rule is refused.",
-        {
-            "definitions/schema: a rule of quantities": ("1.",),
-            "definitions/schema: a rule of durations": ("1.",),
-        },
-    ),
-    Known(
         "No admission adds the finalizer that protects claims: nothing would take it off again.",
         {
             "builtins/a claim": ("1.body.metadata",),

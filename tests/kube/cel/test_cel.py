@@ -149,7 +149,7 @@ def test_expressions_without_a_value(text: str) -> None:
         "'open",
         "a ? b",
         "(" * 5_000,
-        "!" * 5_000 + "true",
+        "!(" * 5_000 + "true",
         "self" + ".a" * 5_000,
         "1" + " + 1" * 5_000,
         "[" * 100 + "]" * 100,
