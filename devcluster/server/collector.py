@@ -164,14 +164,16 @@ class Collector:
         await drop_finalizer(self._objects, resource, item, finalizer)
 
 
-async def drop_finalizer(objects: Objects, resource: Resource, item: Item, finalizer: str) -> None:
+async def drop_finalizer(
+    objects: Objects, resource: Resource, item: Item, finalizer: str, options: Options = OPTIONS
+) -> None:
     """Take one finalizer off an object, which ends it if it was the last."""
 
     def without(old: Manifest) -> Manifest:
         kept = [each for each in old["metadata"].get("finalizers") or () if each != finalizer]
         return old | {"metadata": old["metadata"] | {"finalizers": kept}}
 
-    await objects.update(resource, item.namespace, item.name, without, OPTIONS)
+    await objects.update(resource, item.namespace, item.name, without, options)
 
 
 def _owner_uids(stored: Stored | None) -> set[str]:

@@ -62,14 +62,20 @@ class Core:
     def strategy(self, resource: Resource) -> Strategy:
         if resource.custom:
             return _PLAIN
-        return self._strategies.get((resource.type.group, resource.kind), _PLAIN)
+        own = self._strategies.get((resource.group, resource.kind))
+        return own or self._strategies.get((resource.type.group, resource.kind), _PLAIN)
 
     def needs_version(self, resource: Resource) -> bool:
         return resource.custom or self.strategy(resource).needs_version
 
     def writer(self, resource: Resource, options: Options, subresource: str = "") -> managed.Writer:
         return managed.Writer(
-            options.manager, resource.api_version, subresource, self.stamp(), solid_paths(resource)
+            options.manager,
+            resource.api_version,
+            subresource,
+            self.stamp(),
+            solid_paths(resource),
+            alone=not resource.custom,
         )
 
     def default(self, resource: Resource, new: Manifest) -> None:
@@ -106,7 +112,7 @@ class Core:
         """Raise Invalid if there is any cause."""
         found = list(causes)
         if found:
-            raise errors.invalid(resource.group, resource.kind, new["metadata"].get("name", ""), found)
+            raise errors.invalid(resource.type.group, resource.kind, new["metadata"].get("name", ""), found)
 
     async def mutated(self, attributes: Attributes, new: Manifest, warnings: list[str]) -> Manifest:
         """Let webhooks change the object, then bring it back into shape.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from elasticjob.devcluster.server import errors, managed
 from elasticjob.devcluster.server.asking import NAMESPACES, Answer, Attributes, Options
 from elasticjob.devcluster.server.core import Core
 from elasticjob.devcluster.server.decoding import decode
+from elasticjob.devcluster.server.fields import Path
 from elasticjob.devcluster.server.names import dedup_owners, metadata_problems
 from elasticjob.devcluster.server.registry import Resource
 from elasticjob.devcluster.server.store import Manifest
@@ -19,8 +20,15 @@ _SERVER_SETS = ("deletionTimestamp", "deletionGracePeriodSeconds", "managedField
 _GIVEN_LATE = ("uid", "creationTimestamp", "generation")  # mutating webhooks do not see them
 
 
+@dataclass(frozen=True)
+class Applied:
+    """That an apply creates the object; `emptied` are the empty containers that it names."""
+
+    emptied: frozenset[Path] = frozenset()
+
+
 async def create(
-    core: Core, resource: Resource, namespace: str, body: Any, options: Options, *, applied: bool
+    core: Core, resource: Resource, namespace: str, body: Any, options: Options, applied: Applied | None
 ) -> Answer:
     """Store a new object. AlreadyExists, Invalid, NotFound (its namespace) or Forbidden (a dying one)."""
     warnings: list[str] = []
@@ -30,7 +38,7 @@ async def create(
     attributes = Attributes(resource, "CREATE", namespace, name, "", None, options)
     _check_namespace(core, resource, name, namespace)
     warnings += dedup_owners(new["metadata"])
-    new = _start(core, resource, new, core.writer(resource, options), new if applied else None)
+    new = _start(core, resource, new, core.writer(resource, options), applied)
     concerned = core.admission.concerns(attributes)
     if concerned:
         given = {name: new["metadata"][name] for name in _GIVEN_LATE if name in new["metadata"]}
@@ -67,10 +75,10 @@ def _check_namespace(core: Core, resource: Resource, name: str, namespace: str) 
 
 
 def _start(
-    core: Core, resource: Resource, new: Manifest, writer: managed.Writer, applied: Manifest | None
+    core: Core, resource: Resource, new: Manifest, writer: managed.Writer, applied: Applied | None
 ) -> Manifest:
     """Give a new object what only the server may give, which nobody owns; the rest is the writer's."""
-    metadata = dict(new["metadata"])
+    said, metadata = new, dict(new["metadata"])
     if metadata.pop("resourceVersion", None) and applied is None:
         raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
     for name in _SERVER_SETS:
@@ -83,11 +91,16 @@ def _start(
     if resource.status and not strategy.keeps_status:
         new.pop("status", None)
     # an apply owns what it says; any other creation owns the defaults as well
-    entries = managed.applied(applied, resource.schema, writer) if applied else None
+    shown = resource.conversion.from_storage if resource.conversion else _as_it_is
+    entries = managed.applied(shown(said), resource.schema, writer, applied.emptied) if applied else None
     core.default(resource, new)
-    if book := entries or managed.created(new, resource.schema, writer):
+    if book := entries or managed.created(shown(new), resource.schema, writer):
         metadata["managedFields"] = book
     strategy.start(new)
+    return new
+
+
+def _as_it_is(new: Manifest) -> Manifest:
     return new
 
 

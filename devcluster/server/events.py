@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.names import wrong
+from elasticjob.devcluster.server.names import key_problems, missing, wrong
 from elasticjob.devcluster.server.registry import Conversion
 from elasticjob.devcluster.server.store import Manifest
+from elasticjob.devcluster.server.strategy import immutable
 
 # events.k8s.io/v1 → core/v1
 _NAMES = {
@@ -23,6 +24,23 @@ _BACK = {core: new for new, core in _NAMES.items()}
 
 
 _TIMES = ("eventTime", "firstTimestamp", "lastTimestamp")
+_TYPES = ("Normal", "Warning")
+_LONGEST = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
+_FIXED = (
+    *(
+        "involvedObject",
+        "reason",
+        "message",
+        "source",
+        "firstTimestamp",
+        "lastTimestamp",
+        "count",
+        "reason",
+        "type",
+    ),
+    *("eventTime", "action", "related", "reportingComponent", "reportingInstance"),
+)
+_NAMED = {"reportingComponent": "reportingController"}
 
 
 def default_event(event: Manifest) -> None:
@@ -35,9 +53,67 @@ def default_event(event: Manifest) -> None:
 
 
 def check_event(event: Manifest) -> Iterator[Cause]:
-    namespace = (event.get("involvedObject") or {}).get("namespace")
-    if namespace and namespace != event["metadata"].get("namespace"):
+    """What core/v1 asks of an event: more where it has an eventTime, as newer ones have."""
+    yield from _problems(event, "reportingComponent")
+
+
+def check_new_event(event: Manifest) -> Iterator[Cause]:
+    """What events.k8s.io/v1 asks of one beside."""
+    yield from _problems(event, "reportingController")
+    yield from _series_problems(event)
+    if not event.get("eventTime"):
+        yield missing("eventTime")
+    if event.get("type") not in _TYPES:
+        yield wrong("type", "", f"has invalid value: {event.get('type') or ''}")
+    for name in ("firstTimestamp", "lastTimestamp", "count", "source"):
+        if event.get(name):
+            yield wrong(name, "", "needs to be unset")
+
+
+def check_new_event_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
+    """Of an event that was told in events.k8s.io/v1 only the series goes on."""
+    yield from _problems(new, "reportingController")
+    if new.get("series") != old.get("series"):
+        yield from _series_problems(new)
+    for name in _FIXED:
+        yield from immutable(old.get(name), new.get(name), _NAMED.get(name, name))
+
+
+def _problems(event: Manifest, reporter: str) -> Iterator[Cause]:
+    """What every event must say; the reporter's field has a name of its own in each version."""
+    namespace, place = (
+        (event.get("involvedObject") or {}).get("namespace") or "",
+        event["metadata"]["namespace"],
+    )
+    recent = bool(event.get("eventTime"))
+    homes = ("default", "kube-system") if recent else ("default",)
+    if (place not in homes) if not namespace else (namespace != place and not recent):
         yield wrong("involvedObject.namespace", namespace, "does not match event.namespace")
+    if not recent:
+        return
+    yield from _name_problems(event.get("reportingComponent") or "", reporter)
+    for name, longest in _LONGEST.items():
+        told = event.get(name) or ""
+        if not told and name != "message":
+            yield missing(name)
+        if len(told.encode()) > longest:
+            yield wrong(name, "", f"can have at most {longest} characters")
+
+
+def _name_problems(name: str, field: str) -> Iterator[Cause]:
+    if not name:
+        yield missing(field)
+    yield from (wrong(field, name, problem) for problem in key_problems(name))
+
+
+def _series_problems(event: Manifest) -> Iterator[Cause]:
+    series = event.get("series")
+    if series is None:
+        return
+    if (series.get("count") or 0) < 2:
+        yield wrong("series.count", "", "should be at least 2")
+    if not series.get("lastObservedTime"):
+        yield missing("series.lastObservedTime")
 
 
 def _newer(event: Manifest) -> Manifest:

@@ -8,9 +8,15 @@ from typing import Any
 
 from elasticjob.devcluster.server.crd import CRD
 from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.events import check_event, default_event
+from elasticjob.devcluster.server.events import (
+    check_event,
+    check_new_event,
+    check_new_event_update,
+    default_event,
+)
 from elasticjob.devcluster.server.names import file_name_problem, missing, plain, unsupported, wrong
 from elasticjob.devcluster.server.pods import check_pod_spec, default_template, pod_strategy
+from elasticjob.devcluster.server.protection import PROTECTION
 from elasticjob.devcluster.server.roles import ROLES
 from elasticjob.devcluster.server.selectors import label_selector, matches_labels
 from elasticjob.devcluster.server.services import service_strategy
@@ -99,6 +105,8 @@ def _default_claim(claim: Manifest) -> None:
 
 def _start_claim(claim: Manifest) -> None:
     claim["status"] = {"phase": "Pending"}
+    held = claim["metadata"].get("finalizers") or []
+    claim["metadata"]["finalizers"] = [*held, *(() if PROTECTION in held else (PROTECTION,))]
 
 
 def _check_claim_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
@@ -346,6 +354,9 @@ def builtin_strategies(store: Store) -> dict[tuple[str, str], Strategy]:
         ("apps", "DaemonSet"): Strategy(default_template, **_WORKLOAD),
         ("batch", "Job"): Strategy(_default_job, _start_status, _check_job, generation=True),
         ("", "Event"): Strategy(default_event, check=check_event),
+        ("events.k8s.io", "Event"): Strategy(
+            default_event, check=check_new_event, check_update=check_new_event_update
+        ),
         ("coordination.k8s.io", "Lease"): Strategy(check=_check_lease, needs_version=True),
         ("networking.k8s.io", "NetworkPolicy"): Strategy(_default_policy, generation=True),
         ("policy", "PodDisruptionBudget"): Strategy(generation=True),

@@ -57,13 +57,19 @@ class Owner:
 
 @dataclass(frozen=True)
 class Writer:
-    """Who writes now. `solid` are members that objects of this kind always have, and nobody owns."""
+    """Who writes now. `solid` are members that objects of this kind always have, and nobody owns. With
+    `alone`, owners that wrote another version are forgotten: nothing converts what they own.
+    """
 
     manager: str
     api_version: str
     subresource: str
     now: str
     solid: frozenset[Path] = frozenset()
+    alone: bool = False
+
+    def remembers(self, owner: Owner) -> bool:
+        return not self.alone or owner.api_version == self.api_version
 
     def owner(self, operation: str, paths: Iterable[Path]) -> Owner:
         now = "" if self.subresource == "scale" else self.now  # as the real server has it
@@ -131,9 +137,19 @@ def _is_something(value: Any) -> bool:
     return not isinstance(value, Holder) and value not in (None, "", {}, [])
 
 
-def applied(config: Manifest, schema: Schema, writer: Writer) -> list[dict[str, Any]]:
+def applied(
+    config: Manifest, schema: Schema, writer: Writer, emptied: frozenset[Path] = frozenset()
+) -> list[dict[str, Any]]:
     """managedFields of an object that an apply creates: what the configuration says, not its defaults."""
-    return entries([writer.owner("Apply", leaves(config, schema))])
+    return entries([writer.owner("Apply", leaves(config, schema).keys() | emptied)])
+
+
+def hollow(said: Manifest, kept: Manifest, schema: Schema) -> frozenset[Path]:
+    """The empty maps that a configuration names: they are owned, though nothing of them is kept."""
+    there = leaves(kept, schema)
+    return frozenset(
+        path for path, value in leaves(said, schema).items() if value == {} and path not in there
+    )
 
 
 def keep_book(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> None:
@@ -154,7 +170,8 @@ def updated(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> lis
     removed = before.keys() - after.keys()
     if not changed and not removed:
         return list(new["metadata"].get("managedFields") or ())
-    return entries(_taken_over(owners(new), changed, removed, writer))
+    found = [owner for owner in owners(new) if writer.remembers(owner)]
+    return entries(_taken_over(found, changed, removed, writer))
 
 
 def _changed(before: Mapping[Path, Any], after: Mapping[Path, Any]) -> set[Path]:
@@ -187,12 +204,21 @@ def _taken_over(found: list[Owner], changed: set[Path], removed: set[Path], writ
     return [*kept, *([mine] if changed else [])]
 
 
-def apply(live: Manifest, config: Manifest, schema: Schema, writer: Writer, *, force: bool) -> Manifest:
+def apply(
+    live: Manifest,
+    config: Manifest,
+    schema: Schema,
+    writer: Writer,
+    *,
+    force: bool,
+    emptied: frozenset[Path] = frozenset(),
+) -> Manifest:
     """Return `live` with the configuration `config` put over it and managedFields brought up to date.
 
-    Raises a 409 that names every other manager of a field whose value would change, unless forced.
+    `emptied` is what the configuration names beside it (see `hollow`). Raises a 409 that names every other
+    manager of a field whose value would change, unless forced.
     """
-    found = owners(live) or _unknown(live, schema, writer)
+    found = [owner for owner in owners(live) or _unknown(live, schema, writer) if writer.remembers(owner)]
     identity = writer.owner("Apply", ()).identity
     before = next((owner for owner in found if owner.identity == identity), None)
     others = [owner for owner in found if owner.identity != identity]
@@ -201,7 +227,7 @@ def apply(live: Manifest, config: Manifest, schema: Schema, writer: Writer, *, f
     after = nodes(merged, schema)
     changed = _changed(now, after) & _ownable(after, writer)
     others = _resolve(others, changed, set() if force else _inherited(live, schema, writer), force=force)
-    wanted = leaves(config, schema)
+    wanted = leaves(config, schema).keys() | emptied
     previous = before.paths if before else frozenset()
     kept = _prefixes(wanted) | {prefix for owner in others for prefix in _prefixes(owner.paths)}
     # an emptied container that the configuration names comes back
@@ -210,7 +236,9 @@ def apply(live: Manifest, config: Manifest, schema: Schema, writer: Writer, *, f
     if nodes(answer, schema) == now:
         mine = replace(mine, time=before.time if before else "")
     answer["metadata"] = dict(answer["metadata"])
-    answer["metadata"]["managedFields"] = entries([*_still_there(others, answer, schema), mine])
+    gone = now.keys() - nodes(answer, schema).keys()
+    others = [replace(owner, paths=owner.paths - gone) for owner in others]
+    answer["metadata"]["managedFields"] = entries([*others, mine])
     return answer
 
 
@@ -251,11 +279,6 @@ def _resolve(others: list[Owner], changed: set[Path], allowed: set[Path], *, for
     if conflicts and not force:
         raise apply_conflict(conflicts)
     return [replace(owner, paths=owner.paths - changed) for owner in others]
-
-
-def _still_there(others: list[Owner], answer: Manifest, schema: Schema) -> list[Owner]:
-    there = nodes(answer, schema).keys()
-    return [replace(owner, paths=owner.paths & there) for owner in others]
 
 
 _sorted = msgspec.json.Encoder(order="sorted").encode

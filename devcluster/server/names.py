@@ -265,6 +265,14 @@ def key_problem(key: str) -> str:
     return "" if _QUALIFIED.fullmatch(name) else _KEY_RULE
 
 
+def key_problems(key: str) -> Iterator[str]:
+    """Everything that the real server says of one."""
+    if problem := key_problem(key):
+        yield problem
+    if not key:
+        yield _KEY_RULE
+
+
 def _annotation_problems(annotations: Mapping[str, str]) -> Iterator[Cause]:
     for key in annotations:
         if problem := key_problem(key.lower()):

@@ -11,6 +11,7 @@ from typing import Any
 from elasticjob.devcluster.server import creating, deleting, updating
 from elasticjob.devcluster.server.asking import Answer, Compute, Deletion, Options
 from elasticjob.devcluster.server.core import Core
+from elasticjob.devcluster.server.fields import Path
 from elasticjob.devcluster.server.registry import Resource
 
 
@@ -18,10 +19,20 @@ class Objects(Core):
     """All writes and single reads."""
 
     async def create(
-        self, resource: Resource, namespace: str, body: Any, options: Options, *, applied: bool = False
+        self,
+        resource: Resource,
+        namespace: str,
+        body: Any,
+        options: Options,
+        *,
+        applied: bool = False,
+        emptied: frozenset[Path] = frozenset(),
     ) -> Answer:
-        """Store a new object. AlreadyExists, Invalid, NotFound (its namespace) or Forbidden (a dying one)."""
-        return await creating.create(self, resource, namespace, body, options, applied=applied)
+        """Store a new object. AlreadyExists, Invalid, NotFound (its namespace) or Forbidden (a dying one, or
+        rights that its writer lacks). `emptied` is what an apply owns beside what it says.
+        """
+        made = creating.Applied(emptied) if applied else None
+        return await creating.create(self, resource, namespace, body, options, made)
 
     async def update(
         self,

@@ -30,6 +30,7 @@ from elasticjob.devcluster.server.http import Http, Observe
 from elasticjob.devcluster.server.kinds import builtin_strategies
 from elasticjob.devcluster.server.logs import Logs
 from elasticjob.devcluster.server.objects import Objects
+from elasticjob.devcluster.server.protection import Protection
 from elasticjob.devcluster.server.registry import Registry
 from elasticjob.devcluster.server.store import Event, Store, Type
 from elasticjob.devcluster.server.subresources import Subresources
@@ -93,6 +94,7 @@ class ApiServer:
         self._collector = Collector(self._objects)
         self._cleanup = Cleanup(self._objects)
         self._aggregation = Aggregation(self._objects)
+        self._protection = Protection(self._objects)
         self._establishing = Establishing(self._objects, establish_delay)
         self._tasks: list[asyncio.Task[None]] = []
         for resource in builtin_resources():
@@ -149,6 +151,7 @@ class ApiServer:
             asyncio.create_task(self._collector.run(), name="garbage-collector"),
             asyncio.create_task(self._cleanup.run(), name="cleanup"),
             asyncio.create_task(self._aggregation.run(), name="aggregation"),
+            asyncio.create_task(self._protection.run(), name="protection"),
             asyncio.create_task(self._establishing.run(), name="establishing"),
         ]
         return self

@@ -11,7 +11,12 @@ from elasticjob.devcluster.server.registry import Resource
 
 _EVERY = ("spec", "status")
 _TEMPLATE = ("spec.template", "spec.template.metadata", "spec.template.spec", "spec.template.spec.containers")
-_EVENT = ("eventTime", "firstTimestamp", "lastTimestamp", "reportingComponent", "reportingInstance", "source")
+_EVENT = (
+    "eventTime",
+    *("firstTimestamp", "lastTimestamp", "source"),
+    *("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedSource"),
+    *("reportingComponent", "reportingInstance"),
+)
 _JOB = tuple(f"spec.jobTemplate.{each}" for each in ("metadata", "spec", *_TEMPLATE))
 _OF_KIND: dict[str, tuple[str, ...]] = {
     "CronJob": ("spec.jobTemplate", *_JOB),

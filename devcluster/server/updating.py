@@ -85,7 +85,9 @@ async def _attempt(core: Core, change: Change, old: Stored, new: Manifest) -> An
         return Answer(old, warnings=warnings)
     if not change.applied:
         writer = core.writer(resource, change.options, change.subresource)
-        managed.keep_book(old.body, new, resource.schema, writer)
+        shown = resource.conversion.from_storage if resource.conversion else None
+        before, after = (shown(old.body), shown(new)) if shown else (old.body, new)  # metadata is the same
+        managed.keep_book(before, after, resource.schema, writer)
     new = _settled(core, change, old.body, new)
     attributes = Attributes(
         resource, "UPDATE", change.namespace, change.name, change.subresource, old.body, change.options

@@ -19,6 +19,7 @@ from elasticjob.devcluster.server.call import (
     status_success,
 )
 from elasticjob.devcluster.server.decoding import decode as decode_body
+from elasticjob.devcluster.server.fields import Path
 from elasticjob.devcluster.server.lists import page, render_list, render_one, selection, served, version_of
 from elasticjob.devcluster.server.names import wrong
 from elasticjob.devcluster.server.objects import Objects
@@ -146,17 +147,19 @@ class Verbs:
         target = call.target
         options, warnings = call.options(), list[str]()
         config = self._configuration(call, options, warnings)
+        emptied = self._emptied(call, config)
         if self._objects.store.get(target.resource.type, target.namespace, target.name) is None:
-            return await self._apply_new(call, config, options, warnings)
+            return await self._apply_new(call, config, emptied, options, warnings)
         resource = target.resource
         writer = self._objects.writer(resource, options, target.subresource)
 
         def compute(old: Manifest) -> Manifest:
             fresh = decode(encode(config))  # the result will be defaulted in place, and this may run again
             self._check_uid(resource, old, fresh)
-            applied = managed.apply(old, fresh, resource.schema, writer, force=options.force)
+            live, said = self._current(call, old), self._current(call, fresh)
+            applied = managed.apply(live, said, resource.schema, writer, force=options.force, emptied=emptied)
             managed.remember_applied(call.manifest(), applied, writer)
-            return applied
+            return resource.conversion.to_storage(applied) if resource.conversion else applied
 
         version = str(config["metadata"].get("resourceVersion") or "")
         answer = await self._objects.update(
@@ -184,6 +187,15 @@ class Verbs:
             raise errors.wrong_name(config["metadata"].get("name"), target.name)
         return {name: value for name, value in config.items() if _is_of_half(target, name)}
 
+    def _emptied(self, call: Call, config: Manifest) -> frozenset[Path]:
+        """The containers that a configuration names, with nothing in them. Custom resources keep those."""
+        schema = call.target.resource.schema
+        if call.target.resource.custom:
+            return frozenset()
+        body = without_nulls(call.manifest(), schema)
+        said = {name: value for name, value in body.items() if _is_of_half(call.target, name)}
+        return managed.hollow(said, self._current(call, config), schema)
+
     def _check_configuration(self, target: Target, body: Manifest) -> None:
         """Refuse what is of another kind, owns itself, or has fields that cannot be merged."""
         resource, metadata = target.resource, body.get("metadata") or {}
@@ -199,7 +211,14 @@ class Verbs:
             place = f"({named.get('namespace') or ''}/{named.get('name') or ''}; {kind})"
             raise errors.StatusError(500, "", f"failed to create typed patch object {place}: {problem}")
 
-    async def _apply_new(self, call: Call, config: Manifest, options: Options, warnings: list[str]) -> Reply:
+    async def _apply_new(
+        self,
+        call: Call,
+        config: Manifest,
+        emptied: frozenset[Path],
+        options: Options,
+        warnings: list[str],
+    ) -> Reply:
         target, metadata = call.target, config["metadata"]
         resource = target.resource
         if target.subresource:
@@ -209,7 +228,9 @@ class Verbs:
             why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise errors.conflict(resource.group, resource.plural, target.name, why)
         served_config = resource.conversion.from_storage(config) if resource.conversion else config
-        answer = await self._objects.create(resource, target.namespace, served_config, options, applied=True)
+        answer = await self._objects.create(
+            resource, target.namespace, served_config, options, applied=True, emptied=emptied
+        )
         answer.warnings[:] = []
         return self._reply(call, answer, warnings)
 

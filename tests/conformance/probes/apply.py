@@ -40,6 +40,15 @@ def mine(data: Any, manager: str = "me", **more: Any) -> Step:
     return apply(ONE, of(data), manager, **more)
 
 
+def hollow_deployment() -> dict[str, Any]:
+    """A deployment whose configuration names maps and lists with nothing in them."""
+    body = deployment("d")
+    body["metadata"] |= {"labels": {}, "annotations": {}, "finalizers": []}
+    body["spec"]["template"]["spec"] |= {"nodeSelector": {}, "volumes": [], "securityContext": {}}
+    return body
+
+
+SHOWN = ("metadata.managedFields", "metadata.labels", "spec.template.spec")
 PROBES: tuple[Probe, ...] = (
     probe("an apply creates", mine({"x": "1"})),
     probe("an apply of the same", mine({"x": "1"}), mine({"x": "1"})),
@@ -120,6 +129,18 @@ PROBES: tuple[Probe, ...] = (
     probe("a dry apply", mine({"x": "1"}, dryRun="All"), mine({"x": "2"})),
     probe("an apply to a collection", apply(MAPS, of({}))),
     probe("an apply of a null", mine({"x": None})),
+    probe(
+        "empty parts of a built-in kind",
+        apply(f"{DEPLOYMENTS}/d", hollow_deployment(), show=SHOWN),
+        apply(f"{DEPLOYMENTS}/d", deployment("d"), "you", show=SHOWN),
+        apply(f"{DEPLOYMENTS}/d", deployment("d"), show=SHOWN),
+    ),
+    probe(
+        "an emptied map",
+        mine({"x": "1"}),
+        apply(ONE, of({})),
+        apply(ONE, config_map("a")),
+    ),
     probe("an empty map is owned", apply(ONE, of({})), mine({"x": "1"}, "you")),
     probe(
         "parts by key",

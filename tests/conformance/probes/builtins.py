@@ -14,6 +14,7 @@ from tests.conformance.probe import (
     SERVICES,
     Probe,
     Step,
+    apply,
     delete,
     get,
     given,
@@ -31,6 +32,7 @@ BUDGETS = "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets"
 JOBS, STATEFUL = "/apis/batch/v1/namespaces/{ns}/jobs", "/apis/apps/v1/namespaces/{ns}/statefulsets"
 NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/{ns}/events"
 TAKE = {"rv": "metadata.resourceVersion", "uid": "metadata.uid"}
+CLAIMED = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
 NOW = "2020-01-01T00:00:00Z"
 
 
@@ -57,6 +59,11 @@ def claim(**spec: Any) -> Body:
         "metadata": {"name": "c"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec},
     }
+
+
+def held(body: Body) -> Body:
+    finalizers = ["kubernetes.io/pvc-protection", "example.com/x"]
+    return body | {"metadata": body["metadata"] | {"finalizers": finalizers}}
 
 
 def lease(**spec: Any) -> Body:
@@ -291,6 +298,25 @@ PROBES: tuple[Probe, ...] = (
         "a typed secret",
         post(SECRETS, {"metadata": {"name": "s"}, "type": "kubernetes.io/tls", "data": {"tls.crt": ""}}),
     ),
+    probe(
+        "a claim goes",
+        *given(post(CLAIMS, claim())),
+        delete(f"{CLAIMS}/c", show=("kind", "metadata.finalizers", "metadata.deletionGracePeriodSeconds")),
+        get(f"{CLAIMS}/c", until=404),
+    ),
+    probe(
+        "a claim that a pod uses",
+        *given(
+            post(CLAIMS, claim()),
+            post(PODS, pod("p", nodeName="n", volumes=[CLAIMED])),
+            post(PODS, pod("waits", volumes=[CLAIMED])),
+            delete(f"{CLAIMS}/c"),
+        ),
+        get(f"{CLAIMS}/c", show=("metadata.finalizers",)),
+        *given(delete(POD, gracePeriodSeconds=0)),
+        get(f"{CLAIMS}/c", until=404),
+    ),
+    probe("a claim that is protected already", post(CLAIMS, held(claim()), show=("metadata.finalizers",))),
     made("a claim", CLAIMS, claim()),
     probe(
         "a claim changes",
@@ -345,6 +371,38 @@ PROBES: tuple[Probe, ...] = (
         get(f"{NEW_EVENTS}/e"),
     ),
     probe("a new event without an action", post(NEW_EVENTS, new_event(action=""))),
+    probe("a new event of no type", post(NEW_EVENTS, new_event(type="Odd"))),
+    probe(
+        "a new event with the fields of old ones",
+        post(NEW_EVENTS, new_event(deprecatedCount=3, deprecatedSource={"component": "x"})),
+        post(NEW_EVENTS, new_event(deprecatedFirstTimestamp=NOW, deprecatedLastTimestamp=NOW)),
+    ),
+    probe("a new event without a time", post(NEW_EVENTS, new_event(eventTime=None))),
+    probe("a new event of a series of one", post(NEW_EVENTS, new_event(series={"count": 1}))),
+    probe("a new event of nobody", post(NEW_EVENTS, new_event(reportingController="", reportingInstance=""))),
+    probe("a new event of an odd controller", post(NEW_EVENTS, new_event(reportingController="a b"))),
+    probe(
+        "a new event about nothing here", post(NEW_EVENTS, new_event(regarding={"kind": "Node", "name": "n"}))
+    ),
+    probe(
+        "a new event is told otherwise",
+        *given(post(NEW_EVENTS, new_event())),
+        patch("merge", f"{NEW_EVENTS}/e", {"note": "Other"}),
+        patch("merge", f"{NEW_EVENTS}/e", {"reason": "Other", "type": "Warning", "action": "Other"}),
+        patch("merge", f"{NEW_EVENTS}/e", {"series": {"count": 1}}),
+        patch("merge", f"{EVENTS}/e", {"message": "Other"}),
+        get(f"{NEW_EVENTS}/e"),
+    ),
+    probe("an event with a time of its own", post(EVENTS, event(eventTime="2020-01-01T00:00:00.000000Z"))),
+    probe("an event about nothing here", post(EVENTS, event(involvedObject={"kind": "Node", "name": "n"}))),
+    probe(
+        "a new event by apply",
+        apply(f"{NEW_EVENTS}/e", new_event()),
+        apply(
+            f"{NEW_EVENTS}/e",
+            new_event(series={"count": 2, "lastObservedTime": "2020-01-01T00:00:01.000000Z"}),
+        ),
+    ),
     probe("a new event of a long note", post(NEW_EVENTS, new_event(note="x" * 1025))),
     probe(
         "a series",
