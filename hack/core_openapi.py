@@ -34,7 +34,7 @@ KINDS = {
     "coordination.k8s.io/v1": "Lease",
     "discovery.k8s.io/v1": "EndpointSlice",
     "events.k8s.io/v1": "Event",
-    "networking.k8s.io/v1": "NetworkPolicy",
+    "networking.k8s.io/v1": "Ingress NetworkPolicy",
     "policy/v1": "PodDisruptionBudget Eviction",
     "rbac.authorization.k8s.io/v1": "Role RoleBinding ClusterRole ClusterRoleBinding",
     "scheduling.k8s.io/v1": "PriorityClass",

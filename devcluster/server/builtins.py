@@ -122,6 +122,7 @@ TABLE = (
             "reportingController",
         ),
     ),
+    Row("networking.k8s.io", "v1", "Ingress", "ingresses", short=("ing",), status=True),
     Row("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", short=("netpol",)),
     Row("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", short=("pdb",), status=True),
     Row(_RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", False),

@@ -21,6 +21,8 @@ from elasticjob.devcluster.server.summaries import (
     event_object,
     event_source,
     first_seen,
+    ingress_address,
+    ingress_hosts,
     last_seen,
     node_roles,
     node_status,
@@ -153,6 +155,14 @@ BUILTIN_COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         column("AddressType", text(".addressType", "")),
         column("Ports", text(".ports[*].port", "<unset>")),
         column("Endpoints", text(".endpoints[*].addresses[*]", "<unset>")),
+        AGE,
+    ),
+    ("networking.k8s.io", "Ingress"): (
+        NAME,
+        column("Class", text(".spec.ingressClassName", NONE)),
+        column("Hosts", ingress_hosts),
+        column("Address", ingress_address),
+        column("Ports", lambda item: "80, 443" if item["spec"].get("tls") else "80"),
         AGE,
     ),
     ("networking.k8s.io", "NetworkPolicy"): (

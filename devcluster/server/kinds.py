@@ -14,6 +14,7 @@ from elasticjob.devcluster.server.events import (
     check_new_event_update,
     default_event,
 )
+from elasticjob.devcluster.server.ingresses import INGRESS
 from elasticjob.devcluster.server.names import file_name_problem, missing, plain, unsupported, wrong
 from elasticjob.devcluster.server.pods import check_pod_spec, default_template, pod_strategy
 from elasticjob.devcluster.server.protection import PROTECTION
@@ -251,10 +252,6 @@ def _start_status(item: Manifest) -> None:
     item["status"] = {}
 
 
-def _start_balancer(item: Manifest) -> None:
-    item["status"] = {"loadBalancer": {}}
-
-
 def _default_deployment(deployment: Manifest) -> None:
     _default_workload(deployment)
     put(
@@ -358,6 +355,7 @@ def builtin_strategies(store: Store) -> dict[tuple[str, str], Strategy]:
             default_event, check=check_new_event, check_update=check_new_event_update
         ),
         ("coordination.k8s.io", "Lease"): Strategy(check=_check_lease, needs_version=True),
+        ("networking.k8s.io", "Ingress"): INGRESS,
         ("networking.k8s.io", "NetworkPolicy"): Strategy(_default_policy, generation=True),
         ("policy", "PodDisruptionBudget"): Strategy(generation=True),
         **ROLES,

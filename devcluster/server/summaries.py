@@ -134,3 +134,17 @@ def endpoints_of(endpoints: Manifest) -> str:
 
 def claim_size(claim: Manifest) -> str:
     return str(((claim.get("status") or {}).get("capacity") or {}).get("storage", ""))
+
+
+def ingress_hosts(ingress: Manifest) -> str:
+    """The first three names that it answers to."""
+    rules = ingress["spec"].get("rules") or ()
+    hosts = [rule["host"] for rule in rules if rule.get("host")]
+    more = f" + {len(rules) - 3} more..." if len(hosts) > 3 else ""
+    return ",".join(hosts[:3]) + more if hosts else "*"
+
+
+def ingress_address(ingress: Manifest) -> str:
+    balancers = ((ingress.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    told = ",".join(sorted({each.get("ip") or each.get("hostname") or "" for each in balancers} - {""}))
+    return told if len(told) <= 16 else f"{told[:13]}..."

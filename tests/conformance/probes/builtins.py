@@ -12,6 +12,7 @@ from tests.conformance.probe import (
     PODS,
     SECRETS,
     SERVICES,
+    TABLE,
     Probe,
     Step,
     apply,
@@ -28,6 +29,7 @@ D, POD, S = f"{DEPLOYMENTS}/d", f"{PODS}/p", f"{SERVICES}/s"
 CLAIMS, EVENTS = f"{CORE}/persistentvolumeclaims", f"{CORE}/events"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}"
 POLICIES = "/apis/networking.k8s.io/v1/namespaces/{ns}/networkpolicies"
+INGRESSES = "/apis/networking.k8s.io/v1/namespaces/{ns}/ingresses"
 BUDGETS = "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets"
 JOBS, STATEFUL = "/apis/batch/v1/namespaces/{ns}/jobs", "/apis/apps/v1/namespaces/{ns}/statefulsets"
 NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/{ns}/events"
@@ -98,6 +100,17 @@ def new_event(**more: Any) -> Body:
         "reportingInstance": "i",
         **more,
     }
+
+
+def ingress(**spec: Any) -> Body:
+    return {"metadata": {"name": "i"}, "spec": spec}
+
+
+def at(path: str, *, host: str = "", kind: str | None = "Prefix", service: Body | None = None) -> Body:
+    """A rule of an ingress with one path."""
+    backend = {"service": service or {"name": "s", "port": {"number": 80}}}
+    one = {"path": path, "backend": backend, **({"pathType": kind} if kind else {})}
+    return {"http": {"paths": [one]}, **({"host": host} if host else {})}
 
 
 def shown(step: Step, *show: str) -> Step:
@@ -497,9 +510,35 @@ PROBES: tuple[Probe, ...] = (
         delete(f"{CORE}/serviceaccounts/a", show=("kind", "metadata.name")),
     ),
     probe(
+        "ingresses with rules",
+        post(INGRESSES, ingress(rules=[at("/x"), at("/y", host="a.example.com")], tls=[{"hosts": ["a"]}])),
+        patch("merge", f"{INGRESSES}/i", {"spec": {"ingressClassName": "x"}}, show=("metadata.generation",)),
+        get(INGRESSES, accept=TABLE, show=("columnDefinitions.2.name", "rows.0.cells")),
+    ),
+    probe("an ingress of nothing", post(INGRESSES, ingress())),
+    probe(
+        "ingresses with wrong rules",
+        post(
+            INGRESSES,
+            ingress(
+                rules=[
+                    at("x"),
+                    at("/x", kind="Odd"),
+                    at("/x//y", kind=None),
+                    at("/x//y", host="10.0.0.1"),
+                    at("/x", service={"name": "s", "port": {}}),
+                    at("/x", service={"name": "A b", "port": {"number": 70000}}),
+                    at("/x", service={"port": {"number": 1, "name": "x"}}),
+                    {"host": "a b", "http": {"paths": []}},
+                    {"http": {"paths": [{"path": "/x", "pathType": "Prefix", "backend": {}}]}},
+                ]
+            ),
+        ),
+    ),
+    probe(
         "an ingress",
         post(
-            "/apis/networking.k8s.io/v1/namespaces/{ns}/ingresses",
+            INGRESSES,
             {
                 "metadata": {"name": "i"},
                 "spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}},
