@@ -55,6 +55,8 @@ PATIENCE: Final = 60.0
 SETTLE: Final = 1.0
 """Seconds that watches get to be opened, and last changes to be handled."""
 NAMESPACE: Final = "bench"
+ALONE: Final = ("--controllers=*,-root-ca-certificate-publisher-controller",)
+"""The controller manager is not to write back the ConfigMap that it keeps in each namespace."""
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 MAPS: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 
@@ -314,7 +316,7 @@ def _full(size: Size, peers: Sequence[str]) -> Iterator[Bench]:
     """A control plane of our own, with its pods and ConfigMaps."""
     with tempfile.TemporaryDirectory(prefix="bench-kube-") as folder:
         say("starting a control plane")
-        with ControlPlane(Path(folder, "plane")) as plane:
+        with ControlPlane(Path(folder, "plane"), controller_manager_flags=ALONE) as plane:
             asyncio.run(_fill(plane, range(size.pods), size.maps))
             yield Bench(plane, size, Path(folder), peers)
 
