@@ -12,7 +12,13 @@ Running and ready as soon as it is scheduled; no container exists, no image is p
 Then 30 of a job's 32 workers are deleted at once, without grace: until the API server has 30 new ones, and
 until they run.
 
-    python -m benchmarks.scale [--quick] [--jobs 100,300,1000] [--shape master|local|both] [--json FILE]
+Peers, for the largest number: as many pods with the same spec and without an operator, made by Jobs of the
+kube-controller-manager, and one by one by a plain client. They show how much is the control plane's own.
+
+Writes are counted in the API server's audit log, which takes some 3 % of its processor time in every column.
+
+    python -m benchmarks.scale [--quick] [--jobs 100,300,1000] [--shape master|local|both] [--no-peers]
+                               [--json FILE]
 """
 
 from __future__ import annotations
@@ -23,11 +29,11 @@ import shlex
 import sys
 import tempfile
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -36,8 +42,9 @@ from urllib.request import urlopen
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks import figures
+from benchmarks.crowds import NAMESPACE, PEERS, SHAPES, Crowd, Shape
 from benchmarks.figures import NONE, Sheet, growth, number
-from benchmarks.load import Manifest, Plain, all_of, plain
+from benchmarks.load import Plain, all_of, plain
 from benchmarks.programs import (
     Program,
     Usage,
@@ -53,12 +60,11 @@ from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.conditions import is_true
 from elasticjob.kube.informer import Informer
-from elasticjob.kube.objects import POD
+from elasticjob.kube.objects import NODE, POD, Node
 from elasticjob.kube.store import Change
 from hack.cluster.audit import Audited
 from hack.cluster.controlplane import ControlPlane
 
-NAMESPACE: Final = "bench"
 MACHINES: Final = 40
 PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 LOST: Final = 30
@@ -69,43 +75,13 @@ SELDOM: Final = 0.1
 
 
 @dataclass(frozen=True)
-class Shape:
-    """What the jobs are like: how many workers, how many pods with the master."""
-
-    name: str
-    strategy: str
-    workers: int
-    pods: int
-
-    def manifest(self, name: str, workers: int | None = None) -> Manifest:
-        """Return a job of this shape."""
-        container = {
-            "name": "main",
-            "image": "registry.example.com/team/trainer:1",
-            "command": ["elasticjob", "run", "train.py"],
-            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
-        }
-        worker = {"replicas": workers or self.workers, "template": {"spec": {"containers": [container]}}}
-        return {
-            "apiVersion": ELASTICJOB.api_version,
-            "kind": ELASTICJOB.name,
-            "metadata": {"name": name, "namespace": NAMESPACE},
-            "spec": {"distributionStrategy": self.strategy, "replicaSpecs": {"worker": worker}},
-        }
-
-
-SHAPES: Final[Mapping[str, Shape]] = {
-    shape.name: shape for shape in (Shape("master", "AllreduceStrategy", 3, 4), Shape("local", "Local", 4, 4))
-}
-
-
-@dataclass(frozen=True)
 class Taken:
     """What so many jobs took."""
 
     jobs: int
     seconds: float
     creating_seconds: float
+    pods_seconds: float  # until all pods run, whether or not their job says so yet
     requests: Mapping[str, int]  # of the operator, by method
     passes: Mapping[str, int]  # of the operator, by controller
     writes: Mapping[str, int]  # of everybody, "who verb resource"
@@ -130,21 +106,25 @@ class Lost:
 
 @dataclass
 class Stage:
-    """A control plane with pretended machines and the operator at work."""
+    """A control plane with pretended machines and, unless it is None, the operator at work."""
 
     plane: ControlPlane
-    program: Program
-    probes: str
     server: Plain
     client: Client
+    operator: Program | None
+    probes: str
 
     def usage(self) -> dict[str, Usage]:
         """Return what each program has used so far."""
-        pids = {name: self.plane.pid(name) for name in PROGRAMS} | {"operator": self.program.process.pid}
+        pids = {name: self.plane.pid(name) for name in PROGRAMS}
+        if self.operator:
+            pids["operator"] = self.operator.process.pid
         return {name: usage(pid) for name, pid in pids.items()}
 
     def metrics(self) -> str:
         """Return what the operator says of itself, as Prometheus reads it."""
+        if not self.operator:
+            return ""
         with urlopen(f"http://{self.probes}/metrics", timeout=10) as answer:
             return str(answer.read().decode())
 
@@ -174,26 +154,26 @@ def writes_in(audited: Iterable[Audited]) -> Counter[str]:
 
 
 @asynccontextmanager
-async def stage(folder: Path) -> AsyncIterator[Stage]:
-    """Start everything."""
+async def stage(folder: Path, *, operator: bool = True) -> AsyncIterator[Stage]:
+    """Start everything, with or without our operator."""
     say("  starting a control plane")
     with ControlPlane(folder, scheduler=True, kwok=True) as plane:
         async with plain(plane.kubeconfig, "bench-user") as server, Client(plane.config()) as client:
             await server.namespace(NAMESPACE)
             await all_of([_machine(server, number) for number in range(MACHINES)])
+            await _machines_ready(client)
+            if not operator:
+                yield Stage(plane, server, client, None, "")
+                return
             probes = f"127.0.0.1:{free_port()}"
-            flags = (
-                "--kubeconfig",
-                str(plane.kubeconfig),
-                "--install",
-                "--webhook-port",
-                "0",
-                "--probes",
-                probes,
-            )
-            with running("elasticjob.cli", "operator", *flags) as program:
+            with running("elasticjob.cli", "operator", *_flags(plane, probes)) as program:
                 await asyncio.to_thread(wait_until_ready, program, f"http://{probes}/readyz")
-                yield Stage(plane, program, probes, server, client)
+                yield Stage(plane, server, client, program, probes)
+
+
+def _flags(plane: ControlPlane, probes: str) -> list[str]:
+    where = ["--kubeconfig", str(plane.kubeconfig), "--probes", probes]
+    return [*where, "--install", "--webhook-port", "0"]
 
 
 def _machine(server: Plain, number: int) -> Callable[[], Any]:
@@ -208,39 +188,78 @@ def _machine(server: Plain, number: int) -> Callable[[], Any]:
     )
 
 
-async def many(on: Stage, shape: Shape, jobs: int) -> Taken:
-    """Create so many jobs and wait until all of them run."""
-    waiting = {f"job-{number:04}" for number in range(jobs)}
-    done = asyncio.Event()
+async def _machines_ready(client: Client) -> None:
+    """Wait for what the control plane does with new machines: no pod is placed before."""
+    ready = Awaited(MACHINES, "machines")
+    async with _followed(client, NODE, ready.seen(_takes_pods)):
+        await ready.all()
 
-    def changed(cache: Cache[ElasticJob], change: Change) -> None:
-        if change.new and change.new.key.name in waiting and runs(cache.view(change.new)):
-            waiting.discard(change.new.key.name)
-            if not waiting:
-                done.set()
 
-    before, said, logged = on.usage(), on.metrics(), len(on.plane.audit())
-    path = ELASTICJOB.path(NAMESPACE)
-    async with _followed(on.client, ELASTICJOB, changed):
-        say(f"  {jobs} jobs, {shape.name}")
+def _takes_pods(machine: Node) -> bool:
+    return is_true(machine.status.conditions, "Ready") and not machine.spec.taints
+
+
+async def many(on: Stage, crowd: Crowd, jobs: int) -> Taken:
+    """Create so many jobs, or the pods that they would have, and wait until all of them run."""
+    before, said, logged = on.usage(), on.metrics(), on.plane.audit_end()
+    pods = Awaited(jobs * crowd.pods, "pods")
+    all_say = Awaited(jobs if isinstance(crowd, Shape) else 0, "jobs")
+    async with AsyncExitStack() as following:
+        of_pods = pods.seen(lambda pod: bool(pod.status.phase == "Running"))
+        await following.enter_async_context(_followed(on.client, POD, of_pods))
+        if on.operator:
+            await following.enter_async_context(_followed(on.client, ELASTICJOB, all_say.seen(runs)))
+        say(f"  {jobs} jobs, {crowd.name}")
         began = time.monotonic()
-        creations = [partial(on.server.send, "POST", path, shape.manifest(name)) for name in sorted(waiting)]
-        creating = await all_of(creations)
-        await _within(
-            done, lambda: f"{len(waiting)} of {jobs} jobs do not run, such as {sorted(waiting)[:3]}"
+        creating = await all_of(
+            [partial(on.server.send, "POST", path, made) for path, made in crowd.creations(jobs)]
         )
-        took = time.monotonic() - began
+        pods_run = await pods.all()
+        done = max(pods_run, await all_say.all())
     after, says = on.usage(), on.metrics()
     return Taken(
         jobs,
-        took,
+        done - began,
         creating,
-        counted(says, *REQUESTS) - counted(said, *REQUESTS),
-        counted(says, *PASSES) - counted(said, *PASSES),
-        writes_in(on.plane.audit()[logged:]),
+        pods_run - began,
+        dict(counted(says, *REQUESTS) - counted(said, *REQUESTS)),
+        dict(counted(says, *PASSES) - counted(said, *PASSES)),
+        dict(writes_in(on.plane.audit(logged))),
         {name: after[name].cpu_seconds - before[name].cpu_seconds for name in after},
         {name: after[name].rss / 1e6 for name in after},
     )
+
+
+class Awaited:
+    """So many objects of which something is to be true."""
+
+    def __init__(self, number: int, what: str) -> None:
+        self._number = number
+        self._what = what
+        self._found: set[str] = set()
+        self._all = asyncio.Event()
+        self._at = 0.0
+        self._look()
+
+    def seen(self, is_true_of: Callable[[Any], bool]) -> Callable[[Cache[Any], Change], None]:
+        """Return what a cache is to tell of changes."""
+
+        def changed(cache: Cache[Any], change: Change) -> None:
+            if change.new and change.new.meta.uid not in self._found and is_true_of(cache.view(change.new)):
+                self._found.add(change.new.meta.uid)
+                self._look()
+
+        return changed
+
+    async def all(self) -> float:
+        """Wait until it is true of all; returns when that was, or for none at all 0. Raises TimeoutError."""
+        await _within(self._all, lambda: f"{len(self._found)} of {self._number} {self._what} are ready")
+        return self._at
+
+    def _look(self) -> None:
+        if len(self._found) >= self._number and not self._all.is_set():
+            self._at = time.monotonic() if self._number else 0.0
+            self._all.set()
 
 
 def runs(job: ElasticJob) -> bool:
@@ -292,7 +311,7 @@ async def _followed(
     client: Client, kind: Any, changed: Callable[[Cache[Any], Change], None]
 ) -> AsyncIterator[Cache[Any]]:
     """A cache of a kind that is told of, while the block lasts."""
-    cache: Cache[Any] = Cache(kind, NAMESPACE)
+    cache: Cache[Any] = Cache(kind, NAMESPACE if kind.namespaced else "")
     cache.subscribe(lambda change: changed(cache, change))
     watching = asyncio.create_task(Informer(client, cache).run())
     try:
@@ -310,33 +329,52 @@ async def _within(event: asyncio.Event, late: Callable[[], str]) -> None:
         raise TimeoutError(f"after {PATIENCE:.0f} s {late()}") from None
 
 
-def sheet(shape: Shape, runs: Sequence[Taken]) -> Sheet:
-    """Return what the jobs of one shape took, a column per number of jobs, and how each figure grows."""
-    rows = [_row(name, runs, map(figure, runs)) for name, figure in _FIGURES]
-    for who in ("operator", *PROGRAMS):
-        rows.append(_row(f"CPU seconds of {who}", runs, (run.cpu_seconds[who] for run in runs)))
-    for who in ("operator", *PROGRAMS):
-        rows.append(_row(f"RSS of {who}, MB", runs, (run.megabytes[who] for run in runs)))
-    grows = ["grows as jobs^"] if len(runs) > 1 else []
-    return Sheet(
-        [f"{shape.strategy}, {shape.pods} pods each", *(f"{run.jobs:,} jobs" for run in runs), *grows], rows
-    )
+def sheet(shape: Shape, runs: Sequence[Taken], peers: Mapping[str, Taken] | None = None) -> Sheet:
+    """Return what the jobs of one shape took: a column per number of jobs, how it grows, and the peers."""
+    everything = [*_FIGURES, *map(_cpu, ("operator", *PROGRAMS)), *map(_rss, ("operator", *PROGRAMS))]
+    beside = list((peers or {}).items())
+    heads = [f"{run.jobs:,} jobs" for run in runs]
+    heads += ["grows as jobs^"] if len(runs) > 1 else []
+    heads += [f"{run.jobs:,} × {title}" for title, run in beside]
+    rows = [
+        _row(name, runs, map(figure, runs)) + [_peer(figure, run) for _, run in beside]
+        for name, figure in everything
+    ]
+    return Sheet([shape.title, *heads], rows)
+
+
+Figure = Callable[[Taken], float]
+
+
+def _cpu(who: str) -> tuple[str, Figure]:
+    return f"CPU seconds of {who}", lambda taken: taken.cpu_seconds.get(who, 0.0)
+
+
+def _rss(who: str) -> tuple[str, Figure]:
+    return f"RSS of {who}, MB", lambda taken: taken.megabytes.get(who, 0.0)
+
+
+def _peer(figure: Figure, taken: Taken) -> str:
+    """A figure of a peer; – for what an operator would do, which it does not have."""
+    return number(value) if (value := figure(taken)) else NONE
 
 
 def _writes(taken: Taken, who: str = "") -> int:
     return sum(count for what, count in taken.writes.items() if what.startswith(who))
 
 
-_FIGURES: Final[tuple[tuple[str, Callable[[Taken], float]], ...]] = (
+_FIGURES: Final[tuple[tuple[str, Figure], ...]] = (
     ("seconds until all run", lambda taken: taken.seconds),
     ("of which until all are created", lambda taken: taken.creating_seconds),
+    ("of which until all pods run", lambda taken: taken.pods_seconds),
     ("requests of the operator, per job", lambda taken: sum(taken.requests.values()) / taken.jobs),
     ("of which GET", lambda taken: taken.requests.get("GET", 0) / taken.jobs),
     ("passes of its controllers, per job", lambda taken: sum(taken.passes.values()) / taken.jobs),
     ("writes of the operator, per job", lambda taken: _writes(taken, OPERATOR) / taken.jobs),
     ("writes of everybody, per job", lambda taken: _writes(taken) / taken.jobs),
     ("writes of everybody, per second", lambda taken: _writes(taken) / taken.seconds),
-    ("operator CPU ms, per job", lambda taken: taken.cpu_seconds["operator"] / taken.jobs * 1e3),
+    ("operator CPU ms, per job", lambda taken: taken.cpu_seconds.get("operator", 0.0) / taken.jobs * 1e3),
+    ("CPU ms of everybody, per job", lambda taken: sum(taken.cpu_seconds.values()) / taken.jobs * 1e3),
 )
 
 
@@ -348,63 +386,99 @@ def _row(name: str, runs: Sequence[Taken], figures: Iterable[float]) -> list[str
     return [name, *map(number, values), grows]
 
 
-def writers(taken: Taken) -> Sheet:
+def writers(taken: Taken, whose: str = "jobs") -> Sheet:
     """Return who wrote what, per job, the most frequent first."""
     often = sorted(taken.writes.items(), key=lambda pair: -pair[1])
     rows = [[what, f"{count / taken.jobs:.2f}"] for what, count in often if count >= taken.jobs * SELDOM]
-    return Sheet([f"writes at {taken.jobs:,} jobs", "per job"], rows)
+    return Sheet([f"writes at {taken.jobs:,} {whose}", "per job"], rows)
 
 
-async def measured(shape: Shape, jobs: int, *, lost: bool) -> tuple[Taken, Lost | None]:
+async def measured(crowd: Crowd, jobs: int, *, lost: bool = False) -> tuple[Taken, Lost | None]:
     """Measure one number of jobs on a control plane of its own."""
     with tempfile.TemporaryDirectory(prefix="bench-scale-") as folder:
-        async with stage(Path(folder, "plane")) as on:
-            taken = await many(on, shape, jobs)
+        async with stage(Path(folder, "plane"), operator=isinstance(crowd, Shape)) as on:
+            taken = await many(on, crowd, jobs)
             say(f"  {taken.seconds:.1f} s")
-            return taken, await lose(on, shape) if lost else None
+            return taken, await lose(on, crowd) if lost and isinstance(crowd, Shape) else None
+
+
+@dataclass
+class Found:
+    """What was measured so far."""
+
+    runs: dict[str, list[Taken]] = field(default_factory=dict)
+    losses: dict[str, Lost] = field(default_factory=dict)
+    peers: dict[str, Taken] = field(default_factory=dict)
+    failed: bool = False
+
+    def measure(self, crowd: Crowd, jobs: int, *, lost: bool = False) -> None:
+        """Add one number of jobs. What takes too long is said and counts as failed; all else is raised."""
+        try:
+            taken, loss = asyncio.run(measured(crowd, jobs, lost=lost))
+        except TimeoutError as error:
+            say(f"  {jobs} jobs, {crowd.name}: {error}")
+            self.failed = True
+            return
+        if isinstance(crowd, Shape):
+            self.runs.setdefault(crowd.name, []).append(taken)
+        else:
+            self.peers[crowd.title] = taken
+        if loss:
+            self.losses[crowd.name] = loss
+
+    def show(self) -> None:
+        """Print the tables of what there is."""
+        for name, taken in self.runs.items():
+            figures.show(sheet(SHAPES[name], taken, self.peers))
+            print()
+            figures.show(writers(taken[-1]))
+            print()
+        for title, run in self.peers.items():
+            figures.show(writers(run, f"× {title}"))
+            print()
+        for name, lost in self.losses.items():
+            beside = self.runs[name][-1].jobs
+            print(f"{LOST} workers of one job lost at once ({name}, beside {beside:,} jobs): {lost}")
+
+    def json(self) -> str:
+        """Return all figures."""
+        runs = {name: [asdict(run) for run in taken] for name, taken in self.runs.items()}
+        peers = {title: asdict(run) for title, run in self.peers.items()}
+        losses = {name: asdict(lost) for name, lost in self.losses.items()}
+        return json.dumps(runs | {"peers": peers, "lost": losses}, indent=1)
 
 
 def main() -> None:
-    """Measure, print the tables."""
+    """Measure, print the tables: also of what was measured before something went wrong."""
+    args = _arguments()
+    end_on_sigterm()
+    sizes = [int(word) for word in (args.jobs or ("5,10" if args.quick else "100,300,1000")).split(",")]
+    began, found = time.monotonic(), Found()
+    try:
+        for shape in (shape for shape in SHAPES.values() if args.shape in (shape.name, "both")):
+            for jobs in sizes if shape.name == "master" or args.shape != "both" else sizes[-1:]:
+                found.measure(shape, jobs, lost=jobs == sizes[-1])
+        for peer in PEERS if args.peers else ():
+            found.measure(peer, sizes[-1])
+    finally:
+        found.show()
+        print(f"\n{figures.machine()}; {time.monotonic() - began:.0f} s; made by")
+        print(shlex.join(["python", "-m", "benchmarks.scale", *sys.argv[1:]]), flush=True)
+        if args.json:
+            args.json.write_text(found.json())
+    sys.exit(found.failed)
+
+
+def _arguments() -> Namespace:
     parser = ArgumentParser(prog="python -m benchmarks.scale", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="5 and 10 jobs: whether it works, not how fast")
     parser.add_argument("--jobs", default="", help="how many, comma-separated (100,300,1000)")
     parser.add_argument(
         "--shape", choices=[*SHAPES, "both"], default="both", help="with a master per job, or without"
     )
+    parser.add_argument("--no-peers", dest="peers", action="store_false", help="nothing but our operator")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there, too")
-    args = parser.parse_args()
-    end_on_sigterm()
-    sizes = [int(word) for word in (args.jobs or ("5,10" if args.quick else "100,300,1000")).split(",")]
-    began, found = time.monotonic(), dict[str, list[Taken]]()
-    losses: dict[str, Lost] = {}
-    failed = False
-    for shape in (shape for shape in SHAPES.values() if args.shape in (shape.name, "both")):
-        for jobs in sizes if shape.name == "master" or args.shape != "both" else sizes[-1:]:
-            try:
-                taken, lost = asyncio.run(measured(shape, jobs, lost=jobs == sizes[-1]))
-            except TimeoutError as error:
-                say(f"  {jobs} jobs, {shape.name}: {error}")
-                failed = True
-                continue
-            found.setdefault(shape.name, []).append(taken)
-            if lost:
-                losses[shape.name] = lost
-    for name, runs in found.items():
-        figures.show(sheet(SHAPES[name], runs))
-        print()
-        figures.show(writers(runs[-1]))
-        print()
-    for name, lost in losses.items():
-        print(f"{LOST} workers of one job lost at once ({name}, beside {sizes[-1]:,} jobs): {lost}")
-    print(f"\n{figures.machine()}; {time.monotonic() - began:.0f} s; made by")
-    print(shlex.join(["python", "-m", "benchmarks.scale", *sys.argv[1:]]))
-    if args.json:
-        report = {name: [asdict(run) for run in runs] for name, runs in found.items()}
-        args.json.write_text(
-            json.dumps(report | {"lost": {n: asdict(lost) for n, lost in losses.items()}}, indent=1)
-        )
-    sys.exit(failed)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

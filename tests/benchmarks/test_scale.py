@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from benchmarks import scale
+from benchmarks.crowds import PEERS, SHAPES, Crowd, Peer, worker
 from benchmarks.scale import (
     PASSES,
     PROGRAMS,
     REQUESTS,
-    SHAPES,
     Taken,
     counted,
     runs,
@@ -31,11 +33,19 @@ def audited(agent: str, verb: str, resource: str, subresource: str = "") -> Audi
     return Audited(AT, AT, "u", agent, "", verb, "", resource, subresource, "ns", "n", 200, "/")
 
 
-def taken(jobs: int, seconds: float) -> Taken:
+def taken(jobs: int, seconds: float, maker: str = "elasticjob-operator") -> Taken:
     zeros = dict.fromkeys(("operator", *PROGRAMS), 1.0)
-    writes = {"elasticjob-operator create pods": 4 * jobs, "kwok patch pods/status": 4 * jobs, "x y z": 1}
+    writes = {f"{maker} create pods": 4 * jobs, "kwok patch pods/status": 4 * jobs, "x y z": 1}
     return Taken(
-        jobs, seconds, seconds / 2, {"GET": 3, "POST": jobs}, {"elasticjob": jobs}, writes, zeros, zeros
+        jobs,
+        seconds,
+        seconds / 2,
+        seconds,
+        {"GET": 3, "POST": jobs},
+        {"elasticjob": jobs},
+        writes,
+        zeros,
+        zeros,
     )
 
 
@@ -96,3 +106,47 @@ def test_what_is_seldom_written_is_left_out() -> None:
         "elasticjob-operator create pods",
         "kwok patch pods/status",
     ]
+
+
+def test_a_peer_has_no_figures_of_an_operator() -> None:
+    found = sheet(SHAPES["master"], [taken(10, 5.0)], {"4 bare pods": taken(10, 4.0, "bench-user")})
+    rows = {row[0]: row[1:] for row in found.rows}
+    assert found.heads[1:] == ["10 jobs", "10 × 4 bare pods"]
+    assert rows["seconds until all run"] == ["5.00", "4.00"]
+    assert rows["writes of the operator, per job"] == ["4.00", "–"]
+    assert rows["CPU seconds of kube-apiserver"] == ["1.00", "1.00"]
+
+
+@pytest.mark.parametrize("peer", PEERS, ids=[peer.name for peer in PEERS])
+def test_a_peer_makes_the_pods_of_our_jobs(peer: Peer) -> None:
+    made = [manifest for _, manifest in peer.creations(3)]
+    specs = [manifest["spec"].get("template", manifest)["spec"] for manifest in made]
+    pods = sum(manifest["spec"].get("parallelism", 1) for manifest in made)
+    assert pods == 3 * SHAPES["master"].pods == 3 * peer.pods
+    assert specs[0] == worker("job-0000", 0)["spec"]
+    assert len({manifest["metadata"]["name"] for manifest in made}) == len(made)
+
+
+def test_what_was_measured_before_an_error_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def measured(crowd: Crowd, jobs: int, *, lost: bool = False) -> tuple[Taken, None]:
+        if jobs > 100:
+            raise ExceptionGroup("creating", [RuntimeError("POST: 500")])
+        return taken(jobs, 7.5), None
+
+    monkeypatch.setattr(scale, "measured", measured)
+    monkeypatch.setattr("sys.argv", ["scale", "--jobs", "100,300", "--shape", "local"])
+    monkeypatch.setattr(scale, "end_on_sigterm", lambda: None)
+    with pytest.raises(ExceptionGroup, match="creating"):
+        scale.main()
+    said = capsys.readouterr().out
+    assert "100 jobs" in said
+    assert "7.50" in said
+
+
+def test_all_figures_are_json() -> None:
+    found = scale.Found({"local": [taken(10, 5.0)]}, {"local": scale.Lost(1, 2, 3)}, {"Job": taken(10, 4.0)})
+    said = json.loads(found.json())
+    assert said["local"][0]["writes"]["kwok patch pods/status"] == 40
+    assert (said["peers"]["Job"]["seconds"], said["lost"]["local"]["made_seconds"]) == (4.0, 2)
