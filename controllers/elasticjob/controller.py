@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -15,6 +15,7 @@ from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
+from elasticjob.controllers.news import News
 from elasticjob.controllers.observe import Caches, job_of, job_of_plan, more_than_reports
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
@@ -40,17 +41,18 @@ class JobReconciler:
     counters: Counters
     now: Callable[[], datetime]
     new_token: Callable[[], str]
+    news: News = field(default_factory=News)
 
     async def __call__(self, key: Key) -> Result:
         """Bring one ElasticJob closer to its spec."""
         seen = self.observe(key)
         if seen is None:
             self.counters.forget(key)
+            self.news.forget(key)
             return Result.done()
         plan = await self.hand.attempt(seen.job, decide(seen, self.now()))
-        if plan.reason not in HANDS_OFF:
-            await self._say(seen, plan)
-        return Result.again(plan.again_in)
+        held = None if plan.reason in HANDS_OFF else await self._say(seen, plan)
+        return Result.again(plan.again_by(held).again_in)
 
     def observe(self, key: Key) -> Seen | None:
         """Return all that a decision rests on, None if the job is gone."""
@@ -69,15 +71,17 @@ class JobReconciler:
             fresh_token=self.new_token(),
         )
 
-    async def _say(self, seen: Seen, plan: Plan) -> None:
-        """Write the status, and tell of an end once it is written."""
+    async def _say(self, seen: Seen, plan: Plan) -> timedelta | None:
+        """Write the status, and tell of an end once it is written; or return how long it may wait."""
         status = describe(seen, plan, self.now())
         old: ElasticJobStatus = seen.job.status.model_copy(update={"training": None})
-        if not await self.hand.write_status(ELASTICJOB, seen.job, status, old):
-            return
-        self.counters.saw(seen.job, status)
-        if plan.outcome is not None:
-            self.hand.tell(seen.job, Note(plan.reason, plan.sentence, warning=not plan.outcome.succeeded))
+        if held := self.news.hold(seen.job.key, old, status, self.now()):
+            return held
+        if await self.hand.write_status(ELASTICJOB, seen.job, status, old):
+            self.counters.saw(seen.job, status)
+            if plan.outcome is not None:
+                self.hand.tell(seen.job, Note(plan.reason, plan.sentence, warning=not plan.outcome.succeeded))
+        return None
 
 
 def controller(reconcile: JobReconciler, concurrency: int) -> Controller:

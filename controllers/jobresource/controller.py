@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -12,6 +12,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.status import describe
+from elasticjob.controllers.news import News
 from elasticjob.controllers.observe import (
     MACHINE,
     Caches,
@@ -41,19 +42,24 @@ class NodesReconciler:
     caches: Caches
     hand: Hand
     now: Callable[[], datetime]
+    news: News = field(default_factory=News)
 
     async def __call__(self, key: Key) -> Result:
         """Bring the pods of one JobResource closer to its spec."""
         seen = self.observe(key)
         if seen is None:
+            self.news.forget(key)
             return Result.done()
         about = seen.job or seen.resource  # what happens to nodes is told where people look: at the job
         plan = await self.hand.attempt(about, decide(seen, self.now()))
         if plan.reason == CONVERGING and plan.actions:
             return Result.again(plan.again_by(SOON).again_in)  # the pass that sees what was done tells of it
-        if plan.reason not in HANDS_OFF:
-            status = describe(seen, plan, self.now())
-            await self.hand.write_status(JOBRESOURCE, seen.resource, status, seen.resource.status)
+        if plan.reason in HANDS_OFF:
+            return Result.again(plan.again_in)
+        status, old = describe(seen, plan, self.now()), seen.resource.status
+        if held := self.news.hold(key, old, status, self.now()):
+            return Result.again(plan.again_by(held).again_in)
+        await self.hand.write_status(JOBRESOURCE, seen.resource, status, old)
         return Result.again(plan.again_in)
 
     def observe(self, key: Key) -> Seen | None:

@@ -1,0 +1,63 @@
+"""How often a status is written: what matters at once, mere counting at most once a second.
+
+The pods of a large job begin to run one by one, for minutes. Each time that is news, and nobody waits for it;
+the first that runs, the last of a role, a reason or a restart is what somebody waits for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from elasticjob.kube.crd import Part
+from elasticjob.kube.kinds import Key, Manifest
+
+PAUSE: Final = timedelta(seconds=1)
+COUNTS: Final = frozenset({"workers", "replicas", "replicaStatuses", "conditions"})
+"""Fields of which not all matters."""
+MATTERS: Final = frozenset({"desired", "succeeded", "failed"})
+"""Counts of a role that matter, each of them."""
+
+
+@dataclass(frozen=True)
+class News:
+    """When something was told last of each object."""
+
+    _told: dict[Key, datetime] = field(default_factory=dict)
+
+    def hold(self, key: Key, old: Part, new: Part, now: datetime) -> timedelta | None:
+        """Return how long `new` may wait until it is told; None: it is told now."""
+        before, after = old.manifest(), new.manifest()
+        if before == after:
+            return None
+        told = self._told.get(key, now - PAUSE)
+        left = told + PAUSE - now
+        if is_small(before, after) and timedelta(0) < left <= PAUSE:  # more: the clock was set back
+            return left
+        self._told[key] = now
+        return None
+
+    def forget(self, key: Key) -> None:
+        """The object is gone."""
+        self._told.pop(key, None)
+
+
+def is_small(old: Manifest, new: Manifest) -> bool:
+    """Whether two statuses differ in nothing but numbers on their way, and sentences about them."""
+    return _gist(old) == _gist(new)
+
+
+def _gist(status: Manifest) -> object:
+    rest = {name: value for name, value in status.items() if name not in COUNTS}
+    roles = {role: _counted(counts) for role, counts in status.get("replicaStatuses", {}).items()}
+    conditions = [
+        {name: value for name, value in condition.items() if name != "message"}
+        for condition in status.get("conditions", [])
+    ]
+    return rest, roles, conditions
+
+
+def _counted(counts: Manifest) -> object:
+    up = counts.get("ready", counts.get("active", 0))
+    return {name: counts.get(name, 0) for name in MATTERS}, up >= counts.get("desired", 0)

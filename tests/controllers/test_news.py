@@ -1,0 +1,84 @@
+"""What of a status is told at once, and what may wait."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus
+from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
+from elasticjob.controllers.news import PAUSE, News
+from elasticjob.kube.crd import Part
+from elasticjob.kube.kinds import Key
+from tests.controllers.build import NOW
+
+KEY = Key("ml", "digits")
+STARTING = ("False", "Starting", "some are starting")
+UP = ("True", "AsSpecified", "all nodes are ready")
+
+
+def nodes(ready: int, said: Any = STARTING, **more: Any) -> Part:
+    status, reason, message = said
+    condition = {"type": "Ready", "status": status, "reason": reason, "message": f"{message}: {ready}"}
+    sizes = {"worker": {"desired": 3, "current": 3, "ready": ready}}
+    return JobResourceStatus.model_validate({"conditions": [condition], "replicaStatuses": sizes, **more})
+
+
+def job(active: int, **more: Any) -> Part:
+    sizes = {"worker": {"desired": 3, "active": active, **more}}
+    said = {
+        "type": "Running",
+        "status": "True",
+        "reason": "NodesRunning",
+        "message": f"{active} of 3 nodes run",
+    }
+    workers = f"{active}/3"
+    return ElasticJobStatus.model_validate(
+        {"phase": "Running", "workers": workers, "conditions": [said], "replicaStatuses": sizes}
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "waits"),
+    [
+        (nodes(0), nodes(1), True),
+        (nodes(2), nodes(1), True),
+        (job(1), job(2), True),
+        (JobResourceStatus(), nodes(0), False),
+        (nodes(2), nodes(3, UP), False),
+        (nodes(2), nodes(3), False),
+        (nodes(0), nodes(0, ("False", "Pending", "no image")), False),
+        (nodes(1), nodes(1, restarts={"worker": {"0": 1}}), False),
+        (nodes(1), nodes(1, observedGeneration=2), False),
+        (job(2), job(3), False),
+        (job(3), job(2), False),
+        (job(1), job(1, failed=1), False),
+    ],
+)
+def test_counting_waits_for_a_pause_and_nothing_else_does(old: Part, new: Part, waits: bool) -> None:
+    news = News()
+    assert news.hold(KEY, JobResourceStatus(), old, NOW) is None
+    soon = NOW + PAUSE / 4
+    assert news.hold(KEY, old, new, soon) == (PAUSE * 3 / 4 if waits else None)
+    assert news.hold(KEY, old, new, NOW + 2 * PAUSE) is None
+
+
+def test_nothing_new_begins_no_pause() -> None:
+    news = News()
+    news.hold(KEY, nodes(1), nodes(1), NOW)
+    assert news.hold(KEY, nodes(1), nodes(2), NOW) is None
+
+
+def test_a_clock_that_is_set_back_holds_nothing() -> None:
+    news = News()
+    news.hold(KEY, nodes(0), nodes(1), NOW)
+    assert news.hold(KEY, nodes(1), nodes(2), NOW - timedelta(hours=1)) is None
+
+
+def test_an_object_that_comes_again_begins_anew() -> None:
+    news = News()
+    news.hold(KEY, nodes(0), nodes(1), NOW)
+    news.forget(KEY)
+    assert news.hold(KEY, nodes(0), nodes(1), NOW) is None
