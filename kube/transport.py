@@ -6,6 +6,7 @@ Guarantees
 - Retry-After is honoured, as seconds or as a date: attempts wait for it up to LONGEST_RETRY_AFTER; where the
   server asks for more, the error goes to the caller, with `retry_after`.
 - 401 makes the credentials be read again, once.
+- Cookies are not kept: no load balancer ties us to one server.
 - Writes of a leader pass its fence (fence.py), on connections of their own.
 """
 

@@ -283,6 +283,15 @@ async def test_what_is_sent() -> None:
         }
 
 
+async def test_no_cookie_of_a_balancer_is_sent_back() -> None:
+    sticky = answer(200, manifest("a", 5), {"Set-Cookie": "server=1; Path=/"})
+    async with Stub() as stub, Client(Config(stub.url.replace("127.0.0.1", "localhost"))) as client:
+        stub.then(sticky, OK)
+        for _ in range(2):
+            await client.get(CONFIG_MAP, "a", "ns")
+        assert ["Cookie" in seen.headers for seen in stub.seen] == [False, False]
+
+
 async def test_deleting_what_is_gone_is_fine() -> None:
     async with Stub() as stub, stub.client() as client:
         stub.then(answer(404, status(404, "NotFound")))
