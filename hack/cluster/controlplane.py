@@ -5,7 +5,7 @@
 
 It listens on ports of chance, so several may run at once, and keeps everything in its folder: one that is
 opened again there has the objects of the last one. RBAC is on, service accounts work, every write is in the
-audit log.
+audit log. etcd speaks to nobody but the API server: to whoever has a certificate of the folder's `etcd-ca`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Self
 
 from hack.cluster import audit, binaries
 from hack.cluster.audit import Audited
-from hack.cluster.pki import Pki, write_private
+from hack.cluster.pki import Pair, Pki, write_private
 from hack.cluster.processes import Programs
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ KWOK_STAGES = Path(__file__).with_name("kwok.yaml")
 PORTS = range(10_000, 32_000)
 """Below those that the kernel gives to connections."""
 
+ETCD_CA = "etcd-ca"
 APISERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
@@ -102,6 +103,11 @@ class ControlPlane:
     @property
     def url(self) -> str:
         return f"https://{self._address}:{self._ports[0]}"
+
+    @property
+    def etcd_ports(self) -> tuple[int, int]:
+        """Where etcd listens on loopback: for clients, and for peers that it will never have."""
+        return self._ports[1], self._ports[2]
 
     @property
     def ca_pem(self) -> str:
@@ -193,7 +199,7 @@ class ControlPlane:
     def _is_ready(self, name: str) -> bool:
         match name:
             case "etcd":
-                return _answers(http.client.HTTPConnection(HOST, self._ports[1], timeout=5), "/readyz")
+                return _answers(self._etcd_connection(), "/readyz")
             case "kube-apiserver":
                 trusted = ssl.create_default_context(cadata=self.ca_pem)
                 api = http.client.HTTPSConnection(self._address, self._ports[0], timeout=5, context=trusted)
@@ -208,7 +214,8 @@ class ControlPlane:
     # The programs
 
     def _etcd(self) -> list[str]:
-        clients, peers = (f"http://{HOST}:{port}" for port in self._ports[1:3])
+        clients, peers = (f"https://{HOST}:{port}" for port in self._ports[1:3])
+        serving, authority = self._etcd_server, self.pki.authority(ETCD_CA).certificate
         return _command(
             self._binaries["etcd"],
             name="plane",
@@ -218,6 +225,14 @@ class ControlPlane:
             listen_peer_urls=peers,
             initial_advertise_peer_urls=peers,
             initial_cluster=f"plane={peers}",
+            cert_file=serving.certificate,
+            key_file=serving.key,
+            client_cert_auth="true",
+            trusted_ca_file=authority,
+            peer_cert_file=serving.certificate,
+            peer_key_file=serving.key,
+            peer_client_cert_auth="true",
+            peer_trusted_ca_file=authority,
             unsafe_no_fsync="true",  # what a power cut may take is of no worth here
             log_level="warn",
         )
@@ -229,9 +244,13 @@ class ControlPlane:
         kubelets = self.pki.client("kube-apiserver-kubelet-client", MASTERS)
         signing = self.pki.signing_key()
         policy = write_private(self.folder / "audit-policy.yaml", self._policy.encode())
+        stored = self._etcd_client
         return _command(
             self._binaries[APISERVER],
-            etcd_servers=f"http://{HOST}:{self._ports[1]}",
+            etcd_servers=f"https://{HOST}:{self._ports[1]}",
+            etcd_cafile=self.pki.authority(ETCD_CA).certificate,
+            etcd_certfile=stored.certificate,
+            etcd_keyfile=stored.key,
             bind_address=self._address,
             advertise_address=self._address,
             secure_port=self._ports[0],
@@ -292,6 +311,19 @@ class ControlPlane:
             node_lease_duration_seconds=40,
             cidr="10.64.0.0/14",
         )
+
+    @property
+    def _etcd_server(self) -> Pair:
+        return self.pki.server("etcd", [HOST, "localhost"], authority=ETCD_CA)
+
+    @property
+    def _etcd_client(self) -> Pair:
+        return self.pki.client("kube-apiserver", authority=ETCD_CA)
+
+    def _etcd_connection(self) -> http.client.HTTPSConnection:
+        trusted = ssl.create_default_context(cafile=self.pki.authority(ETCD_CA).certificate)
+        trusted.load_cert_chain(self._etcd_client.certificate, self._etcd_client.key)
+        return http.client.HTTPSConnection(HOST, self._ports[1], timeout=5, context=trusted)
 
     @property
     def _audit_log(self) -> Path:

@@ -45,7 +45,7 @@ class Pki:
         return self.ca.certificate.read_text()
 
     def authority(self, name: str) -> Pair:
-        """An authority of that name; `front-ca` signs for the aggregation layer."""
+        """An authority of that name: `etcd-ca` signs for etcd, which nobody else's clients may speak to."""
         pair = self._pair(name)
         if not pair.certificate.exists():
             key = ec.generate_private_key(ec.SECP256R1())
@@ -67,13 +67,14 @@ class Pki:
             write_private(path, _pem(ec.generate_private_key(ec.SECP256R1())))
         return path
 
-    def server(self, name: str, hosts: Sequence[str], user: str = "", groups: Sequence[str] = ()) -> Pair:
+    def server(self, name: str, hosts: Sequence[str], user: str = "", *, authority: str = "ca") -> Pair:
         """A certificate for serving as any of `hosts` (names or addresses), which may be a user's as well."""
-        return self._signed(name, user or name, groups, hosts, "ca")
+        return self._signed(name, user or name, (), hosts, authority)
 
     def client(self, user: str, groups: Sequence[str] = (), *, authority: str = "ca") -> Pair:
         """A certificate that says who a client is."""
-        words = "-".join(("client", user, *groups)).replace(":", "_").replace("/", "_")
+        of = () if authority == "ca" else (authority,)
+        words = "-".join((*of, "client", user, *groups)).replace(":", "_").replace("/", "_")
         return self._signed(words, user, groups, (), authority)
 
     def kubeconfig(self, path: Path, server: str, user: str, groups: Sequence[str] = ()) -> Path:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import os
+import ssl
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -55,6 +58,18 @@ async def test_what_was_stored_survives_crashes_and_restarts(tmp_path: Path) -> 
         assert plane.url == url
         assert await made(plane) == {"before", "after"}
     assert plane.programs.names() == ()
+
+
+async def test_etcd_speaks_to_the_api_server_alone(tmp_path: Path) -> None:
+    """Not to an administrator of the cluster, whose certificate is of another authority; nor to a peer."""
+    with ControlPlane(tmp_path) as plane:
+        for port in plane.etcd_ports:
+            for context in (plane.tls(), ssl.create_default_context()):
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+                context.maximum_version = ssl.TLSVersion.TLSv1_2  # which refuses in the handshake
+                etcd = http.client.HTTPSConnection("127.0.0.1", port, context=context)
+                with closing(etcd), pytest.raises(ssl.SSLError, match="alert"):
+                    etcd.connect()
 
 
 async def test_two_run_at_once_and_kwok_plays_nodes_and_pods(tmp_path: Path) -> None:

@@ -35,9 +35,16 @@ def test_clients_are_users_in_groups_signed_by_the_authority(pki: Pki) -> None:
     pair = pki.client("jane", ["people", "system:masters"])
     assert names(pair) == ("jane", ["people", "system:masters"])
     loaded(pair).verify_directly_issued_by(loaded(pki.ca))
-    loaded(pki.client("front", authority="front-ca")).verify_directly_issued_by(
-        loaded(pki.authority("front-ca"))
-    )
+
+
+def test_each_authority_signs_for_its_own(pki: Pki) -> None:
+    other = loaded(pki.authority("etcd-ca"))
+    for pair in (
+        pki.client("jane", authority="etcd-ca"),
+        pki.server("etcd", ["localhost"], authority="etcd-ca"),
+    ):
+        loaded(pair).verify_directly_issued_by(other)
+    loaded(pki.client("jane")).verify_directly_issued_by(loaded(pki.ca))
 
 
 def test_the_same_user_in_other_groups_has_another_certificate(pki: Pki) -> None:
