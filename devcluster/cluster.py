@@ -61,7 +61,6 @@ class DevCluster:
         clock = clock or SystemClock()
         self._server = ApiServer(host=HOST, port=port, rbac=rbac, clock=clock.now)
         self._token = secrets.token_urlsafe(32)
-        self._stack = AsyncExitStack()
         self._join = partial(
             Nodes,
             self.state,
@@ -90,11 +89,9 @@ class DevCluster:
         return Config(self._server.url, context, Static(f"Bearer {self._token}"))
 
     async def __aenter__(self) -> Self:
-        try:
-            await self._start()
-        except BaseException:
-            await self._stack.aclose()
-            raise
+        async with AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
@@ -106,11 +103,10 @@ class DevCluster:
         """Until a part of the cluster fails; raises its error."""
         await self._nodes.wait()
 
-    async def _start(self) -> None:
-        enter = self._stack.enter_async_context
-        await enter(self._server)
+    async def _start(self, stack: AsyncExitStack) -> None:
+        await stack.enter_async_context(self._server)
         self._server.add_token(self._token, "devcluster-admin", ["system:masters"])
-        self._nodes = await enter(self._join(Api(self.config(), self.ca_pem)))
+        self._nodes = await stack.enter_async_context(self._join(Api(self.config(), self.ca_pem)))
         self.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
         server = Server(self._server.url, self._server.ca_pem)
         write_private(self.kubeconfig, kubeconfig(server, self._token))

@@ -100,14 +100,11 @@ class Nodes:
         }
         self._clock = clock or SystemClock()
         self._env = container_environment(environ)
-        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        try:
-            await self._start()
-        except BaseException:
-            await self._stack.aclose()
-            raise
+        async with AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
@@ -119,9 +116,9 @@ class Nodes:
         """Until a part fails; raises its error."""
         await asyncio.shield(self._running)
 
-    async def _start(self) -> None:
-        enter = self._stack.enter_async_context
-        place = self._prepare()
+    async def _start(self, stack: AsyncExitStack) -> None:
+        enter = stack.enter_async_context
+        place = self._prepare(stack)
         client = await enter(Client(self._api.config, clock=self._clock, user_agent="devcluster"))
         nursery = await enter(Nursery())
         operator = Operator(
@@ -135,15 +132,15 @@ class Nodes:
         self._add_proxy(operator)
         for controller in self._beside(operator):
             operator.add(controller)
-        await self._run(operator)
+        await self._run(operator, stack)
 
-    def _prepare(self) -> Place:
+    def _prepare(self, stack: AsyncExitStack) -> Place:
         """The folders; what an earlier cluster left of its pods is deleted."""
         place = Place(self.state, _memory_folder(MEMORY if MEMORY.is_dir() else self.state))
         self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._stack.enter_context(_locked(self.state))
+        stack.enter_context(_locked(self.state))
         shutil.rmtree(self.state / "pods", ignore_errors=True)
-        self._stack.callback(shutil.rmtree, place.memory, ignore_errors=True)
+        stack.callback(shutil.rmtree, place.memory, ignore_errors=True)
         return place
 
     def _kubelet(self, operator: Operator, nursery: Nursery, place: Place) -> Kubelet:
@@ -168,15 +165,15 @@ class Nodes:
         operator.add(proxy.controller())
         operator.add(proxy)
 
-    async def _run(self, operator: Operator) -> None:
-        """All parts run, until the nodes are left."""
+    async def _run(self, operator: Operator, stack: AsyncExitStack) -> None:
+        """All parts run, until the nodes are left. Raises the error of the part that did not start."""
         self._running = asyncio.create_task(operator.run(), name="devcluster")
-        self._stack.push_async_callback(_end, self._running)
-        started = asyncio.create_task(operator.wait_started())
-        await asyncio.wait((started, self._running), return_when=asyncio.FIRST_COMPLETED)
-        if self._running.done():
-            started.cancel()
-            self._running.result()
+        stack.push_async_callback(_end, self._running)
+        try:
+            await operator.wait_started()
+        except RuntimeError:  # it stopped before: why, it says itself
+            await self._running
+            raise
 
 
 def container_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
@@ -37,6 +37,7 @@ from elasticjob.devcluster.server.subresources import Subresources
 from elasticjob.devcluster.server.tokenrequests import TokenRequests
 from elasticjob.devcluster.server.tokens import Tokens
 from elasticjob.devcluster.server.versions import Versions
+from elasticjob.kube.rungroup import Runnable
 from elasticjob.kube.serving import Runner
 from elasticjob.kube.sockets import Sockets, kept_alive
 
@@ -96,7 +97,6 @@ class ApiServer:
         self._aggregation = Aggregation(self._objects)
         self._protection = Protection(self._objects)
         self._establishing = Establishing(self._objects, establish_delay)
-        self._tasks: list[asyncio.Task[None]] = []
         for resource in builtin_resources():
             self._registry.add(resource)
         self._store.listen(self._follow_definitions)
@@ -121,18 +121,36 @@ class ApiServer:
 
     async def __aenter__(self) -> ApiServer:
         bootstrap(self._objects)
-        self._sockets = Sockets()
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(socket_factory=self._sockets.factory(kept_alive)),
-            timeout=aiohttp.ClientTimeout(total=None, connect=5),
-        )
-        self._webhooks.session = self._session
-        http = Http(
+        async with AsyncExitStack() as stack:
+            sockets = Sockets()
+            stack.push_async_callback(sockets.close)
+            connector = aiohttp.TCPConnector(socket_factory=sockets.factory(kept_alive))
+            timeout = aiohttp.ClientTimeout(total=None, connect=5)
+            session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+            self._webhooks.session = await stack.enter_async_context(session)
+            await self._listen(stack, self._http(session))
+            for part in self._running:
+                task = asyncio.create_task(part.run(), name=type(part).__name__)
+                stack.push_async_callback(_end, task)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    @property
+    def _running(self) -> Sequence[Runnable]:
+        return self._collector, self._cleanup, self._aggregation, self._protection, self._establishing
+
+    def _http(self, session: aiohttp.ClientSession) -> Http:
+        return Http(
             self._objects,
             Versions(self._objects, WebhookConverter(self._webhooks, self._new_uid), self._clock),
             Subresources(self._objects, self._clock),
             TokenRequests(self._objects, self._tokens, self._clock),
-            Logs(self._objects, self._session),
+            Logs(self._objects, session),
             self._tokens,
             self._access,
             self._clock,
@@ -140,32 +158,16 @@ class ApiServer:
             watch_timeout=self._watch_timeout,
             observe=self._observe,
         )
+
+    async def _listen(self, stack: AsyncExitStack, http: Http) -> None:
         application = web.Application(client_max_size=8 * 1024 * 1024)
         application.router.add_route("*", "/{path:.*}", http.handle)
-        self._runner = Runner(application, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=server_context(self._identity))
+        runner = Runner(application, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        site = web.TCPSite(runner, self._host, self._port, ssl_context=server_context(self._identity))
         await site.start()
-        self._port = self._runner.addresses[0][1]
-        self._tasks = [
-            asyncio.create_task(self._collector.run(), name="garbage-collector"),
-            asyncio.create_task(self._cleanup.run(), name="cleanup"),
-            asyncio.create_task(self._aggregation.run(), name="aggregation"),
-            asyncio.create_task(self._protection.run(), name="protection"),
-            asyncio.create_task(self._establishing.run(), name="establishing"),
-        ]
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for task in self._tasks:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        await self._runner.cleanup()
-        await self._session.close()
-        await self._sockets.close()
+        self._port = runner.addresses[0][1]
 
     def _new_uid(self) -> str:
         return str(UUID(int=self._chance.getrandbits(128), version=4))
@@ -183,6 +185,12 @@ class ApiServer:
             self._registry.add(resource)
             if event.change == "MODIFIED" and resource.version == resource.storage_version:
                 self._store.amend(resource.type, partial(read_again, resource))
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 def _is_alike(event: Event) -> bool:

@@ -28,6 +28,7 @@ import random
 import ssl
 from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -276,36 +277,44 @@ class FaultProxy:
     # the shell
 
     async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            sockets = Sockets()
+            stack.push_async_callback(sockets.close)
+            self._session = await stack.enter_async_context(self._new_session(sockets))
+            await self._listen(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def _new_session(self, sockets: Sockets) -> aiohttp.ClientSession:
         # the server's own timeouts and the client's decide; the proxy has no opinion
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
-        self._sockets = Sockets()
-        factory = self._sockets.factory(kept_alive)
+        factory = sockets.factory(kept_alive)
         connector = aiohttp.TCPConnector(limit=0, ssl=self._server.ssl or True, socket_factory=factory)
-        self._session = aiohttp.ClientSession(
+        return aiohttp.ClientSession(
             connector=connector,
             timeout=timeout,
             auto_decompress=False,
             skip_auto_headers={"Accept"},
             middlewares=(once,),
         )
+
+    async def _listen(self, stack: AsyncExitStack) -> None:
         app = web.Application(client_max_size=LARGEST_BODY)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = Runner(
             app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True, auto_decompress=False
         )
         await self._runner.setup()
+        stack.push_async_callback(self._runner.cleanup)
+        stack.callback(self.cut_connections)
         site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls, backlog=1024)
         await site.start()
         self._port = self._runner.addresses[0][1]
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.cut_connections()
-        await self._runner.cleanup()
-        await self._session.close()
-        await self._sockets.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:
