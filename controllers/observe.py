@@ -39,7 +39,7 @@ class _Reported(msgspec.Struct, rename="camel"):
 
     conditions: list[_Ending] | None = None
     completion_time: str | None = None
-    restarts: msgspec.Raw = msgspec.Raw(b"")
+    restarts: int | dict[str, dict[str, int]] | None = None
 
 
 _STATUS = msgspec.json.Decoder(_Reported | None)
@@ -158,7 +158,7 @@ def _but_reports(item: Item) -> tuple[Meta, dict[str, msgspec.Raw], object]:
 
 def _acted_upon(status: _Reported) -> object:
     endings = {said for said in status.conditions or () if said.type in ENDINGS and said.status == "True"}
-    return endings, status.completion_time, bytes(status.restarts)
+    return endings, status.completion_time, status.restarts or None
 
 
 def same_name(thing: ElasticJob | JobResource) -> list[Key]:
