@@ -19,6 +19,7 @@ from tests.conformance.probes import (
     lists,
     malformed,
     patches,
+    rules,
     subresources,
     watches,
 )
@@ -33,6 +34,7 @@ SUBJECTS: dict[str, tuple[Probe, ...]] = {
     "watches": watches.PROBES,
     "definitions": definitions.PROBES,
     "malformed": malformed.PROBES,
+    "rules": rules.PROBES,
     "customs": customs.PROBES,
     "admission": admission.PROBES,
     "builtins": builtins.PROBES,
