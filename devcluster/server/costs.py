@@ -11,7 +11,7 @@ import msgspec
 from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.names import forbidden, wrong
 from elasticjob.devcluster.server.schemas import Schema
-from elasticjob.kube.cel import UNBOUNDED, CelSyntaxError, Shape, free_names, parsed, refusal, shape_of
+from elasticjob.kube.cel import UNBOUNDED, Shape, free_names, parsed, refusal, shape_of
 from elasticjob.kube.cost import LOOPS, PER_RULE, PER_SCHEMA, cost_in, expressions, repeated
 
 RULES = "x-kubernetes-validations"
@@ -60,34 +60,29 @@ def cost_problems(schema: Schema, path: str) -> Iterator[Cause]:
 
 
 def _rule_problems(spec: Mapping[str, Any], place: _Place, path: str, total: _Total) -> Iterator[Cause]:
+    names: set[str] = set()
     for name in expressions(spec):
         refused = refusal(spec, name, place.shape)
         if refused is not None:
             yield Cause(f"{path}.{name}", f"Invalid value: {_shown(spec)}: {refused.message}")
             break
+        names = names or set(free_names(parsed(spec["rule"])))
         cost = cost_in(spec, name, place.shape, place.often)
         if cost > PER_RULE:
             yield _too_dear(f"{path}.{name}", f"estimated {name} cost", cost, PER_RULE)
         total.add(f"{path}.{name}", cost)
-    yield from _old_self_problems(spec, place, path)
+    yield from _old_self_problems(spec, place, path, "oldSelf" in names)
 
 
-def _old_self_problems(spec: Mapping[str, Any], place: _Place, path: str) -> Iterator[Cause]:
-    if "oldSelf" not in _names(spec["rule"]):
+def _old_self_problems(spec: Mapping[str, Any], place: _Place, path: str, used: bool) -> Iterator[Cause]:
+    """What is wrong with the use of the old value, of which a rule that does not compile makes none."""
+    if not used:
         if spec.get("optionalOldSelf") is not None:
             why = "may not be set if oldSelf is not used in rule"
             yield wrong(f"{path}.optionalOldSelf", spec["optionalOldSelf"], why)
     elif place.lost:
         why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {place.lost}"
         yield wrong(f"{path}.rule", spec["rule"], why)
-
-
-def _names(text: str) -> set[str]:
-    """The variables of a rule; none of one that cannot be read."""
-    try:
-        return set(free_names(parsed(text)))
-    except CelSyntaxError:
-        return set()
 
 
 def _shown(spec: Mapping[str, Any]) -> str:

@@ -32,9 +32,14 @@ def called(function: Callable[..., Any], name: str, arguments: list[Any]) -> Any
     try:
         return function(*arguments)
     except (TypeError, AttributeError) as error:
-        raise CelError(NO_OVERLOAD) from error
+        told = _UNTOLD.get(name, f": {name}({', '.join(map(kind, arguments))})")
+        raise CelError(f"{NO_OVERLOAD}{told}") from error
     except (ValueError, IndexError, OverflowError) as error:
         raise CelError(str(error)) from error
+
+
+_UNTOLD = {**dict.fromkeys(("startsWith", "endsWith", "contains", "matches"), ""), "size": ": size"}
+"""What servers say of these functions where others are shown with the types that they were given."""
 
 
 def _size(value: Any) -> int:

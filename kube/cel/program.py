@@ -29,7 +29,6 @@ from elasticjob.kube.cel.syntax import (
     branches,
 )
 from elasticjob.kube.cel.values import (
-    NO_OVERLOAD,
     NONE,
     CelError,
     CelSyntaxError,
@@ -202,11 +201,9 @@ def _otherwise(tree: Call) -> Node:
 
     def choose(scope: Scope) -> Any:
         found = value(scope)
-        if not isinstance(found, Optional):
-            raise CelError(NO_OVERLOAD)
         if found is NONE:
             return otherwise(scope)
-        return found if tree.function == "or" else found.value
+        return found.value if tree.function == "orValue" and isinstance(found, Optional) else found
 
     return choose
 

@@ -128,7 +128,7 @@ def valued(text: str, self: dict[str, Any], meter: Meter) -> Any:
         return compiled(text).evaluate({"self": read(self)}, meter)
     except CelError as error:
         failures.append(str(error))
-    assert NO_OVERLOAD not in failures
+    assert not failures[0].startswith(NO_OVERLOAD)
     return NO_VALUE
 
 
