@@ -206,6 +206,8 @@ async def test_events_are_one_object_in_two_groups(api: Api) -> None:
         "note": "a sentence",
         "regarding": {"kind": "Pod", "name": "p"},
         "reportingController": "me",
+        "reportingInstance": "me-1",
+        "action": "Act",
     }
     reply = await api.post(new, body)
     assert (reply.code, reply.body["note"], reply.body["apiVersion"]) == (
