@@ -17,11 +17,12 @@ from elasticjob.controllers.install import install
 from elasticjob.controllers.main import compose
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client import Client
-from elasticjob.kube.kinds import Key, Manifest
-from elasticjob.kube.objects import NAMESPACE, POD, SERVICE, Pod
+from elasticjob.kube.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects import EVENT, NAMESPACE, POD, SERVICE, Pod
 from elasticjob.kube.operator import Operator
 from tests.controllers.rights import Noting
 from tests.kit.account import shipped_account
+from tests.kit.waiting import until
 from tests.kit.webhooks import heeded
 from tests.kit.whole import WholeClusters
 
@@ -103,6 +104,23 @@ class Site:
                 return found
         except TimeoutError:
             raise AssertionError(f"it did not come to pass in {within} s; {self._picture()}") from None
+
+    async def told(self, sentence: str) -> None:
+        """Wait for an Event with it; a condition may say it for less time than any status is written in."""
+
+        async def is_told() -> bool:
+            return any(sentence in event.message for event in await self.client.list(EVENT, self.namespace))
+
+        await until(is_told, f"an Event says {sentence!r}")
+
+    async def has_only(self, kind: Kind[Any], *names: str) -> None:
+        """Wait until no others of a kind are left: what has lost its owner is collected, in any order."""
+
+        async def is_so() -> bool:
+            found = await self.client.list(kind, self.namespace)
+            return {each.metadata.name for each in found} == {*names}
+
+        await until(is_so, f"{self.namespace} has no {kind.name} but {names}")
 
     def _picture(self) -> str:
         pods = {name: pod.status.phase for name, pod in self.pods().items()}
