@@ -82,7 +82,7 @@ class Core:
         """Fill in what the schema and the kind say of absent fields."""
         if not resource.custom and "spec" in (resource.schema.get("properties") or {}):
             new.setdefault("spec", {})
-        fill(new, resource.schema)
+        fill(new, resource.stored_schema or resource.schema)
         self.strategy(resource).default(new)
 
     def check(
@@ -162,7 +162,7 @@ def _content_problems(
         return _status_problems(resource, new, old)
     content = [*validate(changed, resource.schema), *_name_problems(resource, new)]
     if resource.custom and old is not None:
-        content = [cause for cause in content if not is_as_before(cause, new, old)]
+        content = [cause for cause in content if not is_as_before(cause, new, old, resource.schema)]
         if any(each.reason == "FieldValueDuplicate" for each in content) and _repeats(resource, old):
             content = [each for each in content if each.reason != "FieldValueDuplicate"]
     if resource.custom:
@@ -198,4 +198,4 @@ def _status_problems(resource: Resource, new: Manifest, old: Manifest | None) ->
         Cause(f"status.{each.field}" if each.field else "status", each.message, each.reason)
         for each in validate(new["status"], schema)
     ]
-    return [cause for cause in causes if old is None or not is_as_before(cause, new, old)]
+    return [cause for cause in causes if old is None or not is_as_before(cause, new, old, resource.schema)]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from elasticjob.devcluster.server.cells import NAME, Age, age, column
 from elasticjob.devcluster.server.definitions import definition_problems, is_true, name_problems
 from elasticjob.devcluster.server.jsonpath import compile_path
+from elasticjob.devcluster.server.pruning import prune
 from elasticjob.devcluster.server.registry import Column, Conversion, Resource, Scale
 from elasticjob.devcluster.server.rules import rules_of
-from elasticjob.devcluster.server.schemas import PRESERVE, custom_schema
+from elasticjob.devcluster.server.schemas import PRESERVE, Schema, custom_schema
 from elasticjob.devcluster.server.store import Manifest, Type
 from elasticjob.devcluster.server.strategy import Strategy, put
 
@@ -21,8 +24,8 @@ CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 def _default(crd: Manifest) -> None:
     spec = crd.setdefault("spec", {})
     put(spec, conversion={"strategy": "None"})
-    if stored := (crd.get("status") or {}).get("storedVersions"):
-        stored += [name for name in _storage(spec) if name not in stored]
+    if (status := crd.get("status")) is not None and not status.get("storedVersions"):
+        status["storedVersions"] = _storage(spec)
     names = spec.get("names") or {}
     if names.get("kind"):
         put(names, singular=names["kind"].lower(), listKind=f"{names['kind']}List")
@@ -33,6 +36,14 @@ def _start(crd: Manifest) -> None:
     stored = _storage(crd["spec"])
     crd["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}}
     crd["status"] |= {"storedVersions": stored or None}
+
+
+def _follow(crd: Manifest) -> None:
+    """A version that has become the stored one is on the books."""
+    status = crd.get("status") or {}
+    stored = status.get("storedVersions") or []
+    new = [name for name in _storage(crd["spec"]) if name not in stored]
+    crd["status"] = status | {"storedVersions": [*stored, *new]}
 
 
 def _end(crd: Manifest, now: str) -> None:
@@ -69,6 +80,7 @@ CRD = Strategy(
     needs_version=True,
     says_all=True,
     end=_end,
+    follow=_follow,
     check_name=name_problems,
 )
 
@@ -81,15 +93,29 @@ def is_served(crd: Manifest) -> bool:
 def resources_of(crd: Manifest) -> Iterator[Resource]:
     """The resources that a definition stands for, one per served version, the preferred one first."""
     spec = crd["spec"]
-    storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
+    storage = next(version for version in spec["versions"] if version.get("storage"))
     served = [version for version in spec["versions"] if version.get("served")]
-    for version in sorted(served, key=lambda each: not each.get("storage")):
+    for version in sorted(served, key=lambda each: precedence(each["name"])):
         yield _resource(spec, version, storage)
 
 
-def _resource(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str) -> Resource:
-    names, own = spec["names"], version["schema"]["openAPIV3Schema"]
-    schema = custom_schema(own | ({PRESERVE: True} if spec.get("preserveUnknownFields") else {}))
+def precedence(version: str) -> tuple[int, int, int, str]:
+    """What versions are sorted by: v10, v2, v1, v2beta1, v1beta2, v1alpha1; others after them, by name."""
+    parts = re.fullmatch(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?", version)
+    if parts is None:
+        return (1, 0, 0, version)
+    stability = {None: 0, "beta": 1, "alpha": 2}[parts[2]] - 3
+    return (stability, -int(parts[1]), -int(parts[3] or 0), version)
+
+
+def _schema(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Schema:
+    own = version["schema"]["openAPIV3Schema"]
+    return custom_schema(own | ({PRESERVE: True} if spec.get("preserveUnknownFields") else {}))
+
+
+def _resource(spec: Mapping[str, Any], version: Mapping[str, Any], storage: Mapping[str, Any]) -> Resource:
+    names, schema = spec["names"], _schema(spec, version)
+    is_alike = version["schema"] == storage["schema"]
     subresources = version.get("subresources") or {}
     scale = subresources.get("scale")
     selectable = tuple(each["jsonPath"].lstrip(".") for each in version.get("selectableFields") or ())
@@ -115,10 +141,13 @@ def _resource(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str)
         columns=_columns(version.get("additionalPrinterColumns") or ()),
         custom=True,
         conversion=None
-        if webhook or version["name"] == storage
-        else _renaming(spec["group"], version["name"], storage),
+        if webhook or version["name"] == storage["name"]
+        else _renaming(spec["group"], version["name"], storage["name"])
+        if is_alike
+        else _pruning(spec, version, storage),
         webhook=webhook,
-        storage_version=storage,
+        storage_version=storage["name"],
+        stored_schema=None if webhook or is_alike else _schema(spec, storage),
         rules=rules_of(schema),
         warning=(version.get("deprecationWarning") or deprecated) if version.get("deprecated") else "",
     )
@@ -130,6 +159,22 @@ def _renaming(group: str, served: str, storage: str) -> Conversion:
         lambda item: item | {"apiVersion": f"{group}/{storage}"},
         lambda item: item | {"apiVersion": f"{group}/{served}"},
     )
+
+
+def _pruning(spec: Mapping[str, Any], version: Mapping[str, Any], storage: Mapping[str, Any]) -> Conversion:
+    """The `None` conversion between schemas: what the other one has no place for is lost."""
+    plain = _renaming(spec["group"], version["name"], storage["name"])
+    served, stored = _schema(spec, version), _schema(spec, storage)
+    return Conversion(
+        lambda item: _pruned(plain.to_storage(item), stored),
+        lambda item: _pruned(plain.from_storage(item), served),
+    )
+
+
+def _pruned(item: Manifest, schema: Schema) -> Manifest:
+    kept = copy.deepcopy(item)
+    prune(kept, schema)
+    return kept
 
 
 def _columns(columns: Any) -> tuple[Column, ...]:

@@ -9,7 +9,9 @@ from typing import Any
 from elasticjob.devcluster.server import errors, managed
 from elasticjob.devcluster.server.asking import NAMESPACES, Answer, Attributes, Options
 from elasticjob.devcluster.server.core import Core
+from elasticjob.devcluster.server.crd import CRDS
 from elasticjob.devcluster.server.decoding import decode
+from elasticjob.devcluster.server.definitions import is_true
 from elasticjob.devcluster.server.fields import Path
 from elasticjob.devcluster.server.names import dedup_owners, metadata_problems
 from elasticjob.devcluster.server.registry import Resource
@@ -36,6 +38,7 @@ async def create(
     _name_it(core, new["metadata"])
     name = new["metadata"].get("name", "")
     attributes = Attributes(resource, "CREATE", namespace, name, "", None, options)
+    _check_definition(core, resource, name)
     _check_namespace(core, resource, name, namespace)
     warnings += dedup_owners(new["metadata"])
     new = _start(core, resource, new, core.writer(resource, options), applied)
@@ -62,6 +65,14 @@ def _name_it(core: Core, metadata: Manifest) -> None:
     if not metadata.get("name") and metadata.get("generateName"):
         suffix = "".join(core.chance.choices(_SUFFIX, k=5))
         metadata["name"] = metadata["generateName"][:58] + suffix
+
+
+def _check_definition(core: Core, resource: Resource, name: str) -> None:
+    """A kind that is going gets no more objects."""
+    found = core.store.get(CRDS, "", f"{resource.plural}.{resource.group}") if resource.custom else None
+    if found is not None and is_true(found.body, "Terminating"):
+        why = "create not allowed while custom resource definition is terminating"
+        raise errors.forbidden(resource.group, resource.plural, name, why)
 
 
 def _check_namespace(core: Core, resource: Resource, name: str, namespace: str) -> None:

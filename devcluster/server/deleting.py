@@ -13,6 +13,7 @@ from elasticjob.devcluster.server.asking import (
     Options,
 )
 from elasticjob.devcluster.server.core import Core
+from elasticjob.devcluster.server.crd import CRDS
 from elasticjob.devcluster.server.pods import grace_period
 from elasticjob.devcluster.server.registry import Resource
 from elasticjob.devcluster.server.store import Manifest, Stored, encode
@@ -45,6 +46,8 @@ async def delete(
 
 
 def _check_preconditions(resource: Resource, old: Stored, deletion: Deletion) -> None:
+    if resource.type == CRDS and not resource.custom:
+        _check_definition(old, deletion)
     for noun, asked, found, why in (
         ("UID", deletion.uid, old.metadata["uid"], "deleted and then recreated"),
         ("ResourceVersion", deletion.version, str(old.version), "modified"),
@@ -55,6 +58,17 @@ def _check_preconditions(resource: Resource, old: Stored, deletion: Deletion) ->
                 f"The object might have been {why}"
             )
             raise errors.conflict(resource.group, resource.kind, old.metadata["name"], told)
+
+
+def _check_definition(old: Stored, deletion: Deletion) -> None:
+    """The preconditions of a definition, which has words of its own for them."""
+    for noun, asked, found in (
+        ("UID", deletion.uid, old.metadata["uid"]),
+        ("ResourceVersion", deletion.version, str(old.version)),
+    ):
+        if asked and asked != found:
+            told = f"Precondition failed: {noun} in precondition: {asked}, {noun} in object meta: {found}"
+            raise errors.conflict(CRDS.group, CRDS.plural, old.metadata["name"], told)
 
 
 def _held(resource: Resource, new: Manifest) -> bool:

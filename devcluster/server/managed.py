@@ -45,8 +45,10 @@ class Owner:
     paths: frozenset[Path]
 
     @property
-    def identity(self) -> tuple[str, str, str]:
-        return (self.manager, self.operation, self.subresource)
+    def identity(self) -> tuple[str, str, str, str]:
+        """Who applies is the same in every version; who updates in another one is another."""
+        version = "" if self.operation == "Apply" else self.api_version
+        return (self.manager, self.operation, self.subresource, version)
 
     def told(self) -> str:
         """How a conflict names this owner."""

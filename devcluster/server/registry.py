@@ -64,6 +64,8 @@ class Resource:
     """How to reach the webhook that converts between versions, where one does."""
     storage_group: str | None = None
     storage_version: str = ""
+    stored_schema: Schema | None = field(default=None, repr=False)
+    """The schema of the stored version, where it is another and no webhook converts."""
     subresources: tuple[str, ...] = ()
     rules: tuple[Any, ...] = field(default=(), repr=False)
     warning: str = ""

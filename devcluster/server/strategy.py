@@ -31,6 +31,7 @@ def no_problem(*_: Manifest) -> Iterator[Cause]:
 @dataclass(frozen=True)
 class Strategy:
     """`default` fills absent fields in place, `start` makes a new object's first state.
+    `follow` brings the status along where the object itself is written.
     `end` (object, now) makes the last one of an object that is to go, its deletion mark included.
     `says_all`: the checks tell all that is wrong, and the schema is not asked.
     """
@@ -44,6 +45,7 @@ class Strategy:
     keeps_status: bool = False
     says_all: bool = False
     end: End = no_end
+    follow: Change = nothing
     check_name: Check = no_problem
 
 

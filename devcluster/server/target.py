@@ -27,13 +27,15 @@ def parse(path: list[str], registry: Registry) -> Target:
     if version not in registry.groups().get(group, ()):
         raise NoSuchPage
     resource = registry.find(group, version, rest[0])
+    if resource is None and all(each.custom for each in registry.within(group, version)):
+        raise NoSuchPage
     if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
         raise unknown_path()
     name, subresource = (*rest[1:], "", "")[:2]
     if name and resource.namespaced and not namespace:
         raise unknown_path()
     if subresource and not _has(resource, subresource):
-        if resource.custom and subresource in ("status", "scale"):
+        if resource.custom:
             raise not_found(resource.group, resource.plural, name)
         raise unknown_path()
     return Target(resource, namespace, name, subresource)

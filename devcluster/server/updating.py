@@ -115,6 +115,7 @@ def _prepared(core: Core, change: Change, old: Manifest, new: Manifest) -> Manif
     elif resource.status and not subresource:
         new = {name: value for name, value in new.items() if name != "status"}
         new |= {"status": old["status"]} if "status" in old else {}
+        core.strategy(resource).follow(new)
     core.default(resource, new)
     if resource.kind == "Service" and not resource.custom:
         keep_address(new, old)
