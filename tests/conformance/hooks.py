@@ -16,6 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from elasticjob.devcluster.server.certs import make_identity, server_context
+from elasticjob.kube.serving import Runner
 
 Answer = dict[str, Any]
 
@@ -121,7 +122,7 @@ async def serving(now: datetime) -> AsyncIterator[Hooks]:
     identity, hooks = make_identity("127.0.0.1", now), Hooks()
     application = web.Application()
     application.router.add_route("POST", "/{path:.*}", hooks.handle)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+    runner = Runner(application, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_context(identity))
     await site.start()

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from elasticjob.devcluster.server.certs import make_identity, server_context
+from elasticjob.kube.serving import Runner
 from tests.devcluster.server.conftest import CONFIG_MAPS, THINGS, Api, config_map, thing
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -70,7 +71,7 @@ async def hook() -> AsyncIterator[Hook]:
     made, identity = Hook(), make_identity("127.0.0.1", datetime.now(UTC))
     application = web.Application()
     application.router.add_post("/x", made.handle)
-    runner = web.AppRunner(application, shutdown_timeout=0)
+    runner = Runner(application, shutdown_timeout=0)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_context(identity)).start()
     made.url, made.ca = f"https://127.0.0.1:{runner.addresses[0][1]}", identity.ca
