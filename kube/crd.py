@@ -42,7 +42,7 @@ from pydantic_core import CoreSchema
 from elasticjob.kube.declaration import Column, Declaration, Scale, refuse_unsound
 from elasticjob.kube.kinds import Key, Manifest, without_nulls
 from elasticjob.kube.objects import Condition, ObjectMeta
-from elasticjob.kube.schemas import MOMENT, RULES, Schema
+from elasticjob.kube.schemas import MOMENT, RULES, Schema, UnsupportedSchema
 from elasticjob.kube.structural import structural
 
 __all__ = [
@@ -327,8 +327,18 @@ _STANDARD: Mapping[str, str] = {
 }
 
 
+def _own_schema(declaration: Declaration, embedded: Mapping[str, Schema]) -> Schema:
+    """The schema of the kind's model; what is wrong with it is told with the name of that model."""
+    model = declaration.kind.model
+    try:
+        return structural(model.model_json_schema(by_alias=True), embedded)
+    except UnsupportedSchema as error:
+        where = f"{model.__name__}.{error.path}" if error.path else model.__name__
+        raise UnsupportedSchema(where, error.advice) from None
+
+
 def _version(declaration: Declaration, embedded: Mapping[str, Schema]) -> Manifest:
-    schema = structural(declaration.kind.model.model_json_schema(by_alias=True), embedded)
+    schema = _own_schema(declaration, embedded)
     standard = {name: {"type": "string", "description": text} for name, text in _STANDARD.items()}
     metadata = _named(schema["properties"].get("metadata", {}))
     schema["properties"] = {**schema["properties"], **standard, "metadata": metadata}

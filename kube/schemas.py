@@ -35,6 +35,8 @@ class UnsupportedSchema(TypeError):
 
     def __init__(self, path: str, advice: str) -> None:
         super().__init__(f"{path or 'the root'}: {advice}")
+        self.path = path
+        self.advice = advice
 
 
 def nodes(node: Schema, path: str) -> Iterator[tuple[str, Schema]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from elasticjob.kube.cel.moments import Duration, Timestamp, added, taken_away
-from elasticjob.kube.cel.spent import spent
+from elasticjob.kube.cel.spent import nothing, price_of
 from elasticjob.kube.cel.values import (
     NO_OVERLOAD,
     NONE,
@@ -95,16 +96,23 @@ def decide(terms: Sequence[Node], scope: Scope, deciding: bool) -> bool:
 def binary(sign: str, left: Node, right: Node, *, is_set: bool = False) -> Node:
     """Both sides, calculated; it costs nothing to look into a set that is written out."""
     act = BINARY[sign]
+    cost = nothing if is_set else price_of(sign)
 
     def combine(scope: Scope) -> Any:
-        first, second = every([left, right], scope)
         try:
+            first = left(scope)
+        except CelError:
+            with suppress(CelError):
+                right(scope)
+            scope.meter.add(1)
+            raise
+        try:
+            second = right(scope)
             found = act(first, second)
         except (OverflowError, TypeError, CelError) as error:
             scope.meter.add(1)
             raise CelError(NO_OVERLOAD if isinstance(error, TypeError) else str(error)) from error
-        if not is_set:
-            scope.meter.add(spent(sign, [first, second], found))
+        scope.meter.add(cost((first, second), found))
         return found
 
     return combine

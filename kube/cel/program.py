@@ -9,7 +9,7 @@ from elasticjob.kube.cel.functions import FUNCTIONS, METHODS, called
 from elasticjob.kube.cel.macros import MACROS
 from elasticjob.kube.cel.operators import binary, decide, every, has_field, index, select, variable
 from elasticjob.kube.cel.seen import NEW_LIST, NEW_MAP
-from elasticjob.kube.cel.spent import spent
+from elasticjob.kube.cel.spent import price_of
 from elasticjob.kube.cel.syntax import (
     TYPES,
     Binary,
@@ -180,6 +180,7 @@ def _call(tree: Call) -> Node:
     if function is None:
         raise CelSyntaxError(f"undeclared reference to function {name!r}")
     nodes = arguments if tree.target is None else [runnable(tree.target), *arguments]
+    cost = price_of(name)
 
     def call(scope: Scope) -> Any:
         values = every(nodes, scope)
@@ -188,7 +189,7 @@ def _call(tree: Call) -> Node:
         except CelError:
             scope.meter.add(1)
             raise
-        scope.meter.add(spent(name, values, result))
+        scope.meter.add(cost(values, result))
         return result
 
     return call

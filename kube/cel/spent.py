@@ -18,9 +18,18 @@ from elasticjob.kube.cel.values import Optional
 Spent = Callable[[Sequence[Any], Any], int]
 
 
-def spent(name: str, arguments: Sequence[Any], result: Any) -> int:
-    """Return the cost of one call; the target of a method is its first argument."""
-    return _TABLE[name](arguments, result) if name in _TABLE else 1
+def price_of(name: str) -> Spent:
+    """Return what tells the cost of one call; the target of a method is its first argument."""
+    return _TABLE.get(name, _one)
+
+
+def _one(arguments: Sequence[Any], result: Any) -> int:
+    return 1
+
+
+def nothing(arguments: Sequence[Any], result: Any) -> int:
+    """What is known before an expression is evaluated costs nothing."""
+    return 0
 
 
 def _size(value: Any) -> int:

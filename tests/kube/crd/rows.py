@@ -195,6 +195,21 @@ class Nowhere(Part):
     size: int = 1
 
 
+class Mistyped(Part):
+    RULES: ClassVar[tuple[Rule, ...]] = (Rule("self.size > '3'", "too small"),)
+    size: int = 1
+
+
+class Half(Part):
+    RULES: ClassVar[tuple[Rule, ...]] = (Rule("self.size * 0.5 > 1.0", "too small"),)
+    size: int = 1
+
+
+class Unanswered(Part):
+    RULES: ClassVar[tuple[Rule, ...]] = (Rule("self.sizes", "no sizes"),)
+    sizes: Annotated[list[int], Field(max_length=8)] = Field(default_factory=list)
+
+
 class RuledVariant(Part):
     RULES: ClassVar[tuple[Rule, ...]] = (Rule("self.lives < 10", "too many"),)
     kind: Literal["ruled"]
@@ -999,8 +1014,31 @@ REFUSED: tuple[Bad, ...] = (
         "a rule about a field that is not there",
         'Nowhere  # Rule("self.nope > 3", "no")',
         Nowhere,
-        r"spec\.it: the Rule 'self\.nope > 3' cannot be compiled: undefined field 'nope'",
+        r"spec\.it: the Rule 'self\.nope > 3' cannot be compiled: undefined field 'nope' at character 5: its "
+        "fields are: size",
         answer="undefined field",
+    ),
+    Bad(
+        "a rule that compares a number with a text",
+        'Mistyped  # Rule("self.size > \'3\'", "too small")',
+        Mistyped,
+        r"spec\.it: the Rule .* for '_>_' applied to '\(int, string\)' at character 11: both sides must "
+        r"be of one type: write string\(…\) around the number, or int\(…\) around the text",
+        answer="found no matching overload for '_>_' applied to '(int, string)'",
+    ),
+    Bad(
+        "a rule that calculates with two types of numbers",
+        'Half  # Rule("self.size * 0.5 > 1.0", "too small")',
+        Half,
+        r"spec\.it: the Rule .* write double\(…\) around the whole number",
+        answer="found no matching overload for '_*_' applied to '(int, double)'",
+    ),
+    Bad(
+        "a rule that is neither true nor false",
+        'Unanswered  # Rule("self.sizes", "no sizes")',
+        Unanswered,
+        r"spec\.it: the Rule 'self\.sizes' .*: it is of type list\(int\), not bool: ask for its size",
+        answer="cel expression must evaluate to a bool",
     ),
 )
 
