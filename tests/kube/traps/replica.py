@@ -1,6 +1,8 @@
 """One of two operators, as a process: writes without a pause for as long as it leads.
 
-    python -m tests.kube.traps.replica KUBECONFIG NAMESPACE ME
+    python -m tests.kube.traps.replica KUBECONFIG NAMESPACE ME PACE
+
+PACE is the file of the time by which the lease is kept (pace.py).
 
 It says `started` and `leading` on its output, a line each. SIGUSR1 blocks its main loop; SIGUSR2 sets its
 clock on the wall one hour forward, and two back with the next.
@@ -17,10 +19,10 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from elasticjob.kube import config
 from elasticjob.kube.client import Client
-from elasticjob.kube.clock import BootClock
 from elasticjob.kube.controller import Controller, Reconcile, Result
 from elasticjob.kube.election import Election
 from elasticjob.kube.errors import LeadershipLost
@@ -28,18 +30,20 @@ from elasticjob.kube.kinds import Key
 from elasticjob.kube.lease import Terms
 from elasticjob.kube.objects import CONFIG_MAP
 from elasticjob.kube.operator import Operator
+from tests.kube.traps.pace import Pace, PacedClock
 
-TERMS = Terms(lease=timedelta(seconds=10), renew=timedelta(seconds=7), retry=timedelta(seconds=0.5))
-"""Short, but no shorter than a busy machine may hold up a process that is well."""
+TERMS = Terms(lease=timedelta(seconds=45), renew=timedelta(seconds=30), retry=timedelta(seconds=0.5))
+"""Long, for a busy machine may hold up a process that is well; tests that wait for their end let time fly."""
 LEASE_NAME = "two"
 WORK = "work"
 STEPS = (timedelta(hours=1), timedelta(hours=-2))
 
 
-class SteppingClock(BootClock):
+class SteppingClock(PacedClock):
     """The clock on the wall is set at will."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: Pace) -> None:
+        super().__init__(pace)
         self._off = timedelta()
         self._steps = itertools.cycle(STEPS)
 
@@ -68,8 +72,8 @@ async def say(what: str, when: Callable[[], Awaitable[None]]) -> None:
         print(what, flush=True)
 
 
-async def main(kubeconfig: str, namespace: str, me: str) -> None:
-    clock = SteppingClock()
+async def main(kubeconfig: str, namespace: str, me: str, pace: str) -> None:
+    clock = SteppingClock(Pace(Path(pace)))
     async with Client(await config.load(kubeconfig), user_agent=me) as client:
         election = Election(LEASE_NAME, namespace, identity=me, terms=TERMS, clock=clock)
         operator = Operator(client, namespace, name=me, probes=None, election=election, grace=2)

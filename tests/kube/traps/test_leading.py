@@ -27,6 +27,7 @@ from hack.cluster.audit import Audited
 from tests.kit.served import Served
 from tests.kit.waiting import until
 from tests.kube.traps.kit import for_maps, operator_of, running
+from tests.kube.traps.pace import FAST, SLOW, USUAL, Pace
 from tests.kube.traps.replica import LEASE_NAME, TERMS, WORK
 
 PIECES = 3
@@ -65,6 +66,14 @@ class Two:
     namespace: str
     a: Replica
     b: Replica
+    pace: Pace
+    """Time nearly stands still, unless it is asked for."""
+
+    async def b_leads(self) -> None:
+        """Let time fly until B leads."""
+        self.pace.go(FAST)
+        await self.b.says("leading")
+        self.pace.go(SLOW)
 
     def writes(self, replica: Replica | None = None) -> list[Audited]:
         """The writes of controllers that were done, in the order in which they came."""
@@ -91,6 +100,7 @@ class Two:
 
     async def renewals(self, count: int) -> None:
         """Wait until the leader has renewed its lease that often; the standby has looked at it meanwhile."""
+        self.pace.go(USUAL)
         for _ in range(count):
             before = await self.lease()
 
@@ -98,6 +108,7 @@ class Two:
                 return (await self.lease()).spec.renew_time != before.spec.renew_time
 
             await until(renewed, "the lease is renewed", WITHIN)
+        self.pace.go(SLOW)
 
     def turns(self) -> list[str]:
         """Who wrote, in turns; fails where one begins before the last write of the one before has ended."""
@@ -113,13 +124,16 @@ async def two(served: Served, client: Client, namespace: str, tmp_path: Path) ->
     for number in range(PIECES):
         metadata = {"name": f"{WORK}-{number}", "namespace": namespace}
         await client.create(CONFIG_MAP, {"metadata": metadata})
+    pace = Pace(tmp_path / "pace")
+    pace.go(USUAL)
     async with AsyncExitStack() as stack:
         a = await stack.enter_async_context(replica("a", served, namespace, tmp_path))
         await a.says("started")
         await a.says("leading")
         b = await stack.enter_async_context(replica("b", served, namespace, tmp_path))
         await b.says("started")
-        found = Two(served, client, namespace, a, b)
+        pace.go(SLOW)
+        found = Two(served, client, namespace, a, b, pace)
         await found.work(a)
         yield found
 
@@ -132,6 +146,7 @@ async def replica(name: str, served: Served, namespace: str, folder: Path) -> As
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "tests.kube.traps.replica", str(kubeconfig), namespace, name),
+                str(folder / "pace"),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, "PYTHONPATH": os.getcwd()},
@@ -147,7 +162,7 @@ async def replica(name: str, served: Served, namespace: str, folder: Path) -> As
 async def test_15_a_leader_that_is_cut_off_stops_before_another_begins(two: Two) -> None:
     """Half-open. Nothing arrives any more and nobody says so; later all that is under way arrives."""
     two.a.proxy.partition()
-    await two.b.says("leading")
+    await two.b_leads()
     await two.work(two.b)
     assert await two.a.ends() == 1
     two.a.proxy.heal(deliver=True)
@@ -165,7 +180,7 @@ async def test_15_a_leader_whose_writes_arrive_late_has_given_them_up(two: Two) 
         return two.a.proxy.held
 
     await until(held, "something of a is under way", WITHIN)
-    await two.b.says("leading")
+    await two.b_leads()
     two.a.proxy.heal(deliver=True)
     await two.work(two.b)
     assert await two.a.ends() == 1
@@ -217,8 +232,9 @@ async def test_16_a_clock_that_steps_changes_nothing(two: Two, steps: int) -> No
 async def test_17_a_leader_whose_main_loop_is_blocked_goes(two: Two) -> None:
     """Its thread renews, until it finds that nothing moves; the process ends without being asked."""
     two.a.process.send_signal(signal.SIGUSR1)
+    two.pace.go(FAST)
     assert await two.a.ends() == 1
-    await two.b.says("leading")
+    await two.b_leads()
     await two.work(two.b)
     assert two.turns() == ["a", "b"]
     assert "the main loop has not moved" in two.a.log.read_text()
@@ -227,7 +243,7 @@ async def test_17_a_leader_whose_main_loop_is_blocked_goes(two: Two) -> None:
 async def test_15_a_leader_that_slept_writes_nothing_after_it_wakes(two: Two) -> None:
     """Stopped for longer than the lease, with writes at every stage of their way."""
     two.a.process.send_signal(signal.SIGSTOP)
-    await two.b.says("leading")
+    await two.b_leads()
     await two.work(two.b)
     two.a.process.send_signal(signal.SIGCONT)
     assert await two.a.ends() == 1
@@ -241,7 +257,7 @@ async def test_25_a_leader_that_is_told_to_stop_hands_the_lease_over_when_its_wr
     """And the standby does not wait for it to expire."""
     two.a.process.send_signal(signal.SIGTERM)
     assert await two.a.ends() == 0
-    await two.b.says("leading")
+    await two.b_leads()
     await two.work(two.b)
     assert two.turns() == ["a", "b"]
 
