@@ -15,7 +15,7 @@ until they run.
 Peers, for the largest number: as many pods with the same spec and without an operator, made by Jobs of the
 kube-controller-manager, and one by one by a plain client. They show how much is the control plane's own.
 
-Writes are counted in the API server's audit log, which takes some 3 % of its processor time in every column.
+Writes are counted in the API server's audit log, which takes some 4 % of its processor time in every column.
 
     python -m benchmarks.scale [--quick] [--jobs 100,300,1000] [--shape master|local|both] [--no-peers]
                                [--json FILE]

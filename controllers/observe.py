@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Final
 
 import msgspec
 
@@ -52,6 +54,10 @@ JOB = "job"
 """The index of plans by the job that they are about."""
 
 
+_BUT_ITS_MACHINE: Final = attrgetter(*(field.name for field in fields(Life) if field.name != "machine"))
+"""All that a life is but for where: of every pod on every change, so not by making another life."""
+
+
 @dataclass(frozen=True)
 class Machines:
     """The machines of the cluster, by name, as the cache has them now."""
@@ -93,10 +99,10 @@ class Caches:
         except Undecodable:  # whoever reads it says so
             return True
 
-    def _told(self, item: Item) -> tuple[str, Life | None]:
+    def _told(self, item: Item) -> tuple[str, object]:
         pod = self.pods.view(item)
         life = life_of(pod, Machines(self.machines))
-        return controller_uid(pod.metadata), life and replace(life, machine="")
+        return controller_uid(pod.metadata), life and _BUT_ITS_MACHINE(life)
 
     def plans_of(self, job: Key) -> tuple[ScalePlan, ...]:
         """Return the ScalePlans of a job, the oldest first."""
