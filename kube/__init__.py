@@ -6,7 +6,8 @@
     admit     admission (a server) ← answering ← review, conversion (pure); registration; problem
     trust     authorities (pure: what to publish, what to sign with) ← trust, vault, mounted; certificates
     write     client.apply and patches; conditions, owner, finalizers, events; running (reads its own writes)
-    declare   crd ← structural, rewriters, soundness, embedded, cost; cel (rules, read and evaluated); re2
+    declare   crd ← structural, rewriters, soundness, embedded, cost; re2 ← finding
+    rules     cel: read, typed, priced and evaluated as API servers do
     rest      kinds, objects: types; config, kubeconfig: where and who; clock, backoff: time; metrics, errors
     testing   a proxy that does what networks and API servers do
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from elasticjob.kube.client import Client
 from elasticjob.kube.re2 import found, matches, re2_problem
@@ -223,6 +226,40 @@ def test_no_text_makes_a_pattern_take_long(pattern: str) -> None:
 )
 def test_texts_that_match(pattern: str, text: str, expected: list[str]) -> None:
     assert list(found(pattern, text)) == expected
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$|b", "(a|a)*b", "(a|aa)+b", "(.*)*(.*)*b"])
+def test_no_text_makes_a_search_take_long(pattern: str) -> None:
+    assert list(found(pattern, "a" * 2_000 + "b")) in (["b"], ["a" * 2_000 + "b"])
+
+
+PIECES = (
+    "a",
+    "b",
+    ".",
+    "[ab]",
+    "[^a]",
+    "(a|b)",
+    "(?:ab|a)",
+    "^",
+    "$",
+    r"\b",
+    r"\w",
+    "(a*)",
+    "(?i:B)",
+    "(|a)",
+)
+TIMES = ("", "", "*", "+", "?", "*?", "+?", "??", "{2}", "{1,2}", "{0,2}?", "{1,}")
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(TIMES)), min_size=1, max_size=4),
+    st.text("abB\n", max_size=8),
+)
+def test_texts_are_found_as_by_an_engine_that_tries_again(parts: list[tuple[str, str]], text: str) -> None:
+    pattern = "".join(piece if piece in ("^", "$", r"\b") else piece + times for piece, times in parts)
+    first = re.search(pattern.replace("$", r"\Z"), text)
+    assert next(found(pattern, text), None) == (first and first[0])
 
 
 @pytest.mark.parametrize("ask", [matches, found])
