@@ -28,7 +28,7 @@ from tests.node.kubectl import Kubectl
 ROOT: Final = Path(__file__).resolve().parents[2]
 SYSTEM: Final = "elasticjob-system"
 OPERATOR: Final = "deployment/elasticjob-operator"
-READY: Final = "--timeout=180s"
+READY: Final = "--timeout=300s"
 
 
 @dataclass

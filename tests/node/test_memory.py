@@ -16,7 +16,7 @@ from tests.node.conftest import READY, Site
 from tests.node.stage import RESTRICTED, UNPRIVILEGED
 from tests.node.timeline import Row
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
 
 EATS: Final = "food = bytearray(b'x') * ({} << 20); print(len(food), flush=True)"
 

@@ -30,9 +30,9 @@ from tests.node.asking import Asked, asking
 from tests.node.conftest import OPERATOR, READY, SYSTEM, Site
 from tests.node.stage import OnNode, in_namespace
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.node, pytest.mark.timeout(3600)]
 
-LIMIT: Final = 240.0
+LIMIT: Final = 600.0
 """Seconds that an act may take on a busy machine; the first one reads torch from a cold disk."""
 LONG: Final = 100_000
 """Epochs, more than the story lasts; while the job is suspended, it is told to end soon."""
