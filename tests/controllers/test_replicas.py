@@ -16,18 +16,16 @@ from elasticjob.cli.operator import lease_of, settings_of
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client import Client
 from elasticjob.kube.election import Election
-from elasticjob.kube.objects import EVENT, LEASE, NAMESPACE
+from elasticjob.kube.objects import EVENT, LEASE
 from elasticjob.kube.operator import Operator
-from tests.kit.account import ACCOUNT, KINDS, RIGHTS, SYSTEM
+from tests.kit.account import ACCOUNT, KINDS, RIGHTS, SYSTEM, ship_rights
 from tests.kit.served import Served
 
 USER = f"system:serviceaccount:{SYSTEM}:{ACCOUNT}"
 
 
 async def test_the_shipped_rights_are_enough_to_lead_and_to_say_so(served: Served, client: Client) -> None:
-    await client.create(NAMESPACE, {"metadata": {"name": SYSTEM}})
-    for manifest in RIGHTS:
-        await client.apply(KINDS[manifest["kind"]], manifest, manager="test")
+    await ship_rights(client)
     try:
         async with Client(served.config(USER, ("system:serviceaccounts",))) as mine:
             election = Election(Settings().lease, SYSTEM, identity="me")

@@ -12,7 +12,7 @@ import yaml
 
 from elasticjob.kube.client import Client
 from elasticjob.kube.config import Config, Static
-from elasticjob.kube.errors import Forbidden
+from elasticjob.kube.errors import AlreadyExists, Forbidden
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import NAMESPACE, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT
 from tests.kit.leftovers import CLUSTER_ROLE, CLUSTER_ROLE_BINDING
@@ -41,9 +41,7 @@ class Place(Protocol):
 
 async def shipped_account(place: Place, admin: Client) -> Config:
     """How a client is the operator's service account, with the shipped rights and no other."""
-    await admin.apply(NAMESPACE, {"metadata": {"name": SYSTEM}}, manager="test")
-    for manifest in RIGHTS:
-        await admin.apply(KINDS[manifest["kind"]], manifest, manager="test")
+    await ship_rights(admin)
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
@@ -55,6 +53,21 @@ async def shipped_account(place: Place, admin: Client) -> Config:
     async with Client(config) as mine:
         await until(lambda: _may_list(mine), "the rights of the operator's account count")
     return config
+
+
+async def ship_rights(admin: Client) -> None:
+    """The operator's namespace, its account and its rights; one that an earlier test left has gone before."""
+    await until(lambda: _made_namespace(admin), f"the namespace {SYSTEM} is new")
+    for manifest in RIGHTS:
+        await admin.apply(KINDS[manifest["kind"]], manifest, manager="test")
+
+
+async def _made_namespace(admin: Client) -> bool:
+    try:
+        await admin.create(NAMESPACE, {"metadata": {"name": SYSTEM}})
+    except AlreadyExists:
+        return False
+    return True
 
 
 @asynccontextmanager
