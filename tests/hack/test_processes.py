@@ -122,7 +122,7 @@ def wait_for_end(pid: int) -> None:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return
-    ended, _, _ = select.select([handle], [], [], 20)
+    ended, _, _ = select.select([handle], [], [], 60)
     os.close(handle)
     assert ended, f"process {pid} lives on"
 
