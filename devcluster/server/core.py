@@ -14,10 +14,10 @@ from elasticjob.devcluster.server.asking import Admission, Attributes, Options, 
 from elasticjob.devcluster.server.decoding import different
 from elasticjob.devcluster.server.defaulting import fill
 from elasticjob.devcluster.server.errors import Cause
+from elasticjob.devcluster.server.judging import broken_rules
 from elasticjob.devcluster.server.pruning import prune
 from elasticjob.devcluster.server.ratcheting import is_as_before
 from elasticjob.devcluster.server.registry import Registry, Resource
-from elasticjob.devcluster.server.rules import broken_rules
 from elasticjob.devcluster.server.scaling import scale_problems
 from elasticjob.devcluster.server.solid import solid_paths
 from elasticjob.devcluster.server.store import Manifest, Store, Stored, encode

@@ -10,11 +10,11 @@ import msgspec
 
 from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.names import forbidden, wrong
+from elasticjob.devcluster.server.rules import RULES
 from elasticjob.devcluster.server.schemas import Schema
 from elasticjob.kube.cel import UNBOUNDED, Shape, free_names, parsed, refusal, shape_of
 from elasticjob.kube.cost import LOOPS, PER_RULE, PER_SCHEMA, cost_in, expressions, repeated
 
-RULES = "x-kubernetes-validations"
 _ADVICE = (
     "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and "
     "strings are declared)"

@@ -10,9 +10,9 @@ from typing import Any
 from elasticjob.devcluster.server.cells import NAME, Age, age, column
 from elasticjob.devcluster.server.definitions import definition_problems, is_true, name_problems
 from elasticjob.devcluster.server.jsonpath import compile_path
+from elasticjob.devcluster.server.judging import rules_of
 from elasticjob.devcluster.server.pruning import prune
 from elasticjob.devcluster.server.registry import Column, Conversion, Resource, Scale
-from elasticjob.devcluster.server.rules import rules_of
 from elasticjob.devcluster.server.schemas import PRESERVE, Schema, custom_schema
 from elasticjob.devcluster.server.store import Manifest, Type
 from elasticjob.devcluster.server.strategy import Strategy, put

@@ -2,11 +2,17 @@
 
 Grammar (lowest binding first): `c ? a : b`, `||`, `&&`, relations (`== != < <= > >= in`), `+ -`, `* / %`,
 unary `! -`, member `.f`, `.?f`, call, index `[i]`, `[?i]`, literals, lists, maps. Macros: has, all, exists,
-exists_one, filter, map.
+exists_one, filter, map, each of one variable. Functions: all that Kubernetes 1.35 has for rules, `overloads`.
 
-`parsed(text)` gives a Tree, `compiled(text)` a Program; both raise CelSyntaxError. `Program.evaluate(values)`
-gives a value or raises CelError. `&&` and `||` are commutative as CEL wants it: an error on one side does not
-matter when the other side decides.
+    read      parsed(text) → a Tree: parser ← tokens, syntax
+    type      refusal(rule, field, shape_of(schema)) → why a server refuses it, or None: compiling ← checker,
+              overloads, types, literals; mistakes (in a server's words), advice (in ours)
+    price     cost.cost_of(tree, shape): the most it may cost ← prices, seen, shapes
+    evaluate  compiled(text).evaluate(values, meter) ← program, operators, macros, functions; spent (its cost)
+
+`reader(schema)` makes of an object's values what rules see: moments, spans, bytes. `parsed` and `compiled`
+raise CelSyntaxError; `evaluate` raises CelError where there is no value, TooCostly beyond a meter's limit.
+`&&` and `||` are commutative as CEL wants it: an error on one side does not matter when the other decides.
 """
 
 from __future__ import annotations
