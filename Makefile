@@ -26,10 +26,10 @@ test-kube: $(READY) ## the integration tests again, on a real control plane (hac
 	@hack/kube-binaries control-plane kwok kubectl
 	$(BIN)/pytest --kube real -m "integration or plane"
 
-e2e: $(READY) ## the demo's story with the operator in the cluster, on a real node with containers (as root)
-	@[ "$$(id -u)" = 0 ] || { echo 'error: make e2e needs root, for network links, mounts and cgroups; with your Go and your caches: sudo env PATH="$$PATH" HOME="$$HOME" make e2e' >&2; exit 1; }
-	@hack/kube-binaries control-plane node
-	$(BIN)/pytest tests/node --node -m node
+e2e: $(READY) ## the demo's story with the operator in the cluster, on a real node with containers (as root; or ON=kind)
+	@on=$$($(BIN)/python -m hack.cluster.chosen $(ON)) || exit 1; \
+	[ "$$on" = kind ] || hack/kube-binaries control-plane node || exit 1; \
+	$(BIN)/pytest tests/node --node --on "$$on" -m node
 
 conformance: $(READY) ## the same requests to devcluster and to the real server; writes docs/devcluster-conformance.md
 	@hack/kube-binaries control-plane

@@ -21,9 +21,10 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hack.cluster import binaries, images, nodeconfig
+from hack.cluster.audit import Audited
 from hack.cluster.containers import Containerd
 from hack.cluster.controlplane import ControlPlane
 from hack.cluster.debian import PLUGINS, missing_packages
@@ -33,6 +34,9 @@ from hack.cluster.oci import Image, Store
 from hack.cluster.pki import write_private
 from hack.cluster.place import Place
 from hack.cluster.processes import Programs
+
+if TYPE_CHECKING:
+    from elasticjob.kube.config import Config
 
 CURRENT: Final = Path("/run/elasticjob-node")
 """Names the folder of this machine's node."""
@@ -76,6 +80,28 @@ class Node:
     def kubeconfig(self) -> Path:
         """The administrator's."""
         return self.plane.kubeconfig
+
+    @property
+    def volumes(self) -> Path:
+        """A folder for the tests' PersistentVolumes."""
+        return self.place.folder / "volumes"
+
+    @property
+    def kubectl(self) -> Path:
+        """The node's own."""
+        return self.binaries["kubectl"]
+
+    def config(self) -> Config:
+        """For a Client of the framework, as the administrator."""
+        return self.plane.config()
+
+    def audit(self) -> list[Audited]:
+        """Every request that was answered so far."""
+        return self.plane.audit()
+
+    def is_up(self) -> bool:
+        """Whether anything of it runs."""
+        return bool(self.status())
 
     @cached_property
     def binaries(self) -> dict[str, Path]:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from subprocess import CalledProcessError
 from typing import Final
 
 from hack.cluster import kind
@@ -23,12 +24,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says; return its exit code."""
     asked = _parser().parse_args(arguments)
     try:
-        return kind.COMMANDS[asked.command](asked.images) if asked.kind else _on_node(asked)
+        return _on_kind(asked) if asked.kind else _on_node(asked)
+    except CalledProcessError as error:
+        print(f"error: {' '.join(error.cmd)}: {error.stderr.strip()}", file=sys.stderr)
     except (Refused, Unfit, Missing, ImportFailed) as error:
         print(f"error: {error}", file=sys.stderr)
     except ProgramFailed as error:
         print(f"error: {error}\nhack/node down ends what was started", file=sys.stderr)
     return 1
+
+
+def _on_kind(asked: argparse.Namespace) -> int:
+    return kind.COMMANDS[asked.command](kind.KindNode(kind.default_kind_folder()), asked.images)
 
 
 def _on_node(asked: argparse.Namespace) -> int:

@@ -19,3 +19,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--node", action="store_true", help="run the tests that need a whole node with containers"
     )
+    parser.addoption(
+        "--on",
+        choices=("node", "kind"),
+        default="node",
+        help="whose node that is: hack/node's, which needs root, or kind's, which needs Docker",
+    )

@@ -1,4 +1,4 @@
-"""Whole jobs on a real node, with containers; only with --node, as root (`make e2e`).
+"""Whole jobs on a real node, with containers; only with --node, as root or on kind (`make e2e`).
 
 The node is brought up if it is not, and taken down in the end; one that was up, or on which a test failed, is
 left up to be looked at. Its objects and images are kept, so the next run begins faster.
@@ -19,6 +19,8 @@ import yaml
 from elasticjob import __version__
 from elasticjob.kube.client import Client
 from hack.cluster import images
+from hack.cluster.chosen import KIND
+from hack.cluster.kind import KindNode, default_kind_folder
 from hack.cluster.node import Node
 from hack.cluster.oci import Image, Store
 from hack.cluster.place import Place, default_folder
@@ -35,7 +37,7 @@ READY: Final = "--timeout=300s"
 class Site:
     """The node with the operator in it, and what happened there."""
 
-    node: Node
+    node: Node | KindNode
     kubectl: Kubectl
     store: Store
     rows: list[timeline.Row] = field(default_factory=list)
@@ -80,25 +82,31 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.section("timeline on the node")
     terminalreporter.write_line(timeline.text(site.rows))
     terminalreporter.write_line(f"\nrights that these stories did not use: {'; '.join(site.unused)}")
-    if site.node.status():
-        terminalreporter.write_line("\nthe node is up: hack/node status; hack/node down")
+    if site.node.is_up():
+        kind = "" if isinstance(site.node, Node) else "--kind "
+        terminalreporter.write_line(f"\nthe node is up: hack/node {kind}status; hack/node {kind}down")
+
+
+def node_of(on: str) -> Node | KindNode:
+    """The node that was asked for."""
+    return KindNode(default_kind_folder()) if on == KIND else Node(Place(default_folder()), say=print)
 
 
 @pytest.fixture(scope="session")
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     """The node with the operator in it. What it says while it comes up is printed (`-s`, or on failure)."""
-    node = Node(Place(default_folder()), say=print)
-    was_up = bool(node.status())
+    node = node_of(request.config.getoption("--on"))
+    was_up = node.is_up()
     node.up()
-    found = Site(node, Kubectl(node.binaries["kubectl"], node.kubeconfig), Store(images.cache()))
+    found = Site(node, Kubectl(node.kubectl, node.kubeconfig), Store(images.cache()))
     for name in images.PRODUCTS:
         found.load(name)
     found.install()
-    found.seen = len(node.plane.audit())
+    found.seen = len(node.audit())
     request.config.stash[SITE] = found
     yield found
     roles = yaml.safe_load_all((ROOT / "config" / "rbac" / "operator.yaml").read_text())
-    found.unused = rights.unused(roles, node.plane.audit())
+    found.unused = rights.unused(roles, node.audit())
     if not (was_up or request.session.testsfailed):
         assert node.down() == []
 
@@ -107,7 +115,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
 def nothing_is_forbidden(site: Site) -> Iterator[None]:
     """After each test: none of our programs asked for anything that its role does not grant."""
     yield
-    requests = site.node.plane.audit()
+    requests = site.node.audit()
     refused = rights.forbidden(requests[site.seen :])
     site.seen = len(requests)
     assert refused == []
@@ -116,7 +124,7 @@ def nothing_is_forbidden(site: Site) -> Iterator[None]:
 @pytest.fixture
 async def admin(site: Site) -> AsyncIterator[Client]:
     """A client that may do anything."""
-    async with Client(site.node.plane.config()) as client:
+    async with Client(site.node.config()) as client:
         yield client
 
 
@@ -135,7 +143,7 @@ async def home(site: Site) -> AsyncIterator[str]:
 @pytest.fixture
 async def volume(site: Site, home: str) -> AsyncIterator[Path]:
     """The folder on the node that the claim `digits-checkpoints` of the namespace is bound to."""
-    folder = site.node.place.folder / "volumes" / home
+    folder = site.node.volumes / home
     folder.mkdir(parents=True)
     folder.chmod(0o777)  # kubelet leaves the owner of a folder of the machine as it is
     spec = {
@@ -149,4 +157,4 @@ async def volume(site: Site, home: str) -> AsyncIterator[Path]:
     await site.kubectl.apply({**kind, "spec": spec})
     yield folder
     await site.kubectl("delete", "persistentvolume", home, "--wait=false")
-    shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=isinstance(site.node, KindNode))  # where it may be another user's

@@ -101,7 +101,7 @@ class Plot:
         tag, kubectl = f"{__version__}-next", self.site.kubectl
         self.site.load("operator", tag)
         old = await kubectl.names("pods", SYSTEM)
-        async with asking(self.site.node.plane.config(), self.stage.example) as self.asked:
+        async with asking(self.site.node.config(), self.stage.example) as self.asked:
             await kubectl("-n", SYSTEM, "set", "image", OPERATOR, f"operator=elasticjob/operator:{tag}")
             await kubectl("-n", SYSTEM, "rollout", "status", OPERATOR, READY)
             await kubectl("-n", SYSTEM, "wait", "--for=delete", READY, *old)
