@@ -1,4 +1,4 @@
-"""Which node `make e2e` runs on: `python -m hack.cluster.chosen [node|kind]` says it, or why there is none."""
+"""Which node `make e2e` runs on: `python -m hack.cluster.chosen [node|kind]` says which, or why none."""
 
 from __future__ import annotations
 
