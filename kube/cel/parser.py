@@ -48,6 +48,18 @@ MACROS: Final = frozenset(
 )
 """Methods that bind a variable, with the number of their arguments."""
 
+_ONE_VARIABLE: Final = "write it with one variable, an element of a list or a key of a map"
+_LEFT_OUT: Final[Mapping[tuple[str, int], str]] = {
+    **dict.fromkeys((("optMap", 2), ("optFlatMap", 2)), "write x.hasValue() ? … : …"),
+    **dict.fromkeys((("all", 3), ("exists", 3), ("exists_one", 3), ("existsOne", 3)), _ONE_VARIABLE),
+    **dict.fromkeys(
+        ((f"transform{what}", count) for what in ("List", "Map") for count in (3, 4)), _ONE_VARIABLE
+    ),
+    **dict.fromkeys((("transformMapEntry", 3), ("transformMapEntry", 4)), _ONE_VARIABLE),
+    ("sortBy", 2): "write sort() over the keys",
+}
+"""Macros of servers that are not evaluated here, and what to write instead."""
+
 _NO_NAME: Final[Mapping[str, str]] = {
     **dict.fromkeys(("all", "exists", "exists_one"), "argument must be a simple name"),
     **dict.fromkeys(("filter", "map"), "argument is not an identifier"),
@@ -208,6 +220,11 @@ class _Parser:
         arguments = self._arguments(")")
         if (name, len(arguments)) in MACROS:
             return self._macro(tree, name, arguments, opened)
+        if (name, len(arguments)) in _LEFT_OUT:
+            instead = _LEFT_OUT[name, len(arguments)]
+            raise CelSyntaxError(
+                f"{name}() of {len(arguments)} is not known here, only to servers: {instead}", opened
+            )
         return Call(name, tree, arguments, place=opened)
 
     def _macro(self, tree: Tree, name: str, arguments: tuple[Tree, ...], place: int) -> Tree:

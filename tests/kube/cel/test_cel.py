@@ -146,6 +146,8 @@ def test_expressions_without_a_value(text: str) -> None:
         "self.l.all(1, x)",
         "has(self)",
         "1 +* 2",
+        "self.?n.optMap(x, x + 1)",
+        "self.m.all(k, v, v > 0)",
         "'open",
         "a ? b",
         "(" * 5_000,
