@@ -1,4 +1,4 @@
-"""Values of objects as rules see them: moments, spans, bytes by the schema's format, numbers with a point."""
+"""Values of objects as rules see them: moments, spans, bytes, numbers with a point, lists without order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from elasticjob.kube.cel.moments import date, long_duration, timestamp
-from elasticjob.kube.schemas import INT_OR_STRING
+from elasticjob.kube.cel.values import Unordered
+from elasticjob.kube.schemas import INT_OR_STRING, LIST_KEYS, LIST_TYPE
 
 Reader = Callable[[Any], Any]
 
@@ -23,7 +24,7 @@ def reader(node: Mapping[str, Any]) -> Reader | None:
         case "number":
             return _if_of(int, float)
         case "array":
-            return _items(reader(node.get("items") or {}))
+            return _items(reader(node.get("items") or {}), node)
         case "object":
             return _object(node)
     return None
@@ -49,10 +50,12 @@ _FORMATS: Final[Mapping[str, Reader]] = {
 }
 
 
-def _items(read: Reader | None) -> Reader | None:
-    if read is None:
-        return None
-    return lambda value: [read(each) for each in value] if isinstance(value, list) else value
+def _items(read: Reader | None, node: Mapping[str, Any]) -> Reader | None:
+    """The elements as rules see them; where their order says nothing, the list knows that."""
+    if node.get(LIST_TYPE) not in ("set", "map"):
+        return read and (lambda value: [read(each) for each in value] if isinstance(value, list) else value)
+    keys, seen = tuple(node.get(LIST_KEYS) or ()), read or _same
+    return lambda value: Unordered(map(seen, value), keys) if isinstance(value, list) else value
 
 
 def _same(value: Any) -> Any:

@@ -16,6 +16,7 @@ from elasticjob.kube.cel.values import (
     Optional,
     Scope,
     Uint,
+    Unordered,
     boolean,
     number,
     unsigned,
@@ -136,6 +137,8 @@ def equal(left: Any, right: Any) -> bool:
     """Whether two values are the same; numbers of all types compare, other types never are the same."""
     if isinstance(left, bool) != isinstance(right, bool):
         return False
+    if isinstance(left, Unordered) and isinstance(right, list):
+        return len(left) == len(right) and all(any(equal(one, each) for one in left) for each in right)
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(equal, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
@@ -154,6 +157,8 @@ def _in(value: Any, container: Any) -> bool:
 def _add(left: Any, right: Any) -> Any:
     if isinstance(left, Duration | Timestamp):
         return added(left, right)
+    if isinstance(left, Unordered) and isinstance(right, list):
+        return left.joined(right)
     if isinstance(left, bool) or isinstance(right, bool):
         raise TypeError("booleans are not added")
     return left + right

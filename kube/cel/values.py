@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -59,6 +59,29 @@ class Scope:
 
 
 Node = Callable[[Scope], Any]
+
+
+class Unordered(list[Any]):
+    """A list whose order says nothing: a set, or items told apart by `keys`, as the schema says."""
+
+    def __init__(self, items: Iterable[Any], keys: tuple[str, ...] = ()) -> None:
+        super().__init__(items)
+        self._keys = keys
+
+    def identity(self, item: Any) -> Any:
+        """Return what tells an item from others of the list."""
+        return [item.get(key) for key in self._keys] if self._keys and isinstance(item, dict) else item
+
+    def joined(self, others: Iterable[Any]) -> Unordered:
+        """Return the list with others, which take the places of those that they are the same as."""
+        found = list(self)
+        for other in others:
+            mine = [self.identity(each) for each in found]
+            if self.identity(other) in mine:
+                found[mine.index(self.identity(other))] = other
+            else:
+                found.append(other)
+        return Unordered(found, self._keys)
 
 
 class TypeName(str):
@@ -130,6 +153,7 @@ _KINDS: Final[Mapping[type, str]] = {
     float: "double",
     str: "string",
     list: "list",
+    Unordered: "list",
     dict: "map",
     bytes: "bytes",
     type(None): "null_type",
