@@ -10,7 +10,7 @@ import base64
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from elasticjob.kube.authorities import Authorities, Authority, Kept, Plan
+from elasticjob.kube.authorities import Authorities, Authority, Certificate, Kept, Plan
 from elasticjob.kube.certificates import certificates_in, read_authority
 from elasticjob.kube.client import Client
 from elasticjob.kube.kinds import Key, Manifest, without_nulls
@@ -67,10 +67,10 @@ def read_secret(secret: Secret) -> Kept:
     try:
         current = _pair(data, "tls")
         coming = _pair(data, "next") if data.get("next.crt") or data.get("next.key") else None
+        previous = _former(data.get("previous.crt", b""))
     except ValueError as error:
         readable = tuple(each for value in data.values() for each in certificates_in(value))
         return Kept(spoiled=str(error), readable=readable, rotate=rotate, version=version)
-    previous = certificates_in(data.get("previous.crt", b""))
     forget, adopt = (_moment(annotations.get(name, "")) for name in (FORGET_AFTER, ADOPT_UNTIL))
     held = Authorities(current, coming, previous, forget, adopt)
     return Kept(held, rotate=rotate, version=version)
@@ -101,6 +101,14 @@ def _pair(data: Mapping[str, bytes], name: str) -> Authority:
         return read_authority(data.get(f"{name}.crt", b""), data.get(f"{name}.key", b""))
     except ValueError as error:
         raise ValueError(f"{name}.crt and {name}.key are no authority: {error}") from error
+
+
+def _former(bundle: bytes) -> tuple[Certificate, ...]:
+    """Raises ValueError where nothing can be read of what was there: leaves of it may still be served."""
+    found = certificates_in(bundle)
+    if bundle.strip() and not found:
+        raise ValueError("previous.crt holds no certificate")
+    return found
 
 
 def _moment(text: str) -> datetime | None:

@@ -131,6 +131,12 @@ def test_a_spoiled_secret_says_what_is_wrong_and_what_can_still_be_read(
     assert OLD.certificate in kept.readable
 
 
+def test_former_authorities_that_cannot_be_read_are_not_forgotten_in_silence() -> None:
+    kept = read_secret(secret(Plan(HELD), previous_crt=b"not PEM"))
+    assert (kept.authorities, kept.spoiled) == (None, "previous.crt holds no certificate")
+    assert kept.readable == (CURRENT.certificate, COMING.certificate)
+
+
 def foreign(
     key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, *, ca: bool, signs: bool
 ) -> dict[str, bytes]:
