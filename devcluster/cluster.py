@@ -40,6 +40,7 @@ class DevCluster:
 
     `state` holds the kubeconfig, logs and volumes; folders of claims in it are kept and found again.
     `restart` and `pull` are the back-offs of CrashLoopBackOff and ImagePullBackOff. `rbac` makes Roles count.
+    `establish_delay` is for how many seconds the objects of a new definition are not there yet.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class DevCluster:
         pull: Backoff | None = None,
         port: int = 0,
         rbac: bool = False,
+        establish_delay: float = 0.005,
         kubeconfig: Path | None = None,
         clock: Clock | None = None,
         environ: Mapping[str, str] = os.environ,
@@ -59,7 +61,9 @@ class DevCluster:
         self.state = state.absolute()
         self.kubeconfig = (kubeconfig or self.state / "kubeconfig").absolute()
         clock = clock or SystemClock()
-        self._server = ApiServer(host=HOST, port=port, rbac=rbac, clock=clock.now)
+        self._server = ApiServer(
+            host=HOST, port=port, rbac=rbac, establish_delay=establish_delay, clock=clock.now
+        )
         self._token = secrets.token_urlsafe(32)
         self._join = partial(
             Nodes,

@@ -306,7 +306,12 @@ def _group_problem(text: str) -> str | None:
     return f"RE2 knows no {name}"
 
 
+def _plain_problem(text: str) -> str | None:
+    return "it is no regular expression: unterminated character set" if text == "[" else None
+
+
 _PROBLEMS: Final[Mapping[str, Callable[[str], str | None]]] = {
+    "other": _plain_problem,
     "escape": _escape_problem,
     "set": _set_problem,
     "group": _group_problem,

@@ -49,7 +49,7 @@ ANNOTATIONS_LIMIT = 256 * 1024
 
 
 def wrong(field: str, value: Any, why: str) -> Cause:
-    shown = f'"{value}"' if isinstance(value, str) else plain(value)
+    shown = quoted(value) if isinstance(value, str) else plain(value)
     return Cause(field, f"Invalid value: {shown}: {why}")
 
 

@@ -40,9 +40,9 @@ def _spec_problems(spec: Mapping[str, Any], path: str, node: Schema) -> Iterator
     if where and not where.strip():
         yield wrong(f"{path}.fieldPath", where, "must be non-empty if specified")
     if is_broken(where):
-        yield wrong(f"{path}.fieldPath", _escaped(where), "must not contain line breaks")
+        yield wrong(f"{path}.fieldPath", where, "must not contain line breaks")
     if not _leads_somewhere(where, node):
-        yield wrong(f"{path}.fieldPath", _escaped(where), "must be a valid path")
+        yield wrong(f"{path}.fieldPath", where, "must be a valid path")
 
 
 def _text_problems(spec: Mapping[str, Any], path: str) -> Iterator[Cause]:
@@ -51,9 +51,9 @@ def _text_problems(spec: Mapping[str, Any], path: str) -> Iterator[Cause]:
     if not rule:
         yield missing(f"{path}.rule", "rule is not specified")
     elif message and not message.strip():
-        yield wrong(f"{path}.message", _escaped(message), "must be non-empty if specified")
+        yield wrong(f"{path}.message", message, "must be non-empty if specified")
     elif is_broken(message.strip()):
-        yield wrong(f"{path}.message", _escaped(message), "must not contain line breaks")
+        yield wrong(f"{path}.message", message, "must not contain line breaks")
     elif is_broken(rule) and not message:
         yield missing(f"{path}.message", "message must be specified if rule contains line breaks")
 
@@ -61,10 +61,6 @@ def _text_problems(spec: Mapping[str, Any], path: str) -> Iterator[Cause]:
 def is_broken(text: str) -> bool:
     """Whether a text has line breaks."""
     return "\n" in text or "\r" in text
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
 _STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\['([^']+)'\]")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.names import forbidden, missing, quoted, wrong
+from elasticjob.devcluster.server.names import forbidden, missing, wrong
 from elasticjob.devcluster.server.regexps import go_problem
 from elasticjob.devcluster.server.schemas import EMBEDDED, INT_OR_STRING, PRESERVE, Schema
 
@@ -156,7 +156,7 @@ def _value_problems(schema: Schema, path: str, *, skip_any: bool | None = None) 
     pattern = schema.get("pattern")
     if pattern and (problem := go_problem(pattern)):
         why = f"must be a valid regular expression, but isn't: error parsing regexp: {problem}"
-        yield Cause(f"{path}.pattern", f"Invalid value: {quoted(pattern)}: {why}")
+        yield wrong(f"{path}.pattern", pattern, why)
 
 
 def _is_int_or_string(schema: Schema) -> bool:

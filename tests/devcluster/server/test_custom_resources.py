@@ -93,7 +93,7 @@ SCHEMAS: list[tuple[str, dict[str, Any], int, str]] = [
         "unknown name in a rule",
         {"type": "string", "x-kubernetes-validations": [{"rule": "foo == self"}]},
         422,
-        "undeclared reference to foo",
+        "undeclared reference to 'foo'",
     ),
     (
         "unknown function in a rule",
