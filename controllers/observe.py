@@ -135,6 +135,11 @@ def job_of_plan(plan: ScalePlan) -> list[Key]:
     return [Key(plan.metadata.namespace, plan.spec.owner_job)]
 
 
+def came_or_went(change: Change) -> bool:
+    """Whether an object came or went: all that matters of a machine, whose kubelet reports all the time."""
+    return change.old is None or change.new is None
+
+
 def those_of(there: Callable[[Key], bool], keys: MapToKeys) -> MapToKeys:
     """Return `keys` without those for which there is nothing to do yet: what they lack brings them a pass."""
     return lambda thing: filter(there, keys(thing))

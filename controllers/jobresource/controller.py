@@ -16,6 +16,7 @@ from elasticjob.controllers.news import News
 from elasticjob.controllers.observe import (
     MACHINE,
     Caches,
+    came_or_went,
     job_of,
     job_of_plan,
     more_than_reports,
@@ -98,7 +99,7 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
             (ELASTICJOB, those_of(there, same_name), more_than_reports),
             (SERVICE, those_of(there, job_of)),
             (SCALEPLAN, those_of(there, job_of_plan)),
-            (NODE, jobs_on),
+            (NODE, jobs_on, came_or_went),
         ),
         when=more_than_reports,
         concurrency=concurrency,

@@ -11,7 +11,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
-from elasticjob.controllers.observe import Caches, more_than_reports
+from elasticjob.controllers.observe import Caches, came_or_went, more_than_reports
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.objects import NODE, POD, SERVICE, Node
 from elasticjob.kube.store import Change
@@ -109,3 +109,10 @@ def test_a_pod_is_worth_a_pass_when_its_life_is_another(
     old: Item | None, new: Item | None, worth: bool
 ) -> None:
     assert caches().lives_otherwise(Change(old, new)) is worth
+
+
+def test_of_a_machine_only_its_coming_and_going_counts() -> None:
+    machine = item_of(b'{"metadata": {"name": "m1", "uid": "m"}}')
+    assert not came_or_went(Change(machine, machine))
+    assert came_or_went(Change(None, machine))
+    assert came_or_went(Change(machine, None))
