@@ -176,7 +176,7 @@ async def stage(
 ) -> AsyncIterator[Stage]:
     folder: Path = tmp_path_factory.mktemp("cluster")
     async with (
-        whole_cluster(folder) as cluster,
+        whole_cluster(folder, rbac=True) as cluster,
         Client(cluster.config()) as client,
     ):
         await install(client)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -46,7 +46,10 @@ class WholeCluster(Protocol):
     def config(self) -> Config: ...
 
 
-WholeClusters = Callable[[Path], AbstractAsyncContextManager[WholeCluster]]
+class WholeClusters(Protocol):
+    """How a test gets one. `rbac` makes roles count on devcluster; on a real server they always do."""
+
+    def __call__(self, folder: Path, *, rbac: bool = False) -> AbstractAsyncContextManager[WholeCluster]: ...
 
 
 @contextmanager
@@ -79,12 +82,12 @@ def whole_clusters(plane: ControlPlane | None) -> WholeClusters:
     """How a test gets one, on devcluster or on the real control plane; at one time there is one of these."""
 
     @asynccontextmanager
-    async def on_devcluster(folder: Path) -> AsyncIterator[WholeCluster]:
-        async with DevCluster(folder, rbac=True) as cluster:
+    async def on_devcluster(folder: Path, *, rbac: bool = False) -> AsyncIterator[WholeCluster]:
+        async with DevCluster(folder, rbac=rbac) as cluster:
             yield cluster
 
     @asynccontextmanager
-    async def on_real(folder: Path) -> AsyncIterator[WholeCluster]:
+    async def on_real(folder: Path, *, rbac: bool = False) -> AsyncIterator[WholeCluster]:
         assert plane is not None
         api = Api(plane.config("devcluster", MASTERS), plane.ca_pem, kubelet_tls(plane))
         async with cleaned(plane), Nodes(folder, api, beside=volumes):
