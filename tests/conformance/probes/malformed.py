@@ -373,7 +373,7 @@ PROBES: tuple[Probe, ...] = (
                 "a": {"type": "integer"},
                 "b": {"type": "array", "items": TEXT | {"maxLength": 1}},
             },
-            "default": {"a": "x", "b": ["long"]},
+            "default": {"b": ["long"]},  # one mistake: the order of two is chance
         },
     ),
     field(
