@@ -201,8 +201,9 @@ def _maybe(steps: Steps, *, lazy: bool) -> Steps:
 
 
 def _star(steps: Steps, *, lazy: bool) -> Steps:
-    ways = [1, len(steps) + 2]
-    return [Fork(ways[::-1] if lazy else ways), *_placed(steps, 1), Fork([0])]
+    """Any number of times. It is asked behind each, so that one that takes nothing may be the last."""
+    again = [0, len(steps) + 1]
+    return _maybe([*steps, Fork(again[::-1] if lazy else again)], lazy=lazy)
 
 
 def _flags(group: str, flags: frozenset[str]) -> frozenset[str]:

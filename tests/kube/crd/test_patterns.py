@@ -222,6 +222,10 @@ def test_no_text_makes_a_pattern_take_long(pattern: str) -> None:
         ("a$", "a\n", []),
         (r"\x{41}(?P<n>b)|(?P<n>c)", "Abc", ["Ab", "c"]),
         (r"[\x{41}-\x{43}&&+--]+", "ABxC&,", ["AB", "C&,"]),
+        ("(|a)*", "aa", ["", "", ""]),
+        ("(|a)+", "aa", ["", "", ""]),
+        ("a*?", "aa", ["", "", ""]),
+        ("[0-9]*", "a1b22", ["", "1", "22"]),
     ],
 )
 def test_texts_that_match(pattern: str, text: str, expected: list[str]) -> None:
