@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -22,11 +23,13 @@ LOOK_EVERY = 0.01
 class Runner(web.AppRunner):
     """Serves an application; once it is cleaned up, none of its sockets is open."""
 
-    __slots__ = ("_accepting",)
+    __slots__ = ("_accepting", "_open")
 
     def __init__(self, app: web.Application, **options: Any) -> None:
         super().__init__(app, **options)
         self._accepting: set[asyncio.Task[Any]] = set()
+        self._open: set[Any] = set()
+        """Sockets: under TLS a transport that was closed twice does not know its own any more."""
 
     @property
     def transports(self) -> list[asyncio.Transport]:
@@ -43,10 +46,11 @@ class Runner(web.AppRunner):
             return None
 
         def accept() -> web.RequestHandler:
+            handler = server()
             if task := asyncio.current_task():
                 self._accepting.add(task)
-                task.add_done_callback(self._accepting.discard)
-            return server()
+                task.add_done_callback(partial(self._accepted, handler))
+            return handler
 
         return accept
 
@@ -56,13 +60,19 @@ class Runner(web.AppRunner):
             await site.stop()
         await asyncio.sleep(0)  # what was accepted a moment ago is begun
         await self._break_off()
-        made = [transport.get_extra_info("socket") for transport in self.transports]
+        made = [each for each in self._open if each.fileno() >= 0]
         await super().cleanup()
         with suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL):
                 while any(each.fileno() >= 0 for each in made):  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(LOOK_EVERY)
         await let_go(made)
+
+    def _accepted(self, handler: web.RequestHandler, task: asyncio.Task[Any]) -> None:
+        self._accepting.discard(task)
+        self._open = {each for each in self._open if each.fileno() >= 0}
+        if handler.transport is not None and not handler.transport.is_closing():
+            self._open.add(handler.transport.get_extra_info("socket"))
 
     async def _break_off(self) -> None:
         """Nobody has asked anything on a connection amid its handshake."""
