@@ -30,7 +30,8 @@ class Switch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
-        await asyncio.sleep(0)  # who was accepted just now is among the tasks
+        for _ in range(4):  # turns of the loop, after which who was accepted just now is among the tasks
+            await asyncio.sleep(0)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
