@@ -41,6 +41,8 @@ CNI_RESULTS: Final = Path("/var/lib/cni/results")
 """A folder of the CNI library, which nothing can move."""
 LOG_LINKS: Final = Path("/var/log/containers")
 """A folder of the kubelet, which nothing can move."""
+KILLS, BETWEEN_KILLS = 600, 0.1
+"""How often processes are killed until none is left, and seconds between: a busy machine takes its time."""
 
 
 class Unfit(RuntimeError):
@@ -82,14 +84,14 @@ class Host:
 
     def kill_containers(self) -> None:
         """SIGKILL everything in our own cgroup: whatever is there is the node's."""
-        for _ in range(20):
+        for _ in range(KILLS):
             pids = {pid for folder in self._cgroups() for pid in _pids_below(folder)}
             if not pids:
                 return
             for pid in pids:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            time.sleep(0.1)
+            time.sleep(BETWEEN_KILLS)
 
     def leftovers(self) -> list[str]:
         """Return what of the node is still on the machine, in words."""
@@ -189,9 +191,9 @@ def _remove_tree(folder: Path) -> None:
 
 
 def _pids_below(folder: Path) -> Iterator[int]:
-    for file in folder.rglob("cgroup.procs"):
-        with suppress(OSError):  # cgroups come and go
-            yield from map(int, file.read_text().split())
+    for path, _, _ in os.walk(folder):  # which passes over what went meanwhile: cgroups come and go
+        with suppress(OSError):
+            yield from map(int, Path(path, "cgroup.procs").read_text().split())
 
 
 def _setting(name: str) -> Path:

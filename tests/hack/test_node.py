@@ -121,3 +121,20 @@ def test_a_container_whose_root_cgroup_is_in_use_is_told_what_to_do(
     monkeypatch.setattr(Path, "write_text", busy)
     with pytest.raises(host.Unfit, match=r"does not take \+memory .*cgroup.procs"):
         host.pass_on_controllers(tmp_path)
+
+
+def test_cgroups_that_go_while_they_are_looked_at_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, pids in (("pod", "1\n2\n"), ("pod/stays", "3\n"), ("pod/goes", "4\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cgroup.procs").write_text(pids)
+    look = os.scandir
+
+    def gone(path: str) -> object:
+        if Path(path).name == "goes":
+            raise FileNotFoundError(path)
+        return look(path)
+
+    monkeypatch.setattr(os, "scandir", gone)
+    assert set(host._pids_below(tmp_path)) == {1, 2, 3}
