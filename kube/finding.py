@@ -12,18 +12,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, NamedTuple
 
 Test = Callable[[str], bool]
 Holds = Callable[[str, int], bool]
 
 
+Reads = Callable[[str], Test]
+"""What a pattern for one character says of characters."""
+
+
 class Word(NamedTuple):
-    """A word of a pattern: its kind (escape, set, group, repeat, other), its text, and that in Python."""
+    """A word of a pattern: its kind (escape, set, group, repeat, other), its text, and that for `Reads`."""
 
     kind: str
     text: str
-    python: str
+    letter: str
 
 
 @dataclass(frozen=True)
@@ -40,11 +45,11 @@ class Held:
     holds: Holds
 
 
-@dataclass
+@dataclass(frozen=True)
 class Fork:
-    """A step to other steps, the preferred one first."""
+    """A step to other steps, the preferred one first; they count from here."""
 
-    ways: list[int]
+    ways: tuple[int, ...]
 
 
 Steps = list[Taken | Held | Fork]
@@ -91,26 +96,24 @@ def _follow(steps: Steps, step: int, begin: int, ways: dict[int, int], text: str
         seen.add(here)
         taken = steps[here] if here < len(steps) else None
         if isinstance(taken, Fork):
-            left += reversed(taken.ways)
+            left += [here + way for way in reversed(taken.ways)]
         elif isinstance(taken, Held):
             left += [here + 1] if taken.holds(text, place) else []
         else:
             ways[here] = begin
 
 
-def steps_of(words: Iterable[Word]) -> Steps:
+def steps_of(words: Iterable[Word], reads: Reads) -> Steps:
     """Return the steps of a pattern."""
-    return _Reader(list(words)).steps()
+    return _Reader(list(words), reads).steps()
 
 
 class _Reader:
-    """Recursive descent over the words of a pattern; each method returns the steps of what it read.
+    """Recursive descent over the words of a pattern; each method returns the steps of what it read."""
 
-    Steps count from where they stand: `_placed` moves them.
-    """
-
-    def __init__(self, words: list[Word]) -> None:
+    def __init__(self, words: list[Word], reads: Reads) -> None:
         self._words = words
+        self._reads = reads
         self._next = 0
 
     def steps(self) -> Steps:
@@ -136,7 +139,7 @@ class _Reader:
             if word.kind == "group" and word.text.endswith(")"):
                 flags = _flags(word.text, flags)
                 continue
-            found = _after(found, self._repeated(self._atom(word, flags), flags))
+            found += self._repeated(self._atom(word, flags), flags)
         return found, flags
 
     def _atom(self, word: Word, flags: frozenset[str]) -> Steps:
@@ -146,7 +149,7 @@ class _Reader:
             return inner
         if holds := _holds(word.text, flags):
             return [Held(holds)]
-        return [Taken(_test(word, flags))]
+        return [Taken(_test(word, flags, self._reads))]
 
     def _repeated(self, steps: Steps, flags: frozenset[str]) -> Steps:
         if self._next == len(self._words) or self._words[self._next].kind != "repeat":
@@ -157,13 +160,13 @@ class _Reader:
         least, most = _counts(text)
         found: Steps = []
         for _ in range(least):
-            found = _after(found, steps)
+            found += steps
         if most is None:
-            return _after(found, _star(steps, lazy=lazy))
+            return found + _star(steps, lazy=lazy)
         tail: Steps = []
         for _ in range(most - least):
-            tail = _maybe(_after(steps, tail), lazy=lazy)
-        return _after(found, tail)
+            tail = _maybe(steps + tail, lazy=lazy)
+        return found + tail
 
 
 def _counts(text: str) -> tuple[int, int | None]:
@@ -177,32 +180,18 @@ def _counts(text: str) -> tuple[int, int | None]:
 _SIGNS: Final[dict[str, tuple[int, int | None]]] = {"*": (0, None), "+": (1, None), "?": (0, 1), "": (0, 1)}
 
 
-def _placed(steps: Steps, by: int) -> Steps:
-    return [Fork([way + by for way in each.ways]) if isinstance(each, Fork) else each for each in steps]
-
-
-def _after(first: Steps, second: Steps) -> Steps:
-    return [*first, *_placed(second, len(first))]
-
-
 def _either(first: Steps, second: Steps) -> Steps:
-    end = len(first) + len(second) + 2
-    return [
-        Fork([1, len(first) + 2]),
-        *_placed(first, 1),
-        Fork([end]),
-        *_placed(second, len(first) + 2),
-    ]
+    return [Fork((1, len(first) + 2)), *first, Fork((len(second) + 1,)), *second]
 
 
 def _maybe(steps: Steps, *, lazy: bool) -> Steps:
-    ways = [1, len(steps) + 1]
-    return [Fork(ways[::-1] if lazy else ways), *_placed(steps, 1)]
+    ways = (1, len(steps) + 1)
+    return [Fork(ways[::-1] if lazy else ways), *steps]
 
 
 def _star(steps: Steps, *, lazy: bool) -> Steps:
     """Any number of times. It is asked behind each, so that one that takes nothing may be the last."""
-    again = [0, len(steps) + 1]
+    again = (-len(steps), 1)
     return _maybe([*steps, Fork(again[::-1] if lazy else again)], lazy=lazy)
 
 
@@ -238,19 +227,8 @@ _BY_LINES: Final[dict[str, Holds]] = {
 }
 
 
-def _test(word: Word, flags: frozenset[str]) -> Test:
+def _test(word: Word, flags: frozenset[str], reads: Reads) -> Test:
     """Whether a character is one that a word stands for; each is looked at once."""
     if word.text == ".":
         return (lambda letter: True) if "s" in flags else (lambda letter: letter != "\n")
-    pattern = re.compile(
-        word.python if word.kind != "other" else re.escape(word.text),
-        re.ASCII | (re.IGNORECASE if "i" in flags else 0),
-    )
-    known: dict[str, bool] = {}
-
-    def test(letter: str) -> bool:
-        if letter not in known:
-            known[letter] = pattern.fullmatch(letter) is not None
-        return known[letter]
-
-    return test
+    return cache(reads(f"(?i:{word.letter})" if "i" in flags else word.letter))

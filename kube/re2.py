@@ -14,7 +14,7 @@ from typing import Final
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from elasticjob.kube.finding import Steps, Word, matches_in, steps_of
+from elasticjob.kube.finding import Steps, Test, Word, matches_in, steps_of
 
 _TOKEN: Final = re.compile(
     r"""
@@ -136,17 +136,26 @@ _MOST_KEPT: Final = 1024
 
 @lru_cache(_MOST_KEPT)
 def _matcher(pattern: str) -> SchemaValidator:
-    written = "".join(_linear(token) for token in _tokens(pattern))
     try:
-        return SchemaValidator(core_schema.str_schema(pattern=written, regex_engine="rust-regex"))
+        return _engine("".join(_linear(token) for token in _tokens(pattern)))
     except SchemaError as error:
         why = str(error).strip().splitlines()[-1].strip()
         raise ValueError(f"the pattern {pattern!r} cannot be read: {why}") from None
 
 
+def _engine(written: str) -> SchemaValidator:
+    return SchemaValidator(core_schema.str_schema(pattern=written, regex_engine="rust-regex"))
+
+
 @lru_cache(_MOST_KEPT)
 def _steps(pattern: str) -> Steps:
-    return steps_of(Word(each.lastgroup or "", each[0], _python(each)) for each in _tokens(pattern))
+    words = (Word(each.lastgroup or "", each[0], _linear(each)) for each in _tokens(pattern))
+    return steps_of(words, _letters)
+
+
+def _letters(pattern: str) -> Test:
+    """What a character is asked, on the engine of `matches`: to both it is the same."""
+    return _engine(rf"\A(?:{pattern})\z").isinstance_python
 
 
 _QUOTED: Final = re.compile(r"\\Q(.*?)(?:\\E|\Z)|\\.", re.DOTALL)
@@ -212,50 +221,9 @@ def _literal_bracket(inner: str) -> str:
     return re.sub(r"^(\^?)\]", r"\1\\]", inner)
 
 
-def _python(token: re.Match[str]) -> str:
-    """The token as Python writes it."""
-    kind, text = token.lastgroup, token[0]
-    if kind == "escape":
-        if text.startswith(r"\x{"):
-            return _character(text)
-        return _PYTHON.get(text, rf"[{_python_class(text)}]" if text[1] in "pP" else text)
-    if kind == "set":
-        inner = re.sub(r"\[:(\^?)([a-z]+):\]", _posix, text[1:-1])
-        inner = re.sub(r"\\[pP](?:\{[^}]*\}|.)", lambda each: _python_class(each[0]), inner)
-        inner = re.sub(r"\\x\{[^}]*\}", lambda each: _character(each[0]), inner)
-        return "[" + _unambiguous(re.sub(r"(?<!\\)\[", r"\\[", inner)) + "]"
-    if kind == "group":
-        return _without_name(text)
-    return text
-
-
-def _character(text: str) -> str:
-    """The character of `\\x{…}`."""
-    return re.escape(chr(int(text[3:-1], 16)))
-
-
 def _unambiguous(inner: str) -> str:
     """The inside of a set, with nothing that Python warns of: one day it may calculate with sets, too."""
     return re.sub(r"(&&|~~|\|\|)", lambda each: rf"{each[0][0]}\{each[0][0]}", inner).replace("--", r"-\-")
-
-
-def _posix(word: re.Match[str]) -> str:
-    ranges = _POSIX[word[2]]
-    if not word[1]:
-        return ranges
-    outside = re.compile(f"[^{ranges}]")
-    return (
-        "".join(re.escape(chr(code)) for code in range(128) if outside.match(chr(code))) + "\\x80-\U0010ffff"
-    )
-
-
-def _python_class(text: str) -> str:
-    """The letters of a class of Unicode, as near as Python's engine comes: a letter, or what is none."""
-    name = text[3:-1] if text[2:3] == "{" else text[2:]
-    return {"N": r"\d", "Nd": r"\d", "Z": r"\s", "Lu": "A-Z", "Ll": "a-z"}.get(name, r"\w")
-
-
-_PYTHON: Final[Mapping[str, str]] = {r"\z": r"\Z"}
 
 
 def _plain(token: re.Match[str]) -> str:

@@ -226,6 +226,14 @@ def test_no_text_makes_a_pattern_take_long(pattern: str) -> None:
         ("(|a)+", "aa", ["", "", ""]),
         ("a*?", "aa", ["", "", ""]),
         ("[0-9]*", "a1b22", ["", "1", "22"]),
+        (r"\p{L}+", "été 1", ["été"]),
+        (r"[^\p{Lu}\s]+", "aÉ b", ["a", "b"]),
+        ("(?i)é|[à-ü]{2}", "ÉÀÜ", ["É", "ÀÜ"]),
+        ("(?i)[^é]", "Éa", ["a"]),
+        (r"(?i)\w+", "aBé", ["aB"]),
+        (r"\Q.{\E}", "a.{}", [".{}"]),
+        (r"[\[&&\]]+", "[&]a", ["[&]"]),
+        ("(?:a|bc){2,3}?", "abcabc", ["abc", "abc"]),
     ],
 )
 def test_texts_that_match(pattern: str, text: str, expected: list[str]) -> None:
