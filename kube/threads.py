@@ -10,7 +10,8 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 R = TypeVar("R")
@@ -28,7 +29,10 @@ class Threads:
         self._made = 0
 
     async def run(self, function: Callable[[], R], /) -> R:
-        """What `function` returns or raises. Cancelled while it waits in line, it is not called at all."""
+        """What `function` returns or raises; RuntimeError for a StopIteration.
+
+        Cancelled while it waits in line, it is not called at all.
+        """
         future: Future[R] = Future()
         self._calls.put((future, function))
         if not self._free.acquire(blocking=False) and self._made < self._limit:
@@ -38,7 +42,10 @@ class Threads:
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Have each thread end after its call; nothing may be run any more."""
+        """Give up the calls in line, and have each thread end after its call; nothing may be run any more."""
+        with suppress(Empty):
+            while call := self._calls.get_nowait():
+                call[0].cancel()
         for _ in range(self._made):
             self._calls.put(None)
 
@@ -54,7 +61,15 @@ def _answer(future: Future[Any], function: Callable[[], Any]) -> None:
         return
     try:
         result = function()
+    except StopIteration as error:  # a future takes none: whoever waits would do so for ever
+        future.set_exception(_told(error))
     except BaseException as error:  # it is for whoever waits
         future.set_exception(error)
     else:
         future.set_result(result)
+
+
+def _told(error: StopIteration) -> RuntimeError:
+    told = RuntimeError("the function raised StopIteration: give `next` a default")
+    told.__cause__ = error
+    return told

@@ -26,6 +26,8 @@ async def test_what_a_function_returns_or_raises_is_handed_over(two: Threads) ->
     assert await two.run(lambda: 42) == 42
     with pytest.raises(ZeroDivisionError):
         await two.run(lambda: 1 // 0)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(two.run(lambda: next(iter([]))), WITHIN)
 
 
 async def test_a_thread_that_is_free_is_used_again(two: Threads) -> None:
@@ -63,3 +65,21 @@ async def test_closed_the_threads_end_and_one_that_hangs_is_a_daemon() -> None:
     assert [each.daemon for each in others] == [True]
     go.set()
     assert await hangs
+
+
+async def test_closed_what_waits_in_line_is_given_up() -> None:
+    threads, began, go = Threads(1, "line"), threading.Event(), threading.Event()
+
+    def busy() -> bool:
+        began.set()
+        return go.wait(WITHIN)
+
+    first = asyncio.create_task(threads.run(busy))
+    await until(began.is_set, within=WITHIN)
+    second = asyncio.create_task(threads.run(pytest.fail))
+    await asyncio.sleep(0)
+    threads.close()
+    await asyncio.wait({second}, timeout=WITHIN)
+    assert second.cancelled()
+    go.set()
+    assert await first
