@@ -1,5 +1,7 @@
 """Whether each trap test fails when the handling is removed: `python -m tests.kube.traps.mutations [ROW …]`.
 
+Rows are numbers of the table, `4` or `04`; without any, all are tried.
+
 Each mutation takes one piece of handling out of a copy of the tree and runs the tests of its row there. One
 that no test notices is a gap, and so is one whose text is not found any more: both end with exit code 1.
 Prints the table that stands in README.md.
@@ -543,9 +545,12 @@ MUTATIONS = (
 
 
 def main(rows: Sequence[str]) -> int:
-    """Try all, or those of the rows that are named."""
-    gaps = 0
-    chosen = [each for each in MUTATIONS if not rows or each.row in rows]
+    """Try all, or those of the rows that are named. Ends with 2 where one is named that is none."""
+    gaps, named = 0, {row.zfill(2) for row in rows}
+    if unknown := named - {each.row for each in MUTATIONS}:
+        print(f"no mutation is of row {', '.join(sorted(unknown))}\n\n{__doc__}", file=sys.stderr)
+        return 2
+    chosen = [each for each in MUTATIONS if not named or each.row in named]
     with tempfile.TemporaryDirectory(prefix="traps-") as folder:
         tree = Path(folder) / "tree"
         shutil.copytree(ROOT, tree, symlinks=True, ignore=LEFT_OUT)
@@ -555,7 +560,7 @@ def main(rows: Sequence[str]) -> int:
             noticed = tried(mutation, tree)
             gaps += not noticed
             said = f"`{mutation.file}`: {mutation.removed}"
-            print(f"| {mutation.row} | {said} | {noticed or '**nobody noticed**'} |", flush=True)
+            print(f"| {int(mutation.row)} | {said} | {noticed or '**nobody noticed**'} |", flush=True)
     return 1 if gaps else 0
 
 
