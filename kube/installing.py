@@ -30,6 +30,16 @@ PATIENCE_SECONDS: Final = 60.0
 _CRD: Final[Kind[Manifest]] = CRD.untyped()
 
 
+class _Resource(msgspec.Struct):
+    name: str
+
+
+class _Served(msgspec.Struct):
+    """What the server says of a version of a group."""
+
+    resources: list[_Resource]
+
+
 @dataclass(frozen=True)
 class Upgrade:
     """What applying one definition changes; all of it, where it does not exist in the cluster."""
@@ -106,15 +116,18 @@ async def _is_established(client: Client, name: str) -> bool:
 
 
 async def _is_discovered(client: Client, manifest: Manifest) -> bool:
-    """Whether the server lists the kind in all its versions, as it does last, some moments after that."""
+    """Whether the server lists the kind in all its versions, as it does last, some moments after that.
+
+    Something else's answer, such as a proxy's page, lists nothing.
+    """
     spec = manifest["spec"]
     for version in spec["versions"]:
         if version["served"]:
             try:
                 answer = await client.raw("GET", f"/apis/{spec['group']}/{version['name']}")
-            except NotFound:
+                found = msgspec.json.decode(answer, type=_Served)
+            except (NotFound, msgspec.DecodeError):
                 return False
-            resources: list[Manifest] = msgspec.json.decode(answer)["resources"]
-            if spec["names"]["plural"] not in {each["name"] for each in resources}:
+            if spec["names"]["plural"] not in {each.name for each in found.resources}:
                 return False
     return True

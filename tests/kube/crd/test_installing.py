@@ -9,7 +9,7 @@ from elasticjob.kube.compatibility import Effect
 from elasticjob.kube.installing import install, upgrades
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import CRD
-from elasticjob.kube.testing import Asked, FaultProxy, failure
+from elasticjob.kube.testing import Answer, Asked, FaultProxy, failure, html
 from tests.kit.served import Served
 from tests.kube.crd.posting import with_spec
 
@@ -40,8 +40,10 @@ async def test_a_kind_that_is_established_and_not_served_yet_is_waited_for(serve
 
     async with FaultProxy(served.config()) as proxy, Client(proxy.config) as through:
         proxy.add(discovering, failure(404, "NotFound"), nth={1, 2})
+        proxy.add(discovering, html(200), nth={3})
+        proxy.add(discovering, Answer(200, {}, b"{}"), nth={4})
         await install(through, [OLD], "test")
-        assert len(proxy.asked(discovering)) > 2
+        assert len(proxy.asked(discovering)) > 4
 
 
 async def test_what_the_clusters_objects_may_suffer_is_told_before(client: Client) -> None:
