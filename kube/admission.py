@@ -18,8 +18,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
-
 from elasticjob.kube.answering import Answering
 from elasticjob.kube.authorities import Authority, Certificate, Leaf, Policy
 from elasticjob.kube.backoff import WATCH, Backoff, Failures
@@ -156,9 +154,7 @@ class AdmissionServer:
         )
         await runner.setup()
         try:
-            site = web.TCPSite(runner, self._host or None, self._port, ssl_context=self._tls)
-            await site.start()
-            self._port = runner.addresses[0][1]
+            self._port = await runner.listen(self._host, self._port, self._tls)
             async with asyncio.TaskGroup() as tasks:
                 for informer in self._informers():
                     tasks.create_task(informer.run())

@@ -83,9 +83,7 @@ class Probes:
         runner = Runner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, self._host or None, self._port)
-            await site.start()
-            self._port = runner.addresses[0][1]
+            self._port = await runner.listen(self._host, self._port)
             self._started.set()
             await asyncio.Event().wait()
         finally:

@@ -2,14 +2,18 @@
 
 aiohttp knows of a connection once it is made: one amid its handshake is left behind, and one under TLS that
 is closed waits for its peer's farewell, for up to half a minute. A loop that ends before leaves both open.
+So the sockets are known here from the moment in which they are accepted.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from functools import partial
+import errno
+import socket
+import ssl
+from contextlib import ExitStack, suppress
 from typing import Any
+from weakref import WeakSet
 
 from aiohttp import web
 
@@ -18,65 +22,89 @@ from elasticjob.kube.sockets import let_go
 FAREWELL = 1.0
 """Seconds in which clients may take what was sent to them, and end their side."""
 LOOK_EVERY = 0.01
+BACKLOG = 1024
+LACKING = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
+"""How a machine says that it has no addresses of a family."""
 
 
 class Runner(web.AppRunner):
-    """Serves an application; once it is cleaned up, none of its sockets is open."""
+    """Serves an application where it is told to `listen`; once cleaned up, none of its sockets is open."""
 
-    __slots__ = ("_accepting", "_open")
+    __slots__ = ("_accepted",)
 
     def __init__(self, app: web.Application, **options: Any) -> None:
         super().__init__(app, **options)
-        self._accepting: set[asyncio.Task[Any]] = set()
-        self._open: set[Any] = set()
-        """Sockets: under TLS a transport that was closed twice does not know its own any more."""
+        self._accepted: WeakSet[socket.socket] = WeakSet()
 
     @property
     def transports(self) -> list[asyncio.Transport]:
         """Those of all connections that are made."""
-        server = super().server
-        found = [connection.transport for connection in server.connections] if server else []
+        found = [connection.transport for connection in self.server.connections] if self.server else []
         return [transport for transport in found if transport]
 
-    @property
-    def server(self) -> Any:
-        """What a site makes of each connection: asked in the task that accepts it."""
-        server = super().server
-        if server is None:
-            return None
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Accept connections at a host's address, or all that it has; "": at each of this machine.
 
-        def accept() -> web.RequestHandler:
-            handler = server()
-            if task := asyncio.current_task():
-                self._accepting.add(task)
-                task.add_done_callback(partial(self._accepted, handler))
-            return handler
-
-        return accept
+        Returns the port, which is a free one for 0. Raises OSError where an address cannot be had.
+        """
+        for listening in await self._listening(host, port):
+            await web.SockSite(self, listening, ssl_context=tls, backlog=BACKLOG).start()
+        found: int = self.addresses[0][1]
+        return found
 
     async def cleanup(self) -> None:
         """Listen no more, let requests under way be answered in their time, and close all connections."""
-        for site in self.sites:
-            await site.stop()
-        await asyncio.sleep(0)  # what was accepted a moment ago is begun
-        await self._break_off()
-        made = [each for each in self._open if each.fileno() >= 0]
         await super().cleanup()
         with suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL):
-                while any(each.fileno() >= 0 for each in made):  # noqa: ASYNC110 - nobody tells
+                while any(each.fileno() >= 0 for each in self._accepted):  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(LOOK_EVERY)
-        await let_go(made)
+        await let_go(self._accepted)
 
-    def _accepted(self, handler: web.RequestHandler, task: asyncio.Task[Any]) -> None:
-        self._accepting.discard(task)
-        self._open = {each for each in self._open if each.fileno() >= 0}
-        if handler.transport is not None and not handler.transport.is_closing():
-            self._open.add(handler.transport.get_extra_info("socket"))
+    async def _listening(self, host: str, port: int) -> list[socket.socket]:
+        """Sockets at all addresses of `host`, at one port."""
+        loop = asyncio.get_running_loop()
+        flags = socket.AI_PASSIVE
+        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=flags)
+        made: list[socket.socket] = []
+        with ExitStack() as unwind:
+            for family, _, protocol, _, (address, _, *scope) in dict.fromkeys(found):
+                try:
+                    listening = _Listening(self._accepted, family, protocol)
+                    unwind.callback(listening.close)
+                    _bind(listening, (address, port, *scope))
+                except OSError as error:
+                    if host or error.errno not in LACKING:
+                        raise
+                    continue
+                made.append(listening)
+                port = port or listening.getsockname()[1]
+            if not made:
+                raise OSError(errno.EADDRNOTAVAIL, "this machine has no address to listen at")
+            unwind.pop_all()
+        return made
 
-    async def _break_off(self) -> None:
-        """Nobody has asked anything on a connection amid its handshake."""
-        if pending := {*self._accepting}:
-            for task in pending:
-                task.cancel()
-            await asyncio.wait(pending)
+
+class _Listening(socket.socket):
+    """Notes which sockets it has accepted."""
+
+    def __init__(self, accepted: WeakSet[socket.socket], family: int, protocol: int) -> None:
+        super().__init__(family, socket.SOCK_STREAM, protocol)
+        self._noted = accepted
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        made, address = super().accept()
+        self._noted.add(made)
+        return made, address
+
+
+def _bind(listening: socket.socket, address: Any) -> None:
+    listening.setblocking(False)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if listening.family == socket.AF_INET6:  # IPv4 has a socket of its own
+        listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    try:
+        listening.bind(address)
+    except OSError as error:
+        why = f"cannot listen at {address[0]}:{address[1]}: {(error.strerror or str(error)).lower()}"
+        raise OSError(error.errno, why) from None

@@ -59,9 +59,7 @@ class LogServer:
         runner = Runner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-            await site.start()
-            port = runner.addresses[0][1]
+            port = await runner.listen("127.0.0.1", 0, tls)
             yield LogAddress({} if tls else {KUBELET_URL: f"http://127.0.0.1:{port}{secret}"}, port)
         finally:
             await runner.cleanup()

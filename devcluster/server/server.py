@@ -165,9 +165,7 @@ class ApiServer:
         runner = Runner(application, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        site = web.TCPSite(runner, self._host, self._port, ssl_context=server_context(self._identity))
-        await site.start()
-        self._port = runner.addresses[0][1]
+        self._port = await runner.listen(self._host, self._port, server_context(self._identity))
 
     def _new_uid(self) -> str:
         return str(UUID(int=self._chance.getrandbits(128), version=4))

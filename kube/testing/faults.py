@@ -312,9 +312,7 @@ class FaultProxy:
         await self._runner.setup()
         stack.push_async_callback(self._runner.cleanup)
         stack.callback(self.cut_connections)
-        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls, backlog=1024)
-        await site.start()
-        self._port = self._runner.addresses[0][1]
+        self._port = await self._runner.listen(self._host, self._port, self._tls)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:

@@ -124,9 +124,7 @@ async def serving(now: datetime) -> AsyncIterator[Hooks]:
     application.router.add_route("POST", "/{path:.*}", hooks.handle)
     runner = Runner(application, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_context(identity))
-    await site.start()
-    hooks.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
+    hooks.url = f"https://127.0.0.1:{await runner.listen('127.0.0.1', 0, server_context(identity))}"
     hooks.ca = base64.b64encode(identity.ca.encode()).decode()
     try:
         yield hooks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -37,8 +38,7 @@ async def serving(*, tls: bool = True) -> AsyncIterator[tuple[Runner, int, async
     runner = Runner(app, access_log=None, shutdown_timeout=60)
     await runner.setup()
     context = server_context(issue(AUTHORITY, ["127.0.0.1"], datetime.now(UTC))) if tls else None
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    yield runner, runner.addresses[0][1], asked, may
+    yield runner, await runner.listen("127.0.0.1", 0, context), asked, may
     await runner.cleanup()
 
 
@@ -94,3 +94,26 @@ async def test_what_was_asked_is_answered_whole() -> None:
         await stopping
         assert open_at(port) == 0
         assert await asking == "x" * 100_000
+
+
+async def test_everywhere_is_one_port_at_addresses_of_both_families() -> None:
+    runner = Runner(web.Application(), access_log=None)
+    await runner.setup()
+    port = await runner.listen("", 0)
+    assert {address[1] for address in runner.addresses} == {port}
+    for host in ("127.0.0.1", "::1") if socket.has_dualstack_ipv6() else ("127.0.0.1",):
+        _, writer = await asyncio.open_connection(host, port)
+        writer.close()
+        await writer.wait_closed()
+    await runner.cleanup()
+    assert open_at(port) == 0
+
+
+async def test_an_address_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        runner = Runner(web.Application(), access_log=None)
+        await runner.setup()
+        with pytest.raises(OSError, match=f"cannot listen at 127.0.0.1:{port}: address already in use"):
+            await runner.listen("127.0.0.1", port)
+        await runner.cleanup()

@@ -73,8 +73,8 @@ async def hook() -> AsyncIterator[Hook]:
     application.router.add_post("/x", made.handle)
     runner = Runner(application, shutdown_timeout=0)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_context(identity)).start()
-    made.url, made.ca = f"https://127.0.0.1:{runner.addresses[0][1]}", identity.ca
+    port = await runner.listen("127.0.0.1", 0, server_context(identity))
+    made.url, made.ca = f"https://127.0.0.1:{port}", identity.ca
     yield made
     await runner.cleanup()
 
