@@ -1,8 +1,9 @@
-"""Where a pattern matches, in time that is linear in the text: all ways through the pattern at once.
+"""Where a pattern matches, each match in time that is linear in the text: all its ways at once.
 
 A pattern becomes a list of steps; the ways that are open at a character are kept in the order in which a
 backtracking engine would try them, each step once. So the first match from the left is found, with the same
-preferences, and no text makes it take long.
+preferences, and no text makes it take long. To find all of them may take one look at the rest for each, as on
+servers: `a*b|a` looks for the `b` from every `a`.
 
 Assumes patterns that `kube.re2.re2_problem` has nothing against.
 """

@@ -2,7 +2,8 @@
 
 `re2_problem` says why a server refuses one. `matches` answers as a server would, and in time that is linear
 in the text whatever the pattern: it runs on the engine of pydantic, which is of the kind of RE2 but does not
-tell where. `found` gives the texts that match, in linear time too, but a slow one: for `find` and `findAll`.
+tell where. `found` gives the texts that match, each in linear time too, but a slow one: for `find` and
+`findAll`.
 """
 
 from __future__ import annotations
