@@ -43,9 +43,9 @@ class Runner(web.AppRunner):
         return [transport for transport in found if transport]
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Accept connections at a host's address, or all that it has; "": at each of this machine.
+        """Accept connections at all addresses of a host that this machine has; "": at each that it has.
 
-        Returns the port, which is a free one for 0. Raises OSError where an address cannot be had.
+        Returns the port, which is a free one for 0. Raises OSError where one cannot be had, or there is none.
         """
         for listening in await self._listening(host, port):
             await web.SockSite(self, listening, ssl_context=tls, backlog=BACKLOG).start()
@@ -67,20 +67,22 @@ class Runner(web.AppRunner):
         flags = socket.AI_PASSIVE
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=flags)
         made: list[socket.socket] = []
+        lacking = OSError(errno.EADDRNOTAVAIL, "this machine has no address to listen at")
         with ExitStack() as unwind:
             for family, _, protocol, _, (address, _, *scope) in dict.fromkeys(found):
                 try:
                     listening = _Listening(self._accepted, family, protocol)
-                    unwind.callback(listening.close)
                     _bind(listening, (address, port, *scope))
                 except OSError as error:
-                    if host or error.errno not in LACKING:
+                    if error.errno not in LACKING:
                         raise
+                    lacking = error  # a name may stand for both families where there is one
                     continue
+                unwind.callback(listening.close)
                 made.append(listening)
                 port = port or listening.getsockname()[1]
             if not made:
-                raise OSError(errno.EADDRNOTAVAIL, "this machine has no address to listen at")
+                raise lacking
             unwind.pop_all()
         return made
 
@@ -99,6 +101,7 @@ class _Listening(socket.socket):
 
 
 def _bind(listening: socket.socket, address: Any) -> None:
+    """Have it stand at an address. Raises OSError, and closes it, where that cannot be had."""
     listening.setblocking(False)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if listening.family == socket.AF_INET6:  # IPv4 has a socket of its own
@@ -106,5 +109,6 @@ def _bind(listening: socket.socket, address: Any) -> None:
     try:
         listening.bind(address)
     except OSError as error:
+        listening.close()
         why = f"cannot listen at {address[0]}:{address[1]}: {(error.strerror or str(error)).lower()}"
         raise OSError(error.errno, why) from None

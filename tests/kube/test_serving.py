@@ -109,6 +109,27 @@ async def test_everywhere_is_one_port_at_addresses_of_both_families() -> None:
     assert open_at(port) == 0
 
 
+async def test_of_a_name_those_addresses_are_taken_that_the_machine_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    foreign = (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("2001:db8::1", 0, 0, 0))
+    own = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 0))
+    found: list[object] = [foreign, own]
+
+    async def resolved(*_: object, **__: object) -> list[object]:
+        return found
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolved)
+    runner = Runner(web.Application(), access_log=None)
+    await runner.setup()
+    port = await runner.listen("somewhere", 0)
+    assert runner.addresses == [("127.0.0.1", port)]
+    found.remove(own)
+    with pytest.raises(OSError, match="cannot listen at 2001:db8::1:0"):
+        await runner.listen("elsewhere", 0)
+    await runner.cleanup()
+
+
 async def test_an_address_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
