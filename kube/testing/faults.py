@@ -300,6 +300,7 @@ class FaultProxy:
             timeout=timeout,
             auto_decompress=False,
             skip_auto_headers={"Accept"},
+            cookie_jar=aiohttp.DummyCookieJar(),
             middlewares=(once,),
         )
 

@@ -123,6 +123,17 @@ async def test_credentials_of_the_client_are_left_alone() -> None:
         assert stub.seen[0].headers["Authorization"] == "Bearer mine"
 
 
+async def test_a_cookie_for_one_client_is_not_sent_for_another() -> None:
+    async with Stub() as stub:
+        stub.then(answer(200, b"", {"Set-Cookie": "who=one; Path=/"}), OK)
+        server = Config(stub.url.replace("127.0.0.1", "localhost"))
+        async with FaultProxy(server) as proxy:
+            for _ in range(2):
+                async with aiohttp.ClientSession(proxy.url) as session:
+                    await body_of(session)
+        assert ["Cookie" in seen.headers for seen in stub.seen] == [False, False]
+
+
 async def test_answers_are_streamed_as_they_come() -> None:
     async with (
         proxied(stream(b"one\n", b"two\n")) as (_, _, session),
