@@ -22,12 +22,24 @@ MATTERS: Final = frozenset({"desired", "succeeded", "failed"})
 
 @dataclass(frozen=True)
 class News:
-    """When something was told last of each object."""
+    """When something was told last of each object, and of which the last pass left it to the next."""
 
     _told: dict[Key, datetime] = field(default_factory=dict)
+    _left: set[Key] = field(default_factory=set)
+
+    def leave(self, key: Key) -> bool:
+        """Whether this pass may leave its status to the next: not twice in a row.
+
+        Writes that change nothing are made again in each pass, and a job may change in each: both are told.
+        """
+        if key in self._left:
+            return False
+        self._left.add(key)
+        return True
 
     def hold(self, key: Key, old: Part, new: Part, now: datetime) -> timedelta | None:
         """Return how long `new` may wait until it is told; None: it is told now."""
+        self._left.discard(key)
         before, after = old.manifest(), new.manifest()
         if before == after:
             return None
@@ -41,6 +53,7 @@ class News:
     def forget(self, key: Key) -> None:
         """The object is gone."""
         self._told.pop(key, None)
+        self._left.discard(key)
 
 
 def is_small(old: Manifest, new: Manifest) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Final
@@ -17,7 +17,7 @@ from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import ENDINGS
 from elasticjob.controllers.lives import Life, life_of
-from elasticjob.controllers.owners import controller_uid
+from elasticjob.controllers.owners import controller_name, controller_uid
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.controller import MapToKeys
 from elasticjob.kube.errors import Undecodable
@@ -104,6 +104,11 @@ class Caches:
         life = life_of(pod, Machines(self.machines))
         return controller_uid(pod.metadata), life and _BUT_ITS_MACHINE(life)
 
+    def jobs_on(self, machine: Node) -> Iterable[Key]:
+        """Return the jobs with pods on a machine, as keys."""
+        pods = self.pods.by_index(MACHINE, machine.metadata.name)
+        return [key for pod in pods for key in job_of(pod)]
+
     def plans_of(self, job: Key) -> tuple[ScalePlan, ...]:
         """Return the ScalePlans of a job, the oldest first."""
         return tuple(sorted(self.plans.by_index(JOB, str(job)), key=age))
@@ -125,8 +130,8 @@ def age(plan: ScalePlan) -> tuple[float, str]:
 
 
 def job_of(labelled: Pod | Service) -> list[Key]:
-    """Return the job whose label an object bears, as a key."""
-    job = labelled.metadata.labels.get(LABEL_JOB, "")
+    """Return the job whose label an object bears, or else whose object controls it, as a key."""
+    job = labelled.metadata.labels.get(LABEL_JOB, "") or controller_name(labelled.metadata)
     return [Key(labelled.metadata.namespace, job)] if job else []
 
 
@@ -153,7 +158,10 @@ def more_than_reports(change: Change) -> bool:
     """
     if change.old is None or change.new is None:
         return True
-    return _but_reports(change.old) != _but_reports(change.new)
+    try:
+        return _but_reports(change.old) != _but_reports(change.new)
+    except msgspec.DecodeError:  # whoever reads it says so
+        return True
 
 
 def _but_reports(item: Item) -> tuple[Meta, dict[str, msgspec.Raw], object]:

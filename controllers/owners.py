@@ -9,7 +9,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.crd import CustomResource
 from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import ObjectMeta
+from elasticjob.kube.objects import ObjectMeta, OwnerReference
 from elasticjob.kube.owner import owner_reference
 
 _KINDS: Final[tuple[Kind[Any], ...]] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN)
@@ -28,3 +28,13 @@ def kind_of(thing: CustomResource) -> Kind[Any]:
 def controller_uid(metadata: ObjectMeta) -> str:
     """Return the uid of the object's controller, "" where it has none."""
     return next((owner.uid for owner in metadata.owner_references if owner.controller), "")
+
+
+def controller_name(metadata: ObjectMeta) -> str:
+    """Return the name of the object's controller if that is one of ours, "" otherwise."""
+    ours = (owner for owner in metadata.owner_references if owner.controller and _is_ours(owner))
+    return next((owner.name for owner in ours), "")
+
+
+def _is_ours(owner: OwnerReference) -> bool:
+    return any((owner.api_version, owner.kind) == (kind.api_version, kind.name) for kind in _KINDS)

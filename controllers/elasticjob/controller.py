@@ -16,13 +16,13 @@ from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.news import News
-from elasticjob.controllers.observe import Caches, job_of, job_of_plan, more_than_reports
+from elasticjob.controllers.observe import Caches, came_or_went, job_of, job_of_plan, more_than_reports
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import Note, Plan
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import POD
+from elasticjob.kube.objects import NODE, POD
 
 MANAGER: Final = "elasticjob-job"
 SETTLE: Final = timedelta(milliseconds=100)
@@ -91,7 +91,11 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
         reconcile,
         for_=ELASTICJOB,
         owns=(JOBRESOURCE,),
-        watches=((POD, job_of, reconcile.caches.lives_otherwise), (SCALEPLAN, job_of_plan)),
+        watches=(
+            (POD, job_of, reconcile.caches.lives_otherwise),
+            (SCALEPLAN, job_of_plan),
+            (NODE, reconcile.caches.jobs_on, came_or_went),
+        ),
         concurrency=concurrency,
         when=more_than_reports,
         settle=SETTLE,

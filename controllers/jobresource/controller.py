@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,7 +14,6 @@ from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.news import News
 from elasticjob.controllers.observe import (
-    MACHINE,
     Caches,
     came_or_went,
     job_of,
@@ -28,7 +27,7 @@ from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import SOON
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import NODE, POD, SERVICE, Node
+from elasticjob.kube.objects import NODE, POD, SERVICE
 
 MANAGER: Final = "elasticjob-nodes"
 SETTLE: Final = timedelta(milliseconds=50)
@@ -53,7 +52,7 @@ class NodesReconciler:
             return Result.done()
         about = seen.job or seen.resource  # what happens to nodes is told where people look: at the job
         plan = await self.hand.attempt(about, decide(seen, self.now()))
-        if plan.reason == CONVERGING and plan.actions:
+        if plan.reason == CONVERGING and plan.actions and self.news.leave(key):
             return Result.again(plan.again_by(SOON).again_in)  # the pass that sees what was done tells of it
         if plan.reason in HANDS_OFF:
             return Result.again(plan.again_in)
@@ -83,10 +82,6 @@ class NodesReconciler:
 def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
     """Return the controller: what makes the nodes of a job be looked at again."""
 
-    def jobs_on(machine: Node) -> Iterable[Key]:
-        pods = reconcile.caches.pods.by_index(MACHINE, machine.metadata.name)
-        return [key for pod in pods for key in job_of(pod)]
-
     def there(key: Key) -> bool:
         return reconcile.caches.resources.meta(key) is not None
 
@@ -99,7 +94,7 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
             (ELASTICJOB, those_of(there, same_name), more_than_reports),
             (SERVICE, those_of(there, job_of)),
             (SCALEPLAN, those_of(there, job_of_plan)),
-            (NODE, jobs_on, came_or_went),
+            (NODE, reconcile.caches.jobs_on, came_or_went),
         ),
         when=more_than_reports,
         concurrency=concurrency,

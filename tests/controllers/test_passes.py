@@ -1,0 +1,349 @@
+"""What makes a pass, against what decisions read; and that what a pass leaves to the next is told by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import product
+from typing import Any, cast
+from zlib import crc32
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers import names
+from elasticjob.controllers.counters import Counters
+from elasticjob.controllers.elasticjob import controller as jobs
+from elasticjob.controllers.elasticjob.decide import decide as decide_job
+from elasticjob.controllers.elasticjob.master import Provision
+from elasticjob.controllers.elasticjob.status import describe as describe_job
+from elasticjob.controllers.jobresource import controller as nodes
+from elasticjob.controllers.jobresource.decide import decide
+from elasticjob.controllers.jobresource.status import describe
+from elasticjob.controllers.news import PAUSE
+from elasticjob.controllers.observe import MACHINE, Caches, job_of, more_than_reports
+from elasticjob.controllers.perform import Hand
+from elasticjob.kube.cache import Cache
+from elasticjob.kube.client import Client
+from elasticjob.kube.controller import Controller
+from elasticjob.kube.events import Recorder
+from elasticjob.kube.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects import NODE, POD, SERVICE
+from elasticjob.kube.predicates import any_change
+from elasticjob.kube.store import Change
+from elasticjob.kube.watch import Upserted
+from elasticjob.kube.wire import Item, item_of
+from tests.controllers.build import NOW, at, job, over, resource, role
+
+KEY = Key("ml", "digits")
+LOCAL: Manifest = {"distributionStrategy": "Local", "optimizeMode": "manual"}
+
+
+class Server:
+    """Takes everything and changes nothing: each write is made again in the next pass."""
+
+    def __init__(self) -> None:
+        self.statuses: list[Manifest] = []
+
+    async def apply(self, kind: Kind[Any], manifest: Manifest, *, manager: str, subresource: str) -> None:
+        self.statuses.append(manifest["status"])
+
+    async def create(self, kind: Kind[Any], manifest: Manifest) -> None:
+        pass
+
+    async def delete(self, kind: Kind[Any], name: str, namespace: str, *, uid: str, grace: Any) -> None:
+        pass
+
+
+class Nobody:
+    def event(self, *told: Any) -> None:
+        pass
+
+
+def raw(thing: ElasticJob | JobResource | Manifest) -> Item:
+    """An object as a cache holds it; another state has another version."""
+    made = (
+        thing if isinstance(thing, dict) else thing.model_dump(by_alias=True, exclude_none=True, mode="json")
+    )
+    version = str(crc32(msgspec.json.encode(made)))
+    return item_of(
+        msgspec.json.encode({**made, "metadata": {**made["metadata"], "resourceVersion": version}})
+    )
+
+
+def caches(*found: tuple[Kind[Any], Item]) -> Caches:
+    kinds = (ELASTICJOB, JOBRESOURCE, SCALEPLAN, POD, SERVICE, NODE)
+    made: dict[str, Cache[Any]] = {kind.resource: Cache(kind) for kind in kinds}
+    made[POD.resource].add_index(MACHINE, lambda pod: [pod.spec.node_name])
+    made[SCALEPLAN.resource].add_index("job", lambda plan: [])
+    for kind, item in found:
+        made[kind.resource].take(Upserted(item))
+    return Caches(*(made[kind.resource] for kind in kinds))
+
+
+def machine(name: str = "m1") -> Item:
+    return raw({"metadata": {"name": name, "uid": name}})
+
+
+def pod(
+    index: int = 0,
+    *,
+    labels: Manifest | None = None,
+    metadata: Manifest | None = None,
+    spec: Manifest | None = None,
+    status: Manifest | None = None,
+    owner: Manifest | None = None,
+) -> Item:
+    by = {"apiVersion": JOBRESOURCE.api_version, "kind": "JobResource", "name": "digits", "uid": "res-1"}
+    about = {
+        "name": f"digits-worker-{index}",
+        "namespace": "ml",
+        "uid": f"pod-{index}",
+        "labels": names.pod_labels("digits", "worker", index, 0) if labels is None else labels,
+        "ownerReferences": [{**by, "controller": True, **(owner or {})}],
+    }
+    containers = {"containers": [{"name": "main", "image": "trainer"}]}
+    made = {"metadata": about | (metadata or {}), "spec": containers | (spec or {}), "status": status or {}}
+    return raw(made)
+
+
+def asked(controller: Controller, kind: Kind[Any], found: Caches, change: Change) -> set[Key]:
+    """The keys of which a change of a watched kind makes a pass."""
+    views: dict[str, Cache[Any]] = {NODE.resource: found.machines, POD.resource: found.pods}
+    keys: set[Key] = set()
+    for watched, of, *when in controller.watches:
+        if watched is kind and (when[0] if when else any_change)(change):
+            seen = [views[kind.resource].view(item) for item in (change.old, change.new) if item]
+            keys |= {key for view in seen for key in of(view)}
+    return keys
+
+
+def controllers(found: Caches) -> tuple[Controller, Controller]:
+    hand = Hand(cast(Client, Server()), cast(Recorder, Nobody()), "test")
+    counters = Counters(CollectorRegistry())
+    of_jobs = jobs.JobReconciler(found, hand, Provision(image=""), counters, lambda: NOW, lambda: "token")
+    of_nodes = nodes.NodesReconciler(found, hand, lambda: NOW)
+    return jobs.controller(of_jobs, 1), nodes.controller(of_nodes, 1)
+
+
+def test_a_machine_that_goes_makes_a_pass_of_the_jobs_on_it() -> None:
+    """Of the master's pod nobody else tells the job's controller: it is not among the nodes."""
+    found = caches((JOBRESOURCE, raw(resource())), (POD, pod(spec={"nodeName": "m1"})))
+    for controller in controllers(found):
+        assert asked(controller, NODE, found, Change(machine(), None)) == {KEY}
+        assert asked(controller, NODE, found, Change(machine("m2"), None)) == set()
+
+
+def test_a_pod_that_lost_its_labels_still_tells_its_job() -> None:
+    found = caches((JOBRESOURCE, raw(resource())), (NODE, machine()))
+    stripped = pod(labels={})
+    for controller in controllers(found):
+        assert asked(controller, POD, found, Change(stripped, None)) == {KEY}
+        assert asked(controller, POD, found, Change(pod(), stripped)) == {KEY}
+
+
+def test_a_pod_of_others_concerns_no_job() -> None:
+    found = caches()
+    theirs = pod(labels={}, owner={"apiVersion": "apps/v1", "kind": "ReplicaSet"})
+    assert job_of(found.pods.view(theirs)) == []
+
+
+def test_a_status_that_cannot_be_read_is_a_reason_for_a_pass() -> None:
+    odd = raw({"metadata": {"name": "a"}, "status": {"restarts": "many"}})
+    assert more_than_reports(Change(odd, odd))
+
+
+class Passes:
+    """The passes over one JobResource, each at the time that the one before asked for."""
+
+    def __init__(self, found: Caches) -> None:
+        self.now = NOW
+        self.server = Server()
+        hand = Hand(cast(Client, self.server), cast(Recorder, Nobody()), "test")
+        self._reconcile = nodes.NodesReconciler(found, hand, lambda: self.now)
+
+    async def until_quiet(self, most: int = 5) -> int:
+        """Return after how many passes none was asked for any more."""
+        for number in range(1, most + 1):
+            again = (await self._reconcile(KEY)).again_in
+            if again is None:
+                return number
+            self.now += again
+        raise AssertionError(f"{most} passes, and one more is asked for")
+
+
+def stuck() -> Caches:
+    """A job one of whose pods is held by somebody's finalizer, on a machine that is gone."""
+    held = {"deletionTimestamp": at(NOW), "finalizers": ["example.com/held"]}
+    lost = pod(0, spec={"nodeName": "gone"}, metadata=held)
+    return caches((ELASTICJOB, raw(job(**LOCAL))), (JOBRESOURCE, raw(resource())), (POD, lost))
+
+
+async def test_writes_that_change_nothing_are_told_and_not_made_for_ever() -> None:
+    passes = Passes(stuck())
+    assert await passes.until_quiet() == 2
+    assert [status["observedGeneration"] for status in passes.server.statuses] == [1]
+    passes.now += timedelta(minutes=1)
+    assert await passes.until_quiet() == 2
+
+
+async def test_a_job_that_changes_in_each_pass_is_told_of() -> None:
+    """Every pass writes, and something else brings the next at once: the status is late, never left out."""
+    passes = Passes(stuck())
+    reconcile = passes._reconcile
+    for _ in range(20):
+        await reconcile(KEY)
+        passes.now += PAUSE / 4
+    assert passes.server.statuses
+
+
+SILENT: Manifest = {}
+WAITS = {"phase": "Pending", "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "X"}}}]}
+RUNS: Manifest = {
+    "phase": "Running",
+    "containerStatuses": [{"name": "main", "state": {"running": {"startedAt": at(NOW)}}}],
+}
+
+
+def ended(code: int, reason: str = "Error", message: str = "") -> Manifest:
+    end = {"exitCode": code, "reason": reason, "finishedAt": at(NOW), "message": message}
+    status = {"name": "main", "state": {"terminated": end}}
+    return {"phase": "Failed" if code else "Succeeded", "containerStatuses": [status]}
+
+
+def saying(type_: str, reason: str = "", **status: Any) -> Manifest:
+    return {**status, "conditions": [{"type": type_, "status": "True", "reason": reason}]}
+
+
+STATUSES = (
+    SILENT,
+    WAITS,
+    RUNS,
+    ended(0),
+    ended(1),
+    ended(1, message="last words"),
+    ended(137, "OOMKilled"),
+    {"phase": "Failed", "reason": "Evicted"},
+    saying("Ready", **RUNS),
+    saying("Initialized", **RUNS),
+    saying("PodResizePending", "Infeasible", **RUNS),
+    saying("DisruptionTarget", "PreemptionByScheduler", **ended(143)),
+)
+METADATA: tuple[Manifest, ...] = (
+    {},
+    {"uid": "another"},
+    {"deletionTimestamp": at(NOW)},
+    *(
+        {"annotations": {name: value}}
+        for name, value in (
+            (names.RELEASED, "true"),
+            (names.RESIZE, "refused"),
+            (names.RESTARTS, "2"),
+            ("a", "b"),
+        )
+    ),
+)
+PLACES: tuple[Manifest, ...] = ({}, {"nodeName": "m1"}, {"nodeName": "gone"})
+SIZES: tuple[Manifest, ...] = ({}, {"limits": {"memory": "512Mi"}}, {"limits": {"memory": "1Gi"}})
+LABELS = tuple(
+    names.pod_labels("digits", of, index, relaunch)
+    for of, index, relaunch in (
+        ("worker", 0, 0),
+        ("worker", 0, 1),
+        ("worker", 1, 0),
+        ("ps", 0, 0),
+        ("ps", 1, 0),
+    )
+)
+PARTS: tuple[tuple[Manifest, ...], ...] = (LABELS, METADATA, PLACES, SIZES, STATUSES)
+
+
+def pod_of(parts: tuple[Manifest, ...]) -> Item:
+    labels, metadata, place, size, status = parts
+    spec = {**place, "containers": [{"name": "main", "image": "trainer", "resources": size}]}
+    return pod(labels=labels, metadata=metadata, spec=spec, status=status)
+
+
+def changes() -> Iterator[tuple[Item, Item]]:
+    """Pods before and after a change of one part; what else is so or so is what makes it matter."""
+    for labels, size, status in product(LABELS, SIZES, (SILENT, RUNS, ended(1))):
+        before = (labels, METADATA[0], PLACES[1], size, status)
+        for which, others in enumerate(PARTS):
+            for other in others:
+                yield pod_of(before), pod_of((*before[:which], other, *before[which + 1 :]))
+
+
+def outcome(item: Item) -> tuple[Any, ...]:
+    """All that passes do and say of a job with this pod: what both controllers decide, and both statuses."""
+    of_job = raw(job({"worker": role(1), "ps": role(1)}, optimizeMode="single-job"))
+    sized = resource({"worker": 1, "ps": 1}, resources={"worker": {"memory": "512Mi"}})
+    by = {"apiVersion": ELASTICJOB.api_version, "kind": "ElasticJob", "name": "digits", "uid": "job-1"}
+    about = {"name": names.master("digits"), "namespace": "ml", "uid": "s"}
+    service = {
+        "metadata": {**about, "ownerReferences": [{**by, "controller": True}]},
+        "spec": {"clusterIP": "10.0.0.1"},
+    }
+    found = caches(
+        (ELASTICJOB, of_job),
+        (JOBRESOURCE, raw(sized)),
+        (POD, item),
+        (NODE, machine()),
+        (SERVICE, raw(service)),
+    )
+    seen_of_job, seen = seen_in(found)
+    plan = decide(seen, NOW)
+    plan_of_job = decide_job(seen_of_job, NOW)
+    said = describe(seen, plan, NOW).manifest(), describe_job(seen_of_job, plan_of_job, NOW).manifest()
+    return plan, plan_of_job, said
+
+
+def seen_in(found: Caches) -> list[Any]:
+    """What both controllers see of the job."""
+    return [cast(Any, controller.reconcile).observe(KEY) for controller in controllers(found)]
+
+
+def test_a_pod_that_makes_no_pass_would_have_changed_nothing() -> None:
+    lives = caches((NODE, machine()))
+    for old, new in changes():
+        if not lives.lives_otherwise(Change(old, new)):
+            assert outcome(old) == outcome(new), (old.raw, new.raw)
+
+
+CONDITIONS: tuple[Manifest, ...] = (
+    {},
+    *(
+        {"conditions": [{"type": t, "status": s, "reason": "R", "message": ""}]}
+        for t, s in (("Running", "True"), ("Failed", "False"), ("Failed", "True"), ("Complete", "True"))
+    ),
+)
+ENDS: tuple[Manifest, ...] = (
+    {},
+    *({"completionTime": at(NOW - timedelta(seconds=s))} for s in (0, 2, 30, 90)),
+)
+OTHERS: tuple[Manifest, ...] = ({}, {"phase": "Running", "training": {"step": 1}, "restarts": 2})
+
+
+def test_a_report_that_makes_no_pass_would_have_changed_no_decision() -> None:
+    made = [
+        job(status={**said, **end, **other}, runPolicy={"ttlSecondsAfterFinished": 60})
+        for said, end, other in product(CONDITIONS, ENDS, OTHERS)
+    ]
+    items = [raw(each) for each in made]
+    decided = [decisions(item) for item in items]
+    for old, new in product(range(len(made)), repeat=2):
+        if not more_than_reports(Change(items[old], items[new])):
+            assert decided[old] == decided[new], (items[old].raw, items[new].raw)
+
+
+def decisions(of_job: Item) -> tuple[Any, Any]:
+    seen_of_job, seen = seen_in(
+        caches((ELASTICJOB, of_job), (JOBRESOURCE, raw(resource())), (NODE, machine()), (POD, pod()))
+    )
+    return decide_job(seen_of_job, NOW), decide(seen, NOW)
+
+
+def test_a_report_of_the_end_makes_a_pass() -> None:
+    assert more_than_reports(Change(raw(job()), raw(job(status=over()))))
