@@ -160,10 +160,9 @@ def _elements(step: Step, place: Place) -> Iterator[Place]:
     """Elements are the same as before by key only: other lists have no transitions."""
     keyed = step.schema.get("x-kubernetes-list-type") == "map"
     old = place.former if keyed and isinstance(place.former, list) else []
-    former = [(item_key(step.schema, item), item) for item in old]
+    former = {cel.hashed(item_key(step.schema, item)): item for item in old}
     for index, child in enumerate(place.value if isinstance(place.value, list) else ()):
-        key = item_key(step.schema, child) if keyed else None
-        match = next((item for other, item in former if other == key), _ABSENT)
+        match = former.get(cel.hashed(item_key(step.schema, child)), _ABSENT) if former else _ABSENT
         yield place.below(f"{place.path}[{index}]", child, match)
 
 

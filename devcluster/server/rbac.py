@@ -55,9 +55,14 @@ def uncovered(owned: Sequence[Rule], asked: Iterable[Rule]) -> list[str]:
     atoms = (atom for rule in asked for atom in _atoms(rule))
     verbs: dict[Wish, list[str]] = {}
     for atom in atoms:
-        if not any(permits(each, atom) for each in owned):  # those of paths stay single
+        if not any(_covers(each, atom) for each in owned):  # those of paths stay single
             verbs.setdefault(atom if atom.path else replace(atom, verb=""), []).append(atom.verb)
     return sorted({_told(atom, found) for atom, found in verbs.items()})
+
+
+def _covers(rule: Rule, atom: Wish) -> bool:
+    """Whether a rule gives all of a right: one for some names, be it the empty one, never gives all names."""
+    return bool(atom.path or atom.name or not rule.get("resourceNames")) and permits(rule, atom)
 
 
 def _atoms(rule: Rule) -> Iterator[Wish]:

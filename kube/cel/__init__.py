@@ -39,6 +39,7 @@ from elasticjob.kube.cel.values import (
     Node,
     Scope,
     TooCostly,
+    hashed,
     optional,
 )
 
@@ -57,6 +58,7 @@ __all__ = [
     "compiled",
     "escaped",
     "free_names",
+    "hashed",
     "optional",
     "parsed",
     "reader",
@@ -78,7 +80,10 @@ class Program:
 
         Raises CelError where it has none for these values, TooCostly where the meter has a limit.
         """
-        return self.node(Scope(values, meter or Meter()))
+        try:
+            return self.node(Scope(values, meter or Meter()))
+        except RecursionError:
+            raise CelError("the values are nested too deeply") from None
 
 
 @lru_cache(4096)

@@ -22,8 +22,8 @@ _UNITS: Final[Mapping[str, int]] = {
     "h": 3600 * SECOND,
 }
 _LONG_UNITS: Final[Mapping[str, int]] = {"d": 86_400 * SECOND, "w": 7 * 86_400 * SECOND}
-_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)([a-z\u00b5\u03bc]+)")
-_WHOLE: Final = re.compile(rf"([-+]?)((?:{_PART.pattern})+)")
+_PART: Final = re.compile(r"(\d++\.?\d*+|\.\d++)([a-z\u00b5\u03bc]++)", re.ASCII)
+_WHOLE: Final = re.compile(rf"([-+]?)((?:{_PART.pattern})++)", re.ASCII)
 _SPAN: Final = range(-(2**63), 2**63)
 
 

@@ -138,7 +138,7 @@ def equal(left: Any, right: Any) -> bool:
     if isinstance(left, bool) != isinstance(right, bool):
         return False
     if isinstance(left, Unordered) and isinstance(right, list):
-        return len(left) == len(right) and all(any(equal(one, each) for one in left) for each in right)
+        return len(left) == len(right) and left.has_all(right, equal)
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(equal, left, right))
     if isinstance(left, dict) and isinstance(right, dict):

@@ -29,6 +29,9 @@ from elasticjob.kube.cel.values import CelSyntaxError, Uint
 MOST_DEEP: Final = 64
 """What is compiled and evaluated by recursion stays far from the end of Python's stack."""
 
+MOST_LONG: Final = 100_000
+"""What servers read of a text, in characters."""
+
 _END: Final = "expected the end"
 _VALUE: Final = "expected a value"
 _NAME: Final = "expected a field or function name"
@@ -81,10 +84,13 @@ def _number(text: str, base: int) -> int:
 
 
 def parsed(text: str) -> Tree:
-    """Return what an expression says, MOST_DEEP levels deep at most.
+    """Return what an expression says, MOST_LONG characters and MOST_DEEP levels at most.
 
     Raises CelSyntaxError with the place of the mistake.
     """
+    if len(text) > MOST_LONG:
+        told = f"expression code point size exceeds limit: size: {len(text)}, limit {MOST_LONG}"
+        raise CelSyntaxError(f"{told}: write several rules", told=told)
     parser = _Parser(text)
     try:
         tree = parser.expression()

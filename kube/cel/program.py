@@ -9,7 +9,7 @@ from elasticjob.kube.cel.functions import FUNCTIONS, METHODS, called
 from elasticjob.kube.cel.macros import MACROS
 from elasticjob.kube.cel.operators import binary, decide, every, has_field, index, select, variable
 from elasticjob.kube.cel.seen import NEW_LIST, NEW_MAP
-from elasticjob.kube.cel.spent import price_of
+from elasticjob.kube.cel.spent import AHEAD, price_of
 from elasticjob.kube.cel.syntax import (
     TYPES,
     Binary,
@@ -184,6 +184,8 @@ def _call(tree: Call) -> Node:
 
     def call(scope: Scope) -> Any:
         values = every(nodes, scope)
+        if name in AHEAD:
+            scope.meter.afford(cost(values, None))
         try:
             result = called(function, name, values)
         except CelError:

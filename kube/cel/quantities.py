@@ -74,6 +74,8 @@ def quantity(text: str) -> Quantity:
     if match is None:
         form = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
         raise ValueError(f"quantities must match the regular expression '{form}'")
+    if max(len(match["number"]), len(match["unit"])) > _MOST_DIGITS:
+        raise ValueError("unable to parse numeric part of quantity")
     exact = Fraction(f"0{match['number']}".rstrip(".")) * _unit(match["unit"])
     amount = Fraction(math.ceil(exact * _NANO), _NANO)
     return Quantity(-amount if match["sign"] == "-" else amount, _is_split(match))

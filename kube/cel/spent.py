@@ -18,6 +18,10 @@ from elasticjob.kube.cel.values import Optional
 Spent = Callable[[Sequence[Any], Any], int]
 
 
+AHEAD: Final = frozenset(("distinct", "sort", "sets.contains", "sets.equivalent", "sets.intersects"))
+"""Functions that compare all with all. Their costs do not depend on results: they are looked at before."""
+
+
 def price_of(name: str) -> Spent:
     """Return what tells the cost of one call; the target of a method is its first argument."""
     return _TABLE.get(name, _one)

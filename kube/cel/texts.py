@@ -57,7 +57,10 @@ def raised(value: str) -> str:
 
 
 def replaced(value: str, old: str, new: str, count: int = -1) -> str:
-    return text(value).replace(text(old), text(new), count)
+    found = text(value).count(text(old)) if count < 0 else min(count, text(value).count(text(old)))
+    if len(value) + found * (len(text(new)) - len(old)) > _LONGEST:
+        raise ValueError(f"the text would be longer than {_LONGEST} characters")
+    return value.replace(old, new, count)
 
 
 def split(value: str, separator: str, count: int = -1) -> list[str]:
@@ -114,6 +117,10 @@ def quoted(value: str) -> str:
     return json.dumps(text(value), ensure_ascii=False)
 
 
+_LONGEST: Final = 100_000_000
+"""No text grows longer, so that no expression takes all memory."""
+
+_MOST_DIGITS: Final = 4
 _CLAUSE: Final = re.compile(r"%(?:\.(\d+))?([%sdfebxXo])|%")
 
 
@@ -128,6 +135,8 @@ def formatted(value: str, arguments: list[Any]) -> str:
             return "%"
         if not left:
             raise ValueError(f"index {len(arguments)} out of range")
+        if len(match[1] or "") > _MOST_DIGITS:
+            raise ValueError(f"{match[0][:20]}: at most {10**_MOST_DIGITS - 1} digits are written")
         return _CLAUSES[match[2]](left.pop(0), int(match[1] or 6))
 
     return _CLAUSE.sub(clause, text(value))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from elasticjob.kube.cel.addresses import Block, Link
 from elasticjob.kube.cel.moments import Duration, Timestamp
@@ -45,6 +45,11 @@ class Meter:
         if self.spent > self._limit:
             raise TooCostly("operation cancelled: actual cost limit exceeded")
 
+    def afford(self, cost: int) -> None:
+        """Raise TooCostly where so much more would be beyond the limit; count nothing else."""
+        if self.spent + cost > self._limit:
+            self.add(cost)
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -74,14 +79,34 @@ class Unordered(list[Any]):
 
     def joined(self, others: Iterable[Any]) -> Unordered:
         """Return the list with others, which take the places of those that they are the same as."""
-        found = list(self)
+        found = self._by_identity()
         for other in others:
-            mine = [self.identity(each) for each in found]
-            if self.identity(other) in mine:
-                found[mine.index(self.identity(other))] = other
-            else:
-                found.append(other)
-        return Unordered(found, self._keys)
+            found[hashed(self.identity(other))] = other
+        return Unordered(found.values(), self._keys)
+
+    def has_all(self, others: Iterable[Any], same: Callable[[Any, Any], bool]) -> bool:
+        """Whether each of the others is in the list."""
+        mine = self._by_identity()
+        pairs = ((mine.get(hashed(self.identity(other)), _NOTHING), other) for other in others)
+        return all(found is not _NOTHING and same(found, other) for found, other in pairs)
+
+    def _by_identity(self) -> dict[Hashable, Any]:
+        return {hashed(self.identity(each)): each for each in self}
+
+
+_NOTHING: Final = object()
+
+
+def hashed(value: Any) -> Hashable:
+    """Return what is the same for two JSON values where they are, and can be looked up."""
+    match value:
+        case bool():
+            return bool, value
+        case list():
+            return tuple(map(hashed, value))
+        case dict():
+            return frozenset((name, hashed(each)) for name, each in value.items())
+    return cast(Hashable, value)
 
 
 class TypeName(str):

@@ -125,3 +125,7 @@ def test_an_account_without_a_namespace_is_of_the_bindings(place: str, namespace
     assert (
         is_meant({"kind": "ServiceAccount", "name": "bot", "namespace": place}, account, namespace) is meant
     )
+
+
+def test_a_right_to_the_empty_name_covers_not_all_names() -> None:
+    assert uncovered([rule("get", "pods", "", "")], [rule("get", "pods")])
