@@ -57,7 +57,7 @@ bench-kube: $(READY) ## cache, watch and reconcile figures on a real API server,
 	@hack/setup "$(PYTHON)" "$(VENV)" bench
 	$(BIN)/python -m benchmarks.framework
 
-bench-scale: $(READY) ## 100 to 1,000 jobs of 4 pods on pretended nodes through a real control plane
+bench-scale: $(READY) ## 100 to 1,000 jobs of 4 pods on pretended nodes through a real control plane, Jobs and bare pods beside us
 	@hack/kube-binaries control-plane kwok
 	$(BIN)/python -m benchmarks.scale
 
