@@ -13,6 +13,7 @@ So a pod that still had the old limit, however late it died, never makes either 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +34,8 @@ CEILING: Final = Bytes.parse("64Gi")
 """The most memory of a node whose job has no resourceLimits."""
 
 Place = tuple[str, int]
+Group = Place | str
+"""A node by itself, or all nodes of a role of which nothing is said apart."""
 
 
 @dataclass(frozen=True)
@@ -143,16 +146,30 @@ class Sizing:
         limits = Resources.parse(self.job.spec.resource_limits)
         if "memory" not in limits:
             return CEILING
-        alike = {other for other in self._places if other[0] == place[0] and other not in self._own}
-        growing = {place} if place in self._own else alike
-        others = sum((self._uses(other) for other in self._places if other not in growing), Bytes(0))
+        group = self._group(place)
+        others = sum((used for other, used in self._used.items() if other != group), Bytes(0))
         left = Bytes.parse(str(limits["memory"])) - others
-        return Bytes(int(left.value // max(1, len(growing))))
+        return Bytes(int(left.value // max(1, self._sizes[group])))
 
-    def _uses(self, place: Place) -> Bytes:
-        if given := self._given(place):
+    def _group(self, place: Place) -> Group:
+        """What grows with the node of a place: it alone, if its memory is said apart, or else its role."""
+        return place if place in self._own else place[0]
+
+    @cached_property
+    def _sizes(self) -> Counter[Group]:
+        return Counter(map(self._group, self._places))
+
+    @cached_property
+    def _used(self) -> Mapping[Group, Bytes]:
+        return {group: self._uses(group) * count for group, count in self._sizes.items()}
+
+    def _uses(self, group: Group) -> Bytes:
+        """What each node of a group uses: all of them the same."""
+        if not isinstance(group, str):
+            return self._own[group]
+        if given := _memory_in(self.resource.spec.replica_resource_specs[group].resource):
             return given
-        requests = pod_requests(self.job.spec.replica_specs[place[0]].pod)
+        requests = pod_requests(self.job.spec.replica_specs[group].pod)
         return Bytes.parse(str(requests["memory"])) if "memory" in requests else Bytes(0)
 
 

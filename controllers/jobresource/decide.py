@@ -71,6 +71,11 @@ class Seen:
             for node in self.resource.spec.nodes
         }
 
+    @cached_property
+    def sizing(self) -> Sizing | None:
+        """What the memory of the nodes rests on; None without a job."""
+        return Sizing(self.job, self.resource, self.plans) if self.job else None
+
     def policy(self, role: str) -> Policy:
         """How often nodes of a role are made again."""
         spec = self.job.spec.replica_specs.get(role) if self.job else None
@@ -213,10 +218,9 @@ def _birth_note(seen: Seen, node: Node, name: str) -> Note:
 def _memory_wait(seen: Seen, node: Node, now: datetime) -> timedelta:
     """How long a node that was out of memory may still wait for more that is on its way."""
     life = node.latest
-    if seen.job is None or life is None or life.ended is None or life.ended.at is None:
+    if seen.sizing is None or life is None or life.ended is None or life.ended.at is None:
         return timedelta(0)
-    sizing = Sizing(seen.job, seen.resource, seen.plans)
-    return life.ended.at + MEMORY_PATIENCE - now if sizing.is_coming(life) else timedelta(0)
+    return life.ended.at + MEMORY_PATIENCE - now if seen.sizing.is_coming(life) else timedelta(0)
 
 
 def _fit(seen: Seen, node: Node) -> Iterator[Step]:
