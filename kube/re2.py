@@ -108,6 +108,8 @@ def re2_problem(pattern: str) -> str | None:
         re.compile("".join(_plain(token) for token in _tokens(pattern)))
     except re.error as error:
         return f"it is no regular expression: {error}"
+    except RecursionError:
+        return "its groups are nested too deeply"
     return _too_often(pattern) or _unreadable(pattern)
 
 

@@ -20,6 +20,7 @@ _TOKEN = re.compile(
 _ESCAPES = "aftnrvAbBzdDsSwWpPxQEC"
 _GROUP = re.compile(r"\((\?(P?<\w+>|[imsU]*(-[imsU]+)?[:)]))?")
 _MOST_REPEATS = 1000
+_MOST_NESTED = 200  # fewer than Go takes; what is told of patterns that are refused in any case
 
 
 def go_problem(pattern: str) -> str:
@@ -30,7 +31,7 @@ def go_problem(pattern: str) -> str:
 
 
 def _first_problem(pattern: str) -> str:
-    depth, before, start = 0, "", 0
+    depth, deepest, before, start = 0, 0, "", 0
     for token in _TOKEN.finditer(pattern):
         kind, text = token.lastgroup or "", token[0]
         if kind == "repeat" and before in ("", "repeat"):
@@ -38,10 +39,13 @@ def _first_problem(pattern: str) -> str:
         if problem := _bad_token(kind, text):
             return problem
         depth += (text == "(" or (kind == "group" and not text.endswith(")"))) - (kind == "end")
+        deepest = max(deepest, depth)
         if depth < 0:
             return f"unexpected ): `{pattern}`"
         opened = kind == "group" or text == "|"
         before, start = ("" if opened else kind), token.start()
+    if deepest > _MOST_NESTED:
+        return f"expression nests too deeply: `{pattern}`"
     return f"missing closing ): `{pattern}`" if depth else ""
 
 

@@ -73,6 +73,17 @@ def _object(node: Mapping[str, Any]) -> Reader | None:
     def object_of(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return {name: (fields.get(name) or other or _same)(each) for name, each in value.items()}
+        return value | {name: read(value[name]) for name, read in fields.items() if name in value}
 
-    return object_of
+    return object_of if other is None else _map(fields, other)
+
+
+def _map(fields: Mapping[str, Reader], other: Reader) -> Reader:
+    """A reader of objects all of whose values are read."""
+
+    def map_of(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {name: fields.get(name, other)(each) for name, each in value.items()}
+
+    return map_of

@@ -85,3 +85,17 @@ def test_what_did_not_change_is_not_refused_again() -> None:
     assert judged(schema, {"l0": [0]}) == [("l0[0]", "Invalid value: 0: failed rule: self > 1")]
     assert judged(schema, {"l0": [0], "n": 2}, {"l0": [0], "n": 1}) == []
     assert judged(schema, {"l0": [0, 5]}, {"l0": [0]}) != []
+
+
+def test_elements_are_the_same_as_before_by_their_keys() -> None:
+    schema = lists(1)
+    items: dict[str, Any] = {"type": "object"}
+    items["properties"] = {name: {"type": "integer"} for name in "kv"}
+    keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
+    schema["properties"]["l0"] = {"type": "array", "items": items, **keyed}
+    items[RULES] = [{"rule": "self.v >= oldSelf.v"}]
+    old = [{"k": each, "v": each} for each in range(5_000)]
+    new = [{"k": 0, "v": -1}, {"k": -1, "v": 0}, *old[:0:-1]]
+    assert judged(schema, {"l0": new}, {"l0": old}) == [
+        ("l0[0]", "Invalid value: failed rule: self.v >= oldSelf.v")
+    ]

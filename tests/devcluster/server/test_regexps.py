@@ -25,6 +25,7 @@ from elasticjob.kube.re2 import re2_problem
         ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
         (r"\Z", r"invalid escape sequence: `\Z`"),
         ("a\\", "trailing backslash at end of expression: ``"),
+        ("(" * 3000 + ")" * 3000, f"expression nests too deeply: `{'(' * 3000 + ')' * 3000}`"),
     ],
 )
 def test_a_pattern_is_refused_in_the_words_of_go(pattern: str, problem: str) -> None:
