@@ -16,6 +16,7 @@ class Switch:
         self.connections = 0
         self._turn = itertools.count()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
 
     @property
     def address(self) -> str:
@@ -35,10 +36,14 @@ class Switch:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:  # also those of tasks that had not begun
+            writer.transport.abort()
+        await asyncio.sleep(0)  # what was aborted is closed by the next turn of the loop
         await self._server.wait_closed()
 
-    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._writers.add(writer)
         task = asyncio.create_task(self._join(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -56,6 +61,7 @@ class Switch:
         finally:
             for each in writers:
                 each.transport.abort()
+            self._writers.discard(writer)
             await asyncio.sleep(0)  # what was aborted is closed by the next turn of the loop
 
 
