@@ -58,6 +58,10 @@ def devcluster(
         ),
     ] = None,
     port: Annotated[int, typer.Option(help="Port of the API server.", show_default="any free one")] = 0,
+    rbac: Annotated[
+        bool,
+        typer.Option("--rbac", help="Have Roles count: who has no right is refused, as on a real cluster."),
+    ] = False,
 ) -> int:
     """A Kubernetes in one process, for kubectl and tests: no containers, no root, nothing installed.
 
@@ -68,7 +72,7 @@ def devcluster(
     Example: [bold]elasticjob devcluster -- kubectl run hello --image=busybox --restart=Never -- echo hello[/]
     """
     settings = Settings(
-        tuple(command or ()), kubeconfig, keep, node_list(nodes, capacity or []), port, operator
+        tuple(command or ()), kubeconfig, keep, node_list(nodes, capacity or []), port, operator, rbac
     )
     configure(quiet=True)
     with folder(state) as place:
@@ -88,6 +92,7 @@ class Settings:
     nodes: Sequence[VirtualNode]
     port: int
     operator: bool = False
+    rbac: bool = False
 
 
 def node_list(count: int, capacity: Sequence[str]) -> list[VirtualNode]:
@@ -132,7 +137,13 @@ async def serve(settings: Settings, state: Path) -> int:
         )
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(
-            DevCluster(state, nodes=settings.nodes, port=settings.port, kubeconfig=settings.kubeconfig)
+            DevCluster(
+                state,
+                nodes=settings.nodes,
+                port=settings.port,
+                kubeconfig=settings.kubeconfig,
+                rbac=settings.rbac,
+            )
         )
         if settings.operator:
             await stack.enter_async_context(operator_of(cluster.kubeconfig, cluster.state))

@@ -19,8 +19,10 @@ from tests.devcluster.live import eventually
 NODES = [VirtualNode("n", {"cpu": "2", "pods": "5"})]
 
 
-def settings(*command: str, kubeconfig: Path | None = None, keep: bool = False) -> Settings:
-    return Settings(command, kubeconfig, keep, NODES, 0)
+def settings(
+    *command: str, kubeconfig: Path | None = None, keep: bool = False, rbac: bool = False
+) -> Settings:
+    return Settings(command, kubeconfig, keep, NODES, 0, rbac=rbac)
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)])
@@ -31,6 +33,15 @@ async def test_exit_code_of_the_command(script: str, code: int, tmp_path: Path) 
 async def test_the_command_finds_the_cluster(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert await serve(settings("kubectl", "get", "nodes", "-o", "name"), tmp_path) == 0
     assert capfd.readouterr().out == "node/n\n"
+
+
+@pytest.mark.parametrize(("rbac", "said"), [(True, "no\n"), (False, "yes\n")])
+async def test_roles_count_where_that_is_asked_for(
+    rbac: bool, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    may = settings("kubectl", "auth", "can-i", "create", "pods", "--as=alice", rbac=rbac)
+    assert await serve(may, tmp_path) == int(rbac)
+    assert capfd.readouterr().out == said
 
 
 async def test_command_that_does_not_exist(tmp_path: Path) -> None:
