@@ -2,28 +2,38 @@
 
 The pods of a large job begin to run one by one, for minutes. Each time that is news, and nobody waits for it;
 the first that runs, the last of a role, a reason or a restart is what somebody waits for.
+
+A pass that rests on a cache that is behind may find nothing to tell, while its object says something else. So
+what an object comes to say is held against what the last pass made of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
+
 from elasticjob.kube.crd import Part
 from elasticjob.kube.kinds import Key, Manifest
+from elasticjob.kube.store import Change
 
 PAUSE: Final = timedelta(seconds=1)
 COUNTS: Final = frozenset({"workers", "replicas", "replicaStatuses", "conditions"})
 """Fields of which not all matters."""
 MATTERS: Final = frozenset({"desired", "succeeded", "failed"})
 """Counts of a role that matter, each of them."""
+OTHERS: Final = "training"
+"""What a master writes into the status of its job."""
 
 
 @dataclass(frozen=True)
 class News:
-    """When something was told last of each object, and of which the last pass left it to the next."""
+    """What was found last of each object, when it was told, and which pass left it to the next."""
 
+    _found: dict[Key, Manifest] = field(default_factory=dict)
     _told: dict[Key, datetime] = field(default_factory=dict)
     _left: set[Key] = field(default_factory=set)
 
@@ -41,6 +51,7 @@ class News:
         """Return how long `new` may wait until it is told; None: it is told now."""
         self._left.discard(key)
         before, after = old.manifest(), new.manifest()
+        self._found[key] = _without_empty(after)
         if before == after:
             return None
         told = self._told.get(key, now - PAUSE)
@@ -50,10 +61,37 @@ class News:
         self._told[key] = now
         return None
 
+    def contradicts(self, change: Change) -> bool:
+        """Whether an object has come to say something else than the last pass found, and needs another.
+
+        The echo of what was told is none, nor is what a master says. A predicate: it never raises.
+        """
+        found = self._found.get(change.new.key) if change.new else None
+        if change.new is None or found is None:
+            return False
+        try:
+            said = _STATUS.decode(change.new.raw).status
+        except msgspec.DecodeError:  # whoever reads it says so
+            return True
+        return _without_empty(said) != found
+
     def forget(self, key: Key) -> None:
         """The object is gone."""
+        self._found.pop(key, None)
         self._told.pop(key, None)
         self._left.discard(key)
+
+
+class _Said(msgspec.Struct):
+    status: dict[str, object] = {}
+
+
+_STATUS = msgspec.json.Decoder(_Said)
+
+
+def _without_empty(status: Mapping[str, object]) -> Manifest:
+    """As the server keeps it: what is empty is not applied."""
+    return {name: value for name, value in status.items() if value not in ({}, []) and name != OTHERS}
 
 
 def is_small(old: Manifest, new: Manifest) -> bool:

@@ -97,6 +97,11 @@ class Hand:
         manifest = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": identity, "status": said}
         return await self._apply(kind, manifest, "status")
 
+    async def is_there(self, kind: Kind[Any], thing: CustomResource) -> bool:
+        """Whether the server, asked itself, still has this life of an object."""
+        found = await self._client.find(kind, thing.metadata.name, thing.metadata.namespace)
+        return found is not None and found.metadata.uid == thing.metadata.uid
+
     async def _do(self, owner: CustomResource, action: Action) -> None:
         async with self._slots:
             match action:

@@ -19,10 +19,11 @@ from elasticjob.controllers.news import News
 from elasticjob.controllers.observe import Caches, came_or_went, job_of, job_of_plan, more_than_reports
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
-from elasticjob.controllers.plan import Note, Plan
+from elasticjob.controllers.plan import Create, Note, Plan
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import NODE, POD
+from elasticjob.kube.predicates import any_of
 
 MANAGER: Final = "elasticjob-job"
 SETTLE: Final = timedelta(milliseconds=100)
@@ -50,7 +51,10 @@ class JobReconciler:
             self.counters.forget(key)
             self.news.forget(key)
             return Result.done()
-        plan = await self.hand.attempt(seen.job, decide(seen, self.now()))
+        plan = decide(seen, self.now())
+        if _makes_anew(seen, plan) and not await self.hand.is_there(ELASTICJOB, seen.job):
+            return Result.done()  # the cache is behind: what was collected with the job is not missing
+        plan = await self.hand.attempt(seen.job, plan)
         held = None if plan.reason in HANDS_OFF else await self._say(seen, plan)
         return Result.again(plan.again_by(held).again_in)
 
@@ -84,6 +88,11 @@ class JobReconciler:
         return None
 
 
+def _makes_anew(seen: Seen, plan: Plan) -> bool:
+    """Whether something is made that was there before, as far as is known."""
+    return bool(seen.job.status.phase) and any(isinstance(action, Create) for action in plan.actions)
+
+
 def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
     """Return the controller: what makes a job be looked at again."""
     return Controller(
@@ -97,6 +106,6 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
             (NODE, reconcile.caches.jobs_on, came_or_went),
         ),
         concurrency=concurrency,
-        when=more_than_reports,
+        when=any_of(more_than_reports, reconcile.news.contradicts),
         settle=SETTLE,
     )

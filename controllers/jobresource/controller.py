@@ -28,6 +28,7 @@ from elasticjob.controllers.plan import SOON
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import NODE, POD, SERVICE
+from elasticjob.kube.predicates import any_of
 
 MANAGER: Final = "elasticjob-nodes"
 SETTLE: Final = timedelta(milliseconds=50)
@@ -96,7 +97,7 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
             (SCALEPLAN, those_of(there, job_of_plan)),
             (NODE, reconcile.caches.jobs_on, came_or_went),
         ),
-        when=more_than_reports,
+        when=any_of(more_than_reports, reconcile.news.contradicts),
         concurrency=concurrency,
         settle=SETTLE,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus
@@ -12,6 +13,8 @@ from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
 from elasticjob.controllers.news import PAUSE, News
 from elasticjob.kube.crd import Part
 from elasticjob.kube.kinds import Key
+from elasticjob.kube.store import Change
+from elasticjob.kube.wire import Item, item_of
 from tests.controllers.build import NOW
 
 KEY = Key("ml", "digits")
@@ -38,6 +41,32 @@ def job(active: int, **more: Any) -> Part:
     return ElasticJobStatus.model_validate(
         {"phase": "Running", "workers": workers, "conditions": [said], "replicaStatuses": sizes}
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "contradicts"),
+    [
+        (nodes(1).manifest(), False),
+        ({**nodes(1).manifest(), "training": {"step": 3}}, False),
+        ({**nodes(1).manifest(), "restarts": {}}, False),
+        (nodes(0).manifest(), True),
+        ({}, True),
+        ("nothing of the kind", True),
+    ],
+)
+def test_what_differs_from_what_was_found_contradicts(said: Any, contradicts: bool) -> None:
+    news, object_ = News(), item({"status": said})
+    assert not news.contradicts(Change(None, object_))  # nothing was found yet
+    news.hold(KEY, JobResourceStatus(), nodes(1), NOW)
+    assert news.contradicts(Change(None, object_)) is contradicts
+    assert not news.contradicts(Change(object_, None))
+    news.forget(KEY)
+    assert not news.contradicts(Change(None, object_))
+
+
+def item(more: dict[str, Any]) -> Item:
+    metadata = {"name": KEY.name, "namespace": KEY.namespace, "uid": "1", "resourceVersion": "1"}
+    return item_of(msgspec.json.encode({"metadata": metadata, **more}))
 
 
 @pytest.mark.parametrize(
