@@ -9,13 +9,13 @@ what an object comes to say is held against what the last pass made of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
+from elasticjob.controllers.perform import without_empty
 from elasticjob.kube.crd import Part
 from elasticjob.kube.kinds import Key, Manifest
 from elasticjob.kube.store import Change
@@ -51,7 +51,7 @@ class News:
         """Return how long `new` may wait until it is told; None: it is told now."""
         self._left.discard(key)
         before, after = old.manifest(), new.manifest()
-        self._found[key] = _without_empty(after)
+        self._found[key] = without_empty(after)
         if before == after:
             return None
         told = self._told.get(key, now - PAUSE)
@@ -73,7 +73,8 @@ class News:
             said = _STATUS.decode(change.new.raw).status
         except msgspec.DecodeError:  # whoever reads it says so
             return True
-        return _without_empty(said) != found
+        said.pop(OTHERS, None)
+        return without_empty(said) != found
 
     def forget(self, key: Key) -> None:
         """The object is gone."""
@@ -87,11 +88,6 @@ class _Said(msgspec.Struct):
 
 
 _STATUS = msgspec.json.Decoder(_Said)
-
-
-def _without_empty(status: Mapping[str, object]) -> Manifest:
-    """As the server keeps it: what is empty is not applied."""
-    return {name: value for name, value in status.items() if value not in ({}, []) and name != OTHERS}
 
 
 def is_small(old: Manifest, new: Manifest) -> bool:

@@ -116,7 +116,9 @@ class Hand:
 
     async def _apply(self, kind: Kind[Any], manifest: Manifest, subresource: str) -> bool:
         """Apply what we say about an object; False where it is gone: a status then has no reader."""
-        said = _without_empty_status(manifest) if subresource == "status" else manifest
+        said = (
+            {**manifest, "status": without_empty(manifest["status"])} if subresource == "status" else manifest
+        )
         try:
             await self._client.apply(kind.untyped(), said, manager=self._manager, subresource=subresource)
         except NotFound:
@@ -166,10 +168,9 @@ class Hand:
             return
 
 
-def _without_empty_status(manifest: Manifest) -> Manifest:
+def without_empty(status: Manifest) -> Manifest:
     """Return a status without empty maps and lists: the server merges such to null, and refuses that."""
-    status = {field: value for field, value in manifest["status"].items() if value not in ({}, [])}
-    return {**manifest, "status": status}
+    return {field: value for field, value in status.items() if value not in ({}, [])}
 
 
 async def _together(writes: Iterable[Awaitable[None]]) -> None:
