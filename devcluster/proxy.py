@@ -33,6 +33,7 @@ from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.events import reference
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import POD, SERVICE, EventType, ObjectReference, Pod, Service
+from elasticjob.kube.sockets import refuse
 
 Address = tuple[str, int]
 RETRY_BIND = timedelta(seconds=2)
@@ -139,15 +140,9 @@ class Listener:
         self._server = await loop.create_server(self._accept, *address, reuse_address=True, backlog=1024)
 
     def close(self) -> None:
-        """Refuse new connections; those that are open stay.
-
-        A connection that was accepted in this pass of the loop gets its transport in the next one: asyncio
-        would lose it, unclosed, if the server were closed before.
-        """
-        loop = asyncio.get_running_loop()
-        for listening in self._server.sockets:
-            loop.remove_reader(listening)
-        loop.call_soon(self._server.close)
+        """Refuse new connections; those that are open stay."""
+        refuse(self._server.sockets)
+        asyncio.get_running_loop().call_soon(self._server.close)
 
     def cut(self) -> None:
         """Reset all connections."""

@@ -17,23 +17,22 @@ from weakref import WeakSet
 
 from aiohttp import web
 
-from elasticjob.kube.sockets import let_go
+from elasticjob.kube.sockets import let_go, refuse
 
 FAREWELL = 1.0
 """Seconds in which clients may take what was sent to them, and end their side."""
 LOOK_EVERY = 0.01
-BACKLOG = 1024
+BACKLOG = 4096
 LACKING = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
 """How a machine says that it has no addresses of a family."""
 
 
-class Runner(web.AppRunner):
-    """Serves an application where it is told to `listen`; once cleaned up, none of its sockets is open."""
+class _Runner(web.BaseRunner):
+    """Serves where it is told to `listen`; once cleaned up, none of its sockets is open."""
 
-    __slots__ = ("_accepted",)
-
-    def __init__(self, app: web.Application, **options: Any) -> None:
-        super().__init__(app, **options)
+    def __init__(self, served: Any, **options: Any) -> None:
+        super().__init__(served, **options)  # type: ignore[call-arg] # as the other parent's
+        self._ears: list[socket.socket] = []
         self._accepted: WeakSet[socket.socket] = WeakSet()
 
     @property
@@ -49,11 +48,15 @@ class Runner(web.AppRunner):
         """
         for listening in await self._listening(host, port):
             await web.SockSite(self, listening, ssl_context=tls, backlog=BACKLOG).start()
+            self._ears.append(listening)
         found: int = self.addresses[0][1]
         return found
 
     async def cleanup(self) -> None:
         """Listen no more, let requests under way be answered in their time, and close all connections."""
+        refuse(self._ears)
+        self._ears.clear()
+        await asyncio.sleep(0)
         await super().cleanup()
         with suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL):
@@ -85,6 +88,14 @@ class Runner(web.AppRunner):
                 raise lacking
             unwind.pop_all()
         return made
+
+
+class Runner(_Runner, web.AppRunner):
+    """Serves an application."""
+
+
+class ServerRunner(_Runner, web.ServerRunner):
+    """Serves by a server of one's own, below applications and routes."""
 
 
 class _Listening(socket.socket):

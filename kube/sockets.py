@@ -55,6 +55,17 @@ class Sockets:
         await let_go(self._made)
 
 
+def refuse(listening: Collection[socket.socket | TransportSocket]) -> None:
+    """Accept no more at these sockets; whoever listens may be closed a pass of the event loop later.
+
+    What was accepted in this pass becomes a connection of its server in the next one: asyncio would forget
+    it, still open, if the server were closed before.
+    """
+    loop = asyncio.get_running_loop()
+    for each in listening:
+        loop.remove_reader(each)
+
+
 async def let_go(sockets: Collection[socket.socket | TransportSocket]) -> None:
     """Shut sockets down, and return when the event loop has closed them."""
     for each in sockets:

@@ -21,6 +21,7 @@ from aiohttp.web_protocol import RequestHandler
 from elasticjob.api.rpc.message import PREFIX, Problem, Request
 from elasticjob.api.rpc.nodes import Order, Orders, Watch
 from elasticjob.kube.clock import Clock, SystemClock
+from elasticjob.kube.serving import ServerRunner
 from elasticjob.master import dispatch, nodes, pages, wire
 from elasticjob.master.errors import RequestError
 from elasticjob.master.job import Job
@@ -94,14 +95,12 @@ class Master:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            runner = web.ServerRunner(
+            runner = ServerRunner(
                 _Server(self._serve, self._line_closed), handler_cancellation=True, shutdown_timeout=0.1
             )
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
-            site = web.TCPSite(runner, self._host, self._port, backlog=4096)
-            await site.start()
-            self._port = runner.addresses[0][1]
+            self._port = await runner.listen(self._host, self._port)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             for loop in (self._tick(), self._save()):
                 stack.callback(tasks.create_task(loop).cancel)

@@ -6,6 +6,8 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
+from elasticjob.kube.sockets import refuse
+
 
 class Line:
     """Forwards bytes of TCP connections from a port of its own to `port` on this machine."""
@@ -28,6 +30,8 @@ class Line:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        refuse(self._server.sockets)
+        await asyncio.sleep(0)
         self._server.close()
         self.cut()
         await asyncio.gather(*self._tasks, return_exceptions=True)

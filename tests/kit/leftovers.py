@@ -68,12 +68,23 @@ async def _delete_instances(client: Client, definition: Manifest) -> None:
     names = spec["names"]
     kind = Kind(spec["group"], version, names["kind"], names["plural"], Object, namespaced).untyped()
     with suppress(NotFound):  # the definition is on its way in or out
-        for found in await client.list(kind):
-            about = found["metadata"]
-            where = about.get("namespace")
-            with suppress(NotFound):
-                await client.merge_patch(kind, about["name"], {"metadata": {"finalizers": None}}, where)
-                await client.delete(kind, about["name"], where)
+        await remove_all(client, kind)
+
+
+async def remove_all(client: Client, kind: Kind[Manifest], *, grace: int | None = None) -> None:
+    """Delete the objects of a kind, those that finalizers hold back too; others may be at it as well."""
+    for found in await client.list(kind):
+        about = found["metadata"]
+        with suppress(NotFound):
+            await let_go(client, kind, found)
+            await client.delete(kind, about["name"], about.get("namespace"), grace=grace)
+
+
+async def let_go(client: Client, kind: Kind[Manifest], found: Manifest) -> None:
+    """No finalizer holds an object back. Raises NotFound when it is gone."""
+    about = found["metadata"]
+    nothing = {"metadata": {"finalizers": None}}
+    await client.merge_patch(kind, about["name"], nothing, about.get("namespace"))
 
 
 async def _delete_definition(client: Client, name: str) -> None:

@@ -21,7 +21,7 @@ from elasticjob.kube.client import Client
 from elasticjob.kube.config import Config
 from elasticjob.kube.objects import NODE, POD
 from hack.cluster.controlplane import MASTERS, ControlPlane
-from tests.kit.leftovers import cleaned
+from tests.kit.leftovers import cleaned, remove_all
 from tests.kit.volumes import volumes
 from tests.kit.waiting import until
 
@@ -123,8 +123,4 @@ async def _emptied(plane: ControlPlane) -> AsyncIterator[None]:
     """Afterwards there are no pods: their nodes, which alone can end them, are still there."""
     yield
     async with Client(plane.config()) as client:
-        for pod in await client.list(POD):
-            await client.merge_patch(
-                POD, pod.metadata.name, {"metadata": {"finalizers": None}}, pod.metadata.namespace
-            )
-            await client.delete(POD, pod.metadata.name, pod.metadata.namespace, grace=0)
+        await remove_all(client, POD.untyped(), grace=0)

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
 import aiohttp
@@ -24,7 +24,9 @@ ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 @asynccontextmanager
-async def serving(*, tls: bool = True) -> AsyncIterator[tuple[Runner, int, asyncio.Event, asyncio.Event]]:
+async def serving(
+    *, tls: bool = True, patience: float = 60
+) -> AsyncIterator[tuple[Runner, int, asyncio.Event, asyncio.Event]]:
     """A server that answers once it may, its port, whether it was asked, and what lets it answer."""
     asked, may = asyncio.Event(), asyncio.Event()
 
@@ -35,7 +37,7 @@ async def serving(*, tls: bool = True) -> AsyncIterator[tuple[Runner, int, async
 
     app = web.Application()
     app.router.add_get("/", answer)
-    runner = Runner(app, access_log=None, shutdown_timeout=60)
+    runner = Runner(app, access_log=None, shutdown_timeout=patience)
     await runner.setup()
     context = server_context(issue(AUTHORITY, ["127.0.0.1"], datetime.now(UTC))) if tls else None
     yield runner, await runner.listen("127.0.0.1", 0, context), asked, may
@@ -66,6 +68,30 @@ async def test_one_that_was_accepted_a_moment_ago_is_closed() -> None:
         assert open_at(port) == 0
         for writer in writers:
             writer.transport.abort()
+
+
+@pytest.mark.parametrize("ticks", range(6))
+async def test_one_that_is_accepted_as_the_server_stops_is_closed(ticks: int) -> None:
+    async with serving() as (runner, port, _, _):
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            for _ in range(ticks):  # in one of which it is accepted
+                await asyncio.sleep(0)
+            await asyncio.create_task(runner.cleanup())
+            assert open_at(port) == 0
+            with suppress(ConnectionResetError):  # it was not accepted
+                assert client.recv(1) == b""
+
+
+@pytest.mark.parametrize("tls", [True, False])
+async def test_a_client_that_sends_more_than_anybody_reads_is_not_waited_for(tls: bool) -> None:
+    async with serving(tls=tls, patience=0.01) as (runner, port, asked, _):
+        trusting = TRUSTING if tls else None
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n" + bytes(10_000_000))
+        await asyncio.wait_for(asked.wait(), 60)
+        await runner.cleanup()
+        assert open_at(port) == 0
+        writer.transport.abort()
 
 
 async def test_a_client_that_does_not_say_farewell_is_not_waited_for() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.controllers.install import install
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import SystemClock
+from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects import CONFIG_MAP, POD
 from elasticjob.master.main import in_cluster
 from elasticjob.master.settings import Settings
+from tests.kit.leftovers import let_go
 from tests.kit.served import Served
 from tests.master.world import finish, join, report, watch
 
@@ -57,10 +60,10 @@ class Place:
 
     async def let_go(self) -> None:
         """Nothing holds back what is being deleted."""
-        patch = {"metadata": {"finalizers": None}}
         for kind in (POD.untyped(), CONFIG_MAP.untyped()):
             for found in await self.client.list(kind, self.namespace):
-                await self.client.merge_patch(kind, found["metadata"]["name"], patch, self.namespace)
+                with suppress(NotFound):
+                    await let_go(self.client, kind, found)
 
 
 @pytest.fixture

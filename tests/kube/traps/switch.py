@@ -7,6 +7,8 @@ import itertools
 from types import TracebackType
 from typing import Self
 
+from elasticjob.kube.sockets import refuse
+
 
 class Switch:
     """`async with Switch() as switch`; `ports` are those of the servers behind it, on loopback."""
@@ -30,6 +32,8 @@ class Switch:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        refuse(self._server.sockets)
+        await asyncio.sleep(0)
         self._server.close()
         for _ in range(4):  # turns of the loop, after which who was accepted just now is among the tasks
             await asyncio.sleep(0)
