@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import secrets
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +15,7 @@ from elasticjob.controllers.elasticjob import controller as jobs
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.install import install
 from elasticjob.controllers.jobresource import controller as nodes
-from elasticjob.controllers.observe import JOB, MACHINE, Caches, job_of_plan
+from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.scaleplan import controller as plans
 from elasticjob.controllers.settings import Settings
@@ -25,7 +24,7 @@ from elasticjob.kube.admission import AdmissionServer, ServiceRef
 from elasticjob.kube.client import Client
 from elasticjob.kube.election import Election
 from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import NODE, POD, SERVICE, Pod
+from elasticjob.kube.objects import NODE, POD, SERVICE
 from elasticjob.kube.operator import Operator
 from elasticjob.webhooks import WEBHOOKS
 
@@ -97,7 +96,7 @@ def _admission(operator: Operator, settings: Settings) -> AdmissionServer:
 
 
 def _caches(operator: Operator) -> Caches:
-    caches = Caches(
+    return Caches(
         jobs=operator.cache(ELASTICJOB),
         resources=operator.cache(JOBRESOURCE),
         plans=operator.cache(SCALEPLAN),
@@ -105,13 +104,6 @@ def _caches(operator: Operator) -> Caches:
         services=operator.cache(SERVICE),
         machines=operator.cache(NODE),
     )
-    caches.pods.add_index(MACHINE, _machine)
-    caches.plans.add_index(JOB, lambda plan: map(str, job_of_plan(plan)))
-    return caches
-
-
-def _machine(pod: Pod) -> Iterable[str]:
-    return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
 def _provision(settings: Settings) -> Provision:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -17,12 +17,12 @@ from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import ENDINGS
 from elasticjob.controllers.lives import Life, life_of
-from elasticjob.controllers.owners import controller_name, controller_uid
+from elasticjob.controllers.owners import controller_name, controller_of, controller_uid
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.controller import MapToKeys
 from elasticjob.kube.errors import Undecodable
-from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import Node, Pod, Service
+from elasticjob.kube.kinds import Key, Kind
+from elasticjob.kube.objects import Node, ObjectMeta, Pod, Service
 from elasticjob.kube.store import Change
 from elasticjob.kube.wire import Item, Meta
 
@@ -52,6 +52,8 @@ MACHINE = "machine"
 
 JOB = "job"
 """The index of plans by the job that they are about."""
+CONTROLLER = "controller"
+"""The index of pods by which of our objects controls them, whichever life of it."""
 
 
 _BUT_ITS_MACHINE: Final = attrgetter(*(field.name for field in fields(Life) if field.name != "machine"))
@@ -79,6 +81,11 @@ class Caches:
     services: Cache[Service]
     machines: Cache[Node]
 
+    def __post_init__(self) -> None:
+        self.pods.add_index(MACHINE, _machine)
+        self.pods.add_index(CONTROLLER, _controller)
+        self.plans.add_index(JOB, lambda plan: map(str, job_of_plan(plan)))
+
     def lives(self, uid: str) -> tuple[Life, ...]:
         """Return the pods of the controller with this uid, by name."""
         machines = Machines(self.machines)
@@ -86,6 +93,12 @@ class Caches:
             life_of(pod, machines) for pod in self.pods.owned_by(uid) if controller_uid(pod.metadata) == uid
         )
         return tuple(sorted((life for life in found if life is not None), key=lambda life: life.name))
+
+    def left_by_others(self, kind: Kind[Any], key: Key, uid: str) -> list[ObjectMeta]:
+        """Return the pods that are controlled by another life of an object, and that nobody asked to go."""
+        pods = self.pods.by_index(CONTROLLER, _life(kind.name, key.namespace, key.name))
+        found = [pod.metadata for pod in pods if pod.metadata.deletion_timestamp is None]
+        return [metadata for metadata in found if controller_uid(metadata) != uid]
 
     def lives_otherwise(self, change: Change) -> bool:
         """Whether a pod came or went, or changed in a way that decisions rest on: what its life tells.
@@ -178,6 +191,19 @@ def _but_reports(item: Item) -> tuple[Meta, dict[str, msgspec.Raw], object]:
 def _acted_upon(status: _Reported) -> object:
     endings = {said for said in status.conditions or () if said.type in ENDINGS and said.status == "True"}
     return endings, status.completion_time, status.restarts or None
+
+
+def _machine(pod: Pod) -> Iterable[str]:
+    return (pod.spec.node_name,) if pod.spec.node_name else ()
+
+
+def _controller(pod: Pod) -> Iterable[str]:
+    owner = controller_of(pod.metadata)
+    return (_life(owner.kind, pod.metadata.namespace, owner.name),) if owner else ()
+
+
+def _life(kind: str, namespace: str, name: str) -> str:
+    return f"{kind} {namespace}/{name}"
 
 
 def same_name(thing: ElasticJob | JobResource) -> list[Key]:

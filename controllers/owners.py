@@ -32,9 +32,17 @@ def controller_uid(metadata: ObjectMeta) -> str:
 
 def controller_name(metadata: ObjectMeta) -> str:
     """Return the name of the object's controller if that is one of ours, "" otherwise."""
-    ours = (owner for owner in metadata.owner_references if owner.controller and _is_ours(owner))
-    return next((owner.name for owner in ours), "")
+    owner = controller_of(metadata)
+    return owner.name if owner else ""
 
 
-def _is_ours(owner: OwnerReference) -> bool:
-    return any((owner.api_version, owner.kind) == (kind.api_version, kind.name) for kind in _KINDS)
+def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
+    """Return the reference to the object's controller if that is one of ours."""
+    ours = (owner for owner in metadata.owner_references if owner.controller and kind_named(owner))
+    return next(ours, None)
+
+
+def kind_named(owner: OwnerReference) -> Kind[Any] | None:
+    """Return the kind that a reference names, if it is one of ours."""
+    named = (kind for kind in _KINDS if (owner.api_version, owner.kind) == (kind.api_version, kind.name))
+    return next(named, None)

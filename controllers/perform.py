@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from elasticjob.controllers import names
-from elasticjob.controllers.owners import controller_uid, kind_of
+from elasticjob.controllers.owners import controller_of, controller_uid, kind_named, kind_of
 from elasticjob.controllers.plan import (
     NAME_TAKEN,
     REFUSED,
@@ -27,7 +27,7 @@ from elasticjob.kube.crd import CustomResource, Part
 from elasticjob.kube.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from elasticjob.kube.events import Recorder, reference
 from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import POD, EventType
+from elasticjob.kube.objects import POD, EventType, ObjectMeta
 
 LATER: Final = timedelta(seconds=15)
 AT_ONCE: Final = 32
@@ -99,8 +99,20 @@ class Hand:
 
     async def is_there(self, kind: Kind[Any], thing: CustomResource) -> bool:
         """Whether the server, asked itself, still has this life of an object."""
-        found = await self._client.find(kind, thing.metadata.name, thing.metadata.namespace)
-        return found is not None and found.metadata.uid == thing.metadata.uid
+        about = thing.metadata
+        return await self._has(kind, about.name, about.namespace, about.uid)
+
+    async def collect(self, kind: Kind[Any], orphans: Iterable[ObjectMeta]) -> None:
+        """Delete those of some objects whose controller is gone, as the server itself says.
+
+        Raises ApiError, Unreachable.
+        """
+
+        async def one(orphan: ObjectMeta) -> None:
+            async with self._slots:
+                await self._collect(kind, orphan)
+
+        await _together(map(one, orphans))
 
     async def _do(self, owner: CustomResource, action: Action) -> None:
         async with self._slots:
@@ -136,10 +148,27 @@ class Hand:
             found = await self._client.find(kind, metadata["name"], metadata["namespace"])
             ours = {owner["uid"] for owner in metadata.get("ownerReferences", []) if owner.get("controller")}
             if found is None or controller_uid(found.metadata) not in ours:
+                if found is not None:
+                    await self._collect(kind, found.metadata)
                 raise InTheWay(
                     f"{kind.name} {metadata['name']} exists and does not belong to this object: "
                     "it is made when that one is gone"
                 ) from None
+
+    async def _collect(self, kind: Kind[Any], orphan: ObjectMeta) -> None:
+        owner = controller_of(orphan)
+        of = kind_named(owner) if owner else None
+        if owner is None or of is None or orphan.deletion_timestamp is not None:
+            return
+        if await self._has(of, owner.name, orphan.namespace, owner.uid):
+            return
+        about = {"kind": kind.name, "object": f"{orphan.namespace}/{orphan.name}", "owner": owner.uid}
+        log.warning("the garbage collector has missed an object whose owner is gone", extra=about)
+        await self._delete(kind, orphan.name, orphan.namespace, orphan.uid, None)
+
+    async def _has(self, kind: Kind[Any], name: str, namespace: str, uid: str) -> bool:
+        found = await self._client.find(kind.untyped(), name, namespace)
+        return found is not None and found["metadata"]["uid"] == uid
 
     async def _delete(self, kind: Kind[Any], name: str, namespace: str, uid: str, grace: int | None) -> None:
         try:

@@ -22,6 +22,7 @@ from elasticjob.controllers.observe import (
     same_name,
     those_of,
 )
+from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import SOON
@@ -44,15 +45,20 @@ class NodesReconciler:
     hand: Hand
     now: Callable[[], datetime]
     news: News = field(default_factory=News)
+    orphans: Orphans = field(default_factory=lambda: Orphans(JOBRESOURCE))
 
     async def __call__(self, key: Key) -> Result:
         """Bring the pods of one JobResource closer to its spec."""
         seen = self.observe(key)
         if seen is None:
             self.news.forget(key)
-            return Result.done()
+            return Result.again(await self.orphans.collect(self.caches, self.hand, key, "", self.now()))
         about = seen.job or seen.resource  # what happens to nodes is told where people look: at the job
-        plan = await self.hand.attempt(about, decide(seen, self.now()))
+        plan = decide(seen, self.now())
+        if plan.reason not in HANDS_OFF:
+            uid = seen.resource.metadata.uid
+            await self.orphans.collect(self.caches, self.hand, key, uid, self.now())
+        plan = await self.hand.attempt(about, plan)
         if plan.reason == CONVERGING and plan.actions and self.news.leave(key):
             return Result.again(plan.again_by(SOON).again_in)  # the pass that sees what was done tells of it
         if plan.reason in HANDS_OFF:

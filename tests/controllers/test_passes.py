@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from datetime import timedelta
 from itertools import product
 from typing import Any, cast
-from zlib import crc32
 
-import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
-from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.controllers import names
 from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.elasticjob import controller as jobs
@@ -25,7 +22,7 @@ from elasticjob.controllers.jobresource import controller as nodes
 from elasticjob.controllers.jobresource.decide import decide
 from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.news import PAUSE
-from elasticjob.controllers.observe import MACHINE, Caches, job_of, more_than_reports
+from elasticjob.controllers.observe import Caches, job_of, more_than_reports
 from elasticjob.controllers.perform import Hand
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
@@ -36,8 +33,9 @@ from elasticjob.kube.objects import NODE, POD, SERVICE
 from elasticjob.kube.predicates import any_change
 from elasticjob.kube.store import Change
 from elasticjob.kube.watch import Upserted
-from elasticjob.kube.wire import Item, item_of
+from elasticjob.kube.wire import Item
 from tests.controllers.build import NOW, at, job, over, resource, role
+from tests.controllers.shelf import Nobody, caches, machine, pod, raw
 
 KEY = Key("ml", "digits")
 LOCAL: Manifest = {"distributionStrategy": "Local", "optimizeMode": "manual"}
@@ -52,7 +50,8 @@ class Server:
         self._there = there or {}
 
     async def find(self, kind: Kind[Any], name: str, namespace: str) -> Any:
-        return self._there.get(kind.name)
+        thing = self._there.get(kind.name)
+        return thing and thing.manifest()
 
     async def apply(self, kind: Kind[Any], manifest: Manifest, *, manager: str, subresource: str) -> None:
         self.statuses.append(manifest["status"])
@@ -62,58 +61,6 @@ class Server:
 
     async def delete(self, kind: Kind[Any], name: str, namespace: str, *, uid: str, grace: Any) -> None:
         pass
-
-
-class Nobody:
-    def event(self, *told: Any) -> None:
-        pass
-
-
-def raw(thing: ElasticJob | JobResource | Manifest) -> Item:
-    """An object as a cache holds it; another state has another version."""
-    made = (
-        thing if isinstance(thing, dict) else thing.model_dump(by_alias=True, exclude_none=True, mode="json")
-    )
-    version = str(crc32(msgspec.json.encode(made)))
-    return item_of(
-        msgspec.json.encode({**made, "metadata": {**made["metadata"], "resourceVersion": version}})
-    )
-
-
-def caches(*found: tuple[Kind[Any], Item]) -> Caches:
-    kinds = (ELASTICJOB, JOBRESOURCE, SCALEPLAN, POD, SERVICE, NODE)
-    made: dict[str, Cache[Any]] = {kind.resource: Cache(kind) for kind in kinds}
-    made[POD.resource].add_index(MACHINE, lambda pod: [pod.spec.node_name])
-    made[SCALEPLAN.resource].add_index("job", lambda plan: [])
-    for kind, item in found:
-        made[kind.resource].take(Upserted(item))
-    return Caches(*(made[kind.resource] for kind in kinds))
-
-
-def machine(name: str = "m1") -> Item:
-    return raw({"metadata": {"name": name, "uid": name}})
-
-
-def pod(
-    index: int = 0,
-    *,
-    labels: Manifest | None = None,
-    metadata: Manifest | None = None,
-    spec: Manifest | None = None,
-    status: Manifest | None = None,
-    owner: Manifest | None = None,
-) -> Item:
-    by = {"apiVersion": JOBRESOURCE.api_version, "kind": "JobResource", "name": "digits", "uid": "res-1"}
-    about = {
-        "name": f"digits-worker-{index}",
-        "namespace": "ml",
-        "uid": f"pod-{index}",
-        "labels": names.pod_labels("digits", "worker", index, 0) if labels is None else labels,
-        "ownerReferences": [{**by, "controller": True, **(owner or {})}],
-    }
-    containers = {"containers": [{"name": "main", "image": "trainer"}]}
-    made = {"metadata": about | (metadata or {}), "spec": containers | (spec or {}), "status": status or {}}
-    return raw(made)
 
 
 def asked(controller: Controller, kind: Kind[Any], found: Caches, change: Change) -> set[Key]:

@@ -1,0 +1,71 @@
+"""Caches that hold what a test puts into them, as an informer would."""
+
+from __future__ import annotations
+
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers import names
+from elasticjob.controllers.observe import Caches
+from elasticjob.kube.cache import Cache
+from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects import NODE, POD, SERVICE
+from elasticjob.kube.watch import Upserted
+from elasticjob.kube.wire import Item, item_of
+
+
+def raw(thing: ElasticJob | JobResource | Manifest) -> Item:
+    """An object as a cache holds it; another state has another version."""
+    made = (
+        thing if isinstance(thing, dict) else thing.model_dump(by_alias=True, exclude_none=True, mode="json")
+    )
+    version = str(crc32(msgspec.json.encode(made)))
+    return item_of(
+        msgspec.json.encode({**made, "metadata": {**made["metadata"], "resourceVersion": version}})
+    )
+
+
+def caches(*found: tuple[Kind[Any], Item]) -> Caches:
+    kinds = (ELASTICJOB, JOBRESOURCE, SCALEPLAN, POD, SERVICE, NODE)
+    made: dict[str, Cache[Any]] = {kind.resource: Cache(kind) for kind in kinds}
+    for kind, item in found:
+        made[kind.resource].take(Upserted(item))
+    return Caches(*(made[kind.resource] for kind in kinds))
+
+
+def machine(name: str = "m1") -> Item:
+    return raw({"metadata": {"name": name, "uid": name}})
+
+
+def pod(
+    index: int = 0,
+    *,
+    labels: Manifest | None = None,
+    metadata: Manifest | None = None,
+    spec: Manifest | None = None,
+    status: Manifest | None = None,
+    owner: Manifest | None = None,
+) -> Item:
+    by = {"apiVersion": JOBRESOURCE.api_version, "kind": "JobResource", "name": "digits", "uid": "res-1"}
+    about = {
+        "name": f"digits-worker-{index}",
+        "namespace": "ml",
+        "uid": f"pod-{index}",
+        "labels": names.pod_labels("digits", "worker", index, 0) if labels is None else labels,
+        "ownerReferences": [{**by, "controller": True, **(owner or {})}],
+    }
+    containers = {"containers": [{"name": "main", "image": "trainer"}]}
+    made = {"metadata": about | (metadata or {}), "spec": containers | (spec or {}), "status": status or {}}
+    return raw(made)
+
+
+class Nobody:
+    """Hears what is told."""
+
+    def event(self, *told: Any) -> None:
+        pass
