@@ -38,7 +38,13 @@ log = logging.getLogger(__name__)
 
 class InTheWay(Exception):
     """An object of a wanted name belongs to another owner, such as a job whose objects are still being
-    collected: look again later."""
+    collected, or to somebody whose it is to remove: look again in a moment, or later."""
+
+    def __init__(self, kind: str, name: str, again_in: timedelta) -> None:
+        super().__init__(
+            f"{kind} {name} exists and does not belong to this object: it is made when that one is gone"
+        )
+        self.again_in = again_in
 
 
 class Hand:
@@ -59,7 +65,7 @@ class Hand:
         try:
             await self.perform(owner, plan)
         except InTheWay as error:
-            return Plan(NAME_TAKEN, str(error), again_in=SOON)
+            return Plan(NAME_TAKEN, str(error), again_in=error.again_in)
         except (BadRequest, Forbidden, Invalid) as error:
             self.tell(owner, Note(REFUSED, error.message, warning=True))
             return Plan(REFUSED, error.message, again_in=LATER)
@@ -147,13 +153,12 @@ class Hand:
             metadata = manifest["metadata"]
             found = await self._client.find(kind, metadata["name"], metadata["namespace"])
             ours = {owner["uid"] for owner in metadata.get("ownerReferences", []) if owner.get("controller")}
-            if found is None or controller_uid(found.metadata) not in ours:
-                if found is not None:
-                    await self._collect(kind, found.metadata)
-                raise InTheWay(
-                    f"{kind.name} {metadata['name']} exists and does not belong to this object: "
-                    "it is made when that one is gone"
-                ) from None
+            if found is None:
+                raise InTheWay(kind.name, metadata["name"], SOON) from None
+            if controller_uid(found.metadata) not in ours:
+                await self._collect(kind, found.metadata)
+                again_in = LATER if _stays(found.metadata) else SOON
+                raise InTheWay(kind.name, metadata["name"], again_in) from None
 
     async def _collect(self, kind: Kind[Any], orphan: ObjectMeta) -> None:
         owner = controller_of(orphan)
@@ -195,6 +200,11 @@ class Hand:
             await self._client.merge_patch(POD, action.pod, patch, namespace)
         except (Conflict, Invalid, NotFound):  # not this pod any more: a patch for another uid is invalid
             return
+
+
+def _stays(metadata: ObjectMeta) -> bool:
+    """Whether an object is none that the end of one of ours takes along."""
+    return controller_of(metadata) is None and metadata.deletion_timestamp is None
 
 
 def without_empty(status: Manifest) -> Manifest:
