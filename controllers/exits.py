@@ -193,7 +193,7 @@ def message_of(words: str) -> str:
 def _decoded(words: str) -> dict[str, object]:
     try:
         return msgspec.json.decode(words, type=dict[str, object])
-    except msgspec.DecodeError:  # any program may write any text there
+    except (msgspec.DecodeError, RecursionError):  # any program may write any text there
         return {}
 
 

@@ -32,6 +32,8 @@ LONG_LIFE = timedelta(minutes=1)
 FIRST_PAUSE = timedelta(seconds=2)
 LONGEST_PAUSE = timedelta(seconds=60)
 LONGEST_PAUSE_AFTER_KILL = timedelta(seconds=5)
+MOST_DIGITS = 9
+"""Of a number that anybody may write on a pod: Python refuses to read thousands."""
 
 
 @dataclass(frozen=True)
@@ -251,4 +253,4 @@ def _resize(pod: Pod) -> str:
 
 
 def _number(text: str | None) -> int:
-    return int(text) if text and text.isdecimal() else 0
+    return int(text) if text and text.isdecimal() and len(text) <= MOST_DIGITS else 0

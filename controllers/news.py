@@ -71,7 +71,7 @@ class News:
             return False
         try:
             said = _STATUS.decode(change.new.raw).status
-        except msgspec.DecodeError:  # whoever reads it says so
+        except (ValueError, RecursionError):  # whoever reads it says so
             return True
         said.pop(OTHERS, None)
         return without_empty(said) != found

@@ -173,7 +173,7 @@ def more_than_reports(change: Change) -> bool:
         return True
     try:
         return _but_reports(change.old) != _but_reports(change.new)
-    except msgspec.DecodeError:  # whoever reads it says so
+    except (ValueError, RecursionError):  # whoever reads it says so
         return True
 
 

@@ -64,7 +64,7 @@ def verdict(end: Exit) -> Outcome | None:
     """Return what a master that ended says about its job; None if it was stopped, killed or crashed."""
     try:
         words = msgspec.json.decode(end.words or "{}", type=_Words)
-    except msgspec.DecodeError:  # a crash leaves any text there
+    except (msgspec.DecodeError, RecursionError):  # a crash leaves any text there
         words = _Words()
     match words.verdict:
         case "Succeeded":

@@ -114,6 +114,7 @@ def test_kills_and_evictions_are_free() -> None:
 
 def test_words_that_are_no_error_are_not_told() -> None:
     assert last_error('{"verdict": "Stopped"}') == ""
+    assert last_error('{"message": ' + "[" * 4000) == ""
     assert Exit(ExitReason.KILLED, 143, words="").sentence == "killed by SIGTERM (exit code 143)"
 
 

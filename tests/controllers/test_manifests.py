@@ -181,6 +181,7 @@ VERDICTS: list[tuple[str, ExitReason, Outcome | None]] = [
     ("", ExitReason.SUCCEEDED, Outcome(True, "MasterSucceeded", "the master ended with exit code 0")),
     ("", ExitReason.KILLED, None),
     ("Traceback: boom", ExitReason.FATAL_ERROR, None),
+    ('{"verdict": "Failed", "more": ' + "[" * 4000, ExitReason.FATAL_ERROR, None),
 ]
 
 

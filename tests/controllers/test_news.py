@@ -14,7 +14,7 @@ from elasticjob.controllers.news import PAUSE, News
 from elasticjob.kube.crd import Part
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.store import Change
-from elasticjob.kube.wire import Item, item_of
+from elasticjob.kube.wire import Item, Meta, item_of
 from tests.controllers.build import NOW
 
 KEY = Key("ml", "digits")
@@ -52,6 +52,7 @@ def job(active: int, **more: Any) -> Part:
         (nodes(0).manifest(), True),
         ({}, True),
         ("nothing of the kind", True),
+        (None, True),
     ],
 )
 def test_what_differs_from_what_was_found_contradicts(said: Any, contradicts: bool) -> None:
@@ -62,6 +63,13 @@ def test_what_differs_from_what_was_found_contradicts(said: Any, contradicts: bo
     assert not news.contradicts(Change(object_, None))
     news.forget(KEY)
     assert not news.contradicts(Change(None, object_))
+
+
+@pytest.mark.parametrize("status", [b'{"phase": "\xff"}', b'{"phase": ' + b"[" * 5000])
+def test_what_cannot_be_read_contradicts(status: bytes) -> None:
+    news, meta = News(), Meta(name=KEY.name, namespace=KEY.namespace)
+    news.hold(KEY, JobResourceStatus(), nodes(1), NOW)
+    assert news.contradicts(Change(None, Item(KEY, meta, b'{"status": %s}' % status)))
 
 
 def item(more: dict[str, Any]) -> Item:

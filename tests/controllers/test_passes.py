@@ -33,7 +33,7 @@ from elasticjob.kube.objects import NODE, POD, SERVICE
 from elasticjob.kube.predicates import any_change
 from elasticjob.kube.store import Change
 from elasticjob.kube.watch import Upserted
-from elasticjob.kube.wire import Item
+from elasticjob.kube.wire import Item, Meta
 from tests.controllers.build import NOW, at, job, over, resource, role
 from tests.controllers.shelf import Nobody, caches, machine, pod, raw
 
@@ -104,9 +104,21 @@ def test_a_pod_of_others_concerns_no_job() -> None:
     assert job_of(found.pods.view(theirs)) == []
 
 
-def test_a_status_that_cannot_be_read_is_a_reason_for_a_pass() -> None:
-    odd = raw({"metadata": {"name": "a"}, "status": {"restarts": "many"}})
+@pytest.mark.parametrize("status", [b'{"restarts": "many"}', b'{"completionTime": "\xff"}', b"[" * 5000])
+def test_a_status_that_cannot_be_read_is_a_reason_for_a_pass(status: bytes) -> None:
+    meta = Meta(name="a")
+    odd = Item(meta.key, meta, b'{"metadata": {"name": "a"}, "status": %s}' % status)
     assert more_than_reports(Change(odd, odd))
+
+
+def test_whatever_is_written_on_a_pod_the_operator_goes_on() -> None:
+    """A predicate that raised would end it."""
+    lives = caches((NODE, machine()))
+    for old, new, otherwise in (
+        (pod(), pod(metadata={"annotations": {names.RESTARTS: "9" * 5000}}), False),
+        (pod(status=RUNS), pod(status=ended(1, message='{"message": ' + "[" * 4000)), True),
+    ):
+        assert lives.lives_otherwise(Change(old, new)) is otherwise
 
 
 class Passes:
