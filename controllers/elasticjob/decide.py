@@ -39,6 +39,8 @@ from elasticjob.kube.objects import POD
 
 LAST_WORDS: Final = timedelta(seconds=5)
 KEPT_MASTERS: Final = 3
+FOREVER: Final = timedelta(days=36_500)
+"""No job runs longer: the largest numbers of seconds lie beyond all dates."""
 CRITICAL: Final = frozenset({PS, CHIEF})
 """Roles of which every node is needed."""
 AT_THE_SIDE: Final = frozenset({PS, EVALUATOR})
@@ -112,7 +114,7 @@ def fail_after_the_deadline(seen: Seen, now: datetime) -> Plan | None:
     """A job may run activeDeadlineSeconds, counted from its start or its last resume."""
     seconds = seen.job.spec.run_policy.active_deadline_seconds
     start = seen.job.status.start_time
-    if seconds is None or start is None or seen.job.spec.suspend or now < start + timedelta(seconds=seconds):
+    if seconds is None or start is None or seen.job.spec.suspend or now < start + _span(seconds):
         return None
     message = f"the job ran longer than activeDeadlineSeconds ({seconds} s)"
     return _end(Outcome(False, "DeadlineExceeded", message))
@@ -282,7 +284,11 @@ def _deadline_in(seen: Seen, now: datetime) -> timedelta | None:
     seconds, start = seen.job.spec.run_policy.active_deadline_seconds, seen.job.status.start_time
     if seconds is None or seen.job.spec.suspend:
         return None
-    return (start or now) + timedelta(seconds=seconds) - now
+    return (start or now) + _span(seconds) - now
+
+
+def _span(seconds: int) -> timedelta:
+    return timedelta(seconds=min(seconds, FOREVER.total_seconds()))
 
 
 def _growth(seen: Seen) -> Growth | None:

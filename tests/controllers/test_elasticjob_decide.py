@@ -333,6 +333,12 @@ def test_deadlines_are_looked_at_in_time() -> None:
     assert decide(ttl, NOW).again_in == timedelta(seconds=50)
 
 
+@pytest.mark.parametrize("status", [{}, {"startTime": at(LONG_AGO)}])
+def test_a_deadline_beyond_all_dates_is_never_due(status: Any) -> None:
+    given = running(job(runPolicy={"activeDeadlineSeconds": 2**63 - 1}, status=status))
+    assert decide(given, NOW).outcome is None
+
+
 def test_suspended_time_does_not_count() -> None:
     given = running(
         job(suspend=True, runPolicy={"activeDeadlineSeconds": 60}, status={"startTime": at(LONG_AGO)})
