@@ -122,7 +122,7 @@ class Master:
         self.become(turn.job)
         if turn.reply is not None or type(request) not in dispatch.LATER:
             return self._noted(request, turn.reply)
-        poll = Poll(request, line, self._until(request))
+        poll = Poll(request, line, self._until(request, self.now()))
         self._polls.add(poll)
         try:
             return self._noted(request, await poll.answer)
@@ -161,12 +161,12 @@ class Master:
             self._told.add(request.node)
         return reply
 
-    def _until(self, request: Any) -> datetime:
+    def _until(self, request: Any, asked: datetime) -> datetime:
         """Return when to stop waiting; a Watch must come often enough to prove that its node lives."""
         wait = timedelta(seconds=max(0.0, request.wait))
         if isinstance(request, Watch):
             wait = min(wait, self.job.spec.limits.silence / 2)
-        return self.now() + wait
+        return asked + wait
 
     def _try(self, poll: Poll) -> None:
         """Answer `poll` if the job has an answer now."""
@@ -259,15 +259,22 @@ class Master:
         self._lines.pop(line, None)
         if isinstance(question, Watch):
             self._lines[line] = question
+        asked = self.now()
         try:
             return await self.ask(question, line)
         except asyncio.CancelledError:
-            self._cut(question)
+            self._cut(question, asked)
             raise
 
-    def _cut(self, question: Request[Any]) -> None:
-        """The sender hung up while its question waited, unless it is asking the same on another line."""
+    def _cut(self, question: Request[Any], asked: datetime) -> None:
+        """The sender hung up while its question waited, unless it is asking the same on another line.
+
+        Who got no answer when it was due is tired of waiting, and not gone: a master that was stopped hears
+        that line end before it hears the next one.
+        """
         if self._closing or any(poll.same_node(question) for poll in self._polls):
+            return
+        if isinstance(question, Watch) and self.now() - self._until(question, asked) > LATE:
             return
         if type(question) in dispatch.CUT:
             self.become(dispatch.cut(self.job, question, self.now()))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -146,5 +146,5 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
 
 def _waiting_for_a_word(node: Node, spec: Spec, now: datetime) -> Node:
     """Return the node with time to find this master; what it waited for, it will ask again."""
-    beat = now + spec.limits.takeover - spec.limits.silence
-    return node.but(beat=beat if node.beat else None, joined=None)
+    more = max(timedelta(0), spec.limits.takeover - spec.limits.silence)
+    return node.but(beat=now + more if node.beat else None, joined=None)

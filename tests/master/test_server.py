@@ -22,6 +22,7 @@ from elasticjob.master.store import File, Nowhere, StoreError, restore
 from tests.master.world import finish, join, report, watch
 
 TOKEN = "secret"
+NAMES = ("node-0", "node-1")
 
 
 class Agents:
@@ -62,11 +63,9 @@ async def agents() -> AsyncIterator[Agents]:
 
 async def until(true: Callable[[], bool]) -> None:
     """Let sockets work until `true()`."""
-    for _ in range(100_000):
-        if true():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it never came true")
+    async with asyncio.timeout(60):
+        while not true():  # noqa: ASYNC110 - nothing announces it
+            await asyncio.sleep(0)
 
 
 async def world_of_two(agents: Agents) -> World:
@@ -100,6 +99,19 @@ async def test_a_line_that_is_cut_tells_the_peer_at_once(agents: Agents) -> None
     orders = await peer
     assert (orders.order, orders.round, orders.lost) == (Order.REGROUP, 1, ("node-1",))
     assert (await agents.call(join("node-0", after=1))).size == 1
+
+
+async def test_who_is_tired_of_waiting_for_a_master_that_was_stopped_is_not_lost(agents: Agents) -> None:
+    await world_of_two(agents)
+    await agents.clock.advance(0.25)
+    tired, _ = await waiting(agents, *(watch(name, seen=agents.master.job.version) for name in NAMES))
+    agents.clock.jump(10)
+    tired.cancel()
+    await until(lambda: len(agents.master._polls) == 1)
+    assert agents.master.job.running
+    await agents.clock.advance(6)
+    assert agents.master.job.ending
+    assert agents.master.job.ending.reason == "node-0 is silent"
 
 
 async def test_a_line_that_closes_between_two_questions_is_doubted_for_half_a_second(agents: Agents) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from elasticjob.api.rpc.nodes import Order
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.master.job import Job, Spec
+from elasticjob.master.job import Job, Limits, Spec
 from elasticjob.master.server import Master
 from elasticjob.master.store import File, Nowhere, SnapshotError, restore, snapshot
 from tests.master.world import START, Played, finish, join, played, report, watch
@@ -57,6 +58,14 @@ def test_rounds_and_the_lineage_go_on() -> None:
 def test_a_member_that_does_not_come_is_lost_after_the_time_of_a_takeover() -> None:
     game = succeeded_by(played("node-0", "node-1"))
     game.wait(14, "node-0")
+    assert game.order("node-0") is Order.TRAIN
+    game.wait(2, "node-0")
+    assert game.orders("node-0").lost == ("node-1",)
+
+
+def test_a_takeover_is_never_less_patient_than_the_job() -> None:
+    game = succeeded_by(played("node-0", "node-1", limits=Limits(silence=timedelta(seconds=60))))
+    game.wait(59, "node-0")
     assert game.order("node-0") is Order.TRAIN
     game.wait(2, "node-0")
     assert game.orders("node-0").lost == ("node-1",)
