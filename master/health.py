@@ -24,16 +24,18 @@ def succeed_when_all_finished(job: Job, now: datetime) -> Verdict | None:
     """Every member of the world ended well."""
     if not job.world or not all(_finished(job, member.node) for member in job.world.members):
         return None
-    progress = job.training.progress
-    steps = f" after step {progress.step}" if progress else ""
-    many = len(job.world.members)
-    who = "the node" if many == 1 else f"all {many} nodes"
-    return Verdict(
-        end=End.SUCCEEDED,
-        reason="Finished",
-        message=f"{who} of round {job.world.round} finished{steps}",
-        at=now,
-    )
+    return _success(job, len(job.world.members), f" of round {job.world.round}", now)
+
+
+def succeed_when_all_that_are_kept_finished(job: Job, now: datetime) -> Verdict | None:
+    """Every node that is kept alive ended well, though not in a world that is known here whole.
+
+    A predecessor may not have lived to save the last one, or a member was taken away as training ended.
+    """
+    kept = [n for n in job.nodes.values() if n.role in job.spec.roles and n.phase is not Phase.DELETED]
+    if job.spec.replicas is None or len(kept) < job.spec.replicas:
+        return None
+    return _success(job, len(kept), "", now) if all(node.completed for node in kept) else None
 
 
 def fail_when_no_world_is_possible(job: Job, now: datetime) -> Verdict | None:
@@ -65,15 +67,22 @@ def fail_when_too_few_nodes_come(job: Job, now: datetime) -> Verdict | None:
 
 RULES: tuple[Rule, ...] = (
     succeed_when_all_finished,
+    succeed_when_all_that_are_kept_finished,
     fail_when_no_world_is_possible,
     fail_when_too_few_nodes_come,
 )
 
 
+def _success(job: Job, many: int, where: str, now: datetime) -> Verdict:
+    progress = job.training.progress
+    steps = f" after step {progress.step}" if progress else ""
+    who = "the node" if many == 1 else f"all {many} nodes"
+    return Verdict(end=End.SUCCEEDED, reason="Finished", message=f"{who}{where} finished{steps}", at=now)
+
+
 def _finished(job: Job, name: str) -> bool:
-    """Whether the node said so, or its pod did: not every script has an agent of ours."""
     node = job.nodes.get(name)
-    return bool(node and (node.finished or node.phase is Phase.SUCCEEDED))
+    return bool(node and node.completed)
 
 
 def _possible(job: Job, spent: list[Node]) -> int:

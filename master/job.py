@@ -59,7 +59,7 @@ class Limits(Value, frozen=True):
     """How long the unexpected may last."""
 
     silence: timedelta = timedelta(seconds=5)  # no Watch: the node is lost
-    takeover: timedelta = timedelta(seconds=15)  # the same, while agents look for a new master
+    takeover: timedelta = timedelta(seconds=15)  # the same, or more, while agents look for a new master
     last_call: timedelta = timedelta(seconds=30)  # since the last join: do not wait for the others
     join_timeout: timedelta = timedelta(seconds=900)  # no world for so long: the job fails
     history: int = 64  # changes of the world that are remembered
@@ -142,6 +142,14 @@ class Node(Value, frozen=True):
     def ended(self) -> bool:
         """Whether this life takes no part any more."""
         return self.finished or self.failed or self.phase in ENDS
+
+    @property
+    def completed(self) -> bool:
+        """Whether it ended well, and not because it was told to go: by its word, or by its pod's alone.
+
+        Not every script has an agent of ours, and last words may meet no master.
+        """
+        return self.finished or (self.phase is Phase.SUCCEEDED and not self.leaving)
 
     @property
     def alive(self) -> bool:

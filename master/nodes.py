@@ -178,6 +178,8 @@ def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
     )
     if seen != node:
         job = job.put(seen)
+    if own and own.phase is Phase.SUCCEEDED and seen.completed and job.member(name):
+        return job.put(seen.but(finished=True, beat=None, joined=None))  # its last words may be lost
     if node.beat and (vanished or (own and own.phase in ENDS)):
         return _gone(job, seen, f"pod {node.pod} is gone", now)
     if own and own.leaving and not seen.leaving:

@@ -149,6 +149,70 @@ def test_pods_that_ended_well_count_as_finished_though_nobody_said_so() -> None:
     assert game.job.verdict.end is End.SUCCEEDED
 
 
+def test_a_member_whose_pod_ended_well_is_not_lost_though_its_last_words_never_came() -> None:
+    game = played("node-0", "node-1")
+    game.ask(watch("node-0", pod="node-0"), watch("node-1", pod="node-1"))
+    game.see(pod("node-0"), pod("node-1"))
+    game.see(pod("node-0"), pod("node-1", Phase.SUCCEEDED))
+    assert game.order("node-0") is Order.TRAIN
+    game.ask(finish("node-0", 1))
+    assert game.job.verdict
+    assert game.job.verdict.end is End.SUCCEEDED
+
+
+def test_a_member_that_leaves_has_not_finished_when_its_pod_ends_well() -> None:
+    game = played("node-0", "node-1")
+    game.ask(watch("node-1", pod="node-1"))
+    game.see(pod("node-0"), pod("node-1"))
+    game.ask(leave("node-1", 1, planned=True))
+    game.see(pod("node-0"), pod("node-1", Phase.SUCCEEDED))
+    assert game.orders("node-0").lost == ("node-1",)
+
+
+def test_a_job_of_one_node_that_was_told_to_go_has_not_succeeded() -> None:
+    game = played("node-0", replicas=1)
+    game.ask(watch("node-0", pod="node-0"))
+    game.see(pod("node-0"))
+    game.ask(leave("node-0", 1, planned=True))
+    game.see(pod("node-0", Phase.SUCCEEDED))
+    assert game.ended() is None
+    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-0", name="node-0-1", relaunch=1))
+    game.ask(watch("node-0", "second", pod="node-0-1"), join("node-0", "second"))
+    assert game.job.round == 2
+
+
+def test_all_that_are_kept_have_finished_though_their_world_was_never_saved() -> None:
+    game = Played(replicas=2)
+    game.see(pod("node-0", Phase.SUCCEEDED))
+    assert game.ended() is None
+    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1"))
+    assert game.ended() is None
+    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1", Phase.SUCCEEDED))
+    assert game.job.verdict
+    assert (game.job.verdict.end, game.job.verdict.message) == (End.SUCCEEDED, "all 2 nodes finished")
+
+
+def test_who_was_taken_away_as_training_ended_is_not_waited_for() -> None:
+    game = played("node-0", "node-1", replicas=2)
+    game.ask(watch("node-1", pod="node-1"), report("node-0", 1, 40))
+    game.see(pod("node-0"), pod("node-1"))
+    game.job = game.job.but(spec=game.job.spec.but(replicas=1))
+    game.see(pod("node-0"), pod("node-1", leaving=True))
+    game.ask(finish("node-0", 1))
+    assert game.ended() is None
+    game.see(pod("node-0"))
+    assert game.job.verdict
+    assert game.job.verdict.message == "the node finished after step 40"
+
+
+def test_a_node_that_will_be_made_again_is_waited_for() -> None:
+    game = played("node-0", "node-1", replicas=2)
+    game.ask(watch("node-1", pod="node-1"))
+    game.see(pod("node-0"), pod("node-1"))
+    game.see(pod("node-0", Phase.SUCCEEDED))
+    assert game.ended() is None
+
+
 def test_a_finished_node_that_hangs_up_is_not_lost() -> None:
     game = played("node-0", "node-1")
     game.ask(finish("node-1", 1))
