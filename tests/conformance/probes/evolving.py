@@ -28,6 +28,7 @@ V2 = THINGS.replace("v1", "v2")
 TAKE = {"rv": "metadata.resourceVersion", "uid": "metadata.uid"}
 ESTABLISHED = {"status.conditions.1.status": "True", "status.conditions.1.type": "Established"}
 SCHEMA = "/spec/versions/0/schema/openAPIV3Schema/properties/spec"
+SCHEMA_OF_V2 = SCHEMA.replace("/0/", "/1/")
 
 
 def version(name: str, spec: Body | None = None, **more: Any) -> Body:
@@ -192,9 +193,12 @@ PROBES: tuple[Probe, ...] = (
             [
                 {"op": "replace", "path": "/spec/versions/0/storage", "value": False},
                 {"op": "replace", "path": "/spec/versions/1/storage", "value": True},
+                {"op": "replace", "path": f"{SCHEMA_OF_V2}/properties/note/maxLength", "value": 1},
             ],
             show=("status.storedVersions", "metadata.generation"),
         ),
+        # a real server goes on writing in the old version until it has looked around
+        post(V2, thing("two", {"note": "long"}, apiVersion="{group}/v2"), dryRun="All", until=422, show=()),
         get(f"{V2}/one", show=("apiVersion",)),
         # stored anew: of what is left in a version that is gone, a real server can list nothing any more
         patch("merge", f"{V2}/one", {"metadata": {"labels": {"a": "b"}}}, show=("apiVersion", "spec")),
