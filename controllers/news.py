@@ -16,7 +16,6 @@ from typing import Final
 import msgspec
 
 from elasticjob.controllers.perform import without_empty
-from elasticjob.kube.crd import Part
 from elasticjob.kube.kinds import Key, Manifest
 from elasticjob.kube.store import Change
 
@@ -47,16 +46,15 @@ class News:
         self._left.add(key)
         return True
 
-    def hold(self, key: Key, old: Part, new: Part, now: datetime) -> timedelta | None:
+    def hold(self, key: Key, old: Manifest, new: Manifest, now: datetime) -> timedelta | None:
         """Return how long `new` may wait until it is told; None: it is told now."""
         self._left.discard(key)
-        before, after = old.manifest(), new.manifest()
-        self._found[key] = without_empty(after)
-        if before == after:
+        self._found[key] = without_empty(new)
+        if old == new:
             return None
         told = self._told.get(key, now - PAUSE)
         left = told + PAUSE - now
-        if is_small(before, after) and timedelta(0) < left <= PAUSE:  # more: the clock was set back
+        if is_small(old, new) and timedelta(0) < left <= PAUSE:  # more: the clock was set back
             return left
         self._told[key] = now
         return None

@@ -23,7 +23,7 @@ from elasticjob.controllers.plan import (
     Resize,
 )
 from elasticjob.kube.client import Client
-from elasticjob.kube.crd import CustomResource, Part
+from elasticjob.kube.crd import CustomResource
 from elasticjob.kube.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from elasticjob.kube.events import Recorder, reference
 from elasticjob.kube.kinds import Kind, Manifest
@@ -87,20 +87,21 @@ class Hand:
         self._recorder.event(reference(kind_of(owner), owner), type_, note.reason, note.sentence)
         log.info(note.sentence, extra={"object": str(owner.key), "reason": note.reason})
 
-    async def write_status(self, kind: Kind[Any], owner: CustomResource, status: Part, old: Part) -> bool:
+    async def write_status(
+        self, kind: Kind[Any], owner: CustomResource, status: Manifest, old: Manifest
+    ) -> bool:
         """Apply the status of `owner` unless it is as before; returns whether it was written.
 
         An object that is gone needs no status.
         """
-        said = status.manifest()
-        if said == old.manifest():
+        if status == old:
             return False
         identity = {
             "name": owner.metadata.name,
             "namespace": owner.metadata.namespace,
             "uid": owner.metadata.uid,
         }
-        manifest = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": identity, "status": said}
+        manifest = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": identity, "status": status}
         return await self._apply(kind, manifest, "status")
 
     async def is_there(self, kind: Kind[Any], thing: CustomResource) -> bool:

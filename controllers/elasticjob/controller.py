@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJobStatus
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.counters import Counters
@@ -89,10 +89,10 @@ class JobReconciler:
     async def _say(self, seen: Seen, plan: Plan) -> timedelta | None:
         """Write the status, and tell of an end once it is written; or return how long it may wait."""
         status = describe(seen, plan, self.now())
-        old: ElasticJobStatus = seen.job.status.model_copy(update={"training": None})
-        if held := self.news.hold(seen.job.key, old, status, self.now()):
+        said, old = status.manifest(), seen.job.status.model_copy(update={"training": None}).manifest()
+        if held := self.news.hold(seen.job.key, old, said, self.now()):
             return held
-        if await self.hand.write_status(ELASTICJOB, seen.job, status, old):
+        if await self.hand.write_status(ELASTICJOB, seen.job, said, old):
             self.counters.saw(seen.job, status)
             if plan.outcome is not None:
                 self.hand.tell(seen.job, Note(plan.reason, plan.sentence, warning=not plan.outcome.succeeded))

@@ -63,7 +63,7 @@ class NodesReconciler:
             return Result.again(plan.again_by(SOON).again_in)  # the pass that sees what was done tells of it
         if plan.reason in HANDS_OFF:
             return Result.again(plan.again_in)
-        status, old = describe(seen, plan, self.now()), seen.resource.status
+        status, old = describe(seen, plan, self.now()).manifest(), seen.resource.status.manifest()
         if held := self.news.hold(key, old, status, self.now()):
             return Result.again(plan.again_by(held).again_in)
         await self.hand.write_status(JOBRESOURCE, seen.resource, status, old)

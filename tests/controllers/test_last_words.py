@@ -89,6 +89,6 @@ class Server:
 async def test_a_status_is_applied_without_empty_maps() -> None:
     server = Server()
     hand = Hand(cast(Client, server), cast(Recorder, None), "test")
-    status = JobResourceStatus(observed_generation=1)
-    assert await hand.write_status(JOBRESOURCE, resource(), status, JobResourceStatus())
+    status = JobResourceStatus(observed_generation=1).manifest()
+    assert await hand.write_status(JOBRESOURCE, resource(), status, {})
     assert [manifest["status"] for manifest in server.applied] == [{"observedGeneration": 1}]

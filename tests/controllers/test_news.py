@@ -11,8 +11,7 @@ import pytest
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
 from elasticjob.controllers.news import PAUSE, News
-from elasticjob.kube.crd import Part
-from elasticjob.kube.kinds import Key
+from elasticjob.kube.kinds import Key, Manifest
 from elasticjob.kube.store import Change
 from elasticjob.kube.wire import Item, Meta, item_of
 from tests.controllers.build import NOW
@@ -22,14 +21,15 @@ STARTING = ("False", "Starting", "some are starting")
 UP = ("True", "AsSpecified", "all nodes are ready")
 
 
-def nodes(ready: int, said: Any = STARTING, **more: Any) -> Part:
+def nodes(ready: int, said: Any = STARTING, **more: Any) -> Manifest:
     status, reason, message = said
     condition = {"type": "Ready", "status": status, "reason": reason, "message": f"{message}: {ready}"}
     sizes = {"worker": {"desired": 3, "current": 3, "ready": ready}}
-    return JobResourceStatus.model_validate({"conditions": [condition], "replicaStatuses": sizes, **more})
+    found = JobResourceStatus.model_validate({"conditions": [condition], "replicaStatuses": sizes, **more})
+    return found.manifest()
 
 
-def job(active: int, **more: Any) -> Part:
+def job(active: int, **more: Any) -> Manifest:
     sizes = {"worker": {"desired": 3, "active": active, **more}}
     said = {
         "type": "Running",
@@ -40,16 +40,16 @@ def job(active: int, **more: Any) -> Part:
     workers = f"{active}/3"
     return ElasticJobStatus.model_validate(
         {"phase": "Running", "workers": workers, "conditions": [said], "replicaStatuses": sizes}
-    )
+    ).manifest()
 
 
 @pytest.mark.parametrize(
     ("said", "contradicts"),
     [
-        (nodes(1).manifest(), False),
-        ({**nodes(1).manifest(), "training": {"step": 3}}, False),
-        ({**nodes(1).manifest(), "restarts": {}}, False),
-        (nodes(0).manifest(), True),
+        (nodes(1), False),
+        ({**nodes(1), "training": {"step": 3}}, False),
+        ({**nodes(1), "restarts": {}}, False),
+        (nodes(0), True),
         ({}, True),
         ("nothing of the kind", True),
         (None, True),
@@ -58,7 +58,7 @@ def job(active: int, **more: Any) -> Part:
 def test_what_differs_from_what_was_found_contradicts(said: Any, contradicts: bool) -> None:
     news, object_ = News(), item({"status": said})
     assert not news.contradicts(Change(None, object_))  # nothing was found yet
-    news.hold(KEY, JobResourceStatus(), nodes(1), NOW)
+    news.hold(KEY, {}, nodes(1), NOW)
     assert news.contradicts(Change(None, object_)) is contradicts
     assert not news.contradicts(Change(object_, None))
     news.forget(KEY)
@@ -68,7 +68,7 @@ def test_what_differs_from_what_was_found_contradicts(said: Any, contradicts: bo
 @pytest.mark.parametrize("status", [b'{"phase": "\xff"}', b'{"phase": ' + b"[" * 5000])
 def test_what_cannot_be_read_contradicts(status: bytes) -> None:
     news, meta = News(), Meta(name=KEY.name, namespace=KEY.namespace)
-    news.hold(KEY, JobResourceStatus(), nodes(1), NOW)
+    news.hold(KEY, {}, nodes(1), NOW)
     assert news.contradicts(Change(None, Item(KEY, meta, b'{"status": %s}' % status)))
 
 
@@ -83,7 +83,7 @@ def item(more: dict[str, Any]) -> Item:
         (nodes(0), nodes(1), True),
         (nodes(2), nodes(1), True),
         (job(1), job(2), True),
-        (JobResourceStatus(), nodes(0), False),
+        ({}, nodes(0), False),
         (nodes(2), nodes(3, UP), False),
         (nodes(2), nodes(3), False),
         (nodes(0), nodes(0, ("False", "Pending", "no image")), False),
@@ -94,9 +94,9 @@ def item(more: dict[str, Any]) -> Item:
         (job(1), job(1, failed=1), False),
     ],
 )
-def test_counting_waits_for_a_pause_and_nothing_else_does(old: Part, new: Part, waits: bool) -> None:
+def test_counting_waits_for_a_pause_and_nothing_else_does(old: Manifest, new: Manifest, waits: bool) -> None:
     news = News()
-    assert news.hold(KEY, JobResourceStatus(), old, NOW) is None
+    assert news.hold(KEY, {}, old, NOW) is None
     soon = NOW + PAUSE / 4
     assert news.hold(KEY, old, new, soon) == (PAUSE * 3 / 4 if waits else None)
     assert news.hold(KEY, old, new, NOW + 2 * PAUSE) is None
