@@ -62,7 +62,8 @@ class News:
     def contradicts(self, change: Change) -> bool:
         """Whether an object has come to say something else than the last pass found, and needs another.
 
-        The echo of what was told is none, nor is what a master says. A predicate: it never raises.
+        The echo of what was told is none, nor is what a master says. A predicate, beside one that lets coming
+        and going pass: what was found is known by name.
         """
         found = self._found.get(change.new.key) if change.new else None
         if change.new is None or found is None:

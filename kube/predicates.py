@@ -1,6 +1,7 @@
-"""Which changes are worth a run. All are pure and remember nothing.
+"""Which changes are worth a run. Those below are pure and remember nothing. None may raise.
 
-What is called `…_changed` lets coming and going pass, too.
+What is called `…_changed` lets coming and going pass, too. A controller's own predicate may remember what
+a run found, where such a one stands beside it: another object may come to a name.
 """
 
 from __future__ import annotations
