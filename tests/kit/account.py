@@ -12,7 +12,7 @@ import yaml
 
 from elasticjob.kube.client import Client
 from elasticjob.kube.config import Config, Static
-from elasticjob.kube.errors import AlreadyExists, Forbidden
+from elasticjob.kube.errors import AlreadyExists, Forbidden, NotFound
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import NAMESPACE, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT
 from tests.kit.leftovers import CLUSTER_ROLE, CLUSTER_ROLE_BINDING
@@ -56,10 +56,14 @@ async def shipped_account(place: Place, admin: Client) -> Config:
 
 
 async def ship_rights(admin: Client) -> None:
-    """The operator's namespace, its account and its rights; one that an earlier test left has gone before."""
+    """The operator's namespace, its account and its rights, once the server heeds them; a namespace that an
+    earlier test left has gone before.
+    """
     await until(lambda: _made_namespace(admin), f"the namespace {SYSTEM} is new")
+    await until(lambda: _takes_objects(admin), f"the namespace {SYSTEM} is not taken for the one that went")
     for manifest in RIGHTS:
         await admin.apply(KINDS[manifest["kind"]], manifest, manager="test")
+    await until(lambda: _counts(admin), "the rights of the operator's account count")
 
 
 async def _made_namespace(admin: Client) -> bool:
@@ -68,6 +72,21 @@ async def _made_namespace(admin: Client) -> bool:
     except AlreadyExists:
         return False
     return True
+
+
+async def _takes_objects(admin: Client) -> bool:
+    """A server refuses them for as long as it knows only of the namesake that was being deleted."""
+    try:
+        await admin.create(SERVICE_ACCOUNT, {"metadata": {"generateName": "probe-"}}, SYSTEM, dry_run=True)
+    except (Forbidden, NotFound):
+        return False
+    return True
+
+
+async def _counts(admin: Client) -> bool:
+    """Whether both roles count, each of which comes to the server by watches of its own."""
+    asked = (("", "events", "create"), ("coordination.k8s.io", "leases", "create"))
+    return not any([await _lacks(admin, resource, verb, SYSTEM, group) for group, resource, verb in asked])
 
 
 @asynccontextmanager
@@ -95,8 +114,8 @@ async def _give(admin: Client, rules: list[Manifest]) -> None:
     await admin.merge_patch(CLUSTER_ROLE.untyped(), ACCOUNT, {"rules": rules})
 
 
-async def _lacks(admin: Client, resource: str, verb: str, namespace: str) -> bool:
-    asked = {"resource": resource, "verb": verb, "namespace": namespace}
+async def _lacks(admin: Client, resource: str, verb: str, namespace: str, group: str = "") -> bool:
+    asked = {"group": group, "resource": resource, "verb": verb, "namespace": namespace}
     spec = {"user": f"system:serviceaccount:{SYSTEM}:{ACCOUNT}", "resourceAttributes": asked}
     answer = await admin.create(ACCESS_REVIEW, {"spec": spec})
     return not answer["status"]["allowed"]

@@ -24,7 +24,8 @@ OTHERS = tuple(
 )
 DEFINITION = CRD.untyped()
 
-Names = set[tuple[str, str]]
+Found = set[tuple[str, str, str]]
+"""Plural, name and uid: a namesake of what was there before is another object, and is removed."""
 
 
 @asynccontextmanager
@@ -35,9 +36,9 @@ async def cleaned(plane: ControlPlane) -> AsyncIterator[None]:
     forget one, now and then half a minute.
     """
     async with Client(plane.config(), user_agent="tests-cleanup") as client:
-        before = await _names(client)
+        before = await _found(client)
         yield
-        left = await _names(client) - before
+        left = await _found(client) - before
         await _delete(client, WEBHOOKS, left)  # they could refuse the rest
         definitions = await client.list(DEFINITION)
         for definition in definitions:
@@ -48,14 +49,17 @@ async def cleaned(plane: ControlPlane) -> AsyncIterator[None]:
         await _delete(client, OTHERS, left)
 
 
-async def _names(client: Client) -> Names:
-    kinds = (*WEBHOOKS, *OTHERS)
-    return {(kind.plural, found["metadata"]["name"]) for kind in kinds for found in await client.list(kind)}
+async def _found(client: Client) -> Found:
+    return {
+        (kind.plural, found["metadata"]["name"], found["metadata"]["uid"])
+        for kind in (*WEBHOOKS, *OTHERS)
+        for found in await client.list(kind)
+    }
 
 
-async def _delete(client: Client, kinds: tuple[Kind[Manifest], ...], left: Names) -> None:
+async def _delete(client: Client, kinds: tuple[Kind[Manifest], ...], left: Found) -> None:
     for kind in kinds:
-        for plural, name in sorted(left):
+        for plural, name, _ in sorted(left):
             if plural == kind.plural:
                 with suppress(NotFound):
                     await client.delete(kind, name)

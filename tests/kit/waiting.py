@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-PATIENCE = 90.0
-"""Seconds; a test that passes waits for a few of them, unless the machine is very busy."""
+PATIENCE = 180.0
+"""Seconds; a test that passes waits for a few of them, unless the machine is very busy.
+
+A real garbage collector collects nothing for up to a minute after a kind has gone.
+"""
 
 
 async def until(ask: Callable[[], Awaitable[object]], what: str, within: float = PATIENCE) -> None:
