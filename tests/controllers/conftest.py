@@ -18,17 +18,17 @@ from elasticjob.controllers.main import compose
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client import Client
 from elasticjob.kube.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects import EVENT, NAMESPACE, POD, SERVICE, Pod
+from elasticjob.kube.objects import EVENT, POD, SERVICE, Pod
 from elasticjob.kube.operator import Operator
 from tests.controllers.rights import Noting
 from tests.kit.account import shipped_account
-from tests.kit.waiting import until
+from tests.kit.namespaces import new_namespace
+from tests.kit.waiting import PATIENCE, until
 from tests.kit.webhooks import heeded
 from tests.kit.whole import WholeClusters
 
 T = TypeVar("T")
 
-PATIENCE = 90.0
 KINDS: tuple[Any, ...] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN, POD, SERVICE)
 
 
@@ -193,8 +193,7 @@ async def stage(
 async def site(stage: Stage, request: pytest.FixtureRequest) -> AsyncIterator[Site]:
     """A namespace named after the test; its jobs are gone afterwards."""
     words = request.node.name.removeprefix("test_").replace("_", "-").split("[")[0]
-    namespace = words[:40].strip("-")
-    await stage.client.create(NAMESPACE, {"metadata": {"name": namespace}})
+    namespace = await new_namespace(stage.client, words[:40].strip("-"))
     found = Site(stage.client, stage.operator, namespace)
     yield found
     found.operator = stage.operator

@@ -20,11 +20,12 @@ from elasticjob.cli.laptop import OperatorProcess, operator_of
 from elasticjob.cli.story.processes import Process, running
 from elasticjob.kube.client import Client
 from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import NAMESPACE, POD, Pod
+from elasticjob.kube.objects import POD, Pod
 from elasticjob.kube.operator import Operator
 from elasticjob.kube.store import Change
 from tests.controllers.conftest import KINDS, Site
 from tests.e2e.line import Line
+from tests.kit.namespaces import new_namespace
 from tests.kit.whole import WholeCluster, WholeClusters
 
 
@@ -103,7 +104,7 @@ async def site(stage: Stage, request: pytest.FixtureRequest) -> AsyncIterator[Si
     """A namespace named after the test; its jobs are gone afterwards."""
     words = request.node.name.removeprefix("test_").partition("[")[0].replace("_", "-")
     namespace = f"{words[:40].strip('-')}-{secrets.token_hex(4)}"
-    await stage.client.create(NAMESPACE, {"metadata": {"name": namespace}})
+    await new_namespace(stage.client, namespace)
     found = Site(stage.client, stage.onlooker, namespace)
     yield found
     for job in await stage.client.list(ELASTICJOB, namespace):
