@@ -50,7 +50,11 @@ class Line:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        there, thither = await asyncio.open_connection("127.0.0.1", self._target)
+        try:
+            there, thither = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:  # nobody is there: as without the line
+            writer.transport.abort()
+            return
         self._open |= {writer, thither}
         try:
             await asyncio.gather(_copy(reader, thither), _copy(there, writer))
