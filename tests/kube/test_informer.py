@@ -372,7 +372,7 @@ async def test_a_watch_whose_answer_never_begins_is_noticed_too() -> None:
         await it.clock.advance(IDLE_INITIAL)
         await until(lambda: it.watched_from == ["6"] and it.clock.next_due == BEGINNING)
         await it.clock.advance(BEGINNING)
-        await until(lambda: it.names == {"a"}, it.clock)
+        await until(lambda: it.names == {"a"}, it.clock, longest=PAUSE)
         assert it.cache.lists == 1
 
 

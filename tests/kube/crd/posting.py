@@ -13,7 +13,7 @@ from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import CRD
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 def crd_of(schema: Manifest, group: str = "example.org", **version: Any) -> Manifest:

@@ -76,7 +76,7 @@ async def main(kubeconfig: str, namespace: str, me: str, pace: str) -> None:
     clock = SteppingClock(Pace(Path(pace)))
     async with Client(await config.load(kubeconfig), user_agent=me) as client:
         election = Election(LEASE_NAME, namespace, identity=me, terms=TERMS, clock=clock)
-        operator = Operator(client, namespace, name=me, probes=None, election=election, grace=2)
+        operator = Operator(client, namespace, name=me, probes=None, election=election, grace=30)
         operator.add(Controller(WORK, worker(client, me), for_=CONFIG_MAP))
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, time.sleep, 3600)

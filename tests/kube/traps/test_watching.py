@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -12,12 +13,13 @@ from elasticjob.kube.backoff import WATCH
 from elasticjob.kube.client import Client
 from elasticjob.kube.config import Config
 from elasticjob.kube.controller import Controller, Result
-from elasticjob.kube.errors import ApiError, is_too_large_resource_version
+from elasticjob.kube.errors import ApiError, TooManyRequests, is_too_large_resource_version
 from elasticjob.kube.informer import CONFIRMING, IDLE
 from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.objects import CONFIG_MAP, EVENT, SECRET
 from elasticjob.kube.owner import owner_reference
 from elasticjob.kube.testing import Answer, CutAfter, Fault, FaultProxy, Refuse, Stall, asking, failure, html
+from elasticjob.kube.transport import Call
 from tests.kit.served import Served
 from tests.kube.stub import until
 from tests.kube.traps.kit import (
@@ -175,10 +177,23 @@ async def test_07_a_restart_of_the_server_is_routine(
             await until(lambda: len(proxy.handled) > asked + 5, it.clock, within=WITHIN, longest=PAUSE)
         async with Client(served.config()) as fresh:
             await make(fresh, namespace, "b")
+            await until_watched(fresh, namespace)
         began = it.clock.monotonic()
         await until(lambda: it.names == {"a", "b"}, it.clock, within=WITHIN, longest=PAUSE)
         assert it.clock.monotonic() - began <= 5
         assert it.gone == []
+
+
+async def until_watched(client: Client, namespace: str) -> None:
+    """Return once watches are taken: a server that has just begun puts them off, a second each time."""
+    call = Call("GET", CONFIG_MAP.path(namespace), {"watch": "true"})
+    async with asyncio.timeout(WITHIN):
+        while True:
+            try:
+                async with client.stream(call, patience=WITHIN):
+                    return
+            except TooManyRequests:
+                await asyncio.sleep(0)
 
 
 async def test_10_a_delete_missed_while_away_reaches_the_owner_who_makes_the_child_again(
