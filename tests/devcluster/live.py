@@ -21,7 +21,7 @@ from elasticjob.kube.operator import Operator
 
 T = TypeVar("T")
 QUICK = Backoff(timedelta(milliseconds=100), timedelta(seconds=1))
-SECONDS = 60.0
+SECONDS = 120.0
 
 
 @dataclass

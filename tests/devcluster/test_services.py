@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -69,21 +70,32 @@ async def serve(cluster: Live, *names: str, ready: bool = True) -> tuple[str, in
         await cluster.start(name, "python", "-c", SERVER, labels={"app": "s"}, container=container)
     for name in names:
         await cluster.said(name, "ready")
+    address = service.spec.cluster_ip, 80
     if ready:
         await cluster.until(lambda: ready_count(cluster) == len(names))
-        await cluster.until(lambda: "listening" if is_open(service.spec.cluster_ip) else None)
-    return service.spec.cluster_ip, 80
+        await in_turn(address, names)
+    return address
+
+
+async def in_turn(address: tuple[str, int], names: Sequence[str]) -> None:
+    """Return once the proxy has heard of all of them too, by a watch of its own."""
+    async with asyncio.timeout(60):
+        wanted = {f"{name}\n".encode() for name in names}
+        while {await answered(address) for _ in names} != wanted:  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(0)
+
+
+async def answered(address: tuple[str, int]) -> bytes:
+    """Who answers; b"" where nobody listens yet."""
+    try:
+        return await ask(address, b"who")
+    except ConnectionError:
+        return b""
 
 
 def ready_count(cluster: Live) -> int:
     found = cluster.slices.list("default", {SERVICE_NAME: "s"})
     return sum(bool(endpoint.conditions.ready) for each in found for endpoint in each.endpoints)
-
-
-def is_open(ip: str) -> bool:
-    with socket.socket() as probe:
-        probe.setblocking(False)
-        return probe.connect_ex((ip, 80)) in (0, 115)
 
 
 async def ask(address: tuple[str, int], word: bytes) -> bytes:

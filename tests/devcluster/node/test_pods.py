@@ -409,7 +409,7 @@ async def test_logs_that_do_not_exist(cluster: Live, options: dict[str, Any], me
 
 async def test_log_of_a_container_that_waits(cluster: Live) -> None:
     await cluster.start("p", "true", container={"image": "nowhere.example/none"})
-    await cluster.pod_where("p", lambda pod: waiting(pod))
+    await cluster.pod_where("p", lambda pod: waiting(pod) in ("ErrImagePull", "ImagePullBackOff"))
     with pytest.raises(ApiError, match='container "main" in pod "p" is waiting to start: ErrImagePull'):
         await cluster.logs("p")
 

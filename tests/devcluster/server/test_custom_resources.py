@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from tests.devcluster.server.conftest import CRDS, THINGS, Api, definition, thing
+from elasticjob.devcluster.server import ApiServer
+from tests.devcluster.server.conftest import CRDS, THINGS, Api, client, definition, thing
 
 
 async def test_a_definition_is_established_and_served_at_once(things: Api) -> None:
@@ -260,10 +262,14 @@ async def test_scale_reads_and_writes_the_declared_paths(things: Api) -> None:
     assert (await things.get(f"{THINGS}/one")).body["spec"]["replicas"] == 7
 
 
-async def test_printer_columns_fill_tables(things: Api) -> None:
-    await things.post(THINGS, thing(replicas=2))
-    things.session.headers["Accept"] = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-    table = (await things.get(THINGS)).body
+async def test_printer_columns_fill_tables() -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    async with ApiServer(clock=lambda: now) as server, client(server) as things:
+        server.add_token("secret", "admin", ["system:masters"])
+        await things.define(definition())
+        await things.post(THINGS, thing(replicas=2))
+        things.session.headers["Accept"] = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+        table = (await things.get(THINGS)).body
     assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Replicas", "Age"]
     assert table["rows"][0]["cells"] == ["one", 2, "0s"]
     assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
