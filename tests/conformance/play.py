@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 from tests.conformance.hooks import Hooks
 from tests.conformance.probe import CRDS, NAMESPACES, Probe, Raw, Step
 
-PATIENCE = 100.0
+PATIENCE = 200.0
 _HOLE = re.compile(r"\{([a-z]\w*)\}")
 Observation = dict[str, Any]
 

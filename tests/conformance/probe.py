@@ -136,7 +136,10 @@ def delete(path: str, body: Any = None, **more: Any) -> Step:
 
 
 def watch(path: str, events: int, **more: Any) -> Step:
-    return _step("GET", path, None, {"events": events, "watch": "1", "timeoutSeconds": "5", **more})
+    """Read until so many events came, for which no machine is too busy; where fewer come, `timeoutSeconds`
+    says when it ends.
+    """
+    return _step("GET", path, None, {"events": events, "watch": "1", "timeoutSeconds": "60", **more})
 
 
 def given(*steps: Step) -> tuple[Step, ...]:

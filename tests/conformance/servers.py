@@ -34,8 +34,8 @@ async def a_moment() -> None:
 
 @asynccontextmanager
 async def embedded() -> AsyncIterator[Server]:
-    """A devcluster API server of its own."""
-    async with ApiServer(bookmark_interval=1, rbac=True) as api:
+    """A devcluster API server of its own; no bookmark comes before an event that is asked for at once."""
+    async with ApiServer(bookmark_interval=5, rbac=True) as api:
         api.add_token(_TOKEN, "admin", ["system:masters"])
         api.compact()
         context = ssl.create_default_context(cadata=api.ca_pem)

@@ -149,7 +149,7 @@ PROBES: tuple[Probe, ...] = (
             resourceVersion="{rv}",
             **FLAGS,
             **SET,
-            timeoutSeconds="3",
+            timeoutSeconds="10",
             show=("kind", "apiVersion", "metadata.annotations"),
         ),
     ),
