@@ -105,9 +105,10 @@ class Hand:
         return await self._apply(kind, manifest, "status")
 
     async def is_there(self, kind: Kind[Any], thing: CustomResource) -> bool:
-        """Whether the server, asked itself, still has this life of an object."""
+        """Whether the server, asked itself, still has this life of an object, and means to keep it."""
         about = thing.metadata
-        return await self._has(kind, about.name, about.namespace, about.uid)
+        found = await self._metadata(kind, about.name, about.namespace)
+        return found.get("uid") == about.uid and "deletionTimestamp" not in found
 
     async def collect(self, kind: Kind[Any], orphans: Iterable[ObjectMeta]) -> None:
         """Delete those of some objects whose controller is gone, as the server itself says.
@@ -166,15 +167,16 @@ class Hand:
         of = kind_named(owner) if owner else None
         if owner is None or of is None or orphan.deletion_timestamp is not None:
             return
-        if await self._has(of, owner.name, orphan.namespace, owner.uid):
+        if (await self._metadata(of, owner.name, orphan.namespace)).get("uid") == owner.uid:
             return
         about = {"kind": kind.name, "object": f"{orphan.namespace}/{orphan.name}", "owner": owner.uid}
         log.warning("the garbage collector has missed an object whose owner is gone", extra=about)
         await self._delete(kind, orphan.name, orphan.namespace, orphan.uid, None)
 
-    async def _has(self, kind: Kind[Any], name: str, namespace: str, uid: str) -> bool:
-        found = await self._client.find(kind.untyped(), name, namespace)
-        return found is not None and found["metadata"]["uid"] == uid
+    async def _metadata(self, kind: Kind[Any], name: str, namespace: str) -> Manifest:
+        """What the server, asked itself, says of an object; nothing where there is none."""
+        found: Manifest | None = await self._client.find(kind.untyped(), name, namespace)
+        return found["metadata"] if found else {}
 
     async def _delete(self, kind: Kind[Any], name: str, namespace: str, uid: str, grace: int | None) -> None:
         try:

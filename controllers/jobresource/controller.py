@@ -25,7 +25,7 @@ from elasticjob.controllers.observe import (
 from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
-from elasticjob.controllers.plan import SOON
+from elasticjob.controllers.plan import SOON, Create, Plan
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import NODE, POD, SERVICE
@@ -55,6 +55,8 @@ class NodesReconciler:
             return Result.again(await self.orphans.collect(self.caches, self.hand, key, "", self.now()))
         about = seen.job or seen.resource  # what happens to nodes is told where people look: at the job
         plan = decide(seen, self.now())
+        if _makes_anew(seen, plan) and not await self.hand.is_there(JOBRESOURCE, seen.resource):
+            return Result.done()  # the cache is behind: what was collected with its owner is not missing
         if plan.reason not in HANDS_OFF:
             uid = seen.resource.metadata.uid
             await self.orphans.collect(self.caches, self.hand, key, uid, self.now())
@@ -84,6 +86,14 @@ class NodesReconciler:
             master=self.caches.master_address(job) if job else "",
             plans=self.caches.plans_of(key),
         )
+
+
+def _makes_anew(seen: Seen, plan: Plan) -> bool:
+    """Whether a node is made of which nothing is left, where there were pods as far as is known."""
+    if not any(isinstance(action, Create) for action in plan.actions):
+        return False
+    counted = seen.resource.status.replica_statuses.values()
+    return any(role.current for role in counted) and any(not node.lives for node in seen.wanted.values())
 
 
 def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:

@@ -8,10 +8,11 @@ from itertools import product
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.controllers import names
 from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.elasticjob import controller as jobs
@@ -23,6 +24,7 @@ from elasticjob.controllers.jobresource.decide import decide
 from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.news import PAUSE
 from elasticjob.controllers.observe import Caches, job_of, more_than_reports
+from elasticjob.controllers.owners import kind_of
 from elasticjob.controllers.perform import Hand
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
@@ -184,11 +186,26 @@ async def test_a_status_that_comes_back_from_the_past_makes_a_pass_that_mends_it
     assert passes.server.statuses[written:] == [second]
 
 
-@pytest.mark.parametrize(("uid", "made"), [("", False), ("another", False), ("job-1", True)])
-async def test_what_was_collected_with_a_job_is_not_made_anew(uid: str, made: bool) -> None:
+FATES = [("gone", False), ("another by now", False), ("leaving", False), ("kept", True)]
+"""What the server has of an owner that the cache shows, and whether what it lacks is made again."""
+
+
+def knowing(owner: ElasticJob | JobResource, fate: str) -> Server:
+    """A server that still has `owner`, or has let it go."""
+    there = {
+        "another by now": replace(owner.metadata, uid="another"),
+        "leaving": replace(owner.metadata, deletion_timestamp=NOW),
+        "kept": owner.metadata,
+    }
+    name = kind_of(owner).name
+    return Server({name: owner.model_copy(update={"metadata": there[fate]})} if fate in there else {})
+
+
+@pytest.mark.parametrize(("fate", "made"), FATES)
+async def test_what_was_collected_with_a_job_is_not_made_anew(fate: str, made: bool) -> None:
     """The cache may show a job long after it went."""
     known = job(status={"phase": "Running"})
-    server = Server({ELASTICJOB.name: job(metadata={"uid": uid})} if uid else {})
+    server = knowing(known, fate)
     hand = Hand(cast(Client, server), cast(Recorder, Nobody()), "test")
     counters = Counters(CollectorRegistry())
     reconcile = jobs.JobReconciler(
@@ -197,6 +214,17 @@ async def test_what_was_collected_with_a_job_is_not_made_anew(uid: str, made: bo
     await reconcile(KEY)
     assert bool(server.created) is made
     assert bool(server.statuses) is made
+
+
+@pytest.mark.parametrize(("fate", "made"), FATES)
+async def test_pods_that_were_collected_with_their_owner_are_not_made_anew(fate: str, made: bool) -> None:
+    counted = {"worker": {"desired": 2, "current": 2, "ready": 2}}
+    known = resource(status={"replicaStatuses": counted})
+    server = knowing(known, fate)
+    hand = Hand(cast(Client, server), cast(Recorder, Nobody()), "test")
+    found = caches((ELASTICJOB, raw(job(**LOCAL))), (JOBRESOURCE, raw(known)))
+    await nodes.NodesReconciler(found, hand, lambda: NOW)(KEY)
+    assert len(server.created) == (2 if made else 0)
 
 
 async def test_a_job_that_changes_in_each_pass_is_told_of() -> None:
