@@ -170,7 +170,7 @@ class Hand:
         if (await self._metadata(of, owner.name, orphan.namespace)).get("uid") == owner.uid:
             return
         about = {"kind": kind.name, "object": f"{orphan.namespace}/{orphan.name}", "owner": owner.uid}
-        log.warning("the garbage collector has missed an object whose owner is gone", extra=about)
+        log.warning("an object that has outlived its owner is deleted", extra=about)
         await self._delete(kind, orphan.name, orphan.namespace, orphan.uid, None)
 
     async def _metadata(self, kind: Kind[Any], name: str, namespace: str) -> Manifest:
