@@ -23,8 +23,12 @@ from tests.kit.namespaces import new_namespace
 from tests.kit.served import RealServed, Served, devcluster_server
 from tests.kit.whole import WholeClusters, real_plane, whole_clusters
 
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")  # how long an example takes says nothing about the code on a busy machine
+settings.register_profile(
+    "busy",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
+settings.load_profile("busy")  # how long an example takes, and what chance draws, say nothing about the code
 INTEGRATION = {"served", "client", "namespace", "whole_cluster"}
 
 
