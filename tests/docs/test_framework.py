@@ -212,8 +212,8 @@ async def test_the_program_runs_as_it_stands(
         return await client.find(SERVICE, "hello", namespace) is not None
 
     try:
-        await until(created, "the program has declared its kind", 60)
-        await until(has_service, "the program works", 60)
+        await until(created, "the program has declared its kind")
+        await until(has_service, "the program works")
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 60) == 0
     finally:
