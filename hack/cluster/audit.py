@@ -42,6 +42,8 @@ class Audited:
     name: str
     code: int
     uri: str
+    message: str = ""
+    """What a refusal said."""
 
 
 def read(lines: Iterable[str]) -> list[Audited]:
@@ -65,4 +67,5 @@ def _audited(event: dict[str, Any]) -> Audited:
         about.get("name", ""),
         event.get("responseStatus", {}).get("code", 0),
         event["requestURI"],
+        event.get("responseStatus", {}).get("message", ""),
     )

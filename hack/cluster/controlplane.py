@@ -47,6 +47,7 @@ APISERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 MARK = "audit-mark/"
+DEFAULT_NAMESPACE = "/api/v1/namespaces/default"
 
 
 class ControlPlane:
@@ -200,10 +201,8 @@ class ControlPlane:
         match name:
             case "etcd":
                 return _answers(self._etcd_connection(), "/readyz")
-            case "kube-apiserver":
-                trusted = ssl.create_default_context(cadata=self.ca_pem)
-                api = http.client.HTTPSConnection(self._address, self._ports[0], timeout=5, context=trusted)
-                return _answers(api, "/readyz")
+            case "kube-apiserver":  # which makes its first namespaces while it says that it is ready
+                return all(_answers(self._api_connection(), path) for path in ("/readyz", DEFAULT_NAMESPACE))
             case "kube-controller-manager":
                 return _answers(_unverified(self._ports[3]), "/healthz")
             case "kube-scheduler":
@@ -325,6 +324,10 @@ class ControlPlane:
         trusted.load_cert_chain(self._etcd_client.certificate, self._etcd_client.key)
         return http.client.HTTPSConnection(HOST, self._ports[1], timeout=5, context=trusted)
 
+    def _api_connection(self, timeout: float = 5) -> http.client.HTTPSConnection:
+        """The administrator's."""
+        return http.client.HTTPSConnection(self._address, self._ports[0], timeout=timeout, context=self.tls())
+
     @property
     def _audit_log(self) -> Path:
         return self.folder / "audit.log"
@@ -339,8 +342,7 @@ class ControlPlane:
         path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
         body = b'{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}'
         headers = {"Content-Type": "application/json", "User-Agent": mark}
-        api = http.client.HTTPSConnection(self._address, self._ports[0], timeout=60, context=self.tls())
-        with closing(api):
+        with closing(self._api_connection(60)) as api:
             api.request("POST", path, body, headers)
             api.getresponse().read()
 

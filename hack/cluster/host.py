@@ -78,8 +78,7 @@ class Host:
             _ip("address", "del", f"{address}/32", "dev", "lo")
         for file in self._stray_files():
             file.unlink(missing_ok=True)
-        for folder in self._cgroups():
-            _remove_tree(folder)
+        self._remove_cgroups()
         self._restore_settings()
 
     def kill_containers(self) -> None:
@@ -91,6 +90,15 @@ class Host:
             for pid in pids:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+            time.sleep(BETWEEN_KILLS)
+
+    def _remove_cgroups(self) -> None:
+        """Remove our own: one is busy until a process that was killed in it is gone altogether."""
+        for _ in range(KILLS):
+            for folder in self._cgroups():
+                _remove_tree(folder)
+            if not self._cgroups():
+                return
             time.sleep(BETWEEN_KILLS)
 
     def leftovers(self) -> list[str]:

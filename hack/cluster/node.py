@@ -244,7 +244,7 @@ class Node:
 
     def _wait(self, name: str, ready: Callable[[], bool]) -> None:
         owner = self.programs if name in (*BY_KUBELET, "containerd") else self.plane.programs
-        owner.wait_ready(name, ready, 90.0)
+        owner.wait_ready(name, ready, 180.0)
 
     def _tell(self, what: str) -> None:
         self._say(f"{time.monotonic() - self._began:5.1f} s  {what}")
@@ -260,7 +260,7 @@ class Node:
     def _ask(self, method: str, path: str, body: str | None = None) -> dict[str, Any] | None:
         """Return the object that was answered; None where it is missing, or is there already."""
         host, _, port = self.plane.url.removeprefix("https://").partition(":")
-        api = http.client.HTTPSConnection(host, int(port), timeout=10, context=self.plane.tls())
+        api = http.client.HTTPSConnection(host, int(port), timeout=60, context=self.plane.tls())
         with closing(api):
             api.request(method, path, body, {"Content-Type": "application/json"})
             answer = api.getresponse()
