@@ -24,6 +24,7 @@ from hack.cluster.kind import KindNode, default_kind_folder
 from hack.cluster.node import Node
 from hack.cluster.oci import Image, Store
 from hack.cluster.place import Place, default_folder
+from tests.kit.waiting import until
 from tests.node import rights, timeline
 from tests.node.kubectl import Kubectl
 
@@ -31,6 +32,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 SYSTEM: Final = "elasticjob-system"
 OPERATOR: Final = "deployment/elasticjob-operator"
 READY: Final = "--timeout=300s"
+FURNITURE: Final = {"serviceaccount/default", "configmap/kube-root-ca.crt"}
 
 
 @dataclass
@@ -136,6 +138,11 @@ async def home(site: Site) -> AsyncIterator[str]:
     await site.kubectl.apply(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": enforce}}
     )
+
+    async def furnished() -> bool:
+        return await site.kubectl.names("serviceaccounts,configmaps", name) >= FURNITURE
+
+    await until(furnished, f"namespace {name} has what every namespace is given")
     yield name
     await site.kubectl("delete", "namespace", name, READY)
 

@@ -133,6 +133,6 @@ def at_work(seen: Seen) -> set[str]:
 
 async def until_only(site: Site, namespace: str, kept: set[str]) -> None:
     """Wait until nothing but `kept` is left: the garbage collector follows the owners."""
-    if left := await site.kubectl.names(OURS, namespace) - kept:
+    while left := await site.kubectl.names(OURS, namespace) - kept:
         await site.kubectl("-n", namespace, "wait", "--for=delete", READY, *left)
     assert await site.kubectl.names(OURS, namespace) == kept
