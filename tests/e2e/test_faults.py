@@ -54,7 +54,7 @@ HUNGRY = EATS + "signal.pause()"
 """Needs more than 60Mi, until it is noticed."""
 HUNGRY_ONCE = EATS + "os.environ['POD_NAME'].endswith('worker-0') and signal.pause()"
 """In its second life it ends by itself."""
-SLOW = 90.0
+SLOW = 180.0
 """Seconds within which training begins or ends, though torch has to be imported on a busy machine."""
 
 
