@@ -19,6 +19,7 @@ from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.conversion import Conversion, ConversionReview, converted, failed
 from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.reading import JsonReader
 from elasticjob.kube.registration import path_of, path_of_conversion
 from elasticjob.kube.review import (
     AdmissionReview,
@@ -32,6 +33,9 @@ from elasticjob.kube.review import (
 )
 from elasticjob.kube.room import Full, Room
 from elasticjob.kube.threads import Threads
+
+_REVIEW = JsonReader(AdmissionReview)
+_CONVERSION = JsonReader(ConversionReview)
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -117,7 +121,7 @@ class Answering:
     ) -> Callable[[web.Request, bytes], Awaitable[web.Response]]:
         async def handle(http: web.Request, body: bytes) -> web.Response:
             try:
-                review = msgspec.json.decode(body, type=AdmissionReview)
+                review = _REVIEW.decode(body)
             except msgspec.DecodeError as error:
                 return _refused(400, f"this is no AdmissionReview: {error}")
             seconds = SHARE * min(webhook.terms.timeout, waits(http.query.get("timeout", "")))
@@ -151,7 +155,7 @@ class Answering:
         self, conversion: Conversion[Any]
     ) -> Callable[[web.Request, bytes], Awaitable[web.Response]]:
         def answer(body: bytes) -> Manifest:
-            return converted(conversion, msgspec.json.decode(body, type=ConversionReview).request)
+            return converted(conversion, _CONVERSION.decode(body).request)
 
         async def handle(_: web.Request, body: bytes) -> web.Response:
             seconds = SHARE * CONVERSION_TIMEOUT
@@ -196,7 +200,7 @@ async def _body(http: web.Request, largest: int) -> bytes:
 
 
 def _uid(body: bytes) -> str:
-    return msgspec.json.decode(body, type=ConversionReview).request.uid
+    return _CONVERSION.decode(body).request.uid
 
 
 def _json(review: Manifest) -> web.Response:

@@ -194,7 +194,10 @@ def _read_duration(value: Any) -> timedelta:
         return value
     if not isinstance(value, str) or not (parts := _DURATION.findall(value)) or _DURATION.sub("", value):
         raise ValueError(f"{value!r} is not a duration: write 1h30m, 5s or 250ms")
-    return sum((float(number) * _UNITS[unit] for number, unit in parts), timedelta())
+    try:
+        return sum((float(number) * _UNITS[unit] for number, unit in parts), timedelta())
+    except OverflowError as error:
+        raise ValueError(f"{value!r} is longer than anything lasts") from error
 
 
 def _write_duration(value: timedelta) -> str:

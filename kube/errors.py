@@ -23,6 +23,8 @@ from typing import Any
 
 import msgspec
 
+from elasticjob.kube.reading import JsonReader
+
 
 class KubeError(Exception):
     """The root of all errors of this package."""
@@ -165,6 +167,9 @@ class _Status(msgspec.Struct):
     code: int = 0
 
 
+_STATUS = JsonReader(_Status)
+
+
 def api_error(
     status: int,
     reason: str,
@@ -192,7 +197,7 @@ def error_of(status: int, body: bytes, what: str, retry_after: float | None = No
     as that of a CRD which is not established yet. A proxy's 404 must not pass for "the object is gone".
     """
     try:
-        found = msgspec.json.decode(body, type=_Status)
+        found = _STATUS.decode(body)
     except msgspec.DecodeError:
         found = _Status()
     if found.kind == "Status":

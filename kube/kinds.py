@@ -9,6 +9,8 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from elasticjob.kube.reading import TooDeep
+
 T = TypeVar("T")
 
 Manifest = dict[str, Any]
@@ -59,7 +61,10 @@ class Kind(Generic[T]):
 
     def decode(self, raw: bytes) -> T:
         """The object in `raw`. Raises ValueError (msgspec's or Pydantic's) if it does not fit the model."""
-        return cast(T, _decoder(cast(Any, self.model))(raw))
+        try:
+            return cast(T, _decoder(cast(Any, self.model))(raw))
+        except RecursionError as error:
+            raise TooDeep("it is nested deeper than can be read") from error
 
     def convert(self, manifest: Manifest) -> T:
         """The object of a decoded manifest; errors as in `decode`."""

@@ -9,6 +9,7 @@ import msgspec
 
 from elasticjob.kube.errors import KubeError, Unreachable, error_of
 from elasticjob.kube.kinds import Key
+from elasticjob.kube.reading import JsonReader, TooDeep
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -110,10 +111,10 @@ MANAGED = b'"managedFields":'
 OPENINGS: dict[str, bytes] = {type_: b'{"type":"%s","object":' % type_.encode() for type_ in ChangeType}
 """How the API server begins a line: the object is what follows, up to the last brace."""
 
-_shell = msgspec.json.Decoder(_Shell, strict=False)
-_event = msgspec.json.Decoder(_Event, strict=False)
-_line = msgspec.json.Decoder(_Line)
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_shell = JsonReader(_Shell, strict=False)
+_event = JsonReader(_Event, strict=False)
+_line = JsonReader(_Line)
+_members = JsonReader(dict[str, msgspec.Raw])
 
 
 def item_of(raw: msgspec.Raw | bytes) -> Item:
@@ -179,6 +180,8 @@ def _unusual(line: bytes) -> Changed | Bookmark | Failed | Spoiled:
     """What a line says that is no change as the API server writes it, step by step."""
     try:
         found = _line.decode(line)
+    except TooDeep as error:
+        return Spoiled(str(error))
     except msgspec.DecodeError as error:
         return Failed(Unreachable(f"the watch sent a line that is no event: {error}: {line[:120]!r}"))
     if found.type == "ERROR":

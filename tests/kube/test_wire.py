@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elasticjob.kube.client import as_page
 from elasticjob.kube.errors import Gone, ServerError, Unreachable
 from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects import CONFIG_MAP
 from elasticjob.kube.wire import (
     Bookmark,
     Changed,
@@ -105,6 +107,17 @@ def test_one_bad_object_of_a_list_fails_alone() -> None:
     ]
     found = list(items_of([msgspec.Raw(raw) for raw in raws]))
     assert [type(each).__name__ for each in found] == ["Item", "Spoiled", "Item"]
+
+
+def test_an_object_that_is_nested_too_deep_fails_alone() -> None:
+    """Servers store ten thousand levels; a reader of Python's ends at one thousand."""
+    deep = b'{"metadata":{"name":"a"},"spec":' + b'{"x":' * 5000 + b"1" + b"}" * 5001
+    assert isinstance(line_of(b'{"type":"ADDED","object":' + deep + b"}"), Spoiled)
+    assert [type(each) for each in items_of([msgspec.Raw(deep)])] == [Spoiled]
+    with pytest.raises(ValueError, match="nested deeper than can be read"):
+        CONFIG_MAP.untyped().decode(deep)
+    with pytest.raises(Unreachable, match="no Kubernetes answer|not a Kubernetes answer"):
+        as_page(b'{"metadata":{"resourceVersion":"1"},"items":[' + deep + b"]}", "GET /x")
 
 
 def test_events_of_a_watch() -> None:
