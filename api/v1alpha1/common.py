@@ -36,6 +36,10 @@ MOST_NODES: Final = 4096
 Count = Annotated[int, Field(ge=0, le=2_147_483_647, json_schema_extra={"format": "int32"})]
 """A number of things: 0 or more."""
 
+MOST_REPLICAS: Final = 16_384
+Replicas = Annotated[int, Field(ge=0, le=MOST_REPLICAS, json_schema_extra={"format": "int32"})]
+"""How many nodes of a role there are: a slip of the hand must not make millions."""
+
 Resource = Annotated[dict[str, Quantity], Field(max_length=MOST_RESOURCES)]
 """Resource name → quantity: `{cpu: "4", memory: 8Gi, nvidia.com/gpu: 1}`."""
 
@@ -43,7 +47,7 @@ Resource = Annotated[dict[str, Quantity], Field(max_length=MOST_RESOURCES)]
 class ReplicaResourceSpec(Part):
     """How many nodes of a role there are, and what each gets."""
 
-    replicas: Count | None = None
+    replicas: Replicas | None = None
     """How many nodes; absent leaves the number as it is."""
 
     resource: Resource = {}

@@ -17,6 +17,7 @@ from elasticjob.api.v1alpha1.common import (
     VERSION,
     WORKER,
     Count,
+    Replicas,
     Resource,
 )
 from elasticjob.kube.crd import (
@@ -180,13 +181,13 @@ class ReplicaSpec(Part):
 
     RULES = _SIZES
 
-    replicas: Count | None = None
+    replicas: Replicas | None = None
     """How many nodes; absent means that the optimizer decides. kubectl scale writes the worker's."""
 
-    min_replicas: Count | None = None
+    min_replicas: Replicas | None = None
     """The fewest nodes to train with; absent means replicas. Less than maxReplicas makes the role elastic."""
 
-    max_replicas: Count | None = None
+    max_replicas: Replicas | None = None
     """The most nodes to train with; absent means replicas."""
 
     restart_policy: RestartPolicy = RestartPolicy.ON_FAILURE

@@ -15,9 +15,9 @@ from elasticjob.api.v1alpha1.common import (
     MOST_NODES,
     MOST_ROLES,
     VERSION,
-    Count,
     NodeResource,
     ReplicaResourceSpec,
+    Replicas,
     Resource,
 )
 from elasticjob.kube.crd import Column, CustomResource, Declaration, OneCondition, Part, Rule, list_map
@@ -43,7 +43,7 @@ class Selector(Part):
 class OlderReplicas(Part):
     """A role in the EasyDL form."""
 
-    replicas: Count | None = None
+    replicas: Replicas | None = None
     """How many nodes."""
 
     resource: Resource = {}
