@@ -47,14 +47,19 @@ class News:
         return True
 
     def hold(self, key: Key, old: Manifest, new: Manifest, now: datetime) -> timedelta | None:
-        """Return how long `new` may wait until it is told; None: it is told now."""
+        """Return how long `new` may wait until it is told; None: it is told now.
+
+        What was told and is not there, since somebody else writes the status too, is told again as seldom.
+        """
         self._left.discard(key)
-        self._found[key] = without_empty(new)
+        said = without_empty(new)
+        can_wait = self._found.get(key) == said or is_small(old, new)
+        self._found[key] = said
         if old == new:
             return None
         told = self._told.get(key, now - PAUSE)
         left = told + PAUSE - now
-        if is_small(old, new) and timedelta(0) < left <= PAUSE:  # more: the clock was set back
+        if can_wait and timedelta(0) < left <= PAUSE:  # more: the clock was set back
             return left
         self._told[key] = now
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Iterable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
@@ -171,7 +172,10 @@ class Hand:
             return
         about = {"kind": kind.name, "object": f"{orphan.namespace}/{orphan.name}", "owner": owner.uid}
         log.warning("an object that has outlived its owner is deleted", extra=about)
-        await self._delete(kind, orphan.name, orphan.namespace, orphan.uid, None)
+        with suppress(Conflict):  # it has changed since, and may have been made free
+            await self._client.delete(
+                kind, orphan.name, orphan.namespace, uid=orphan.uid, version=orphan.resource_version
+            )
 
     async def _metadata(self, kind: Kind[Any], name: str, namespace: str) -> Manifest:
         """What the server, asked itself, says of an object; nothing where there is none."""

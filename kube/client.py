@@ -296,16 +296,18 @@ class Client:
         namespace: str | None = None,
         *,
         uid: str | None = None,
+        version: str | None = None,
         grace: int | None = None,
         propagation: str = "Background",
     ) -> None:
         """Have the object deleted; one that is gone already is fine.
 
-        Raises Conflict if its uid is not `uid`.
+        Raises Conflict if its uid is not `uid`, or its resourceVersion not `version`.
         """
         options: Manifest = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
-        if uid is not None:
-            options["preconditions"] = {"uid": uid}
+        conditions = {"uid": uid, "resourceVersion": version}
+        if held := {name: value for name, value in conditions.items() if value is not None}:
+            options["preconditions"] = held
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         call = Call("DELETE", _path(kind, namespace, name), {}, msgspec.json.encode(options))
@@ -424,7 +426,7 @@ def as_page(body: bytes, asked: str) -> Page:
 def _as(type_: type[T], asked: object, body: bytes) -> T:
     try:
         return msgspec.json.decode(body, type=type_)
-    except msgspec.DecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise _no_answer(asked, body) from error
 
 

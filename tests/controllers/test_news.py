@@ -119,3 +119,13 @@ def test_an_object_that_comes_again_begins_anew() -> None:
     news.hold(KEY, nodes(0), nodes(1), NOW)
     news.forget(KEY)
     assert news.hold(KEY, nodes(0), nodes(1), NOW) is None
+
+
+def test_what_somebody_else_writes_over_is_told_again_once_in_a_pause() -> None:
+    """Two who both answer the other's word at once would write as fast as the server lets them."""
+    news, ours, theirs, told = News(), nodes(3, UP), nodes(0, ("False", "Other", "somebody else's")), []
+    for tenth in range(40):
+        now = NOW + tenth * PAUSE / 10
+        if news.hold(KEY, theirs, ours, now) is None:
+            told.append(now)
+    assert told == [NOW + pause * PAUSE for pause in range(4)]

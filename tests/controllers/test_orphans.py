@@ -21,7 +21,7 @@ from elasticjob.controllers.owners import controlled_by
 from elasticjob.controllers.perform import LATER, Hand
 from elasticjob.controllers.plan import NAME_TAKEN, SOON, Create, Plan
 from elasticjob.kube.client import Client
-from elasticjob.kube.errors import AlreadyExists
+from elasticjob.kube.errors import AlreadyExists, Conflict
 from elasticjob.kube.events import Recorder
 from elasticjob.kube.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects import POD, SERVICE
@@ -41,6 +41,7 @@ class Server:
 
     objects: dict[tuple[str, str], Manifest] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
+    versions_gone: frozenset[str] = frozenset()
     asked: int = 0
 
     async def find(self, kind: Kind[Any], name: str, namespace: str) -> Any:
@@ -57,7 +58,9 @@ class Server:
     async def apply(self, kind: Kind[Any], manifest: Manifest, **options: Any) -> None:
         pass
 
-    async def delete(self, kind: Kind[Any], name: str, namespace: str, *, uid: str, grace: Any) -> None:
+    async def delete(self, kind: Kind[Any], name: str, namespace: str, *, uid: str, version: str) -> None:
+        if version in self.versions_gone:
+            raise Conflict(409, "Conflict", "the version differs")
         self.deleted.append(f"{kind.name} {name} {uid}")
 
     def hand(self) -> Hand:
@@ -88,6 +91,15 @@ async def test_pods_of_a_former_life_are_deleted_and_no_others() -> None:
     foreign = pod(4, owner={"uid": FORMER, "apiVersion": "batch/v1", "kind": "Job"})
     await nodes(server, own, left(1), left(2), going, foreign)(KEY)
     assert server.deleted == ["Pod digits-worker-1 pod-1", "Pod digits-worker-2 pod-2"]
+
+
+async def test_a_pod_that_was_made_free_meanwhile_is_left_alone() -> None:
+    """As by a deletion that leaves pods behind: they name no owner then, and have another version."""
+    server = Server(known(PRESENT))
+    freed = left(1)
+    server.versions_gone = frozenset({freed.meta.resource_version})
+    await nodes(server, left(0, PRESENT), freed)(KEY)
+    assert server.deleted == []
 
 
 async def test_nothing_is_deleted_by_a_cache_that_is_behind() -> None:

@@ -58,6 +58,8 @@ async def test_errors_are_the_same_everywhere(client: Client, namespace: str) ->
         await client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, namespace)
     with pytest.raises(Conflict):
         await client.delete(CONFIG_MAP, "a", namespace, uid="another")
+    with pytest.raises(Conflict):
+        await client.delete(CONFIG_MAP, "a", namespace, version="1")
     test = [{"op": "test", "path": "/data/x", "value": "2"}]
     with pytest.raises(Invalid):
         await client.json_patch(CONFIG_MAP, "a", test, namespace)
