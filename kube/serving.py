@@ -46,10 +46,11 @@ class _Runner(web.BaseRunner):
 
         Returns the port, which is a free one for 0. Raises OSError where one cannot be had, or there is none.
         """
-        for listening in await self._listening(host, port):
+        made = await self._listening(host, port)
+        for listening in made:
             await web.SockSite(self, listening, ssl_context=tls, backlog=BACKLOG).start()
             self._ears.append(listening)
-        found: int = self.addresses[0][1]
+        found: int = made[0].getsockname()[1]
         return found
 
     async def cleanup(self) -> None:

@@ -63,7 +63,8 @@ def refuse(listening: Collection[socket.socket | TransportSocket]) -> None:
     """
     loop = asyncio.get_running_loop()
     for each in listening:
-        loop.remove_reader(each)
+        if each.fileno() >= 0:
+            loop.remove_reader(each)
 
 
 async def let_go(sockets: Collection[socket.socket | TransportSocket]) -> None:
