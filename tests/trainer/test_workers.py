@@ -38,7 +38,7 @@ def test_stream_passes_the_last_line_on_even_if_it_does_not_end() -> None:
     stream = Stream(sink=sink, file=None, prefix=b"[0]: ", ended=ended.set)
     os.write(stream.write, b"one\nand two")
     stream.started()
-    assert ended.wait(10)
+    assert ended.wait(60)
     assert sink.getvalue() == b"[0]: one\n[0]: and two"
     assert stream.last_line == "and two"
 
