@@ -26,6 +26,7 @@ from tests.kit.whole import WholeClusters, real_plane, whole_clusters
 settings.register_profile(
     "busy",
     deadline=None,
+    derandomize="CI" in os.environ,  # as in the profile that Hypothesis itself has for CI
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 settings.load_profile("busy")  # how long an example takes, and what chance draws, say nothing about the code
