@@ -7,7 +7,7 @@ from datetime import datetime
 
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.master import rounds
-from elasticjob.master.job import End, Job, Node, Phase, Verdict
+from elasticjob.master.job import End, Job, Node, Verdict
 
 Rule = Callable[[Job, datetime], Verdict | None]
 
@@ -27,15 +27,16 @@ def succeed_when_all_finished(job: Job, now: datetime) -> Verdict | None:
     return _success(job, len(job.world.members), f" of round {job.world.round}", now)
 
 
-def succeed_when_all_that_are_kept_finished(job: Job, now: datetime) -> Verdict | None:
-    """Every node that is kept alive ended well, though not in a world that is known here whole.
+def succeed_when_all_that_are_known_finished(job: Job, now: datetime) -> Verdict | None:
+    """Every node there ever was ended well, in a world that a predecessor did not live to save.
 
-    A predecessor may not have lived to save the last one, or a member was taken away as training ended.
+    Where one is gone that did not end well, its successor may be on its way: more nodes may be wanted than
+    `replicas`, which is what the job began with.
     """
-    kept = [n for n in job.nodes.values() if n.role in job.spec.roles and n.phase is not Phase.DELETED]
-    if job.spec.replicas is None or len(kept) < job.spec.replicas:
+    nodes = [node for node in job.nodes.values() if node.role in job.spec.roles]
+    if job.spec.replicas is None or len(nodes) < job.spec.replicas:
         return None
-    return _success(job, len(kept), "", now) if all(node.completed for node in kept) else None
+    return _success(job, len(nodes), "", now) if all(node.completed for node in nodes) else None
 
 
 def fail_when_no_world_is_possible(job: Job, now: datetime) -> Verdict | None:
@@ -67,7 +68,7 @@ def fail_when_too_few_nodes_come(job: Job, now: datetime) -> Verdict | None:
 
 RULES: tuple[Rule, ...] = (
     succeed_when_all_finished,
-    succeed_when_all_that_are_kept_finished,
+    succeed_when_all_that_are_known_finished,
     fail_when_no_world_is_possible,
     fail_when_too_few_nodes_come,
 )

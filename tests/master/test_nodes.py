@@ -181,7 +181,7 @@ def test_a_job_of_one_node_that_was_told_to_go_has_not_succeeded() -> None:
     assert game.job.round == 2
 
 
-def test_all_that_are_kept_have_finished_though_their_world_was_never_saved() -> None:
+def test_all_that_are_known_have_finished_though_their_world_was_never_saved() -> None:
     game = Played(replicas=2)
     game.see(pod("node-0", Phase.SUCCEEDED))
     assert game.ended() is None
@@ -192,17 +192,16 @@ def test_all_that_are_kept_have_finished_though_their_world_was_never_saved() ->
     assert (game.job.verdict.end, game.job.verdict.message) == (End.SUCCEEDED, "all 2 nodes finished")
 
 
-def test_who_was_taken_away_as_training_ended_is_not_waited_for() -> None:
-    game = played("node-0", "node-1", replicas=2)
-    game.ask(watch("node-1", pod="node-1"), report("node-0", 1, 40))
-    game.see(pod("node-0"), pod("node-1"))
-    game.job = game.job.but(spec=game.job.spec.but(replicas=1))
-    game.see(pod("node-0"), pod("node-1", leaving=True))
-    game.ask(finish("node-0", 1))
+def test_who_is_gone_before_the_end_may_come_again_in_a_job_that_has_grown() -> None:
+    names = [f"node-{index}" for index in range(4)]
+    game = played(*names, replicas=2)  # as declared; a plan wants four
+    game.ask(*(watch(name, pod=name) for name in names))
+    game.see(*map(pod, names))
+    game.ask(*(finish(name, 1) for name in names[1:]))
+    game.see(pod("node-0", leaving=True), *(pod(name, Phase.SUCCEEDED) for name in names[1:]))
     assert game.ended() is None
-    game.see(pod("node-0"))
-    assert game.job.verdict
-    assert game.job.verdict.message == "the node finished after step 40"
+    game.see(*(pod(name, Phase.SUCCEEDED) for name in names[1:]))
+    assert game.ended() is None
 
 
 def test_a_node_that_will_be_made_again_is_waited_for() -> None:
