@@ -184,10 +184,10 @@ class ReplicaSpec(Part):
     replicas: Replicas | None = None
     """How many nodes; absent means that the optimizer decides. kubectl scale writes the worker's."""
 
-    min_replicas: Replicas | None = None
+    min_replicas: Count | None = None
     """The fewest nodes to train with; absent means replicas. Less than maxReplicas makes the role elastic."""
 
-    max_replicas: Replicas | None = None
+    max_replicas: Count | None = None
     """The most nodes to train with; absent means replicas."""
 
     restart_policy: RestartPolicy = RestartPolicy.ON_FAILURE
