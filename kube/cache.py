@@ -84,6 +84,10 @@ class Cache(Generic[T]):
         """The objects that have `value` in an index made with `add_index`; undecodable ones are left out."""
         return self._decodable(self._store.indexed(name, value))
 
+    def metas(self, name: str, value: str) -> Iterator[Meta]:
+        """The metadata of the objects that have `value` in an index: nothing is decoded for them."""
+        return (item.meta for item in self._store.indexed(name, value))
+
     def __len__(self) -> int:
         return len(self._store)
 

@@ -47,18 +47,19 @@ class _Runner(web.BaseRunner):
         Returns the port, which is a free one for 0. Raises OSError where one cannot be had, or there is none.
         """
         made = await self._listening(host, port)
+        self._ears += made
         for listening in made:
             await web.SockSite(self, listening, ssl_context=tls, backlog=BACKLOG).start()
-            self._ears.append(listening)
         found: int = made[0].getsockname()[1]
         return found
 
     async def cleanup(self) -> None:
         """Listen no more, let requests under way be answered in their time, and close all connections."""
         refuse(self._ears)
-        self._ears.clear()
         await asyncio.sleep(0)
         await super().cleanup()
+        for listening in self._ears:
+            listening.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL):
                 while any(each.fileno() >= 0 for each in self._accepted):  # noqa: ASYNC110 - nobody tells

@@ -116,7 +116,7 @@ def test_an_object_that_is_nested_too_deep_fails_alone() -> None:
     assert [type(each) for each in items_of([msgspec.Raw(deep)])] == [Spoiled]
     with pytest.raises(ValueError, match="nested deeper than can be read"):
         CONFIG_MAP.untyped().decode(deep)
-    with pytest.raises(Unreachable, match="no Kubernetes answer|not a Kubernetes answer"):
+    with pytest.raises(Unreachable, match="not a Kubernetes answer"):
         as_page(b'{"metadata":{"resourceVersion":"1"},"items":[' + deep + b"]}", "GET /x")
 
 
