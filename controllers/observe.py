@@ -95,10 +95,14 @@ class Caches:
         return tuple(sorted((life for life in found if life is not None), key=lambda life: life.name))
 
     def left_by_others(self, kind: Kind[Any], key: Key, uid: str) -> list[ObjectMeta]:
-        """Return the pods that are controlled by another life of an object, and that nobody asked to go."""
-        pods = self.pods.by_index(CONTROLLER, _life(kind.name, key.namespace, key.name))
-        found = [pod.metadata for pod in pods if pod.metadata.deletion_timestamp is None]
-        return [metadata for metadata in found if controller_uid(metadata) != uid]
+        """Return the pods that are controlled by another life of an object, and that nobody asked to go.
+
+        Such are rare, and all pods of a job are looked at in each pass: only theirs are decoded.
+        """
+        metas = self.pods.metas(CONTROLLER, _life(kind.name, key.namespace, key.name))
+        others = [meta.key for meta in metas if not _is_controlled_by(meta, uid)]
+        pods = (self.pods.get(key) for key in others)
+        return [pod.metadata for pod in pods if pod and pod.metadata.deletion_timestamp is None]
 
     def lives_otherwise(self, change: Change) -> bool:
         """Whether a pod came or went, or changed in a way that decisions rest on: what its life tells.
@@ -200,6 +204,10 @@ def _machine(pod: Pod) -> Iterable[str]:
 def _controller(pod: Pod) -> Iterable[str]:
     owner = controller_of(pod.metadata)
     return (_life(owner.kind, pod.metadata.namespace, owner.name),) if owner else ()
+
+
+def _is_controlled_by(meta: Meta, uid: str) -> bool:
+    return any(owner.uid == uid and owner.controller for owner in meta.owner_references or ())
 
 
 def _life(kind: str, namespace: str, name: str) -> str:

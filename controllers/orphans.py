@@ -26,20 +26,27 @@ class Orphans:
     """What former lives of the objects of one kind have left behind."""
 
     kind: Kind[Any]
-    _since: dict[Key, datetime] = field(default_factory=dict)
+    _since: dict[Key, tuple[datetime, int]] = field(default_factory=dict)
 
     async def collect(
         self, caches: Caches, hand: Hand, key: Key, uid: str, now: datetime
     ) -> timedelta | None:
         """Have the pods of `key` deleted whose owner was another one than `uid`; "" is that there is none.
 
-        Returns how long they are left to the garbage collector before. Raises ApiError, Unreachable.
+        Returns when to look again, where nobody waits for their names. Raises ApiError, Unreachable.
         """
         left = caches.left_by_others(self.kind, key, uid)
-        since = self._since.pop(key, now)
-        waits = since + PATIENCE - now
-        if left and not uid and timedelta(0) < waits <= PATIENCE:  # more: the clock was set back
-            self._since[key] = since
+        if left and not uid and (waits := self._patience(key, len(left), now)):
             return waits
         await hand.collect(POD, left)
-        return None
+        self._since.pop(key, None)
+        return PATIENCE if left and not uid else None
+
+    def _patience(self, key: Key, many: int, now: datetime) -> timedelta | None:
+        """How long the garbage collector has left, from when it was last seen to take one."""
+        since, before = self._since.get(key, (now, many))
+        if many < before:
+            since = now
+        self._since[key] = since, many
+        waits = since + PATIENCE - now
+        return waits if timedelta(0) < waits <= PATIENCE else None  # more: the clock was set back

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Awaitable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
 from elasticjob.controllers import names
 from elasticjob.controllers.owners import controller_of, controller_uid, kind_named, kind_of
 from elasticjob.controllers.plan import (
+    LATER,
     NAME_TAKEN,
     REFUSED,
     SOON,
@@ -30,7 +31,6 @@ from elasticjob.kube.events import Recorder, reference
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import POD, EventType, ObjectMeta
 
-LATER: Final = timedelta(seconds=15)
 AT_ONCE: Final = 32
 """Writes of one pass that are under way at the same time."""
 
@@ -114,14 +114,14 @@ class Hand:
     async def collect(self, kind: Kind[Any], orphans: Iterable[ObjectMeta]) -> None:
         """Delete those of some objects whose controller is gone, as the server itself says.
 
-        Raises ApiError, Unreachable.
+        Who refuses that does not keep anything else from being done. Raises ApiError, Unreachable.
         """
-
-        async def one(orphan: ObjectMeta) -> None:
-            async with self._slots:
-                await self._collect(kind, orphan)
-
-        await _together(map(one, orphans))
+        owned: dict[str, list[ObjectMeta]] = defaultdict(list)
+        for orphan in orphans:
+            if orphan.deletion_timestamp is None:
+                owned[controller_uid(orphan)].append(orphan)
+        for of_one in owned.values():
+            await self._collect(kind, of_one)
 
     async def _do(self, owner: CustomResource, action: Action) -> None:
         async with self._slots:
@@ -159,23 +159,33 @@ class Hand:
             if found is None:
                 raise InTheWay(kind.name, metadata["name"], SOON) from None
             if controller_uid(found.metadata) not in ours:
-                await self._collect(kind, found.metadata)
+                await self.collect(kind, [found.metadata])
                 again_in = LATER if _stays(found.metadata) else SOON
                 raise InTheWay(kind.name, metadata["name"], again_in) from None
 
-    async def _collect(self, kind: Kind[Any], orphan: ObjectMeta) -> None:
-        owner = controller_of(orphan)
+    async def _collect(self, kind: Kind[Any], orphans: Sequence[ObjectMeta]) -> None:
+        """Delete objects of one owner, one after another: nobody is to wait for that, and nobody does."""
+        first = orphans[0]
+        owner = controller_of(first)
         of = kind_named(owner) if owner else None
-        if owner is None or of is None or orphan.deletion_timestamp is not None:
+        if owner is None or of is None:
             return
-        if (await self._metadata(of, owner.name, orphan.namespace)).get("uid") == owner.uid:
+        if (await self._metadata(of, owner.name, first.namespace)).get("uid") == owner.uid:
             return
-        about = {"kind": kind.name, "object": f"{orphan.namespace}/{orphan.name}", "owner": owner.uid}
-        log.warning("an object that has outlived its owner is deleted", extra=about)
-        with suppress(Conflict):  # it has changed since, and may have been made free
-            await self._client.delete(
-                kind, orphan.name, orphan.namespace, uid=orphan.uid, version=orphan.resource_version
-            )
+        about = {"kind": kind.name, "first": f"{first.namespace}/{first.name}", "many": len(orphans)}
+        log.warning("objects that have outlived their owner are deleted", extra={**about, "owner": owner.uid})
+        for orphan in orphans:
+            await self._bury(kind, orphan)
+
+    async def _bury(self, kind: Kind[Any], orphan: ObjectMeta) -> None:
+        name, namespace, uid, version = orphan.name, orphan.namespace, orphan.uid, orphan.resource_version
+        try:
+            await self._client.delete(kind, name, namespace, uid=uid, version=version)
+        except Conflict:  # it has changed since, and may have been made free
+            return
+        except (BadRequest, Forbidden, Invalid) as error:
+            about = {"kind": kind.name, "object": f"{namespace}/{name}", "error": str(error)}
+            log.warning("an object that has outlived its owner may not be deleted: delete it", extra=about)
 
     async def _metadata(self, kind: Kind[Any], name: str, namespace: str) -> Manifest:
         """What the server, asked itself, says of an object; nothing where there is none."""

@@ -17,6 +17,8 @@ REFUSED: Final = "Refused"
 """The reason of a plan that the server did not accept."""
 SOON: Final = timedelta(seconds=1)
 """When to look again at what others are about to finish."""
+LATER: Final = timedelta(seconds=15)
+"""The same, where somebody may have to do something first."""
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.frameworks import FRAMEWORKS, framework_of, name_of
 from elasticjob.controllers.lives import Life, Node, Standing
 from elasticjob.controllers.memory import Growth, Sizing
-from elasticjob.controllers.owners import controller_uid
+from elasticjob.controllers.owners import controller_of, controller_uid
 from elasticjob.controllers.plan import (
+    LATER,
     NAME_TAKEN,
     SOON,
     Delete,
@@ -160,7 +161,8 @@ def wait_for_the_predecessor(seen: Seen, now: datetime) -> Plan | None:
     if seen.resource is None or controller_uid(seen.resource.metadata) == seen.job.metadata.uid:
         return None
     sentence = f"JobResource {seen.job.metadata.name} belongs to another job: waiting until it is gone"
-    return Plan(NAME_TAKEN, sentence, again_in=SOON)
+    goes = controller_of(seen.resource.metadata) is not None
+    return Plan(NAME_TAKEN, sentence, again_in=SOON if goes else LATER)
 
 
 def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:

@@ -18,14 +18,14 @@ from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.jobresource.controller import NodesReconciler
 from elasticjob.controllers.orphans import PATIENCE
 from elasticjob.controllers.owners import controlled_by
-from elasticjob.controllers.perform import LATER, Hand
-from elasticjob.controllers.plan import NAME_TAKEN, SOON, Create, Plan
+from elasticjob.controllers.perform import Hand
+from elasticjob.controllers.plan import LATER, NAME_TAKEN, SOON, Create, Plan
 from elasticjob.kube.client import Client
-from elasticjob.kube.errors import AlreadyExists, Conflict
+from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden
 from elasticjob.kube.events import Recorder
 from elasticjob.kube.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects import POD, SERVICE
-from elasticjob.kube.watch import Removed
+from elasticjob.kube.watch import Removed, Upserted
 from elasticjob.kube.wire import Item
 from tests.controllers.build import NOW, at, job, resource, role
 from tests.controllers.shelf import Nobody, caches, pod, raw
@@ -42,6 +42,7 @@ class Server:
     objects: dict[tuple[str, str], Manifest] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
     versions_gone: frozenset[str] = frozenset()
+    refuses: bool = False
     asked: int = 0
 
     async def find(self, kind: Kind[Any], name: str, namespace: str) -> Any:
@@ -61,6 +62,8 @@ class Server:
     async def delete(self, kind: Kind[Any], name: str, namespace: str, *, uid: str, version: str) -> None:
         if version in self.versions_gone:
             raise Conflict(409, "Conflict", "the version differs")
+        if self.refuses:
+            raise Forbidden(403, "Forbidden", "not by you")
         self.deleted.append(f"{kind.name} {name} {uid}")
 
     def hand(self) -> Hand:
@@ -102,6 +105,20 @@ async def test_a_pod_that_was_made_free_meanwhile_is_left_alone() -> None:
     assert server.deleted == []
 
 
+async def test_who_refuses_the_deletion_keeps_nothing_else_from_being_done() -> None:
+    server = Server(known(PRESENT), refuses=True)
+    reconcile = nodes(server, left(2))
+    reconcile.caches.jobs.take(Upserted(raw(job({"worker": role(1)}, **LOCAL))))
+    await reconcile(KEY)
+    assert ("Pod", "digits-worker-0") in server.objects
+
+
+async def test_the_owner_of_many_is_asked_for_once() -> None:
+    server = Server(known(PRESENT))
+    await nodes(server, left(0, PRESENT), *(left(index) for index in range(1, 20)))(KEY)
+    assert (server.asked, len(server.deleted)) == (1, 19)
+
+
 async def test_nothing_is_deleted_by_a_cache_that_is_behind() -> None:
     """The pods are those of the JobResource that is; the cache shows the one that was."""
     server = Server(known("res-2"))
@@ -113,13 +130,15 @@ async def test_pods_whose_names_nobody_waits_for_are_left_to_the_collector_for_a
     server, now = Server(), NOW
     found = caches((POD, left(0)), (POD, left(1)))
     reconcile = NodesReconciler(found, server.hand(), lambda: now)
-    for passed in (timedelta(0), PATIENCE / 3):  # a pass is made by each that the collector takes
+    for passed in (timedelta(0), PATIENCE / 3):
         now = NOW + passed
         assert (await reconcile(KEY)).again_in == PATIENCE - passed
-    assert (server.asked, server.deleted) == (0, [])
     found.pods.take(Removed(left(0)))
-    now = NOW + PATIENCE
-    assert (await reconcile(KEY)).again_in is None
+    now = NOW + PATIENCE  # the collector is at it
+    assert (await reconcile(KEY)).again_in == PATIENCE
+    assert (server.asked, server.deleted) == (0, [])
+    now = NOW + 2 * PATIENCE
+    assert (await reconcile(KEY)).again_in == PATIENCE
     assert server.deleted == ["Pod digits-worker-1 pod-1"]
     found.pods.take(Removed(left(1)))
     assert (await reconcile(KEY)).again_in is None
