@@ -50,8 +50,21 @@ REQUEST = Backoff(first=0.1, limit=2.0, jitter=1.0)
 RESUME_WHEN_AWAY = 1.0
 """The longest pause, jitter apart, before a watch is resumed at a server that did not answer."""
 
+LISTED = 4 << 20
+"""Bytes a second that a server is asked to list, at the most, while lists fail one after another."""
+SHORTEST_BEFORE_LIST = 2.0
+
 RECONCILE_WHEN_AWAY = 30.0
 """The longest pause of a key whose run failed because the server was away or in trouble."""
+
+
+def longest_before_list(size: int) -> float:
+    """The longest pause, jitter apart, before the objects of `size` bytes together are listed again.
+
+    A list costs the server by its size: 30 s (client-go's) protect it from one of 120 MB. Before a small one
+    they would only keep a controller blind.
+    """
+    return max(SHORTEST_BEFORE_LIST, size / LISTED)
 
 
 @dataclass(frozen=True)

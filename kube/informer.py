@@ -3,6 +3,7 @@
 Pauses come in three series, each with its own count of failures.
 - What makes the next request a *list* (a version too old, a broken list) costs the server much: such failures
   add up unless two minutes pass without one, as in client-go, or a watch is open for LONG_HEALTHY seconds.
+  The longest pause goes by what such a list costs: the size of what is known.
 - A *resumed* watch that is refused with a reason waits longer each time. A stream that is open for HEALTHY
   seconds ends the series, so that a load balancer that cuts each minute costs a second each time, and not 30.
 - While nobody answers at all, pauses stay short (backoff.py): that costs nobody anything, and must not make
@@ -18,9 +19,10 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from itertools import islice
+from math import inf
 from typing import Generic, TypeVar
 
-from elasticjob.kube.backoff import RESUME_WHEN_AWAY, WATCH, Backoff, Failures
+from elasticjob.kube.backoff import RESUME_WHEN_AWAY, WATCH, Backoff, Failures, longest_before_list
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client, as_page, selectors
 from elasticjob.kube.clock import Clock, deadline
@@ -289,7 +291,10 @@ class Informer(Generic[T]):
         now, chance, error = self._clock.monotonic(), self._chance.random, self._error
         asked = (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0
         if not isinstance(state, Watching | Doubting):
-            self._lists_failed, seconds = self._lists_failed.another(now, chance, at_least=asked)
+            longest = longest_before_list(self.cache.bytes) if self.cache.synced else inf  # nobody knows yet
+            self._lists_failed, seconds = self._lists_failed.another(
+                now, chance, at_least=asked, at_most=longest
+            )
         elif isinstance(error, Unreachable):
             self._unanswered, seconds = self._unanswered.another(now, chance, at_most=RESUME_WHEN_AWAY)
         else:

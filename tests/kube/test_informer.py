@@ -13,7 +13,13 @@ from itertools import pairwise
 import pytest
 from aiohttp import web
 
-from elasticjob.kube.backoff import RESUME_WHEN_AWAY, WATCH, Backoff
+from elasticjob.kube.backoff import (
+    RESUME_WHEN_AWAY,
+    SHORTEST_BEFORE_LIST,
+    WATCH,
+    Backoff,
+    longest_before_list,
+)
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.informer import BEGINNING, CONFIRMING, IDLE, IDLE_INITIAL, Informer
@@ -149,6 +155,21 @@ async def test_requests_never_outpace_the_backoff() -> None:
     async with following(REFUSED, *[answer(410, GONE)] * 50, backoff=WATCH) as it:
         await until(lambda: len(it.stub.seen) >= 7, it.clock)
         assert it.clock.monotonic() >= 0.8 + 1.6 + 3.2 + 6.4 + 12.8
+
+
+async def test_a_small_cache_that_loses_its_version_again_and_again_is_never_blind_for_long() -> None:
+    began = stream(event("ADDED", A), bookmark(5, initial_done=True), end="close")
+    async with following(began, *[answer(410, GONE)] * 50, backoff=WATCH) as it:
+        await it.cache.wait_synced()
+        await until(lambda: len(it.stub.seen) >= 12, it.clock, longest=PAUSE)
+        lists = 10
+        assert 0.8 + 1.6 < it.clock.monotonic() < 0.8 + 1.6 + SHORTEST_BEFORE_LIST * lists
+
+
+@pytest.mark.parametrize(("size", "longest"), [(0, 2.0), (1 << 20, 2.0), (24 << 20, 6.0), (120 << 20, 30.0)])
+def test_the_longest_pause_before_a_list_goes_by_what_it_costs(size: int, longest: float) -> None:
+    assert longest_before_list(size) == longest
+    assert WATCH.delay(20, at_most=longest) == longest
 
 
 async def test_a_page_of_a_proxy_is_no_object() -> None:
@@ -303,8 +324,10 @@ async def test_versions_that_are_lost_again_and_again_are_listed_with_patience()
             await until(lambda: (it.clock.next_due or 0) > PAUSE)
             await it.clock.advance(10)
             end.set()
-        cut, closed_at_once = 0.8, RESUME_WHEN_AWAY
-        assert pauses[1:] == pytest.approx([each + cut + closed_at_once for each in (0.8, 1.6, 3.2, 6.4)])
+        cut, closed_at_once, longest = 0.8, RESUME_WHEN_AWAY, SHORTEST_BEFORE_LIST
+        assert pauses[1:] == pytest.approx(
+            [each + cut + closed_at_once for each in (0.8, 1.6, longest, longest)]
+        )
 
 
 async def test_a_server_that_says_when_to_come_back_is_believed() -> None:
