@@ -30,7 +30,7 @@ EACH = 1.0
 """Seconds between two samples."""
 LOOK = 0.02
 """Seconds between two looks at the world while it is waited for."""
-PATIENCE, EMPTY_WITHIN, SETTLED_WITHIN = 150.0, 150.0, 90.0
+PATIENCE, EMPTY_WITHIN, SETTLED_WITHIN = 120.0, 120.0, 45.0
 
 
 @dataclass(frozen=True)
