@@ -18,6 +18,7 @@ import msgspec
 
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.kube.objects import Container, ContainerStatus, ContainerTerminated, Pod
+from elasticjob.kube.reading import JsonReader
 
 RUN_AGAIN = 75
 LEFT = "Left"
@@ -190,10 +191,13 @@ def message_of(words: str) -> str:
     return said.strip()[:512] if isinstance(said, str) else ""
 
 
+_WORDS = JsonReader(dict[str, object])
+
+
 def _decoded(words: str) -> dict[str, object]:
     try:
-        return msgspec.json.decode(words, type=dict[str, object])
-    except (msgspec.DecodeError, RecursionError):  # any program may write any text there
+        return _WORDS.decode(words)
+    except msgspec.DecodeError:  # any program may write any text there
         return {}
 
 

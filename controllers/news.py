@@ -17,6 +17,7 @@ import msgspec
 
 from elasticjob.controllers.perform import without_empty
 from elasticjob.kube.kinds import Key, Manifest
+from elasticjob.kube.reading import JsonReader
 from elasticjob.kube.store import Change
 
 PAUSE: Final = timedelta(seconds=1)
@@ -75,7 +76,7 @@ class News:
             return False
         try:
             said = _STATUS.decode(change.new.raw).status
-        except (ValueError, RecursionError):  # whoever reads it says so
+        except msgspec.DecodeError:  # whoever reads it says so
             return True
         said.pop(OTHERS, None)
         return without_empty(said) != found
@@ -91,7 +92,7 @@ class _Said(msgspec.Struct):
     status: dict[str, object] = {}
 
 
-_STATUS = msgspec.json.Decoder(_Said)
+_STATUS = JsonReader(_Said)
 
 
 def is_small(old: Manifest, new: Manifest) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -23,10 +23,11 @@ from elasticjob.kube.controller import MapToKeys
 from elasticjob.kube.errors import Undecodable
 from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.objects import Node, ObjectMeta, Pod, Service
+from elasticjob.kube.reading import JsonReader
 from elasticjob.kube.store import Change
 from elasticjob.kube.wire import Item, Meta
 
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_MEMBERS = JsonReader(dict[str, msgspec.Raw])
 
 
 class _Ending(msgspec.Struct, frozen=True):
@@ -44,7 +45,7 @@ class _Reported(msgspec.Struct, rename="camel"):
     restarts: int | dict[str, dict[str, int]] | None = None
 
 
-_STATUS = msgspec.json.Decoder(_Reported | None)
+_STATUS: JsonReader[_Reported | None] = JsonReader(cast(Any, _Reported | None))
 
 MACHINE = "machine"
 """The index of pods by the machine that they are on."""
@@ -177,7 +178,7 @@ def more_than_reports(change: Change) -> bool:
         return True
     try:
         return _but_reports(change.old) != _but_reports(change.new)
-    except (ValueError, RecursionError):  # whoever reads it says so
+    except msgspec.DecodeError:  # whoever reads it says so
         return True
 
 

@@ -64,7 +64,7 @@ class Kind(Generic[T]):
         try:
             return cast(T, _decoder(cast(Any, self.model))(raw))
         except RecursionError as error:
-            raise TooDeep("it is nested deeper than can be read") from error
+            raise TooDeep from error
 
     def convert(self, manifest: Manifest) -> T:
         """The object of a decoded manifest; errors as in `decode`."""

@@ -17,6 +17,9 @@ T = TypeVar("T")
 class TooDeep(msgspec.DecodeError):
     """A text is nested deeper than it can be read."""
 
+    def __init__(self) -> None:
+        super().__init__("it is nested deeper than can be read")
+
 
 class JsonReader(Generic[T]):
     """Reads texts as one type."""
@@ -24,13 +27,15 @@ class JsonReader(Generic[T]):
     __slots__ = ("_decode",)
 
     def __init__(self, type_: type[T], *, strict: bool = True) -> None:
-        self._decode: Callable[[msgspec.Raw | bytes], T] = msgspec.json.Decoder(type_, strict=strict).decode
+        self._decode: Callable[[msgspec.Raw | bytes | str], T] = msgspec.json.Decoder(
+            type_, strict=strict
+        ).decode
 
-    def decode(self, text: msgspec.Raw | bytes) -> T:
+    def decode(self, text: msgspec.Raw | bytes | str) -> T:
         """What a text says. Raises msgspec.DecodeError (ValidationError, TooDeep), which is a ValueError."""
         try:
             return self._decode(text)
         except RecursionError as error:
-            raise TooDeep("it is nested deeper than can be read") from error
+            raise TooDeep from error
         except UnicodeDecodeError as error:
             raise msgspec.DecodeError(f"it is no UTF-8: {error}") from error

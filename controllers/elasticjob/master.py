@@ -17,6 +17,7 @@ from elasticjob.controllers.owners import controlled_by
 from elasticjob.controllers.plan import Create, Outcome
 from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.objects import POD
+from elasticjob.kube.reading import JsonReader
 
 COMMAND: Final = ["elasticjob", "master"]
 CONTAINER: Final = "main"
@@ -53,6 +54,9 @@ class _Words(msgspec.Struct):
     message: str = ""
 
 
+_WORDS = JsonReader(_Words)
+
+
 def policy(job: ElasticJob) -> Policy:
     """Return how often the master is made again."""
     said = job.spec.master
@@ -63,8 +67,8 @@ def policy(job: ElasticJob) -> Policy:
 def verdict(end: Exit) -> Outcome | None:
     """Return what a master that ended says about its job; None if it was stopped, killed or crashed."""
     try:
-        words = msgspec.json.decode(end.words or "{}", type=_Words)
-    except (msgspec.DecodeError, RecursionError):  # a crash leaves any text there
+        words = _WORDS.decode(end.words or "{}")
+    except msgspec.DecodeError:  # a crash leaves any text there
         words = _Words()
     match words.verdict:
         case "Succeeded":
