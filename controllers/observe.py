@@ -17,12 +17,12 @@ from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import ENDINGS
 from elasticjob.controllers.lives import Life, life_of
-from elasticjob.controllers.owners import controller_name, controller_of, controller_uid
+from elasticjob.controllers.owners import Owned, controller_name, controller_of, controller_uid
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.controller import MapToKeys
 from elasticjob.kube.errors import Undecodable
 from elasticjob.kube.kinds import Key, Kind
-from elasticjob.kube.objects import Node, ObjectMeta, Pod, Service
+from elasticjob.kube.objects import Node, Pod, Service
 from elasticjob.kube.reading import JsonReader
 from elasticjob.kube.store import Change
 from elasticjob.kube.wire import Item, Meta
@@ -54,7 +54,7 @@ MACHINE = "machine"
 JOB = "job"
 """The index of plans by the job that they are about."""
 CONTROLLER = "controller"
-"""The index of pods by which of our objects controls them, whichever life of it."""
+"""The index of what is made for jobs by which of our objects controls it, whichever life of that."""
 
 
 _BUT_ITS_MACHINE: Final = attrgetter(*(field.name for field in fields(Life) if field.name != "machine"))
@@ -84,7 +84,8 @@ class Caches:
 
     def __post_init__(self) -> None:
         self.pods.add_index(MACHINE, _machine)
-        self.pods.add_index(CONTROLLER, _controller)
+        for cache in self._made:
+            cache.add_index(CONTROLLER, _controller)
         self.plans.add_index(JOB, lambda plan: map(str, job_of_plan(plan)))
 
     def lives(self, uid: str) -> tuple[Life, ...]:
@@ -95,15 +96,30 @@ class Caches:
         )
         return tuple(sorted((life for life in found if life is not None), key=lambda life: life.name))
 
-    def left_by_others(self, kind: Kind[Any], key: Key, uid: str) -> list[ObjectMeta]:
-        """Return the pods that are controlled by another life of an object, and that nobody asked to go.
+    def left_behind(self, key: Key) -> list[Owned]:
+        """Return what another life of a job or of its JobResource controls, and nobody asked to go.
 
-        Such are rare, and all pods of a job are looked at in each pass: only theirs are decoded.
+        Services come first, which bring a job no pass: who begins anew must find the rest. Such are rare, and
+        all pods of a job are looked at in each pass: only theirs are decoded.
         """
-        metas = self.pods.metas(CONTROLLER, _life(kind.name, key.namespace, key.name))
+        return [
+            Owned(made.kind, thing.metadata)
+            for owners in (self.jobs, self.resources)
+            for made in self._made
+            for thing in self._left(made, owners.kind, key, owners.meta(key))
+            if thing.metadata.deletion_timestamp is None
+        ]
+
+    def _left(self, made: Cache[Any], owner: Kind[Any], key: Key, life: Meta | None) -> list[Any]:
+        metas = made.metas(CONTROLLER, _life(owner.name, key.namespace, key.name))
+        uid = life.uid if life else ""
         others = [meta.key for meta in metas if not _is_controlled_by(meta, uid)]
-        pods = (self.pods.get(key) for key in others)
-        return [pod.metadata for pod in pods if pod and pod.metadata.deletion_timestamp is None]
+        return [made.get(other) for other in others]
+
+    @property
+    def _made(self) -> tuple[Cache[Any], ...]:
+        """What is made for jobs, as far as it is followed."""
+        return self.services, self.plans, self.resources, self.pods
 
     def lives_otherwise(self, change: Change) -> bool:
         """Whether a pod came or went, or changed in a way that decisions rest on: what its life tells.
@@ -128,8 +144,10 @@ class Caches:
         return [key for pod in pods for key in job_of(pod)]
 
     def plans_of(self, job: Key) -> tuple[ScalePlan, ...]:
-        """Return the ScalePlans of a job, the oldest first."""
-        return tuple(sorted(self.plans.by_index(JOB, str(job)), key=age))
+        """Return the ScalePlans of a job, the oldest first; none of an earlier job of its name."""
+        life = self.jobs.meta(job)
+        plans = (plan for plan in self.plans.by_index(JOB, str(job)) if not _is_of_another(plan, job, life))
+        return tuple(sorted(plans, key=age))
 
     def master_address(self, job: ElasticJob) -> str:
         """Return host:port of the job's master, an IP; "" until its Service has one."""
@@ -202,13 +220,18 @@ def _machine(pod: Pod) -> Iterable[str]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
-def _controller(pod: Pod) -> Iterable[str]:
-    owner = controller_of(pod.metadata)
-    return (_life(owner.kind, pod.metadata.namespace, owner.name),) if owner else ()
+def _controller(made: Pod | Service | JobResource | ScalePlan) -> Iterable[str]:
+    owner = controller_of(made.metadata)
+    return (_life(owner.kind, made.metadata.namespace, owner.name),) if owner else ()
 
 
 def _is_controlled_by(meta: Meta, uid: str) -> bool:
     return any(owner.uid == uid and owner.controller for owner in meta.owner_references or ())
+
+
+def _is_of_another(plan: ScalePlan, job: Key, life: Meta | None) -> bool:
+    owner = controller_of(plan.metadata)
+    return life is not None and owner is not None and owner.name == job.name and owner.uid != life.uid
 
 
 def _life(kind: str, namespace: str, name: str) -> str:

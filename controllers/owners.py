@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers import names
 from elasticjob.kube.crd import CustomResource
 from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import ObjectMeta, OwnerReference
+from elasticjob.kube.objects import (
+    CONFIG_MAP,
+    NETWORK_POLICY,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    ObjectMeta,
+    OwnerReference,
+)
 from elasticjob.kube.owner import owner_reference
 
 _KINDS: Final[tuple[Kind[Any], ...]] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN)
+_UNFOLLOWED: Final[Mapping[Kind[Any], Callable[[str], str]]] = {
+    SECRET: names.token,
+    SERVICE_ACCOUNT: names.master,
+    ROLE: names.master,
+    ROLE_BINDING: names.master,
+    NETWORK_POLICY: str,
+    CONFIG_MAP: names.master_state,
+}
+
+
+class Owned(NamedTuple):
+    """An object that one of ours controls."""
+
+    kind: Kind[Any]
+    metadata: ObjectMeta
 
 
 def controlled_by(owner: CustomResource) -> Manifest:
@@ -46,3 +72,12 @@ def kind_named(owner: OwnerReference) -> Kind[Any] | None:
     """Return the kind that a reference names, if it is one of ours."""
     named = (kind for kind in _KINDS if (owner.api_version, owner.kind) == (kind.api_version, kind.name))
     return next(named, None)
+
+
+def unfollowed(owner: OwnerReference) -> list[tuple[Kind[Any], str]]:
+    """Return kinds and names of what a job may have and no cache shows."""
+    return (
+        [(kind, name(owner.name)) for kind, name in _UNFOLLOWED.items()]
+        if owner.kind == ELASTICJOB.name
+        else []
+    )

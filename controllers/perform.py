@@ -6,11 +6,21 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+import msgspec
+
 from elasticjob.controllers import names
-from elasticjob.controllers.owners import controller_of, controller_uid, kind_named, kind_of
+from elasticjob.controllers.owners import (
+    Owned,
+    controller_of,
+    controller_uid,
+    kind_named,
+    kind_of,
+    unfollowed,
+)
 from elasticjob.controllers.plan import (
     LATER,
     NAME_TAKEN,
@@ -29,7 +39,7 @@ from elasticjob.kube.crd import CustomResource
 from elasticjob.kube.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from elasticjob.kube.events import Recorder, reference
 from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import POD, EventType, ObjectMeta
+from elasticjob.kube.objects import POD, EventType, ObjectMeta, OwnerReference
 
 AT_ONCE: Final = 32
 """Writes of one pass that are under way at the same time."""
@@ -46,6 +56,12 @@ class InTheWay(Exception):
             f"{kind} {name} exists and does not belong to this object: it is made when that one is gone"
         )
         self.again_in = again_in
+
+
+class _Bare(msgspec.Struct, frozen=True):
+    """An object of which only the metadata matters, whether or not the rest fits a model."""
+
+    metadata: ObjectMeta
 
 
 class Hand:
@@ -109,19 +125,20 @@ class Hand:
         """Whether the server, asked itself, still has this life of an object, and means to keep it."""
         about = thing.metadata
         found = await self._metadata(kind, about.name, about.namespace)
-        return found.get("uid") == about.uid and "deletionTimestamp" not in found
+        return found.uid == about.uid and found.deletion_timestamp is None
 
-    async def collect(self, kind: Kind[Any], orphans: Iterable[ObjectMeta]) -> None:
+    async def collect(self, orphans: Iterable[Owned], *, and_the_rest: bool = False) -> None:
         """Delete those of some objects whose controller is gone, as the server itself says.
 
-        Who refuses that does not keep anything else from being done. Raises ApiError, Unreachable.
+        `and_the_rest`: also what else it controlled and no cache shows. Who refuses a deletion does not keep
+        anything else from being done. Raises ApiError, Unreachable.
         """
-        owned: dict[str, list[ObjectMeta]] = defaultdict(list)
+        owned: dict[str, list[Owned]] = defaultdict(list)
         for orphan in orphans:
-            if orphan.deletion_timestamp is None:
-                owned[controller_uid(orphan)].append(orphan)
+            if orphan.metadata.deletion_timestamp is None:
+                owned[controller_uid(orphan.metadata)].append(orphan)
         for of_one in owned.values():
-            await self._collect(kind, of_one)
+            await self._collect(of_one, and_the_rest)
 
     async def _do(self, owner: CustomResource, action: Action) -> None:
         async with self._slots:
@@ -159,23 +176,30 @@ class Hand:
             if found is None:
                 raise InTheWay(kind.name, metadata["name"], SOON) from None
             if controller_uid(found.metadata) not in ours:
-                await self.collect(kind, [found.metadata])
+                await self.collect([Owned(kind, found.metadata)])
                 again_in = LATER if _stays(found.metadata) else SOON
                 raise InTheWay(kind.name, metadata["name"], again_in) from None
 
-    async def _collect(self, kind: Kind[Any], orphans: Sequence[ObjectMeta]) -> None:
+    async def _collect(self, orphans: Sequence[Owned], and_the_rest: bool) -> None:
         """Delete objects of one owner, one after another: nobody is to wait for that, and nobody does."""
-        first = orphans[0]
+        first = orphans[0].metadata
         owner = controller_of(first)
         of = kind_named(owner) if owner else None
         if owner is None or of is None:
             return
-        if (await self._metadata(of, owner.name, first.namespace)).get("uid") == owner.uid:
+        if (await self._metadata(of, owner.name, first.namespace)).uid == owner.uid:
             return
-        about = {"kind": kind.name, "first": f"{first.namespace}/{first.name}", "many": len(orphans)}
-        log.warning("objects that have outlived their owner are deleted", extra={**about, "owner": owner.uid})
-        for orphan in orphans:
-            await self._bury(kind, orphan)
+        # what no cache shows goes first: without the rest nobody would look for it
+        hidden = await self._hidden(owner, first.namespace) if and_the_rest else []
+        about = {"kind": orphans[0].kind.name, "first": f"{first.namespace}/{first.name}"}
+        about |= {"many": str(len(hidden) + len(orphans)), "owner": owner.uid}
+        log.warning("objects that have outlived their owner are deleted", extra=about)
+        for orphan in (*hidden, *orphans):
+            await self._bury(*orphan)
+
+    async def _hidden(self, owner: OwnerReference, namespace: str) -> list[Owned]:
+        named = [(kind, await self._metadata(kind, name, namespace)) for kind, name in unfollowed(owner)]
+        return [Owned(kind, found) for kind, found in named if controller_uid(found) == owner.uid]
 
     async def _bury(self, kind: Kind[Any], orphan: ObjectMeta) -> None:
         name, namespace, uid, version = orphan.name, orphan.namespace, orphan.uid, orphan.resource_version
@@ -187,10 +211,10 @@ class Hand:
             about = {"kind": kind.name, "object": f"{namespace}/{name}", "error": str(error)}
             log.warning("an object that has outlived its owner may not be deleted: delete it", extra=about)
 
-    async def _metadata(self, kind: Kind[Any], name: str, namespace: str) -> Manifest:
+    async def _metadata(self, kind: Kind[Any], name: str, namespace: str) -> ObjectMeta:
         """What the server, asked itself, says of an object; nothing where there is none."""
-        found: Manifest | None = await self._client.find(kind.untyped(), name, namespace)
-        return found["metadata"] if found else {}
+        found: _Bare | None = await self._client.find(replace(kind, model=_Bare), name, namespace)
+        return found.metadata if found else ObjectMeta()
 
     async def _delete(self, kind: Kind[Any], name: str, namespace: str, uid: str, grace: int | None) -> None:
         try:

@@ -48,14 +48,17 @@ REQUEST = Backoff(first=0.1, limit=2.0, jitter=1.0)
 """Between attempts of one request."""
 
 RESUME_WHEN_AWAY = 1.0
-"""The longest pause, jitter apart, before a watch is resumed at a server that did not answer."""
+"""The longest pause, jitter apart, before a watch is resumed at a server that was away or in trouble."""
 
 LISTED = 4 << 20
 """Bytes a second that a server is asked to list, at the most, while lists fail one after another."""
-SHORTEST_BEFORE_LIST = 2.0
+SHORTEST_BEFORE_LIST = 1.0
 
-RECONCILE_WHEN_AWAY = 30.0
-"""The longest pause of a key whose run failed because the server was away or in trouble."""
+RECONCILE_WHEN_AWAY = 2.0
+"""The longest pause of a key whose run failed because nobody answered."""
+
+RECONCILE_IN_TROUBLE = 30.0
+"""The same where the server said that it was in trouble: with this key, perhaps, and no other."""
 
 
 def longest_before_list(size: int) -> float:

@@ -21,7 +21,7 @@ from datetime import timedelta
 from typing import Any, Protocol, Self
 
 from elasticjob.kube import running
-from elasticjob.kube.backoff import RECONCILE_WHEN_AWAY
+from elasticjob.kube.backoff import RECONCILE_IN_TROUBLE, RECONCILE_WHEN_AWAY
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.errors import (
@@ -412,7 +412,7 @@ def _bounds(error: Exception) -> dict[str, float]:
     """The shortest and the longest pause after an error that is the server's, not the key's."""
     match error:
         case TooManyRequests() | ServerError():
-            return {"at_least": error.retry_after or 0.0, "at_most": RECONCILE_WHEN_AWAY}
+            return {"at_least": error.retry_after or 0.0, "at_most": RECONCILE_IN_TROUBLE}
         case Unreachable():
             return {"at_most": RECONCILE_WHEN_AWAY}
         case _:

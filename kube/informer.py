@@ -4,10 +4,11 @@ Pauses come in three series, each with its own count of failures.
 - What makes the next request a *list* (a version too old, a broken list) costs the server much: such failures
   add up unless two minutes pass without one, as in client-go, or a watch is open for LONG_HEALTHY seconds.
   The longest pause goes by what such a list costs: the size of what is known.
-- A *resumed* watch that is refused with a reason waits longer each time. A stream that is open for HEALTHY
-  seconds ends the series, so that a load balancer that cuts each minute costs a second each time, and not 30.
-- While nobody answers at all, pauses stay short (backoff.py): that costs nobody anything, and must not make
-  the first refusal of a server that is just starting look like the tenth.
+- A *resumed* watch costs the server next to nothing. While nobody answers, or the server is in trouble (429,
+  5xx), pauses stay short (backoff.py) unless it says how long they should be (Retry-After).
+- What will not pass by waiting, as a right that is missing, is asked for less often each time.
+A stream that is open for HEALTHY seconds ends the last two, so that a load balancer that cuts each minute
+costs a second each time, and not 30.
 Either way no watch is resumed without a pause, or SHORTEST_WATCH seconds of the one before.
 """
 
@@ -26,7 +27,7 @@ from elasticjob.kube.backoff import RESUME_WHEN_AWAY, WATCH, Backoff, Failures, 
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client, as_page, selectors
 from elasticjob.kube.clock import Clock, deadline
-from elasticjob.kube.errors import ApiError, KubeError, Unreachable
+from elasticjob.kube.errors import ApiError, KubeError, ServerError, TooManyRequests, Unreachable
 from elasticjob.kube.kinds import Kind
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.store import Change
@@ -94,7 +95,7 @@ class Informer(Generic[T]):
         if metrics:
             metrics.cache_objects.labels(kind=cache.kind.name).set_function(lambda: len(cache))
             metrics.cache_bytes.labels(kind=cache.kind.name).set_function(lambda: cache.bytes)
-        self._lists_failed = self._watches_refused = self._unanswered = Failures(backoff)
+        self._lists_failed = self._watches_refused = self._troubled = Failures(backoff)
         self._chance = chance or random.Random()
         self._error: KubeError | None = None
         self.last_heard = self._clock.monotonic()
@@ -199,10 +200,7 @@ class Informer(Generic[T]):
         finally:
             lived = self._clock.monotonic() - opened
             if lived >= HEALTHY:
-                self._watches_refused, self._unanswered = (
-                    self._watches_refused.over(),
-                    self._unanswered.over(),
-                )
+                self._watches_refused, self._troubled = self._watches_refused.over(), self._troubled.over()
             if lived >= LONG_HEALTHY:
                 self._lists_failed = self._lists_failed.over()
 
@@ -295,8 +293,10 @@ class Informer(Generic[T]):
             self._lists_failed, seconds = self._lists_failed.another(
                 now, chance, at_least=asked, at_most=longest
             )
-        elif isinstance(error, Unreachable):
-            self._unanswered, seconds = self._unanswered.another(now, chance, at_most=RESUME_WHEN_AWAY)
+        elif isinstance(error, Unreachable | TooManyRequests | ServerError):
+            self._troubled, seconds = self._troubled.another(
+                now, chance, at_least=asked, at_most=RESUME_WHEN_AWAY
+            )
         else:
             self._watches_refused, seconds = self._watches_refused.another(now, chance, at_least=asked)
         await self._clock.sleep(seconds)

@@ -17,7 +17,7 @@ from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.news import News
 from elasticjob.controllers.observe import Caches, came_or_went, job_of, job_of_plan, more_than_reports
-from elasticjob.controllers.orphans import Orphans
+from elasticjob.controllers.orphans import Orphans, make_way
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import Create, Note, Plan
@@ -44,7 +44,7 @@ class JobReconciler:
     now: Callable[[], datetime]
     new_token: Callable[[], str]
     news: News = field(default_factory=News)
-    orphans: Orphans = field(default_factory=lambda: Orphans(ELASTICJOB))
+    orphans: Orphans = field(default_factory=Orphans)
 
     async def __call__(self, key: Key) -> Result:
         """Bring one ElasticJob closer to its spec."""
@@ -52,15 +52,17 @@ class JobReconciler:
         if seen is None:
             self.counters.forget(key)
             self.news.forget(key)
-            return Result.again(await self.orphans.collect(self.caches, self.hand, key, "", self.now()))
+            return Result.again(await self._collect(key))
         plan = decide(seen, self.now())
         if _makes_anew(seen, plan) and not await self.hand.is_there(ELASTICJOB, seen.job):
             return Result.done()  # the cache is behind: what was collected with the job is not missing
-        if plan.reason not in HANDS_OFF:
-            await self._collect(key, seen)
+        if plan.reason in HANDS_OFF:
+            return Result.again((await self.hand.attempt(seen.job, plan)).again_in)
+        await make_way(self.caches, self.hand, key)
+        left = await self._collect(key)
         plan = await self.hand.attempt(seen.job, plan)
-        held = None if plan.reason in HANDS_OFF else await self._say(seen, plan)
-        return Result.again(plan.again_by(held).again_in)
+        held = await self._say(seen, plan)
+        return Result.again(plan.again_by(held).again_by(left).again_in)
 
     def observe(self, key: Key) -> Seen | None:
         """Return all that a decision rests on, None if the job is gone."""
@@ -79,12 +81,9 @@ class JobReconciler:
             fresh_token=self.new_token(),
         )
 
-    async def _collect(self, key: Key, seen: Seen) -> None:
+    async def _collect(self, key: Key) -> timedelta | None:
         """Delete what an earlier job of this name has left and the garbage collector has missed."""
-        uid = seen.job.metadata.uid
-        if seen.resource is not None and controller_uid(seen.resource.metadata) != uid:
-            await self.hand.collect(JOBRESOURCE, [seen.resource.metadata])
-        await self.orphans.collect(self.caches, self.hand, key, uid, self.now())
+        return await self.orphans.collect(self.caches, self.hand, key, self.now())
 
     async def _say(self, seen: Seen, plan: Plan) -> timedelta | None:
         """Write the status, and tell of an end once it is written; or return how long it may wait."""

@@ -22,7 +22,7 @@ from elasticjob.controllers.observe import (
     same_name,
     those_of,
 )
-from elasticjob.controllers.orphans import Orphans
+from elasticjob.controllers.orphans import make_way
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import SOON, Create, Plan
@@ -45,21 +45,19 @@ class NodesReconciler:
     hand: Hand
     now: Callable[[], datetime]
     news: News = field(default_factory=News)
-    orphans: Orphans = field(default_factory=lambda: Orphans(JOBRESOURCE))
 
     async def __call__(self, key: Key) -> Result:
         """Bring the pods of one JobResource closer to its spec."""
         seen = self.observe(key)
         if seen is None:
             self.news.forget(key)
-            return Result.again(await self.orphans.collect(self.caches, self.hand, key, "", self.now()))
+            return Result.done()
         about = seen.job or seen.resource  # what happens to nodes is told where people look: at the job
         plan = decide(seen, self.now())
         if _makes_anew(seen, plan) and not await self.hand.is_there(JOBRESOURCE, seen.resource):
             return Result.done()  # the cache is behind: what was collected with its owner is not missing
         if plan.reason not in HANDS_OFF:
-            uid = seen.resource.metadata.uid
-            await self.orphans.collect(self.caches, self.hand, key, uid, self.now())
+            await make_way(self.caches, self.hand, key)
         plan = await self.hand.attempt(about, plan)
         if plan.reason == CONVERGING and plan.actions and self.news.leave(key):
             return Result.again(plan.again_by(SOON).again_in)  # the pass that sees what was done tells of it

@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
 from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.elasticjob.controller import JobReconciler
 from elasticjob.controllers.elasticjob.master import Provision
+from elasticjob.controllers.elasticjob.objects import foundation
 from elasticjob.controllers.jobresource.controller import NodesReconciler
+from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.orphans import PATIENCE
-from elasticjob.controllers.owners import controlled_by
+from elasticjob.controllers.owners import controlled_by, unfollowed
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import LATER, NAME_TAKEN, SOON, Create, Plan
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden
 from elasticjob.kube.events import Recorder
 from elasticjob.kube.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects import POD, SERVICE
-from elasticjob.kube.watch import Removed, Upserted
+from elasticjob.kube.objects import POD, ROLE, SERVICE, OwnerReference
+from elasticjob.kube.watch import Removed
 from elasticjob.kube.wire import Item
 from tests.controllers.build import NOW, at, job, resource, role
 from tests.controllers.shelf import Nobody, caches, pod, raw
 
 KEY = Key("ml", "digits")
 FORMER, PRESENT = "res-0", "res-1"
+GONE = "job-0"
+REFERENCE = OwnerReference(
+    api_version=ELASTICJOB.api_version, kind=ELASTICJOB.name, name="digits", uid=GONE, controller=True
+)
 LOCAL: Manifest = {"distributionStrategy": "Local", "optimizeMode": "manual"}
 
 
@@ -70,6 +78,17 @@ class Server:
         return Hand(cast(Client, self), cast(Recorder, Nobody()), "test")
 
 
+def by_job(uid: str = GONE) -> Manifest:
+    """The reference to a job of this uid."""
+    return controlled_by(job(metadata={"uid": uid}))
+
+
+def owned(kind: Kind[Any], name: str, uid: str = GONE, **more: Any) -> Manifest:
+    """An object that the job of this uid has made."""
+    about = {"name": name, "namespace": "ml", "uid": f"{name}-uid", "ownerReferences": [by_job(uid)]}
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": about, **more}
+
+
 def known(uid: str) -> dict[tuple[str, str], Manifest]:
     """A server's objects: the JobResource of this uid alone, or none."""
     here = {"metadata": {"name": "digits", "namespace": "ml", "uid": uid}}
@@ -80,12 +99,18 @@ def left(index: int, uid: str = FORMER, **metadata: Any) -> Item:
     return pod(index, owner={"uid": uid}, metadata=metadata)
 
 
-def nodes(server: Server, *items: Item, of: str = PRESENT) -> NodesReconciler:
-    """The controller of pods, whose cache holds these, and the JobResource of this uid."""
-    shown = [raw(resource({"worker": 1}).model_copy(deep=True))] if of else []
-    assert not of or shown[0].meta.uid == of
-    found = caches(*((POD, item) for item in items), *((JOBRESOURCE, item) for item in shown))
+def nodes(server: Server, *items: Item) -> NodesReconciler:
+    """The controller of pods, whose cache holds these, a job, and the JobResource PRESENT."""
+    shown = raw(resource({"worker": 1}))
+    assert shown.meta.uid == PRESENT
+    mine = raw(job({"worker": role(1)}, **LOCAL))
+    found = caches((ELASTICJOB, mine), (JOBRESOURCE, shown), *((POD, item) for item in items))
     return NodesReconciler(found, server.hand(), lambda: NOW)
+
+
+def jobs(server: Server, found: Caches, now: Callable[[], datetime] = lambda: NOW) -> JobReconciler:
+    counters = Counters(CollectorRegistry())
+    return JobReconciler(found, server.hand(), Provision(image=""), counters, now, lambda: "token")
 
 
 async def test_pods_of_a_former_life_are_deleted_and_no_others() -> None:
@@ -107,9 +132,7 @@ async def test_a_pod_that_was_made_free_meanwhile_is_left_alone() -> None:
 
 async def test_who_refuses_the_deletion_keeps_nothing_else_from_being_done() -> None:
     server = Server(known(PRESENT), refuses=True)
-    reconcile = nodes(server, left(2))
-    reconcile.caches.jobs.take(Upserted(raw(job({"worker": role(1)}, **LOCAL))))
-    await reconcile(KEY)
+    await nodes(server, left(2))(KEY)
     assert ("Pod", "digits-worker-0") in server.objects
 
 
@@ -126,10 +149,10 @@ async def test_nothing_is_deleted_by_a_cache_that_is_behind() -> None:
     assert server.deleted == []
 
 
-async def test_pods_whose_names_nobody_waits_for_are_left_to_the_collector_for_a_while() -> None:
+async def test_what_nobody_waits_for_is_left_to_the_collector_for_a_while() -> None:
     server, now = Server(), NOW
     found = caches((POD, left(0)), (POD, left(1)))
-    reconcile = NodesReconciler(found, server.hand(), lambda: now)
+    reconcile = jobs(server, found, lambda: now)
     for passed in (timedelta(0), PATIENCE / 3):
         now = NOW + passed
         assert (await reconcile(KEY)).again_in == PATIENCE - passed
@@ -145,27 +168,85 @@ async def test_pods_whose_names_nobody_waits_for_are_left_to_the_collector_for_a
     assert len(server.deleted) == 1
 
 
-async def test_a_job_is_rid_of_what_its_namesake_has_left() -> None:
-    """Its master, and its JobResource, in whose place the job's own comes."""
-    of_job = {
-        "apiVersion": ELASTICJOB.api_version,
-        "kind": "ElasticJob",
-        "name": "digits",
-        "controller": True,
-    }
-    former = {**of_job, "uid": "job-0"}
-    about = resource().manifest()
-    about["metadata"]["ownerReferences"] = [former]
-    master = pod(labels=names.pod_labels("digits", "master", 0, 0), owner=former)
-    known_job = job({"worker": role(1)}, **LOCAL)
-    server = Server({(ELASTICJOB.name, "digits"): known_job.manifest()})
-    found = caches((ELASTICJOB, raw(known_job)), (JOBRESOURCE, raw(about)), (POD, master))
-    counters = Counters(CollectorRegistry())
-    reconcile = JobReconciler(
-        found, server.hand(), Provision(image=""), counters, lambda: NOW, lambda: "token"
-    )
+async def test_a_clock_that_is_set_back_prolongs_no_patience() -> None:
+    server, now = Server(), NOW
+    reconcile = jobs(server, caches((POD, left(0))), lambda: now)
     await reconcile(KEY)
+    now = NOW - timedelta(hours=1)
+    await reconcile(KEY)
+    assert server.deleted == ["Pod digits-worker-0 pod-0"]
+
+
+async def test_a_job_is_rid_at_once_of_the_nodes_of_its_namesake() -> None:
+    """Its master, and its JobResource, in whose place the job's own comes."""
+    about = resource().manifest()
+    about["metadata"]["ownerReferences"] = [by_job()]
+    master = pod(labels=names.pod_labels("digits", "master", 0, 0), owner=by_job())
+    mine = job({"worker": role(1)}, **LOCAL)
+    server = Server({(ELASTICJOB.name, "digits"): mine.manifest()})
+    found = caches((ELASTICJOB, raw(mine)), (JOBRESOURCE, raw(about)), (POD, master))
+    await jobs(server, found)(KEY)
     assert server.deleted == ["JobResource digits res-1", "Pod digits-worker-0 pod-0"]
+
+
+@pytest.mark.parametrize(
+    "present",
+    [
+        pytest.param((), id="and has no successor"),
+        pytest.param((job({"worker": role(1)}, networkPolicy=False, **LOCAL),), id="and has one"),
+        pytest.param((job({"worker": role(1)}, suspend=True, **LOCAL),), id="and has one that makes nothing"),
+    ],
+)
+async def test_all_that_a_job_has_left_goes_in_the_end(present: tuple[ElasticJob, ...]) -> None:
+    """Also what no cache shows, and that before the rest: nobody would look for it alone."""
+    server, now = Server(), NOW
+    for each in present:
+        server.objects[ELASTICJOB.name, "digits"] = each.manifest()
+    shadows = [(kind, name) for kind, name in unfollowed(REFERENCE) if kind is not ROLE]
+    for kind, name in shadows:
+        server.objects[kind.name, name] = owned(kind, name)
+    server.objects[ROLE.name, "digits-master"] = owned(ROLE, "digits-master", "job-1")
+    plan = owned(SCALEPLAN, "digits-user-2", spec={"ownerJob": "digits"})
+    service = owned(SERVICE, "digits-old", spec={})
+    free = {**plan, "metadata": {"name": "brain", "namespace": "ml", "uid": "brain-uid"}}
+    shown: list[tuple[Kind[Any], Item]]
+    shown = [(SCALEPLAN, raw(plan)), (SCALEPLAN, raw(free)), (SERVICE, raw(service))]
+    reconcile = jobs(server, caches(*((ELASTICJOB, raw(each)) for each in present), *shown), lambda: now)
+    again = (await reconcile(KEY)).again_in
+    assert (again and again <= PATIENCE, server.deleted) == (True, [])
+    now = NOW + PATIENCE
+    await reconcile(KEY)
+    hidden = [f"{kind.name} {name} {name}-uid" for kind, name in shadows]
+    followed = ["Service digits-old digits-old-uid", "ScalePlan digits-user-2 digits-user-2-uid"]
+    assert server.deleted == hidden + followed
+
+
+def test_nothing_that_is_made_for_a_job_is_forgotten() -> None:
+    """What no cache shows is looked for by its name."""
+    made = {make.kind for make in foundation(job(networkPolicy=True), "token")}
+    shown = {cache.kind for cache in vars(caches()).values()}
+    named = unfollowed(REFERENCE)
+    assert {(kind.name, name) for kind, name in named} >= {
+        (make.kind.name, make.manifest["metadata"]["name"])
+        for make in foundation(job(networkPolicy=True), "token")
+        if make.kind in made - shown
+    }
+
+
+def test_plans_of_a_former_life_are_none_of_the_job() -> None:
+    """A plan that nobody owns yet, or a job of another name, is one."""
+    others = {**by_job(), "name": "letters"}
+    plans = [
+        owned(SCALEPLAN, "former", spec={"ownerJob": "digits"}),
+        owned(SCALEPLAN, "own", "job-1", spec={"ownerJob": "digits"}),
+        {"metadata": {"name": "free", "namespace": "ml", "uid": "free"}, "spec": {"ownerJob": "digits"}},
+    ]
+    lent = owned(SCALEPLAN, "lent", spec={"ownerJob": "digits"})
+    lent["metadata"]["ownerReferences"] = [others]
+    found = caches((ELASTICJOB, raw(job())), *((SCALEPLAN, raw(plan)) for plan in (*plans, lent)))
+    assert [plan.metadata.name for plan in found.plans_of(KEY)] == ["free", "lent", "own"]
+    found.jobs.take(Removed(raw(job())))
+    assert len(found.plans_of(KEY)) == 4
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ class Server:
 
     async def find(self, kind: Kind[Any], name: str, namespace: str) -> Any:
         thing = self._there.get(kind.name)
-        return thing and thing.manifest()
+        return thing and kind.convert(thing.manifest())
 
     async def apply(self, kind: Kind[Any], manifest: Manifest, *, manager: str, subresource: str) -> None:
         self.statuses.append(manifest["status"])

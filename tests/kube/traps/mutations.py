@@ -136,10 +136,10 @@ MUTATIONS = (
     ),
     Mutation(
         "07",
-        "who was away is waited for as long as who is in trouble",
+        "who was away is waited for as long as who refuses",
         "kube/informer.py",
-        "self._unanswered.another(now, chance, at_most=RESUME_WHEN_AWAY)",
-        "self._unanswered.another(now, chance)",
+        "now, chance, at_least=asked, at_most=RESUME_WHEN_AWAY",
+        "now, chance, at_least=asked",
     ),
     Mutation(
         "08",

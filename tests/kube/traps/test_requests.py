@@ -115,8 +115,8 @@ async def test_08_storms_of_failures_keep_the_version_and_are_paused_for(
         await until(lambda: it.names == {"a"}, it.clock, within=WITHIN, longest=PAUSE)
         assert len(set(versions(proxy)[1:])) == 1
         assert it.cache.lists == 1
-        cut, page, refused = 0.8, RESUME_WHEN_AWAY, 0.8 + 1.6
-        assert it.clock.monotonic() == pytest.approx(cut + refused + page + 11)
+        cut, trouble, asked = 0.8, 3 * RESUME_WHEN_AWAY, 11
+        assert it.clock.monotonic() == pytest.approx(cut + trouble + asked)
 
 
 # 12
