@@ -57,6 +57,7 @@ class Life:
     resource: Mapping[str, str] = field(default_factory=dict)  # requests of its training container
     resize: str = ""  # "" | "Deferred" | "Infeasible" | "refused"
     released: bool = False
+    version: str = ""
 
     @property
     def alive(self) -> bool:
@@ -212,6 +213,7 @@ def life_of(pod: Pod, machines: Container[str]) -> Life | None:
         resource=_resource(pod),
         resize=_resize(pod),
         released=annotations.get(names.RELEASED) == "true",
+        version=pod.metadata.resource_version,
     )
 
 

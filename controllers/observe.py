@@ -11,13 +11,13 @@ import msgspec
 
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.common import LABEL_JOB
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import ENDINGS
 from elasticjob.controllers.lives import Life, life_of
-from elasticjob.controllers.owners import Owned, controller_name, controller_of, controller_uid
+from elasticjob.controllers.owners import Owned, controller_name, controller_uid, owner_of
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.controller import MapToKeys
 from elasticjob.kube.errors import Undecodable
@@ -53,11 +53,11 @@ MACHINE = "machine"
 
 JOB = "job"
 """The index of plans by the job that they are about."""
-CONTROLLER = "controller"
-"""The index of what is made for jobs by which of our objects controls it, whichever life of that."""
+OWNER = "owner"
+"""The index of what is made for jobs by which of our objects it goes with, whichever life of that."""
 
 
-_BUT_ITS_MACHINE: Final = attrgetter(*(field.name for field in fields(Life) if field.name != "machine"))
+_TOLD: Final = attrgetter(*{field.name for field in fields(Life)}.difference(("machine", "version")))
 """All that a life is but for where: of every pod on every change, so not by making another life."""
 
 
@@ -73,7 +73,7 @@ class Machines:
 
 @dataclass(frozen=True)
 class Caches:
-    """What the operator follows. Secrets and rights are written, never read."""
+    """What the operator follows. Secrets and rights are made, and looked at one by one, never listed."""
 
     jobs: Cache[ElasticJob]
     resources: Cache[JobResource]
@@ -85,7 +85,7 @@ class Caches:
     def __post_init__(self) -> None:
         self.pods.add_index(MACHINE, _machine)
         for cache in self._made:
-            cache.add_index(CONTROLLER, _controller)
+            cache.add_index(OWNER, _owner)
         self.plans.add_index(JOB, lambda plan: map(str, job_of_plan(plan)))
 
     def lives(self, uid: str) -> tuple[Life, ...]:
@@ -97,7 +97,7 @@ class Caches:
         return tuple(sorted((life for life in found if life is not None), key=lambda life: life.name))
 
     def left_behind(self, key: Key) -> list[Owned]:
-        """Return what another life of a job or of its JobResource controls, and nobody asked to go.
+        """Return what goes with another life of a job or of its JobResource, and nobody asked to go.
 
         Services come first, which bring a job no pass: who begins anew must find the rest. Such are rare, and
         all pods of a job are looked at in each pass: only theirs are decoded.
@@ -111,9 +111,9 @@ class Caches:
         ]
 
     def _left(self, made: Cache[Any], owner: Kind[Any], key: Key, life: Meta | None) -> list[Any]:
-        metas = made.metas(CONTROLLER, _life(owner.name, key.namespace, key.name))
+        metas = made.metas(OWNER, _life(owner.name, key.namespace, key.name))
         uid = life.uid if life else ""
-        others = [meta.key for meta in metas if not _is_controlled_by(meta, uid)]
+        others = [meta.key for meta in metas if not _goes_with(meta, uid)]
         return [made.get(other) for other in others]
 
     @property
@@ -136,7 +136,7 @@ class Caches:
     def _told(self, item: Item) -> tuple[str, object]:
         pod = self.pods.view(item)
         life = life_of(pod, Machines(self.machines))
-        return controller_uid(pod.metadata), life and _BUT_ITS_MACHINE(life)
+        return controller_uid(pod.metadata), life and _TOLD(life)
 
     def jobs_on(self, machine: Node) -> Iterable[Key]:
         """Return the jobs with pods on a machine, as keys."""
@@ -220,18 +220,20 @@ def _machine(pod: Pod) -> Iterable[str]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
-def _controller(made: Pod | Service | JobResource | ScalePlan) -> Iterable[str]:
-    owner = controller_of(made.metadata)
+def _owner(made: Pod | Service | JobResource | ScalePlan) -> Iterable[str]:
+    owner = owner_of(made.metadata)
     return (_life(owner.kind, made.metadata.namespace, owner.name),) if owner else ()
 
 
-def _is_controlled_by(meta: Meta, uid: str) -> bool:
-    return any(owner.uid == uid and owner.controller for owner in meta.owner_references or ())
+def _goes_with(meta: Meta, uid: str) -> bool:
+    return any(owner.uid == uid for owner in meta.owner_references or ())
 
 
 def _is_of_another(plan: ScalePlan, job: Key, life: Meta | None) -> bool:
-    owner = controller_of(plan.metadata)
-    return life is not None and owner is not None and owner.name == job.name and owner.uid != life.uid
+    owner = owner_of(plan.metadata)
+    if life is None or owner is None or (owner.kind, owner.name) != (ELASTICJOB.name, job.name):
+        return False
+    return owner.uid != life.uid
 
 
 def _life(kind: str, namespace: str, name: str) -> str:

@@ -10,25 +10,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.controllers.observe import Caches
+from elasticjob.controllers.owners import Owned, owner_of
 from elasticjob.controllers.perform import Hand
-from elasticjob.kube.kinds import Key
+from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.objects import POD
 
 PATIENCE: Final = timedelta(seconds=30)
 """How long objects that nobody waits for are left to the collector, which mostly takes a moment."""
 
 
-async def make_way(caches: Caches, hand: Hand, key: Key) -> None:
-    """Have the nodes of a job's earlier life deleted at once: the present one waits for their places.
+async def make_way(caches: Caches, hand: Hand, key: Key, owner: Kind[Any]) -> None:
+    """Have deleted at once for whose place a job waits, of what went with an earlier life of `owner`.
 
+    That is its JobResource and pods; and what no cache shows, which would not be found any more without them.
     Raises ApiError, Unreachable.
     """
-    if caches.jobs.meta(key) is not None:
-        await hand.collect(owned for owned in caches.left_behind(key) if owned.kind in (JOBRESOURCE, POD))
+    if caches.jobs.meta(key) is None:
+        return
+    left = (owned for owned in caches.left_behind(key) if owned.kind in (JOBRESOURCE, POD))
+    await hand.collect((each for each in left if _goes_with(each, owner)), and_the_rest=True)
+
+
+def _goes_with(owned: Owned, kind: Kind[Any]) -> bool:
+    owner = owner_of(owned.metadata)
+    return owner is not None and owner.kind == kind.name
 
 
 @dataclass(frozen=True)

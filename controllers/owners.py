@@ -35,7 +35,7 @@ _UNFOLLOWED: Final[Mapping[Kind[Any], Callable[[str], str]]] = {
 
 
 class Owned(NamedTuple):
-    """An object that one of ours controls."""
+    """An object that was made for one of ours, and goes with it."""
 
     kind: Kind[Any]
     metadata: ObjectMeta
@@ -72,6 +72,21 @@ def kind_named(owner: OwnerReference) -> Kind[Any] | None:
     """Return the kind that a reference names, if it is one of ours."""
     named = (kind for kind in _KINDS if (owner.api_version, owner.kind) == (kind.api_version, kind.name))
     return next(named, None)
+
+
+def owner_of(metadata: ObjectMeta) -> OwnerReference | None:
+    """Return the reference to the one of ours with which the object goes: its only owner.
+
+    What has another owner beside goes with neither alone.
+    """
+    owners = metadata.owner_references
+    return owners[0] if len(owners) == 1 and kind_named(owners[0]) else None
+
+
+def owner_uid(metadata: ObjectMeta) -> str:
+    """Return the uid of the one of ours with which the object goes, "" where there is none."""
+    owner = owner_of(metadata)
+    return owner.uid if owner else ""
 
 
 def unfollowed(owner: OwnerReference) -> list[tuple[Kind[Any], str]]:

@@ -15,10 +15,11 @@ import msgspec
 from elasticjob.controllers import names
 from elasticjob.controllers.owners import (
     Owned,
-    controller_of,
     controller_uid,
     kind_named,
     kind_of,
+    owner_of,
+    owner_uid,
     unfollowed,
 )
 from elasticjob.controllers.plan import (
@@ -36,7 +37,16 @@ from elasticjob.controllers.plan import (
 )
 from elasticjob.kube.client import Client
 from elasticjob.kube.crd import CustomResource
-from elasticjob.kube.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
+from elasticjob.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Unreachable,
+)
 from elasticjob.kube.events import Recorder, reference
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import POD, EventType, ObjectMeta, OwnerReference
@@ -128,15 +138,15 @@ class Hand:
         return found.uid == about.uid and found.deletion_timestamp is None
 
     async def collect(self, orphans: Iterable[Owned], *, and_the_rest: bool = False) -> None:
-        """Delete those of some objects whose controller is gone, as the server itself says.
+        """Delete those of some objects whose owner is gone, as the server itself says.
 
-        `and_the_rest`: also what else it controlled and no cache shows. Who refuses a deletion does not keep
-        anything else from being done. Raises ApiError, Unreachable.
+        `and_the_rest`: also what else goes with it and no cache shows. Who refuses a deletion does not keep
+        anything else from being done. Raises ApiError, Unreachable where an owner cannot be asked for.
         """
         owned: dict[str, list[Owned]] = defaultdict(list)
         for orphan in orphans:
             if orphan.metadata.deletion_timestamp is None:
-                owned[controller_uid(orphan.metadata)].append(orphan)
+                owned[owner_uid(orphan.metadata)].append(orphan)
         for of_one in owned.values():
             await self._collect(of_one, and_the_rest)
 
@@ -147,8 +157,8 @@ class Hand:
                     await self._create(kind, manifest)
                 case Apply(kind, manifest, part):
                     await self._apply(kind, manifest, part)
-                case Delete(kind, name, uid, grace):
-                    await self._delete(kind, name, owner.metadata.namespace, uid, grace)
+                case Delete():
+                    await self._delete(owner.metadata.namespace, action)
                 case Resize():
                     await self._resize(owner.metadata.namespace, action)
 
@@ -181,9 +191,9 @@ class Hand:
                 raise InTheWay(kind.name, metadata["name"], again_in) from None
 
     async def _collect(self, orphans: Sequence[Owned], and_the_rest: bool) -> None:
-        """Delete objects of one owner, one after another: nobody is to wait for that, and nobody does."""
+        """Delete objects of one owner if it is gone."""
         first = orphans[0].metadata
-        owner = controller_of(first)
+        owner = owner_of(first)
         of = kind_named(owner) if owner else None
         if owner is None or of is None:
             return
@@ -193,13 +203,13 @@ class Hand:
         hidden = await self._hidden(owner, first.namespace) if and_the_rest else []
         about = {"kind": orphans[0].kind.name, "first": f"{first.namespace}/{first.name}"}
         about |= {"many": str(len(hidden) + len(orphans)), "owner": owner.uid}
-        log.warning("objects that have outlived their owner are deleted", extra=about)
-        for orphan in (*hidden, *orphans):
-            await self._bury(*orphan)
+        log.info("objects that have outlived their owner are deleted", extra=about)
+        for some in _batches(hidden) + _batches(orphans):
+            await _together(self._bury(*orphan) for orphan in some)
 
     async def _hidden(self, owner: OwnerReference, namespace: str) -> list[Owned]:
         named = [(kind, await self._metadata(kind, name, namespace)) for kind, name in unfollowed(owner)]
-        return [Owned(kind, found) for kind, found in named if controller_uid(found) == owner.uid]
+        return [Owned(kind, found) for kind, found in named if owner_uid(found) == owner.uid]
 
     async def _bury(self, kind: Kind[Any], orphan: ObjectMeta) -> None:
         name, namespace, uid, version = orphan.name, orphan.namespace, orphan.uid, orphan.resource_version
@@ -207,20 +217,31 @@ class Hand:
             await self._client.delete(kind, name, namespace, uid=uid, version=version)
         except Conflict:  # it has changed since, and may have been made free
             return
-        except (BadRequest, Forbidden, Invalid) as error:
+        except ApiError as error:
             about = {"kind": kind.name, "object": f"{namespace}/{name}", "error": str(error)}
-            log.warning("an object that has outlived its owner may not be deleted: delete it", extra=about)
+            log.warning("an object that has outlived its owner could not be deleted", extra=about)
 
     async def _metadata(self, kind: Kind[Any], name: str, namespace: str) -> ObjectMeta:
         """What the server, asked itself, says of an object; nothing where there is none."""
-        found: _Bare | None = await self._client.find(replace(kind, model=_Bare), name, namespace)
-        return found.metadata if found else ObjectMeta()
-
-    async def _delete(self, kind: Kind[Any], name: str, namespace: str, uid: str, grace: int | None) -> None:
         try:
-            await self._client.delete(kind, name, namespace, uid=uid, grace=grace)
-        except Conflict:  # a namesake of another uid: ours is gone
-            return
+            found: _Bare = await self._client.get(replace(kind, model=_Bare), name, namespace)
+        except NotFound as error:
+            if error.details.get("name") != name:  # a kind that is not served says nothing of its objects
+                raise Unreachable(f"{kind.name} {name}: the server does not know this kind now") from error
+            return ObjectMeta()
+        return found.metadata
+
+    async def _delete(self, namespace: str, action: Delete) -> None:
+        """Delete an object. Raises Conflict where it is not as it was seen and that matters: look again."""
+        uid, version = action.uid, action.version
+        try:
+            await self._client.delete(
+                action.kind, action.name, namespace, uid=uid, version=version, grace=action.grace
+            )
+        except Conflict:
+            if version is not None:
+                raise
+            return  # a namesake of another uid: ours is gone
 
     async def _resize(self, namespace: str, action: Resize) -> None:
         containers = [{"name": action.container, "resources": action.resources}]
@@ -245,12 +266,16 @@ class Hand:
 
 def _stays(metadata: ObjectMeta) -> bool:
     """Whether an object is none that the end of one of ours takes along."""
-    return controller_of(metadata) is None and metadata.deletion_timestamp is None
+    return owner_of(metadata) is None and metadata.deletion_timestamp is None
 
 
 def without_empty(status: Manifest) -> Manifest:
     """Return a status without empty maps and lists: the server merges such to null, and refuses that."""
     return {field: value for field, value in status.items() if value not in ({}, [])}
+
+
+def _batches(things: Sequence[Owned]) -> list[Sequence[Owned]]:
+    return [things[start : start + AT_ONCE] for start in range(0, len(things), AT_ONCE)]
 
 
 async def _together(writes: Iterable[Awaitable[None]]) -> None:

@@ -40,12 +40,16 @@ class Apply:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete the object of this uid, if it is still there. `grace` 0 does not wait for its machine."""
+    """Delete the object of this uid, if it is still there. `grace` 0 does not wait for its machine.
+
+    `version`: only if it is as it was seen: what it may have said since would be lost.
+    """
 
     kind: Kind[Any]
     name: str
     uid: str
     grace: int | None = None
+    version: str | None = None
 
 
 @dataclass(frozen=True)

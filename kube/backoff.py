@@ -3,7 +3,7 @@
 Two things bound a pause from outside. A server that says when to come back (Retry-After) is believed, up to
 ten minutes (errors.py). And where nobody answered at all, waiting long protects nobody: pauses end at …_AWAY,
 so that all goes on soon after the server is back, however long it was away (client-go waits up to 30 s to
-watch, 1000 s to reconcile).
+watch, 1000 s to reconcile). Programs of which there are as many as jobs wait longer for a server in trouble.
 """
 
 from __future__ import annotations

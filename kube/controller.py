@@ -7,7 +7,8 @@ Guarantees
 - The last change of an object is always followed by a run that starts after the cache has taken it.
 - A run starts only when the caches have seen what the previous run of the key wrote (or after GATE seconds).
 - A run that raises is repeated after a pause that doubles, 5 ms to 1000 s. `Terminal` is not repeated.
-  Where the server is the cause, pauses end at 30 s: all keys go on soon after it is back.
+  Where the server is the cause, pauses end at 30 s, and at 2 s where nobody answers: all keys go on soon
+  after it is back.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from elasticjob.kube.errors import (
 from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.metrics import Metrics, QueueMeter, RunMeter
 from elasticjob.kube.predicates import Predicate, any_change
-from elasticjob.kube.queue import LOW, Queue, Taken
+from elasticjob.kube.queue import LOW, Bounds, Queue, Taken
 from elasticjob.kube.store import Change
 from elasticjob.kube.wire import Item
 
@@ -408,13 +409,17 @@ class Runner:
         metrics.longest.labels(**labels).set_function(lambda: max(self._queue.unfinished(), default=0.0))
 
 
-def _bounds(error: Exception) -> dict[str, float]:
-    """The shortest and the longest pause after an error that is the server's, not the key's."""
+def _bounds(error: Exception) -> Bounds:
+    """The series that an error adds to, and its pauses: errors of the server are not the key's."""
     match error:
         case TooManyRequests() | ServerError():
-            return {"at_least": error.retry_after or 0.0, "at_most": RECONCILE_IN_TROUBLE}
+            return {
+                "cause": "trouble",
+                "at_least": error.stay_away or 0.0,
+                "at_most": RECONCILE_IN_TROUBLE,
+            }
         case Unreachable():
-            return {"at_most": RECONCILE_WHEN_AWAY}
+            return {"cause": "away", "at_most": RECONCILE_WHEN_AWAY}
         case _:
             return {}
 

@@ -80,6 +80,17 @@ class ApiError(KubeError):
         return f"{self.message} ({self.status} {self.reason})"
 
     @property
+    def stay_away(self) -> float | None:
+        """Seconds that who is refused should wait: what a 429 orders, what a 5xx expects up to EXPECTED.
+
+        Who is too busy must be heeded. Who is away (an API server that is starting says 5 s, and needs a part
+        of one) is harmed by nobody who comes back sooner.
+        """
+        if self.retry_after is None or self.status == 429:
+            return self.retry_after
+        return min(self.retry_after, EXPECTED)
+
+    @property
     def causes(self) -> list[Mapping[str, str]]:
         """The Status' causes: `{"reason", "message", "field"}` each."""
         return list(self.details.get("causes") or ())
@@ -154,6 +165,7 @@ _TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger
 _NO_SUCH_PATH = "404 page not found"
 
 
+EXPECTED = 1.0
 LONGEST_BELIEVED = 600.0
 """Seconds that a server can ask us to stay away, at most: a slip of a proxy's must put nobody to sleep."""
 

@@ -3,9 +3,11 @@
 Pauses come in three series, each with its own count of failures.
 - What makes the next request a *list* (a version too old, a broken list) costs the server much: such failures
   add up unless two minutes pass without one, as in client-go, or a watch is open for LONG_HEALTHY seconds.
-  The longest pause goes by what such a list costs: the size of what is known.
-- A *resumed* watch costs the server next to nothing. While nobody answers, or the server is in trouble (429,
-  5xx), pauses stay short (backoff.py) unless it says how long they should be (Retry-After).
+  The longest pause goes by what such a list costs: the size of what is known. It counts from the end of the
+  last list: what was waited for anyhow, as for a server that was away, is not waited for once more.
+- A *resumed* watch costs the server next to nothing, and who does not answer at all has no cost. While nobody
+  answers, or a server that is asked to resume is in trouble (429, 5xx), pauses stay short (backoff.py) unless
+  it says how long they should be (Retry-After).
 - What will not pass by waiting, as a right that is missing, is asked for less often each time.
 A stream that is open for HEALTHY seconds ends the last two, so that a load balancer that cuts each minute
 costs a second each time, and not 30.
@@ -87,7 +89,14 @@ class Informer(Generic[T]):
         metrics: Metrics | None = None,
         backoff: Backoff = WATCH,
         chance: random.Random | None = None,
+        one_of_many: bool = False,
     ) -> None:
+        """Follow `cache.kind` with `client`.
+
+        `one_of_many`: a thousand programs have such an informer each; a server in trouble is asked by it as
+        seldom as by client-go, whatever its own lists cost, and versions that all lose at once are not listed
+        at once.
+        """
         self.cache = cache
         self._client = client
         self._clock = clock or client.clock
@@ -98,6 +107,9 @@ class Informer(Generic[T]):
         self._lists_failed = self._watches_refused = self._troubled = Failures(backoff)
         self._chance = chance or random.Random()
         self._error: KubeError | None = None
+        self._one_of_many = one_of_many
+        self._answered = False
+        self._listed_at = -inf
         self.last_heard = self._clock.monotonic()
         """When the server last said something about the objects, or that there is nothing to say."""
 
@@ -120,6 +132,7 @@ class Informer(Generic[T]):
 
     async def _ask(self, state: State) -> Turn:
         """Perform one request and take over its answer, until a turn asks for another request."""
+        self._answered = False
         async with aclosing(self._answers(state)) as answers:
             async for some in answers:
                 turn = await self._take(state, some)
@@ -241,6 +254,8 @@ class Informer(Generic[T]):
 
     async def _take(self, state: State, some: Iterable[Given]) -> Turn:
         """Take over what came together, until a turn asks for the next request."""
+        if not isinstance(state, Watching | Doubting):
+            self._listed_at = self._clock.monotonic()
         turn = Turn(state)
         for given in some:
             if isinstance(given, Failed | Silent | Ended):
@@ -282,21 +297,35 @@ class Informer(Generic[T]):
             self._metrics.undecodable.labels(kind=self.kind.name).inc()
 
     def _heard(self) -> None:
+        self._answered = True
         self.last_heard = self._clock.monotonic()
 
     async def _pause(self, state: State) -> None:
         """Wait before the request of `state`; see the module."""
         now, chance, error = self._clock.monotonic(), self._chance.random, self._error
-        asked = (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0
-        if not isinstance(state, Watching | Doubting):
-            longest = longest_before_list(self.cache.bytes) if self.cache.synced else inf  # nobody knows yet
-            self._lists_failed, seconds = self._lists_failed.another(
-                now, chance, at_least=asked, at_most=longest
-            )
-        elif isinstance(error, Unreachable | TooManyRequests | ServerError):
+        asked = (error.stay_away or 0.0) if isinstance(error, ApiError) else 0.0
+        resumed = isinstance(state, Watching | Doubting)
+        nobody = isinstance(error, Unreachable) and not self._answered
+        if nobody or (resumed and self._passes(error)):
             self._troubled, seconds = self._troubled.another(
                 now, chance, at_least=asked, at_most=RESUME_WHEN_AWAY
             )
-        else:
+        elif resumed:
             self._watches_refused, seconds = self._watches_refused.another(now, chance, at_least=asked)
+        else:
+            self._lists_failed, apart = self._lists_failed.another(
+                now, chance, at_most=self._longest_before_list()
+            )
+            listed = now if self._one_of_many else self._listed_at
+            seconds = max(asked, listed + apart - now)
         await self._clock.sleep(seconds)
+
+    def _passes(self, error: KubeError | None) -> bool:
+        """Whether a refusal ends by itself, and may be waited for at the server's door."""
+        if isinstance(error, TooManyRequests | ServerError):
+            return not self._one_of_many
+        return isinstance(error, Unreachable)
+
+    def _longest_before_list(self) -> float:
+        nobody_knows = self._one_of_many or not self.cache.synced
+        return inf if nobody_knows else longest_before_list(self.cache.bytes)

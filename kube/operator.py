@@ -73,11 +73,12 @@ class Operator:
         grace: float = GRACE,
         signals: bool = True,
         election: Election | None = None,
+        one_of_many: bool = False,
     ) -> None:
         """`namespace` limits all caches ("": the whole cluster). Without `election`, it leads from the start.
 
         `probes` is host:port, None for no server. Without `signals`, SIGTERM and SIGINT are left to others,
-        as befits an operator that is a guest in a larger process.
+        as befits an operator that is a guest in a larger process. `one_of_many`: see Informer.
         """
         self.client = client
         self.namespace = namespace
@@ -87,6 +88,7 @@ class Operator:
         self.recorder = Recorder(client, name, clock=self.clock, metrics=self.metrics)
         self.election = election
         self._name = name
+        self._one_of_many = one_of_many
         self._grace = grace
         self._follows = (signal.SIGTERM, signal.SIGINT) if signals else ()
         self._began = False
@@ -257,7 +259,9 @@ class Operator:
         self._expect_not_begun(f"the cache of {kind.name}")
         namespace = self.namespace if kind.namespaced else ""
         cache = self._caches[kind.resource] = Cache(kind, namespace, labels, fields)
-        informer = Informer(self.client, cache, clock=self.clock, metrics=self.metrics)
+        informer = Informer(
+            self.client, cache, clock=self.clock, metrics=self.metrics, one_of_many=self._one_of_many
+        )
         age = self.metrics.cache_age.labels(kind=kind.name)
         age.set_function(lambda: self.clock.monotonic() - informer.last_heard)
         self._groups[Group.CACHES].members.append(informer)

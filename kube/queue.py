@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from math import inf
-from typing import Generic, TypeVar
+from typing import Generic, TypedDict, TypeVar
 
 from elasticjob.kube.backoff import RECONCILE, Backoff
 from elasticjob.kube.clock import Clock, Timer
@@ -37,6 +37,14 @@ class _Entry:
     priority: int
     turn: int
     ready: bool
+
+
+class Bounds(TypedDict, total=False):
+    """What is special about the pause after a failure; see `Queue.add_after_failure`."""
+
+    cause: str
+    at_least: float
+    at_most: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,7 @@ class Queue(Generic[K]):
         self._meter = meter
         self._dirty: dict[K, _Entry] = {}
         self._processing: dict[K, float] = {}
-        self._failures: dict[K, int] = {}
+        self._failures: dict[K, dict[str, int]] = {}
         self._ready: list[tuple[int, int, K]] = []
         self._waiting: list[tuple[float, int, K]] = []
         self._turns = itertools.count()
@@ -98,18 +106,22 @@ class Queue(Generic[K]):
         self._place(key, entry, now)
 
     def add_after_failure(
-        self, key: K, *, priority: int = 0, at_least: float = 0.0, at_most: float = inf
+        self, key: K, *, priority: int = 0, cause: str = "", at_least: float = 0.0, at_most: float = inf
     ) -> float:
-        """Have `key` worked on after a pause that doubles with each failure in a row; returns the pause."""
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
-        pause = self._backoff.delay(failures, self._chance(), at_least=at_least, at_most=at_most)
+        """Have `key` worked on after a pause that doubles with each failure of this cause; returns the pause.
+
+        A long absence of the server must not make the first failure of another kind look like the tenth.
+        """
+        failures = self._failures.setdefault(key, {})
+        failures[cause] = failures.get(cause, 0) + 1
+        pause = self._backoff.delay(failures[cause], self._chance(), at_least=at_least, at_most=at_most)
         if self._meter:
             self._meter.retried()
         self.add(key, priority=priority, after=pause)
         return pause
 
     def forget(self, key: K) -> None:
-        """The key did not fail: its next failure is the first again."""
+        """The key did not fail: its next failure, whatever its cause, is the first again."""
         self._failures.pop(key, None)
 
     async def get(self) -> Taken[K] | None:

@@ -284,9 +284,9 @@ def _pause(error: KubeError, call: Call, attempt: int) -> float | None:
             return None
         case ApiError() if is_too_large_resource_version(error):
             return None
-        case ApiError(status=429, retry_after=after):
+        case ApiError(status=429, stay_away=after):
             pass
-        case ApiError(status=500 | 502 | 503 | 504, retry_after=after) if call.repeatable:
+        case ApiError(status=500 | 502 | 503 | 504, stay_away=after) if call.repeatable:
             pass
         case Unreachable() if call.repeatable:
             after = None

@@ -140,7 +140,9 @@ class Cluster:
         self._written: Manifest = {}
         self._changed = asyncio.Event()
         name = job.metadata.name
-        self._operator = Operator(client, job.metadata.namespace, name=MANAGER, probes=None, signals=False)
+        self._operator = Operator(
+            client, job.metadata.namespace, name=MANAGER, probes=None, signals=False, one_of_many=True
+        )
         self._jobs = self._operator.cache(ELASTICJOB, fields=f"metadata.name={name}")
         self._pods = self._operator.cache(POD, labels=f"{LABEL_JOB}={name}")
         for cache in (self._jobs, self._pods):

@@ -181,9 +181,10 @@ class Users:
         pods = sorted(self._alive(name), key=lambda pod: role_of(pod) != MASTER)
         if not pods or role_of(pods[0]) != MASTER:
             return
-        for pod in pods:
-            message = SUCCEEDED if role_of(pod) == MASTER else ""
-            await say(self.client, pod, "Succeeded", ended(0, message))
+        await say(self.client, pods[0], "Succeeded", ended(0, SUCCEEDED))
+        for pod in pods[1:]:
+            with suppress(NotFound, Conflict, Invalid):  # it has gone meanwhile: the others end all the same
+                await say(self.client, pod, "Succeeded", ended(0))
 
     async def kill(self, name: str) -> None:
         """A container is killed from outside."""

@@ -28,7 +28,7 @@ NAMESPACE = "soak"
 BETWEEN_DEEDS = (0.05, 0.4)
 EACH = 1.0
 """Seconds between two samples."""
-LOOK = 0.02
+LOOK = 0.05
 """Seconds between two looks at the world while it is waited for."""
 PATIENCE, EMPTY_WITHIN, SETTLED_WITHIN = 120.0, 120.0, 45.0
 
@@ -142,16 +142,13 @@ async def soak(
 
 
 async def storm(it: Soak, weather: Weather, users: Users, seconds: float, chance: random.Random) -> None:
-    """Bad weather and busy users for so long; both end in the same moment."""
+    """Bad weather and busy users for so long, and until what a user began last is done."""
     it.outcome.began = it.now()
-    try:
-        async with asyncio.timeout(seconds), background(weather.run()):
-            while True:
-                await users.act()
-                # users come when they like
-                await asyncio.sleep(chance.uniform(*BETWEEN_DEEDS))
-    except TimeoutError:
-        pass
+    async with background(weather.run()):
+        while it.now() - it.outcome.began < seconds:
+            await users.act()
+            # users come when they like
+            await asyncio.sleep(chance.uniform(*BETWEEN_DEEDS))
     weather.clear()
     it.outcome.ended = it.now()
 

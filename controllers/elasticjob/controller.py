@@ -56,13 +56,11 @@ class JobReconciler:
         plan = decide(seen, self.now())
         if _makes_anew(seen, plan) and not await self.hand.is_there(ELASTICJOB, seen.job):
             return Result.done()  # the cache is behind: what was collected with the job is not missing
-        if plan.reason in HANDS_OFF:
-            return Result.again((await self.hand.attempt(seen.job, plan)).again_in)
-        await make_way(self.caches, self.hand, key)
-        left = await self._collect(key)
+        if plan.reason not in HANDS_OFF:
+            await make_way(self.caches, self.hand, key, ELASTICJOB)
         plan = await self.hand.attempt(seen.job, plan)
-        held = await self._say(seen, plan)
-        return Result.again(plan.again_by(held).again_by(left).again_in)
+        held = None if plan.reason in HANDS_OFF else await self._say(seen, plan)
+        return Result.again(plan.again_by(held).again_by(await self._collect(key)).again_in)
 
     def observe(self, key: Key) -> Seen | None:
         """Return all that a decision rests on, None if the job is gone."""

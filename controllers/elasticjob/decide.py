@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -166,10 +167,14 @@ def wait_for_the_predecessor(seen: Seen, now: datetime) -> Plan | None:
 
 
 def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
-    """A suspended job has no pod; its JobResource knows, its services and snapshot stay."""
+    """A suspended job has no pod; its JobResource knows, its services and snapshot stay.
+
+    A master may have ended meanwhile, with the job's verdict: only one that is as it was seen is deleted.
+    """
     if not seen.job.spec.suspend:
         return None
-    going = tuple(_deletion(life) for life in seen.masters if life.ended is None and not life.terminating)
+    alive = (life for life in seen.masters if life.ended is None and not life.terminating)
+    going = tuple(replace(_deletion(life), version=life.version or None) for life in alive)
     actions = (*suspension(seen), *going)
     if not actions and (asked_for := follow_the_users_sizes(seen, now)):
         return asked_for

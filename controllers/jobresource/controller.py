@@ -57,7 +57,7 @@ class NodesReconciler:
         if _makes_anew(seen, plan) and not await self.hand.is_there(JOBRESOURCE, seen.resource):
             return Result.done()  # the cache is behind: what was collected with its owner is not missing
         if plan.reason not in HANDS_OFF:
-            await make_way(self.caches, self.hand, key)
+            await make_way(self.caches, self.hand, key, JOBRESOURCE)
         plan = await self.hand.attempt(about, plan)
         if plan.reason == CONVERGING and plan.actions and self.news.leave(key):
             return Result.again(plan.again_by(SOON).again_in)  # the pass that sees what was done tells of it

@@ -394,6 +394,17 @@ def test_a_node_with_memory_of_its_own_is_given_more_of_it() -> None:
     assert decided.sentence == "digits-worker-0 was OOMKilled at 512Mi: digits-worker-0 gets 1Gi"
 
 
+def test_a_master_that_may_have_ended_since_is_not_deleted_unheard() -> None:
+    """Its verdict would be lost: training that succeeded as the job was suspended would begin anew."""
+    alive = life(0, role="master", version="7")
+    (deletion,) = (
+        action
+        for action in decide(running(job(suspend=True), masters=(alive,)), NOW).actions
+        if isinstance(action, Delete)
+    )
+    assert (deletion.name, deletion.version) == ("digits-master-0", "7")
+
+
 def test_the_sentence_of_a_failure_names_pod_error_and_budget() -> None:
     spent = ended(0, 3, restarts_before=3, words='{"message": "ValueError: no data"}')
     outcome = decide(running(lives=(spent, life(1))), NOW).outcome

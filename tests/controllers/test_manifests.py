@@ -8,14 +8,18 @@ from typing import Any
 import pytest
 import yaml
 
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.elasticjob.master import Provision, master_pod, verdict
 from elasticjob.controllers.elasticjob.objects import foundation, job_resource, rights
 from elasticjob.controllers.exits import Exit, ExitReason
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest, resources_of
 from elasticjob.controllers.lives import Node
+from elasticjob.controllers.owners import unfollowed
 from elasticjob.controllers.plan import Outcome
-from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects import POD, SERVICE, OwnerReference
 from tests.controllers.build import ended, job, resource, role, template
 
 ADDRESS = "10.0.0.1:50001"
@@ -211,11 +215,11 @@ def test_only_pods_of_the_job_reach_them() -> None:
     assert made["NetworkPolicy"]["spec"] == {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]}
 
 
-def test_the_operator_holds_what_it_hands_out() -> None:
-    """RBAC refuses a Role that grants more than its author has."""
+def held() -> set[tuple[str, str, str]]:
+    """Groups, resources and verbs that the operator has for all objects of a cluster."""
     documents = yaml.safe_load_all(Path("config/rbac/operator.yaml").read_text())
     rules = next(found["rules"] for found in documents if found["kind"] == "ClusterRole")
-    held = {
+    return {
         (group, resource_, verb)
         for rule in rules
         if "resourceNames" not in rule
@@ -223,6 +227,18 @@ def test_the_operator_holds_what_it_hands_out() -> None:
         for resource_ in rule["resources"]
         for verb in rule["verbs"]
     }
+
+
+def test_the_operator_may_delete_what_the_garbage_collector_has_missed() -> None:
+    owner = OwnerReference(ELASTICJOB.api_version, ELASTICJOB.name, "digits", "job-1")
+    looked_at = {kind for kind, _ in unfollowed(owner)}
+    followed: set[Kind[Any]] = {SERVICE, SCALEPLAN, JOBRESOURCE, POD}
+    wanted = {(kind.group, kind.plural, verb) for kind in looked_at | followed for verb in ("get", "delete")}
+    assert wanted <= held()
+
+
+def test_the_operator_holds_what_it_hands_out() -> None:
+    """RBAC refuses a Role that grants more than its author has."""
     given = {
         (group, resource_, verb)
         for rule in rights("digits")
@@ -230,7 +246,7 @@ def test_the_operator_holds_what_it_hands_out() -> None:
         for resource_ in rule["resources"]
         for verb in rule["verbs"]
     }
-    assert given <= held
+    assert given <= held()
 
 
 def test_a_master_may_touch_only_its_own_job_and_snapshot() -> None:

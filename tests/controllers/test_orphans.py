@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -25,12 +26,21 @@ from elasticjob.controllers.owners import controlled_by, unfollowed
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import LATER, NAME_TAKEN, SOON, Create, Plan
 from elasticjob.kube.client import Client
-from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden
+from elasticjob.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    ServerError,
+    Unreachable,
+)
 from elasticjob.kube.events import Recorder
 from elasticjob.kube.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects import POD, ROLE, SERVICE, OwnerReference
+from elasticjob.kube.objects import CONFIG_MAP, NETWORK_POLICY, POD, ROLE, SERVICE, OwnerReference
 from elasticjob.kube.watch import Removed
 from elasticjob.kube.wire import Item
+from elasticjob.master.cluster import owner_of, start_up_plan
 from tests.controllers.build import NOW, at, job, resource, role
 from tests.controllers.shelf import Nobody, caches, pod, raw
 
@@ -50,13 +60,19 @@ class Server:
     objects: dict[tuple[str, str], Manifest] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
     versions_gone: frozenset[str] = frozenset()
-    refuses: bool = False
+    refuses: ApiError | None = None
+    serves: bool = True
     asked: int = 0
 
     async def find(self, kind: Kind[Any], name: str, namespace: str) -> Any:
         self.asked += 1
         found = self.objects.get((kind.name, name))
         return found and kind.convert(found)
+
+    async def get(self, kind: Kind[Any], name: str, namespace: str) -> Any:
+        if found := await self.find(kind, name, namespace):
+            return found
+        raise NotFound(404, "NotFound", "no such object", {"name": name} if self.serves else None)
 
     async def create(self, kind: Kind[Any], manifest: Manifest) -> None:
         place = kind.name, manifest["metadata"]["name"]
@@ -71,8 +87,9 @@ class Server:
         if version in self.versions_gone:
             raise Conflict(409, "Conflict", "the version differs")
         if self.refuses:
-            raise Forbidden(403, "Forbidden", "not by you")
+            raise self.refuses
         self.deleted.append(f"{kind.name} {name} {uid}")
+        self.objects.pop((kind.name, name), None)
 
     def hand(self) -> Hand:
         return Hand(cast(Client, self), cast(Recorder, Nobody()), "test")
@@ -130,10 +147,36 @@ async def test_a_pod_that_was_made_free_meanwhile_is_left_alone() -> None:
     assert server.deleted == []
 
 
-async def test_who_refuses_the_deletion_keeps_nothing_else_from_being_done() -> None:
-    server = Server(known(PRESENT), refuses=True)
+@pytest.mark.parametrize(
+    "refusal",
+    [Forbidden(403, "Forbidden", "not by you"), ServerError(500, "InternalError", "failed calling webhook")],
+    ids=["by right", "in trouble"],
+)
+async def test_who_refuses_the_deletion_keeps_nothing_else_from_being_done(refusal: ApiError) -> None:
+    server = Server(known(PRESENT), refuses=refusal)
     await nodes(server, left(2))(KEY)
     assert ("Pod", "digits-worker-0") in server.objects
+
+
+@pytest.mark.parametrize("serves", [True, False])
+async def test_a_kind_that_is_not_served_says_nothing_of_its_objects(serves: bool) -> None:
+    """As that of a definition which is being put back: no owner is gone for that."""
+    server = Server(serves=serves)
+    reconcile = jobs(server, caches((POD, left(0))), lambda: NOW + next(hours) * timedelta(hours=1))
+    hours = iter(range(2))
+    await reconcile(KEY)
+    with nullcontext() if serves else pytest.raises(Unreachable):
+        await reconcile(KEY)
+    assert server.deleted == ["Pod digits-worker-0 pod-0"] * serves
+
+
+async def test_what_has_another_owner_beside_is_left_alone() -> None:
+    """As by the garbage collector, which takes away the reference to the one that is gone."""
+    by = [{**controlled_by(resource()), "uid": FORMER}, {**by_job(), "controller": False}]
+    shared = pod(1, metadata={"ownerReferences": by})
+    server = Server(known(PRESENT))
+    await nodes(server, left(2), shared)(KEY)
+    assert server.deleted == ["Pod digits-worker-2 pod-2"]
 
 
 async def test_the_owner_of_many_is_asked_for_once() -> None:
@@ -177,16 +220,35 @@ async def test_a_clock_that_is_set_back_prolongs_no_patience() -> None:
     assert server.deleted == ["Pod digits-worker-0 pod-0"]
 
 
-async def test_a_job_is_rid_at_once_of_the_nodes_of_its_namesake() -> None:
-    """Its master, and its JobResource, in whose place the job's own comes."""
+async def test_a_job_is_rid_at_once_of_what_it_does_not_take_the_place_of() -> None:
+    """The JobResource and master of its namesake; and first what no cache shows and it never makes itself.
+
+    A policy of the former life would keep others away from the pods of this one.
+    """
     about = resource().manifest()
     about["metadata"]["ownerReferences"] = [by_job()]
     master = pod(labels=names.pod_labels("digits", "master", 0, 0), owner=by_job())
-    mine = job({"worker": role(1)}, **LOCAL)
+    worker = left(1, "res-1")
+    mine = job({"worker": role(1)}, networkPolicy=False, **LOCAL)
     server = Server({(ELASTICJOB.name, "digits"): mine.manifest()})
-    found = caches((ELASTICJOB, raw(mine)), (JOBRESOURCE, raw(about)), (POD, master))
+    server.objects[NETWORK_POLICY.name, "digits"] = owned(NETWORK_POLICY, "digits")
+    found = caches((ELASTICJOB, raw(mine)), (JOBRESOURCE, raw(about)), (POD, master), (POD, worker))
     await jobs(server, found)(KEY)
-    assert server.deleted == ["JobResource digits res-1", "Pod digits-worker-0 pod-0"]
+    assert server.deleted == [
+        "NetworkPolicy digits digits-uid",
+        "JobResource digits res-1",
+        "Pod digits-worker-0 pod-0",
+    ]
+
+
+async def test_a_job_begins_where_its_namesakes_leavings_cannot_be_deleted() -> None:
+    """As while a webhook for deletions is down: places that are free are taken."""
+    master = pod(labels=names.pod_labels("digits", "master", 0, 0), owner=by_job())
+    mine = job({"worker": role(1)}, **LOCAL)
+    trouble = ServerError(500, "InternalError", "failed calling webhook")
+    server = Server({(ELASTICJOB.name, "digits"): mine.manifest()}, refuses=trouble)
+    await jobs(server, caches((ELASTICJOB, raw(mine)), (POD, master)))(KEY)
+    assert (SERVICE.name, "digits") in server.objects
 
 
 @pytest.mark.parametrize(
@@ -195,18 +257,23 @@ async def test_a_job_is_rid_at_once_of_the_nodes_of_its_namesake() -> None:
         pytest.param((), id="and has no successor"),
         pytest.param((job({"worker": role(1)}, networkPolicy=False, **LOCAL),), id="and has one"),
         pytest.param((job({"worker": role(1)}, suspend=True, **LOCAL),), id="and has one that makes nothing"),
+        pytest.param((job({"worker": role(1)}, managedBy="example.com/else"),), id="and has one of others"),
     ],
 )
 async def test_all_that_a_job_has_left_goes_in_the_end(present: tuple[ElasticJob, ...]) -> None:
-    """Also what no cache shows, and that before the rest: nobody would look for it alone."""
+    """Also what its master wrote; and what no cache shows before the rest: nobody would look for it alone."""
     server, now = Server(), NOW
     for each in present:
         server.objects[ELASTICJOB.name, "digits"] = each.manifest()
+    former = job({"worker": role(None, minReplicas=1)}, metadata={"uid": GONE})
     shadows = [(kind, name) for kind, name in unfollowed(REFERENCE) if kind is not ROLE]
     for kind, name in shadows:
         server.objects[kind.name, name] = owned(kind, name)
+    server.objects[CONFIG_MAP.name, "digits-master-state"]["metadata"]["ownerReferences"] = [owner_of(former)]
     server.objects[ROLE.name, "digits-master"] = owned(ROLE, "digits-master", "job-1")
-    plan = owned(SCALEPLAN, "digits-user-2", spec={"ownerJob": "digits"})
+    plan = start_up_plan(former, NOW)
+    assert plan is not None
+    plan["metadata"] |= {"name": "start", "uid": "start-uid"}
     service = owned(SERVICE, "digits-old", spec={})
     free = {**plan, "metadata": {"name": "brain", "namespace": "ml", "uid": "brain-uid"}}
     shown: list[tuple[Kind[Any], Item]]
@@ -217,8 +284,7 @@ async def test_all_that_a_job_has_left_goes_in_the_end(present: tuple[ElasticJob
     now = NOW + PATIENCE
     await reconcile(KEY)
     hidden = [f"{kind.name} {name} {name}-uid" for kind, name in shadows]
-    followed = ["Service digits-old digits-old-uid", "ScalePlan digits-user-2 digits-user-2-uid"]
-    assert server.deleted == hidden + followed
+    assert server.deleted == [*hidden, "Service digits-old digits-old-uid", "ScalePlan start start-uid"]
 
 
 def test_nothing_that_is_made_for_a_job_is_forgotten() -> None:
@@ -236,8 +302,11 @@ def test_nothing_that_is_made_for_a_job_is_forgotten() -> None:
 def test_plans_of_a_former_life_are_none_of_the_job() -> None:
     """A plan that nobody owns yet, or a job of another name, is one."""
     others = {**by_job(), "name": "letters"}
+    written = start_up_plan(job({"worker": role(None, minReplicas=1)}, metadata={"uid": GONE}), NOW)
+    assert written is not None
     plans = [
         owned(SCALEPLAN, "former", spec={"ownerJob": "digits"}),
+        written,
         owned(SCALEPLAN, "own", "job-1", spec={"ownerJob": "digits"}),
         {"metadata": {"name": "free", "namespace": "ml", "uid": "free"}, "spec": {"ownerJob": "digits"}},
     ]
@@ -246,7 +315,7 @@ def test_plans_of_a_former_life_are_none_of_the_job() -> None:
     found = caches((ELASTICJOB, raw(job())), *((SCALEPLAN, raw(plan)) for plan in (*plans, lent)))
     assert [plan.metadata.name for plan in found.plans_of(KEY)] == ["free", "lent", "own"]
     found.jobs.take(Removed(raw(job())))
-    assert len(found.plans_of(KEY)) == 4
+    assert len(found.plans_of(KEY)) == 5
 
 
 @pytest.mark.parametrize(
@@ -255,7 +324,7 @@ def test_plans_of_a_former_life_are_none_of_the_job() -> None:
         pytest.param({"uid": FORMER}, PRESENT, True, id="another life has its owner's name"),
         pytest.param({"uid": FORMER}, "", True, id="nobody has"),
         pytest.param({"uid": FORMER}, FORMER, False, id="its owner is there"),
-        pytest.param({"uid": FORMER, "controller": False}, "", False, id="nobody controls it"),
+        pytest.param({"uid": FORMER, "controller": False}, "", True, id="and does not control it"),
         pytest.param({"uid": FORMER, "kind": "Website"}, "", False, id="its owner is none of ours"),
     ],
 )
@@ -267,6 +336,6 @@ async def test_an_object_in_the_way_is_deleted_if_its_owner_is_gone(
     server = Server({(SERVICE.name, "a"): there, **known(server_has)})
     wanted = {"metadata": {"name": "a", "namespace": "ml", "ownerReferences": [controlled_by(resource())]}}
     plan = await server.hand().attempt(job(), Plan("Made", groups=((Create(SERVICE, wanted),),)))
-    stays = owner.get("kind") == "Website" or owner.get("controller") is False
+    stays = owner.get("kind") == "Website"
     assert (plan.reason, plan.again_in) == (NAME_TAKEN, LATER if stays else SOON)
     assert server.deleted == ["Service a s-1"] * deleted

@@ -29,6 +29,7 @@ from elasticjob.controllers.perform import Hand
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.controller import Controller
+from elasticjob.kube.errors import NotFound
 from elasticjob.kube.events import Recorder
 from elasticjob.kube.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects import NODE, POD, SERVICE
@@ -51,9 +52,10 @@ class Server:
         self.created: list[Manifest] = []
         self._there = there or {}
 
-    async def find(self, kind: Kind[Any], name: str, namespace: str) -> Any:
-        thing = self._there.get(kind.name)
-        return thing and kind.convert(thing.manifest())
+    async def get(self, kind: Kind[Any], name: str, namespace: str) -> Any:
+        if thing := self._there.get(kind.name):
+            return kind.convert(thing.manifest())
+        raise NotFound(404, "NotFound", "no such object", {"name": name})
 
     async def apply(self, kind: Kind[Any], manifest: Manifest, *, manager: str, subresource: str) -> None:
         self.statuses.append(manifest["status"])
@@ -61,7 +63,7 @@ class Server:
     async def create(self, kind: Kind[Any], manifest: Manifest) -> None:
         self.created.append(manifest)
 
-    async def delete(self, kind: Kind[Any], name: str, namespace: str, *, uid: str, grace: Any) -> None:
+    async def delete(self, kind: Kind[Any], name: str, namespace: str, **how: Any) -> None:
         pass
 
 

@@ -46,9 +46,7 @@ class Server:
         }
         return POD.convert({"metadata": {"name": name, "ownerReferences": [owner]}})
 
-    async def delete(
-        self, kind: Kind[Any], name: str, namespace: str, *, uid: str, grace: int | None
-    ) -> None:
+    async def delete(self, kind: Kind[Any], name: str, namespace: str, **how: Any) -> None:
         raise Conflict(409, "Conflict", "the uid differs")
 
     async def merge_patch(
@@ -129,6 +127,13 @@ async def test_a_namesake_of_another_uid_is_not_deleted() -> None:
     hands, _ = hand(Server())
     plan = Plan("Gone", groups=((Delete(POD, "a", "old"),),))
     assert await hands.attempt(job(), plan) == plan
+
+
+async def test_what_has_changed_since_it_was_seen_is_looked_at_again() -> None:
+    hands, _ = hand(Server())
+    plan = Plan("Gone", groups=((Delete(POD, "a", "uid", version="7"),),))
+    with pytest.raises(Conflict):
+        await hands.attempt(job(), plan)
 
 
 async def test_a_refused_resize_marks_the_pod() -> None:

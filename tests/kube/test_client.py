@@ -107,9 +107,18 @@ async def test_retry_after_has_many_forms(
     headers: dict[str, str], details: dict[str, Any], pause: float
 ) -> None:
     async with Stub() as stub, stub.client() as client:
-        stub.then(answer(503, status(503, "ServiceUnavailable", **details), headers), OK)
+        stub.then(answer(429, status(429, "TooManyRequests", **details), headers), OK)
         await result(client, client.get(CONFIG_MAP, "a", "ns"))
         assert client.clock.monotonic() == pause
+
+
+async def test_who_is_away_is_believed_for_a_second() -> None:
+    """An API server that is starting says 5 s of kinds that it serves in a moment."""
+    starting = status(503, "ServiceUnavailable", "paths are not installed yet", retryAfterSeconds=5)
+    async with Stub() as stub, stub.client() as client:
+        stub.then(answer(503, starting, {"Retry-After": "5"}), OK)
+        await result(client, client.get(CONFIG_MAP, "a", "ns"))
+        assert client.clock.monotonic() == 1.0
 
 
 @pytest.mark.parametrize(("said", "believed"), [("600", 600), ("86400", 600)])

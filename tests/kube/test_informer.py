@@ -13,6 +13,7 @@ from itertools import pairwise
 import pytest
 from aiohttp import web
 
+from elasticjob.kube import informer as informers
 from elasticjob.kube.backoff import (
     RESUME_WHEN_AWAY,
     SHORTEST_BEFORE_LIST,
@@ -64,13 +65,13 @@ class Following:
 
 @asynccontextmanager
 async def following(
-    *script: Answer, backoff: Backoff = AT_ONCE, labels: str = ""
+    *script: Answer, backoff: Backoff = AT_ONCE, labels: str = "", one_of_many: bool = False
 ) -> AsyncIterator[Following]:
     clock = VirtualClock()
     async with Stub() as stub, stub.client(clock) as client:
         stub.then(*script)
         cache = Cache(CONFIG_MAP, "ns", labels)
-        informer = Informer(client, cache, backoff=backoff, chance=Steady())
+        informer = Informer(client, cache, backoff=backoff, chance=Steady(), one_of_many=one_of_many)
         found = Following(stub, cache, clock, [], informer)
         found.cache.subscribe(found.changes.append)
         task = asyncio.create_task(informer.run())
@@ -306,6 +307,38 @@ async def test_a_server_that_was_away_or_in_trouble_is_found_soon_however_long_i
         assert it.cache.lists == 1
 
 
+async def test_a_server_that_was_away_at_the_start_is_found_soon_too() -> None:
+    """Nobody who does not answer has listed anything; one who lists and fails in the middle has."""
+    away = [answer(502, b"<html/>")] * 12
+    torn = [stream(event("ADDED", A), end="cut")] * 3
+    script = [*away, *torn, stream(event("ADDED", A), bookmark(5, initial_done=True))]
+    async with following(*script, backoff=WATCH) as it:
+        await until(lambda: len(it.stub.seen) == 1 + len(away), it.clock, longest=PAUSE)
+        assert it.clock.monotonic() == pytest.approx(0.8 + 11 * RESUME_WHEN_AWAY)
+        began = it.clock.monotonic()
+        await until(lambda: it.names == {"a"}, it.clock, longest=PAUSE)
+        assert it.clock.monotonic() - began == pytest.approx(0.8 + 1.6 + 3.2)
+
+
+async def test_one_of_many_asks_a_server_in_trouble_less_often_each_time() -> None:
+    """But one that is away as often as others do: that costs nobody anything."""
+    trouble = [answer(503, status(503, "ServiceUnavailable", "busy"))] * 3
+    lost = [answer(410, GONE)] * 3
+    script = [
+        *trouble,
+        answer(502, b"<html/>"),
+        *lost,
+        stream(event("ADDED", B), bookmark(9, initial_done=True)),
+    ]
+    async with following(
+        stream(bookmark(5, initial_done=True), end="close"), *script, backoff=WATCH, one_of_many=True
+    ) as it:
+        await it.cache.wait_synced()
+        await until(lambda: it.names == {"b"}, it.clock, longest=PAUSE)
+        cut, away, growing = 0.8, RESUME_WHEN_AWAY, 0.8 + 1.6 + 3.2
+        assert it.clock.monotonic() == pytest.approx(cut + growing + away + growing)
+
+
 async def test_a_right_that_is_missing_is_asked_for_less_often_each_time() -> None:
     """And what was away before does not count: the first refusal is the first."""
     away = [answer(502, b"<html/>")] * 6
@@ -319,24 +352,28 @@ async def test_a_right_that_is_missing_is_asked_for_less_often_each_time() -> No
         assert it.clock.monotonic() - began == pytest.approx(0.8 + 1.6 + 3.2 + 6.4)
 
 
-async def test_versions_that_are_lost_again_and_again_are_listed_with_patience() -> None:
-    """A server that compacts all the time: each list costs it much, however long the watches live between."""
+@pytest.mark.parametrize(
+    ("costly", "apart"),
+    [(True, [20, 30, 30, 30]), (False, [10 + 0.8 + RESUME_WHEN_AWAY] * 4)],
+    ids=["large", "small"],
+)
+async def test_versions_that_are_lost_again_and_again_are_listed_with_patience(
+    costly: bool, apart: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that compacts all the time: what lists cost keeps them apart, and no pause comes on top."""
+    monkeypatch.setattr(informers, "longest_before_list", lambda size: 30.0 if costly else 1.0)
     watches = [(asyncio.Event(), asyncio.Event()) for _ in range(5)]
     listed = stream(event("ADDED", A), bookmark(5, initial_done=True), end="close")
     script = [each for one in watches for each in (listed, held(*one), answer(410, GONE))]
-    async with following(*script, backoff=WATCH) as it:
-        pauses = []
+    async with following(*script, backoff=Backoff(first=20 if costly else 0.8, limit=30)) as it:
+        opens = []
         for opened, end in watches:
-            began = it.clock.monotonic()
             await until(opened.is_set, it.clock, longest=PAUSE)
-            pauses.append(it.clock.monotonic() - began)
+            opens.append(it.clock.monotonic())
             await until(lambda: (it.clock.next_due or 0) > PAUSE)
             await it.clock.advance(10)
             end.set()
-        cut, closed_at_once, longest = 0.8, RESUME_WHEN_AWAY, SHORTEST_BEFORE_LIST
-        assert pauses[1:] == pytest.approx(
-            [each + cut + closed_at_once for each in (0.8, longest, longest, longest)]
-        )
+        assert [later - before for before, later in pairwise(opens)] == pytest.approx(apart)
 
 
 async def test_a_server_that_says_when_to_come_back_is_believed() -> None:

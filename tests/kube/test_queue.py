@@ -154,6 +154,15 @@ async def test_failures_double_the_pause_and_success_forgets(queue: Queue[str]) 
     assert pauses == [0.005, 0.01, 0.02, 0.04, 0.005]
 
 
+async def test_causes_are_counted_each_by_itself_and_forgotten_together(queue: Queue[str]) -> None:
+    pauses = [queue.add_after_failure("a", cause="away", at_most=0.02) for _ in range(9)]
+    pauses += [queue.add_after_failure("a"), queue.add_after_failure("a", cause="away", at_most=0.02)]
+    pauses.append(queue.add_after_failure("a"))
+    assert pauses[-4:] == [0.02, 0.005, 0.02, 0.01]
+    queue.forget("a")
+    assert queue.add_after_failure("a", cause="away") == queue.add_after_failure("a") == 0.005
+
+
 async def test_the_pause_has_a_limit(clock: VirtualClock) -> None:
     queue: Queue[str] = Queue(clock, backoff=Backoff(0.005, 1000.0), chance=lambda: 0.0)
     assert [queue.add_after_failure("a") for _ in range(40)][-1] == 1000.0
