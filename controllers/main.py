@@ -16,6 +16,7 @@ from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.install import install
 from elasticjob.controllers.jobresource import controller as nodes
 from elasticjob.controllers.observe import Caches
+from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.scaleplan import controller as plans
 from elasticjob.controllers.settings import Settings
@@ -62,10 +63,11 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
     def hand(manager: str) -> Hand:
         return Hand(client, operator.recorder, manager)
 
+    orphans = Orphans()
     reconcile_job = jobs.JobReconciler(
-        caches, hand(jobs.MANAGER), _provision(settings), counters, now, new_token
+        caches, hand(jobs.MANAGER), _provision(settings), counters, now, new_token, orphans=orphans
     )
-    reconcile_nodes = nodes.NodesReconciler(caches, hand(nodes.MANAGER), now)
+    reconcile_nodes = nodes.NodesReconciler(caches, hand(nodes.MANAGER), now, orphans=orphans)
     reconcile_plans = plans.PlansReconciler(caches, hand(plans.MANAGER), now)
     operator.add(jobs.controller(reconcile_job, settings.concurrency))
     operator.add(nodes.controller(reconcile_nodes, settings.concurrency))

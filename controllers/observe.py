@@ -17,7 +17,7 @@ from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import ENDINGS
 from elasticjob.controllers.lives import Life, life_of
-from elasticjob.controllers.owners import Owned, controller_name, controller_uid, owner_of
+from elasticjob.controllers.owners import Owned, controller_name, controller_uid, kind_named, owner_of
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.controller import MapToKeys
 from elasticjob.kube.errors import Undecodable
@@ -230,10 +230,10 @@ def _goes_with(meta: Meta, uid: str) -> bool:
 
 
 def _is_of_another(plan: ScalePlan, job: Key, life: Meta | None) -> bool:
-    owner = owner_of(plan.metadata)
-    if life is None or owner is None or (owner.kind, owner.name) != (ELASTICJOB.name, job.name):
-        return False
-    return owner.uid != life.uid
+    """Whether a plan belongs to an earlier job of a name, whoever else owns it."""
+    of_jobs = [owner for owner in plan.metadata.owner_references if kind_named(owner) is ELASTICJOB]
+    lives = {owner.uid for owner in of_jobs if owner.name == job.name}
+    return life is not None and bool(lives) and life.uid not in lives
 
 
 def _life(kind: str, namespace: str, name: str) -> str:

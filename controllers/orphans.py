@@ -14,51 +14,52 @@ from typing import Any, Final
 
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.controllers.observe import Caches
-from elasticjob.controllers.owners import Owned, owner_of
+from elasticjob.controllers.owners import Owned, owner_of, owner_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.kube.kinds import Key, Kind
-from elasticjob.kube.objects import POD
+from elasticjob.kube.objects import POD, OwnerReference
 
 PATIENCE: Final = timedelta(seconds=30)
 """How long objects that nobody waits for are left to the collector, which mostly takes a moment."""
 
 
-async def make_way(caches: Caches, hand: Hand, key: Key, owner: Kind[Any]) -> None:
-    """Have deleted at once for whose place a job waits, of what went with an earlier life of `owner`.
-
-    That is its JobResource and pods; and what no cache shows, which would not be found any more without them.
-    Raises ApiError, Unreachable.
-    """
-    if caches.jobs.meta(key) is None:
-        return
-    left = (owned for owned in caches.left_behind(key) if owned.kind in (JOBRESOURCE, POD))
-    await hand.collect((each for each in left if _goes_with(each, owner)), and_the_rest=True)
-
-
-def _goes_with(owned: Owned, kind: Kind[Any]) -> bool:
-    owner = owner_of(owned.metadata)
-    return owner is not None and owner.kind == kind.name
-
-
 @dataclass(frozen=True)
 class Orphans:
-    """What former lives of jobs have left behind, and since when no more of it went."""
+    """What earlier lives of jobs have left: since when no more of it went, and whose could not be deleted."""
 
     _since: dict[Key, tuple[datetime, int]] = field(default_factory=dict)
+    _stuck: dict[Key, list[OwnerReference]] = field(default_factory=dict)
+
+    async def make_way(self, caches: Caches, hand: Hand, key: Key, kind: Kind[Any]) -> None:
+        """Have deleted at once for whose place a job waits, of what went with an earlier life of `kind`.
+
+        That is the JobResource and the pods, and with them what no cache shows: it could not be found without
+        them. What cannot be deleted is left to `collect`. Raises ApiError, Unreachable.
+        """
+        if caches.jobs.meta(key) is None:
+            return
+        stuck = self._stuck.get(key, [])
+        tried = {owner.uid for owner in stuck}
+        left = [each for each in caches.left_behind(key) if each.kind in (JOBRESOURCE, POD)]
+        fresh = [each for each in left if _is_of(each, kind) and owner_uid(each.metadata) not in tried]
+        if more := await hand.collect(fresh, key.namespace):
+            self._stuck[key] = stuck + more
 
     async def collect(self, caches: Caches, hand: Hand, key: Key, now: datetime) -> timedelta | None:
         """Have all that is left of earlier lives of a job deleted, once the collector had its time.
 
         Returns when to look again, None where nothing is left. Raises ApiError, Unreachable.
         """
-        left = caches.left_behind(key)
-        if not left:
+        left, stuck = caches.left_behind(key), self._stuck.get(key, [])
+        if not left and not stuck:
             self._since.pop(key, None)
             return None
         if waits := self._patience(key, len(left), now):
             return waits
-        await hand.collect(left, and_the_rest=True)
+        self._stuck.pop(key, None)
         self._since.pop(key, None)
+        if more := await hand.collect(left, key.namespace, stuck):
+            self._stuck[key] = more
         return PATIENCE
 
     def _patience(self, key: Key, many: int, now: datetime) -> timedelta | None:
@@ -69,3 +70,8 @@ class Orphans:
         self._since[key] = since, many
         waits = since + PATIENCE - now
         return waits if timedelta(0) < waits <= PATIENCE else None  # more: the clock was set back
+
+
+def _is_of(owned: Owned, kind: Kind[Any]) -> bool:
+    owner = owner_of(owned.metadata)
+    return owner is not None and owner.kind == kind.name

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -51,6 +51,8 @@ from elasticjob.kube.events import Recorder, reference
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import POD, EventType, ObjectMeta, OwnerReference
 
+T = TypeVar("T")
+
 AT_ONCE: Final = 32
 """Writes of one pass that are under way at the same time."""
 
@@ -66,6 +68,10 @@ class InTheWay(Exception):
             f"{kind} {name} exists and does not belong to this object: it is made when that one is gone"
         )
         self.again_in = again_in
+
+
+class Behind(Exception):
+    """An object is not as it was seen, and what it has said since matters: look again."""
 
 
 class _Bare(msgspec.Struct, frozen=True):
@@ -86,6 +92,7 @@ class Hand:
     async def attempt(self, owner: CustomResource, plan: Plan) -> Plan:
         """Do what `plan` says, and return it; or return what kept it from being done, and tell people.
 
+        The plan comes back with a time to look again where an object was not as it was seen.
         NameTaken: another owner's object is in the way. Refused: the server does not accept what we write, as
         for a pod template that is not valid or a quota that is used up. Both are tried again after a while.
         """
@@ -93,6 +100,8 @@ class Hand:
             await self.perform(owner, plan)
         except InTheWay as error:
             return Plan(NAME_TAKEN, str(error), again_in=error.again_in)
+        except Behind:
+            return plan.again_by(SOON)
         except (BadRequest, Forbidden, Invalid) as error:
             self.tell(owner, Note(REFUSED, error.message, warning=True))
             return Plan(REFUSED, error.message, again_in=LATER)
@@ -101,7 +110,8 @@ class Hand:
     async def perform(self, owner: CustomResource, plan: Plan) -> None:
         """Do what `plan` says for `owner`: groups in order, their members at once, then tell people.
 
-        Raises the first error of a group after all its members were tried: InTheWay, ApiError, Unreachable.
+        Raises the first error of a group after all its members were tried: InTheWay, Behind, ApiError,
+        Unreachable.
         """
         for group in plan.groups:
             await _together(self._do(owner, action) for action in group)
@@ -137,18 +147,25 @@ class Hand:
         found = await self._metadata(kind, about.name, about.namespace)
         return found.uid == about.uid and found.deletion_timestamp is None
 
-    async def collect(self, orphans: Iterable[Owned], *, and_the_rest: bool = False) -> None:
+    async def collect(
+        self, orphans: Iterable[Owned], namespace: str, besides: Iterable[OwnerReference] = ()
+    ) -> list[OwnerReference]:
         """Delete those of some objects whose owner is gone, as the server itself says.
 
-        `and_the_rest`: also what else goes with it and no cache shows. Who refuses a deletion does not keep
-        anything else from being done. Raises ApiError, Unreachable where an owner cannot be asked for.
+        With them goes what else belongs to their owners, and to those named `besides`, and no cache shows.
+        Returns the owners of whom something could not be deleted. Raises ApiError, Unreachable where the
+        server cannot be asked.
         """
+        owners = {owner.uid: owner for owner in besides}
         owned: dict[str, list[Owned]] = defaultdict(list)
         for orphan in orphans:
-            if orphan.metadata.deletion_timestamp is None:
-                owned[owner_uid(orphan.metadata)].append(orphan)
-        for of_one in owned.values():
-            await self._collect(of_one, and_the_rest)
+            owner = owner_of(orphan.metadata)
+            if owner is not None and orphan.metadata.deletion_timestamp is None:
+                owners[owner.uid] = owner
+                owned[owner.uid].append(orphan)
+        return [
+            owner for uid, owner in owners.items() if not await self._collect(owner, namespace, owned[uid])
+        ]
 
     async def _do(self, owner: CustomResource, action: Action) -> None:
         async with self._slots:
@@ -186,40 +203,53 @@ class Hand:
             if found is None:
                 raise InTheWay(kind.name, metadata["name"], SOON) from None
             if controller_uid(found.metadata) not in ours:
-                await self.collect([Owned(kind, found.metadata)])
-                again_in = LATER if _stays(found.metadata) else SOON
-                raise InTheWay(kind.name, metadata["name"], again_in) from None
+                raise InTheWay(
+                    kind.name, metadata["name"], await self._displace(kind, found.metadata)
+                ) from None
 
-    async def _collect(self, orphans: Sequence[Owned], and_the_rest: bool) -> None:
-        """Delete objects of one owner if it is gone."""
-        first = orphans[0].metadata
-        owner = owner_of(first)
-        of = kind_named(owner) if owner else None
-        if owner is None or of is None:
-            return
-        if (await self._metadata(of, owner.name, first.namespace)).uid == owner.uid:
-            return
-        # what no cache shows goes first: without the rest nobody would look for it
-        hidden = await self._hidden(owner, first.namespace) if and_the_rest else []
-        about = {"kind": orphans[0].kind.name, "first": f"{first.namespace}/{first.name}"}
-        about |= {"many": str(len(hidden) + len(orphans)), "owner": owner.uid}
+    async def _displace(self, kind: Kind[Any], there: ObjectMeta) -> timedelta:
+        """Delete what is in the way if its owner is gone; returns when to look again."""
+        owner = owner_of(there)
+        if there.deletion_timestamp is None and owner is None:
+            return LATER  # it is none that the end of one of ours takes along
+        if there.deletion_timestamp is None and owner and not await self._lives(owner, there.namespace):
+            await self._bury(kind, there)
+        return SOON
+
+    async def _collect(self, owner: OwnerReference, namespace: str, orphans: Sequence[Owned]) -> bool:
+        """Delete what belongs to an owner if that is gone; returns whether nothing of it stays behind."""
+        if await self._lives(owner, namespace):
+            return True
+        found = [*await self._hidden(owner, namespace), *orphans]
+        about = {"owner": f"{owner.kind} {namespace}/{owner.name}", "uid": owner.uid, "many": len(found)}
         log.info("objects that have outlived their owner are deleted", extra=about)
-        for some in _batches(hidden) + _batches(orphans):
-            await _together(self._bury(*orphan) for orphan in some)
+        for start in range(0, len(found), AT_ONCE):
+            if not all(await _together(self._bury(*each) for each in found[start : start + AT_ONCE])):
+                return False
+        return True
+
+    async def _lives(self, owner: OwnerReference, namespace: str) -> bool:
+        """Whether the server, asked itself, has this life of an owner, or it is none of ours."""
+        kind = kind_named(owner)
+        return kind is None or (await self._metadata(kind, owner.name, namespace)).uid == owner.uid
 
     async def _hidden(self, owner: OwnerReference, namespace: str) -> list[Owned]:
+        """What goes with an owner and no cache shows."""
         named = [(kind, await self._metadata(kind, name, namespace)) for kind, name in unfollowed(owner)]
         return [Owned(kind, found) for kind, found in named if owner_uid(found) == owner.uid]
 
-    async def _bury(self, kind: Kind[Any], orphan: ObjectMeta) -> None:
+    async def _bury(self, kind: Kind[Any], orphan: ObjectMeta) -> bool:
+        """Delete one object as it was seen; returns whether it is gone, or none of ours any more."""
         name, namespace, uid, version = orphan.name, orphan.namespace, orphan.uid, orphan.resource_version
         try:
             await self._client.delete(kind, name, namespace, uid=uid, version=version)
-        except Conflict:  # it has changed since, and may have been made free
-            return
+        except Conflict:  # it has changed since, and may have been made free: whoever looks again will see
+            return False
         except ApiError as error:
             about = {"kind": kind.name, "object": f"{namespace}/{name}", "error": str(error)}
             log.warning("an object that has outlived its owner could not be deleted", extra=about)
+            return False
+        return True
 
     async def _metadata(self, kind: Kind[Any], name: str, namespace: str) -> ObjectMeta:
         """What the server, asked itself, says of an object; nothing where there is none."""
@@ -232,7 +262,7 @@ class Hand:
         return found.metadata
 
     async def _delete(self, namespace: str, action: Delete) -> None:
-        """Delete an object. Raises Conflict where it is not as it was seen and that matters: look again."""
+        """Delete an object. Raises Behind where it is to be deleted only as it was seen, and is not."""
         uid, version = action.uid, action.version
         try:
             await self._client.delete(
@@ -240,7 +270,7 @@ class Hand:
             )
         except Conflict:
             if version is not None:
-                raise
+                raise Behind from None
             return  # a namesake of another uid: ours is gone
 
     async def _resize(self, namespace: str, action: Resize) -> None:
@@ -264,23 +294,15 @@ class Hand:
             return
 
 
-def _stays(metadata: ObjectMeta) -> bool:
-    """Whether an object is none that the end of one of ours takes along."""
-    return owner_of(metadata) is None and metadata.deletion_timestamp is None
-
-
 def without_empty(status: Manifest) -> Manifest:
     """Return a status without empty maps and lists: the server merges such to null, and refuses that."""
     return {field: value for field, value in status.items() if value not in ({}, [])}
 
 
-def _batches(things: Sequence[Owned]) -> list[Sequence[Owned]]:
-    return [things[start : start + AT_ONCE] for start in range(0, len(things), AT_ONCE)]
-
-
-async def _together(writes: Iterable[Awaitable[None]]) -> None:
+async def _together(writes: Iterable[Awaitable[T]]) -> list[T]:
     """Await all writes, then raise the first error, ApiErrors before others since they say more."""
     results = await asyncio.gather(*writes, return_exceptions=True)
     errors = [result for result in results if isinstance(result, BaseException)]
     if errors:
         raise min(errors, key=lambda error: not isinstance(error, ApiError))
+    return [result for result in results if not isinstance(result, BaseException)]

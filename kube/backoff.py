@@ -1,9 +1,10 @@
 """How long to wait after the n-th failure in a row.
 
-Two things bound a pause from outside. A server that says when to come back (Retry-After) is believed, up to
-ten minutes (errors.py). And where nobody answered at all, waiting long protects nobody: pauses end at …_AWAY,
-so that all goes on soon after the server is back, however long it was away (client-go waits up to 30 s to
-watch, 1000 s to reconcile). Programs of which there are as many as jobs wait longer for a server in trouble.
+Two things bound a pause from outside. A busy server that says when to come back (429, Retry-After) is
+believed, up to ten minutes (errors.py). And where nobody answered at all, waiting long protects nobody:
+pauses end at …_AWAY, so that all goes on soon after the server is back, however long it was away (client-go
+waits up to 30 s to watch, 1000 s to reconcile). Programs of which there are as many as jobs wait longer for a
+server in trouble.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ RESUME_WHEN_AWAY = 1.0
 LISTED = 4 << 20
 """Bytes a second that a server is asked to list, at the most, while lists fail one after another."""
 SHORTEST_BEFORE_LIST = 1.0
+BEGIN_WHEN_REFUSED = 5.0
+"""The longest pause, jitter apart, before a first list where the server, in trouble, refused to begin one."""
 
 RECONCILE_WHEN_AWAY = 2.0
 """The longest pause of a key whose run failed because nobody answered."""

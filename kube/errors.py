@@ -35,7 +35,14 @@ class ConfigError(KubeError):
 
 
 class Unreachable(KubeError):
-    """No usable answer came: connection refused or cut, a timeout, or a body that no API server sends."""
+    """No usable answer came: connection refused or cut, a timeout, or a body that no API server sends.
+
+    `nobody`: nor has anybody worked for one, as where no connection came about, or a proxy says so.
+    """
+
+    def __init__(self, message: str, *, nobody: bool = False) -> None:
+        super().__init__(message)
+        self.nobody = nobody
 
 
 class Undecodable(KubeError):
@@ -166,8 +173,9 @@ _NO_SUCH_PATH = "404 page not found"
 
 
 EXPECTED = 1.0
+"""Seconds for which a 5xx can ask us to stay away, at most."""
 LONGEST_BELIEVED = 600.0
-"""Seconds that a server can ask us to stay away, at most: a slip of a proxy's must put nobody to sleep."""
+"""Seconds that a server can ask for at all: a slip of a proxy's must put nobody to sleep."""
 
 
 class _Status(msgspec.Struct):
@@ -218,7 +226,7 @@ def error_of(status: int, body: bytes, what: str, retry_after: float | None = No
     text = body[:200].decode(errors="replace").strip() or "an empty body"
     if status in (401, 429) or (status == 404 and text == _NO_SUCH_PATH):
         return api_error(status, str(status), f"{what}: {text}", retry_after=_believed(retry_after))
-    return Unreachable(f"{what}: {status} and not a Kubernetes answer: {text}")
+    return Unreachable(f"{what}: {status} and not a Kubernetes answer: {text}", nobody=True)
 
 
 def _believed(seconds: float | None) -> float | None:

@@ -5,9 +5,9 @@ Pauses come in three series, each with its own count of failures.
   add up unless two minutes pass without one, as in client-go, or a watch is open for LONG_HEALTHY seconds.
   The longest pause goes by what such a list costs: the size of what is known. It counts from the end of the
   last list: what was waited for anyhow, as for a server that was away, is not waited for once more.
-- A *resumed* watch costs the server next to nothing, and who does not answer at all has no cost. While nobody
-  answers, or a server that is asked to resume is in trouble (429, 5xx), pauses stay short (backoff.py) unless
-  it says how long they should be (Retry-After).
+- A *resumed* watch costs the server next to nothing, and a connection that does not come about nothing.
+  While nobody is there, or a server that is asked to resume is in trouble (429, 5xx), pauses stay short
+  (backoff.py) unless a 429 says how long they should be.
 - What will not pass by waiting, as a right that is missing, is asked for less often each time.
 A stream that is open for HEALTHY seconds ends the last two, so that a load balancer that cuts each minute
 costs a second each time, and not 30.
@@ -25,7 +25,14 @@ from itertools import islice
 from math import inf
 from typing import Generic, TypeVar
 
-from elasticjob.kube.backoff import RESUME_WHEN_AWAY, WATCH, Backoff, Failures, longest_before_list
+from elasticjob.kube.backoff import (
+    BEGIN_WHEN_REFUSED,
+    RESUME_WHEN_AWAY,
+    WATCH,
+    Backoff,
+    Failures,
+    longest_before_list,
+)
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client, as_page, selectors
 from elasticjob.kube.clock import Clock, deadline
@@ -108,7 +115,6 @@ class Informer(Generic[T]):
         self._chance = chance or random.Random()
         self._error: KubeError | None = None
         self._one_of_many = one_of_many
-        self._answered = False
         self._listed_at = -inf
         self.last_heard = self._clock.monotonic()
         """When the server last said something about the objects, or that there is nothing to say."""
@@ -132,7 +138,6 @@ class Informer(Generic[T]):
 
     async def _ask(self, state: State) -> Turn:
         """Perform one request and take over its answer, until a turn asks for another request."""
-        self._answered = False
         async with aclosing(self._answers(state)) as answers:
             async for some in answers:
                 turn = await self._take(state, some)
@@ -297,7 +302,6 @@ class Informer(Generic[T]):
             self._metrics.undecodable.labels(kind=self.kind.name).inc()
 
     def _heard(self) -> None:
-        self._answered = True
         self.last_heard = self._clock.monotonic()
 
     async def _pause(self, state: State) -> None:
@@ -305,7 +309,7 @@ class Informer(Generic[T]):
         now, chance, error = self._clock.monotonic(), self._chance.random, self._error
         asked = (error.stay_away or 0.0) if isinstance(error, ApiError) else 0.0
         resumed = isinstance(state, Watching | Doubting)
-        nobody = isinstance(error, Unreachable) and not self._answered
+        nobody = isinstance(error, Unreachable) and error.nobody
         if nobody or (resumed and self._passes(error)):
             self._troubled, seconds = self._troubled.another(
                 now, chance, at_least=asked, at_most=RESUME_WHEN_AWAY
@@ -314,7 +318,7 @@ class Informer(Generic[T]):
             self._watches_refused, seconds = self._watches_refused.another(now, chance, at_least=asked)
         else:
             self._lists_failed, apart = self._lists_failed.another(
-                now, chance, at_most=self._longest_before_list()
+                now, chance, at_most=self._longest_before_list(error)
             )
             listed = now if self._one_of_many else self._listed_at
             seconds = max(asked, listed + apart - now)
@@ -326,6 +330,10 @@ class Informer(Generic[T]):
             return not self._one_of_many
         return isinstance(error, Unreachable)
 
-    def _longest_before_list(self) -> float:
-        nobody_knows = self._one_of_many or not self.cache.synced
-        return inf if nobody_knows else longest_before_list(self.cache.bytes)
+    def _longest_before_list(self, error: KubeError | None) -> float:
+        if self._one_of_many:
+            return inf
+        if self.cache.synced:
+            return longest_before_list(self.cache.bytes)
+        # how much there is nobody knows: who refuses to begin has listed nothing of it
+        return BEGIN_WHEN_REFUSED if isinstance(error, TooManyRequests | ServerError) else inf

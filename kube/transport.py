@@ -3,8 +3,8 @@
 Guarantees
 - Every request passes `_transmit`. 429 is always tried again (the server did not act on it); 5xx answers,
   refused and cut connections only for calls that may be repeated. Nothing else repeats anything.
-- Retry-After is honoured, as seconds or as a date: attempts wait for it up to LONGEST_RETRY_AFTER; where the
-  server asks for more, the error goes to the caller, with `retry_after`.
+- Retry-After is honoured with a 429, as seconds or as a date: attempts wait for it up to LONGEST_RETRY_AFTER;
+  where the server asks for more, the error goes to the caller, with `retry_after`. Of a 5xx see `stay_away`.
 - 401 makes the credentials be read again, once.
 - Cookies are not kept: no load balancer ties us to one server.
 - Writes of a leader pass its fence (fence.py), on connections of their own.
@@ -218,7 +218,8 @@ class Transport:
             return await self._request(self._session, call, header, call.params, _body(call), timeout)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._count("<error>", call)
-            raise Unreachable(f"{call}: {str(error) or type(error).__name__}") from error
+            nobody = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+            raise Unreachable(f"{call}: {str(error) or type(error).__name__}", nobody=nobody) from error
 
     async def _transmit_fenced(self, call: Call, header: str | None, fence: Fence) -> aiohttp.ClientResponse:
         """A leader's write: on a connection that its fence can cut, in the time that is left to it."""
@@ -287,7 +288,7 @@ def _pause(error: KubeError, call: Call, attempt: int) -> float | None:
         case ApiError(status=429, stay_away=after):
             pass
         case ApiError(status=500 | 502 | 503 | 504, stay_away=after) if call.repeatable:
-            pass
+            return (after or 0.0) + REQUEST.delay(attempt, random.random())  # not all who wait at once
         case Unreachable() if call.repeatable:
             after = None
         case _:

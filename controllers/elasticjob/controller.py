@@ -17,7 +17,7 @@ from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.news import News
 from elasticjob.controllers.observe import Caches, came_or_went, job_of, job_of_plan, more_than_reports
-from elasticjob.controllers.orphans import Orphans, make_way
+from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import Create, Note, Plan
@@ -57,7 +57,7 @@ class JobReconciler:
         if _makes_anew(seen, plan) and not await self.hand.is_there(ELASTICJOB, seen.job):
             return Result.done()  # the cache is behind: what was collected with the job is not missing
         if plan.reason not in HANDS_OFF:
-            await make_way(self.caches, self.hand, key, ELASTICJOB)
+            await self.orphans.make_way(self.caches, self.hand, key, ELASTICJOB)
         plan = await self.hand.attempt(seen.job, plan)
         held = None if plan.reason in HANDS_OFF else await self._say(seen, plan)
         return Result.again(plan.again_by(held).again_by(await self._collect(key)).again_in)

@@ -24,7 +24,7 @@ from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.frameworks import FRAMEWORKS, framework_of, name_of
 from elasticjob.controllers.lives import Life, Node, Standing
 from elasticjob.controllers.memory import Growth, Sizing
-from elasticjob.controllers.owners import controller_of, controller_uid
+from elasticjob.controllers.owners import controller_uid, owner_of
 from elasticjob.controllers.plan import (
     LATER,
     NAME_TAKEN,
@@ -162,7 +162,7 @@ def wait_for_the_predecessor(seen: Seen, now: datetime) -> Plan | None:
     if seen.resource is None or controller_uid(seen.resource.metadata) == seen.job.metadata.uid:
         return None
     sentence = f"JobResource {seen.job.metadata.name} belongs to another job: waiting until it is gone"
-    goes = controller_of(seen.resource.metadata) is not None
+    goes = owner_of(seen.resource.metadata) is not None
     return Plan(NAME_TAKEN, sentence, again_in=SOON if goes else LATER)
 
 

@@ -22,7 +22,7 @@ from elasticjob.controllers.observe import (
     same_name,
     those_of,
 )
-from elasticjob.controllers.orphans import make_way
+from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import SOON, Create, Plan
@@ -45,6 +45,7 @@ class NodesReconciler:
     hand: Hand
     now: Callable[[], datetime]
     news: News = field(default_factory=News)
+    orphans: Orphans = field(default_factory=Orphans)
 
     async def __call__(self, key: Key) -> Result:
         """Bring the pods of one JobResource closer to its spec."""
@@ -57,7 +58,7 @@ class NodesReconciler:
         if _makes_anew(seen, plan) and not await self.hand.is_there(JOBRESOURCE, seen.resource):
             return Result.done()  # the cache is behind: what was collected with its owner is not missing
         if plan.reason not in HANDS_OFF:
-            await make_way(self.caches, self.hand, key, JOBRESOURCE)
+            await self.orphans.make_way(self.caches, self.hand, key, JOBRESOURCE)
         plan = await self.hand.attempt(about, plan)
         if plan.reason == CONVERGING and plan.actions and self.news.leave(key):
             return Result.again(plan.again_by(SOON).again_in)  # the pass that sees what was done tells of it

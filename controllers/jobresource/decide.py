@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
@@ -143,11 +143,17 @@ def clean_up_after_the_end(seen: Seen, now: datetime) -> Plan | None:
 
 
 def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
-    """A suspended job has no pod that runs, or will."""
+    """A suspended job has no pod that runs, or will.
+
+    Without a master the pods' own ends are the verdict: one that may have ended since is not deleted unheard.
+    """
     if not seen.resource.spec.suspend:
         return None
-    going = tuple(life for life in seen.lives if life.ended is None and not life.terminating)
-    return Plan("Suspended", "the job is suspended", groups=(tuple(_deletion(life) for life in going),))
+    going = [life for life in seen.lives if life.ended is None and not life.terminating]
+    deletions = [_deletion(life) for life in going]
+    if seen.job is not None and not seen.job.spec.needs_master:
+        deletions = [replace(_deletion(life), version=life.version or None) for life in going]
+    return Plan("Suspended", "the job is suspended", groups=(tuple(deletions),))
 
 
 def wait_for_the_masters_address(seen: Seen, now: datetime) -> Plan | None:

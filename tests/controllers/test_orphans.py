@@ -61,6 +61,8 @@ class Server:
     deleted: list[str] = field(default_factory=list)
     versions_gone: frozenset[str] = frozenset()
     refuses: ApiError | None = None
+    kinds_refused: frozenset[str] = frozenset({POD.name, JOBRESOURCE.name})
+    tried: list[str] = field(default_factory=list)
     serves: bool = True
     asked: int = 0
 
@@ -86,7 +88,8 @@ class Server:
     async def delete(self, kind: Kind[Any], name: str, namespace: str, *, uid: str, version: str) -> None:
         if version in self.versions_gone:
             raise Conflict(409, "Conflict", "the version differs")
-        if self.refuses:
+        self.tried.append(name)
+        if self.refuses and kind.name in self.kinds_refused:
             raise self.refuses
         self.deleted.append(f"{kind.name} {name} {uid}")
         self.objects.pop((kind.name, name), None)
@@ -252,6 +255,35 @@ async def test_a_job_begins_where_its_namesakes_leavings_cannot_be_deleted() -> 
 
 
 @pytest.mark.parametrize(
+    "refusal",
+    [
+        ServerError(500, "InternalError", "failed calling webhook"),
+        Conflict(409, "Conflict", "another version"),
+    ],
+    ids=["in trouble", "changed since"],
+)
+async def test_what_could_not_be_deleted_is_not_forgotten_with_what_told_of_it(refusal: ApiError) -> None:
+    """And tried again when the collector's time is over, not in each pass."""
+    master = pod(labels=names.pod_labels("digits", "master", 0, 0), owner=by_job())
+    mine = job({"worker": role(1)}, networkPolicy=False, **LOCAL)
+    server, now = Server({(ELASTICJOB.name, "digits"): mine.manifest()}), NOW
+    server.refuses, server.kinds_refused = refusal, frozenset({NETWORK_POLICY.name})
+    server.objects[NETWORK_POLICY.name, "digits"] = owned(NETWORK_POLICY, "digits")
+    found = caches((ELASTICJOB, raw(mine)), (POD, master))
+    reconcile = jobs(server, found, lambda: now)
+    await reconcile(KEY)
+    found.pods.take(Removed(master))
+    await reconcile(KEY)
+    assert server.tried.count("digits") == 1
+    server.refuses, now = None, NOW + PATIENCE
+    await reconcile(KEY)
+    assert "NetworkPolicy digits digits-uid" in server.deleted
+    now += PATIENCE
+    await reconcile(KEY)
+    assert server.tried.count("digits") == 2
+
+
+@pytest.mark.parametrize(
     "present",
     [
         pytest.param((), id="and has no successor"),
@@ -310,12 +342,15 @@ def test_plans_of_a_former_life_are_none_of_the_job() -> None:
         owned(SCALEPLAN, "own", "job-1", spec={"ownerJob": "digits"}),
         {"metadata": {"name": "free", "namespace": "ml", "uid": "free"}, "spec": {"ownerJob": "digits"}},
     ]
+    shared = owned(SCALEPLAN, "shared", spec={"ownerJob": "digits"})
+    shared["metadata"]["ownerReferences"].append({**by_job(), "kind": "Brain", "controller": False})
+    plans.append(shared)
     lent = owned(SCALEPLAN, "lent", spec={"ownerJob": "digits"})
     lent["metadata"]["ownerReferences"] = [others]
     found = caches((ELASTICJOB, raw(job())), *((SCALEPLAN, raw(plan)) for plan in (*plans, lent)))
     assert [plan.metadata.name for plan in found.plans_of(KEY)] == ["free", "lent", "own"]
     found.jobs.take(Removed(raw(job())))
-    assert len(found.plans_of(KEY)) == 5
+    assert len(found.plans_of(KEY)) == 6
 
 
 @pytest.mark.parametrize(

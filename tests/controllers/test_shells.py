@@ -11,7 +11,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.frameworks import FRAMEWORKS, framework_of
 from elasticjob.controllers.perform import Hand
-from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Create, Delete, Plan, Resize
+from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, SOON, Create, Delete, Plan, Resize
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, Unreachable
@@ -132,8 +132,7 @@ async def test_a_namesake_of_another_uid_is_not_deleted() -> None:
 async def test_what_has_changed_since_it_was_seen_is_looked_at_again() -> None:
     hands, _ = hand(Server())
     plan = Plan("Gone", groups=((Delete(POD, "a", "uid", version="7"),),))
-    with pytest.raises(Conflict):
-        await hands.attempt(job(), plan)
+    assert await hands.attempt(job(), plan) == plan.again_by(SOON)
 
 
 async def test_a_refused_resize_marks_the_pod() -> None:

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from elasticjob.kube import informer as informers
 from elasticjob.kube.backoff import (
+    BEGIN_WHEN_REFUSED,
     RESUME_WHEN_AWAY,
     SHORTEST_BEFORE_LIST,
     WATCH,
@@ -308,9 +309,9 @@ async def test_a_server_that_was_away_or_in_trouble_is_found_soon_however_long_i
 
 
 async def test_a_server_that_was_away_at_the_start_is_found_soon_too() -> None:
-    """Nobody who does not answer has listed anything; one who lists and fails in the middle has."""
+    """Nobody who is not there has listed anything; one who lists and fails in the middle has."""
     away = [answer(502, b"<html/>")] * 12
-    torn = [stream(event("ADDED", A), end="cut")] * 3
+    torn = [stream(event("ADDED", A), end="cut"), stream(end="cut"), answer(200, b"<html/>")]
     script = [*away, *torn, stream(event("ADDED", A), bookmark(5, initial_done=True))]
     async with following(*script, backoff=WATCH) as it:
         await until(lambda: len(it.stub.seen) == 1 + len(away), it.clock, longest=PAUSE)
@@ -318,6 +319,14 @@ async def test_a_server_that_was_away_at_the_start_is_found_soon_too() -> None:
         began = it.clock.monotonic()
         await until(lambda: it.names == {"a"}, it.clock, longest=PAUSE)
         assert it.clock.monotonic() - began == pytest.approx(0.8 + 1.6 + 3.2)
+
+
+async def test_a_server_that_refuses_to_begin_is_asked_again_within_seconds() -> None:
+    busy = [answer(503, status(503, "ServiceUnavailable", "starting"))] * 6
+    script = [*busy, stream(event("ADDED", A), bookmark(5, initial_done=True))]
+    async with following(*script, backoff=WATCH) as it:
+        await until(lambda: it.names == {"a"}, it.clock, longest=PAUSE)
+        assert it.clock.monotonic() == pytest.approx(0.8 + 1.6 + 3.2 + 3 * BEGIN_WHEN_REFUSED)
 
 
 async def test_one_of_many_asks_a_server_in_trouble_less_often_each_time() -> None:
