@@ -38,12 +38,11 @@ class Orphans:
         """
         if caches.jobs.meta(key) is None:
             return
-        stuck = self._stuck.get(key, [])
-        tried = {owner.uid for owner in stuck}
+        tried = {owner.uid for owner in self._stuck.get(key, [])}
         left = [each for each in caches.left_behind(key) if each.kind in (JOBRESOURCE, POD)]
         fresh = [each for each in left if _is_of(each, kind) and owner_uid(each.metadata) not in tried]
         if more := await hand.collect(fresh, key.namespace):
-            self._stuck[key] = stuck + more
+            self._stuck[key] = self._stuck.get(key, []) + more
 
     async def collect(self, caches: Caches, hand: Hand, key: Key, now: datetime) -> timedelta | None:
         """Have all that is left of earlier lives of a job deleted, once the collector had its time.
@@ -53,13 +52,12 @@ class Orphans:
         left, stuck = caches.left_behind(key), self._stuck.get(key, [])
         if not left and not stuck:
             self._since.pop(key, None)
+            self._stuck.pop(key, None)
             return None
         if waits := self._patience(key, len(left), now):
             return waits
-        self._stuck.pop(key, None)
+        self._stuck[key] = await hand.collect(left, key.namespace, stuck)
         self._since.pop(key, None)
-        if more := await hand.collect(left, key.namespace, stuck):
-            self._stuck[key] = more
         return PATIENCE
 
     def _patience(self, key: Key, many: int, now: datetime) -> timedelta | None:

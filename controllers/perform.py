@@ -245,7 +245,7 @@ class Hand:
             await self._client.delete(kind, name, namespace, uid=uid, version=version)
         except Conflict:  # it has changed since, and may have been made free: whoever looks again will see
             return False
-        except ApiError as error:
+        except (ApiError, Unreachable) as error:
             about = {"kind": kind.name, "object": f"{namespace}/{name}", "error": str(error)}
             log.warning("an object that has outlived its owner could not be deleted", extra=about)
             return False

@@ -31,6 +31,7 @@ from elasticjob.kube.errors import (
     ApiError,
     Conflict,
     Forbidden,
+    KubeError,
     NotFound,
     ServerError,
     Unreachable,
@@ -60,7 +61,7 @@ class Server:
     objects: dict[tuple[str, str], Manifest] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
     versions_gone: frozenset[str] = frozenset()
-    refuses: ApiError | None = None
+    refuses: KubeError | None = None
     kinds_refused: frozenset[str] = frozenset({POD.name, JOBRESOURCE.name})
     tried: list[str] = field(default_factory=list)
     serves: bool = True
@@ -259,10 +260,11 @@ async def test_a_job_begins_where_its_namesakes_leavings_cannot_be_deleted() -> 
     [
         ServerError(500, "InternalError", "failed calling webhook"),
         Conflict(409, "Conflict", "another version"),
+        Unreachable("cut"),
     ],
-    ids=["in trouble", "changed since"],
+    ids=["in trouble", "changed since", "lost"],
 )
-async def test_what_could_not_be_deleted_is_not_forgotten_with_what_told_of_it(refusal: ApiError) -> None:
+async def test_what_could_not_be_deleted_is_not_forgotten_with_what_told_of_it(refusal: KubeError) -> None:
     """And tried again when the collector's time is over, not in each pass."""
     master = pod(labels=names.pod_labels("digits", "master", 0, 0), owner=by_job())
     mine = job({"worker": role(1)}, networkPolicy=False, **LOCAL)
