@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.controllers.observe import Caches
-from elasticjob.controllers.owners import Owned, owner_of, owner_uid
+from elasticjob.controllers.owners import Owned, owner_of
 from elasticjob.controllers.perform import Hand
 from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.objects import POD, OwnerReference
@@ -25,7 +25,7 @@ PATIENCE: Final = timedelta(seconds=30)
 
 @dataclass(frozen=True)
 class Orphans:
-    """What earlier lives of jobs have left: since when no more of it went, and whose could not be deleted."""
+    """What earlier lives of jobs have left: since when no more of it went, and whose may be left behind."""
 
     _since: dict[Key, tuple[datetime, int]] = field(default_factory=dict)
     _stuck: dict[Key, list[OwnerReference]] = field(default_factory=dict)
@@ -34,20 +34,20 @@ class Orphans:
         """Have deleted at once for whose place a job waits, of what went with an earlier life of `kind`.
 
         That is the JobResource and the pods, and with them what no cache shows: it could not be found without
-        them. What cannot be deleted is left to `collect`. Raises ApiError, Unreachable.
+        them. What cannot be deleted is looked at again by `collect`.
         """
         if caches.jobs.meta(key) is None:
             return
-        tried = {owner.uid for owner in self._stuck.get(key, [])}
         left = [each for each in caches.left_behind(key) if each.kind in (JOBRESOURCE, POD)]
-        fresh = [each for each in left if _is_of(each, kind) and owner_uid(each.metadata) not in tried]
-        if more := await hand.collect(fresh, key.namespace):
-            self._stuck[key] = self._stuck.get(key, []) + more
+        known = {owner.uid for owner in self._stuck.get(key, [])}
+        for owner in await hand.collect((each for each in left if _is_of(each, kind)), key.namespace):
+            if owner.uid not in known:
+                self._stuck.setdefault(key, []).append(owner)
 
     async def collect(self, caches: Caches, hand: Hand, key: Key, now: datetime) -> timedelta | None:
         """Have all that is left of earlier lives of a job deleted, once the collector had its time.
 
-        Returns when to look again, None where nothing is left. Raises ApiError, Unreachable.
+        Returns when to look again, None where nothing is left.
         """
         left, stuck = caches.left_behind(key), self._stuck.get(key, [])
         if not left and not stuck:

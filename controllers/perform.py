@@ -153,8 +153,7 @@ class Hand:
         """Delete those of some objects whose owner is gone, as the server itself says.
 
         With them goes what else belongs to their owners, and to those named `besides`, and no cache shows.
-        Returns the owners of whom something could not be deleted. Raises ApiError, Unreachable where the
-        server cannot be asked.
+        Returns the owners of whom something may be left: no failure keeps anything else from being done.
         """
         owners = {owner.uid: owner for owner in besides}
         owned: dict[str, list[Owned]] = defaultdict(list)
@@ -163,9 +162,8 @@ class Hand:
             if owner is not None and orphan.metadata.deletion_timestamp is None:
                 owners[owner.uid] = owner
                 owned[owner.uid].append(orphan)
-        return [
-            owner for uid, owner in owners.items() if not await self._collect(owner, namespace, owned[uid])
-        ]
+        collected = [await self._collect(owner, namespace, owned[uid]) for uid, owner in owners.items()]
+        return [owner for owner, all_ in zip(owners.values(), collected, strict=True) if not all_]
 
     async def _do(self, owner: CustomResource, action: Action) -> None:
         async with self._slots:
@@ -218,28 +216,45 @@ class Hand:
 
     async def _collect(self, owner: OwnerReference, namespace: str, orphans: Sequence[Owned]) -> bool:
         """Delete what belongs to an owner if that is gone; returns whether nothing of it stays behind."""
-        if await self._lives(owner, namespace):
-            return True
-        found = [*await self._hidden(owner, namespace), *orphans]
-        about = {"owner": f"{owner.kind} {namespace}/{owner.name}", "uid": owner.uid, "many": len(found)}
-        log.info("objects that have outlived their owner are deleted", extra=about)
-        for start in range(0, len(found), AT_ONCE):
-            if not all(await _together(self._bury(*each) for each in found[start : start + AT_ONCE])):
-                return False
-        return True
+        about = {"owner": f"{owner.kind} {namespace}/{owner.name}", "uid": owner.uid, "many": len(orphans)}
+        try:
+            if await self._lives(owner, namespace):
+                return True
+        except (ApiError, Unreachable) as error:
+            log.warning("whether an owner is gone cannot be asked", extra=about | {"error": str(error)})
+            return False
+        log.info("what has outlived its owner is deleted", extra=about)
+        # what no cache shows goes first: without the rest nobody would look for it after a restart
+        hidden = [await self._bury_hidden(owner, *named, namespace) for named in unfollowed(owner)]
+        return await self._bury_all(orphans) and all(hidden)
+
+    async def _bury_hidden(self, owner: OwnerReference, kind: Kind[Any], name: str, namespace: str) -> bool:
+        """Delete an object that no cache shows, if there is one and it belongs to an owner."""
+        try:
+            found = await self._metadata(kind, name, namespace)
+        except (ApiError, Unreachable) as error:
+            about = {"kind": kind.name, "object": f"{namespace}/{name}", "error": str(error)}
+            log.warning("an object that may have outlived its owner cannot be looked at", extra=about)
+            return False
+        return owner_uid(found) != owner.uid or await self._bury(kind, found)
+
+    async def _bury_all(self, orphans: Sequence[Owned]) -> bool:
+        """Delete objects, some at once; where none of some can be deleted, the rest is not tried either."""
+        gone = True
+        for start in range(0, len(orphans), AT_ONCE):
+            buried = await _together(self._bury(*each) for each in orphans[start : start + AT_ONCE])
+            gone = gone and all(buried)
+            if not any(buried):
+                break
+        return gone
 
     async def _lives(self, owner: OwnerReference, namespace: str) -> bool:
         """Whether the server, asked itself, has this life of an owner, or it is none of ours."""
         kind = kind_named(owner)
         return kind is None or (await self._metadata(kind, owner.name, namespace)).uid == owner.uid
 
-    async def _hidden(self, owner: OwnerReference, namespace: str) -> list[Owned]:
-        """What goes with an owner and no cache shows."""
-        named = [(kind, await self._metadata(kind, name, namespace)) for kind, name in unfollowed(owner)]
-        return [Owned(kind, found) for kind, found in named if owner_uid(found) == owner.uid]
-
     async def _bury(self, kind: Kind[Any], orphan: ObjectMeta) -> bool:
-        """Delete one object as it was seen; returns whether it is gone, or none of ours any more."""
+        """Delete one object as it was seen; returns whether it is gone."""
         name, namespace, uid, version = orphan.name, orphan.namespace, orphan.uid, orphan.resource_version
         try:
             await self._client.delete(kind, name, namespace, uid=uid, version=version)

@@ -226,7 +226,7 @@ def error_of(status: int, body: bytes, what: str, retry_after: float | None = No
     text = body[:200].decode(errors="replace").strip() or "an empty body"
     if status in (401, 429) or (status == 404 and text == _NO_SUCH_PATH):
         return api_error(status, str(status), f"{what}: {text}", retry_after=_believed(retry_after))
-    return Unreachable(f"{what}: {status} and not a Kubernetes answer: {text}", nobody=True)
+    return Unreachable(f"{what}: {status} and not a Kubernetes answer: {text}", nobody=status in (502, 503))
 
 
 def _believed(seconds: float | None) -> float | None:

@@ -335,5 +335,6 @@ class Informer(Generic[T]):
             return inf
         if self.cache.synced:
             return longest_before_list(self.cache.bytes)
-        # how much there is nobody knows: who refuses to begin has listed nothing of it
-        return BEGIN_WHEN_REFUSED if isinstance(error, TooManyRequests | ServerError) else inf
+        # how much there is nobody knows: but who is too busy to begin has listed nothing of it
+        refused = isinstance(error, ApiError) and error.status in (429, 503)
+        return BEGIN_WHEN_REFUSED if refused else inf

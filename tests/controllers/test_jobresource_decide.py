@@ -256,3 +256,15 @@ def test_a_restart_is_written_on_the_pod_that_follows_it() -> None:
     assert isinstance(action, Create)
     assert action.manifest["metadata"]["annotations"]["elasticjob.dlrover/restarts"] == "2"
     assert action.manifest["metadata"]["labels"]["elasticjob.dlrover/relaunch-count"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("spec", "version"),
+    [({"distributionStrategy": "Local", "optimizeMode": "manual"}, "7"), ({}, None)],
+    ids=["the pods' own ends are the verdict", "the master's is"],
+)
+def test_a_pod_that_may_have_ended_the_job_is_not_deleted_unheard(spec: Any, version: str | None) -> None:
+    suspended = resource({"worker": 1}, suspend=True)
+    given = seen(life(0, version="7"), job_=job(**spec), resource_=suspended)
+    (deletion,) = (action for action in decide(given, NOW).actions if isinstance(action, Delete))
+    assert deletion.version == version

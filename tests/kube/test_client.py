@@ -112,6 +112,31 @@ async def test_retry_after_has_many_forms(
         assert client.clock.monotonic() == pause
 
 
+@pytest.mark.parametrize(
+    ("answers", "nobody"),
+    [
+        ((answer(503, b"<html/>"),), True),
+        ((answer(504, b"<html/>"),), False),
+        ((answer(200, b"<html/>"),), False),
+        ((stream(b"{", end="cut"),), False),
+    ],
+    ids=["a proxy's word", "a proxy that waited", "no answer of a server's", "cut"],
+)
+async def test_nobody_was_there_or_somebody_failed_at_work(answers: tuple[Answer, ...], nobody: bool) -> None:
+    async with Stub() as stub, stub.client() as client:
+        stub.then(*answers * 5)
+        with pytest.raises(Unreachable) as caught:
+            await result(client, client.get(CONFIG_MAP, "a", "ns"))
+        assert caught.value.nobody is nobody
+
+
+async def test_nobody_is_where_no_connection_comes_about() -> None:
+    async with Client(Config("http://127.0.0.1:1"), clock=VirtualClock()) as client:
+        with pytest.raises(Unreachable) as caught:
+            await result(client, client.get(CONFIG_MAP, "a", "ns"))
+        assert caught.value.nobody
+
+
 async def test_who_is_away_is_believed_for_a_second() -> None:
     """An API server that is starting says 5 s of kinds that it serves in a moment."""
     starting = status(503, "ServiceUnavailable", "paths are not installed yet", retryAfterSeconds=5)
