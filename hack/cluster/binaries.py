@@ -55,6 +55,7 @@ class Catalog:
     sets: Mapping[str, tuple[str, ...]]
     needed_by: Mapping[str, str]
     debian: Mapping[str, str]
+    plugins: Mapping[str, str]
 
     def chosen(self, words: Iterable[str]) -> tuple[Program, ...]:
         """The programs of sets and of single names, each once. Raises KeyError with the word nobody knows."""
@@ -74,7 +75,15 @@ def catalog(path: Path = VERSIONS) -> Catalog:
         for name, row in found["programs"].items()
     }
     sets = {name: tuple(names) for name, names in found["sets"].items()}
-    return Catalog(found["kubernetes"], found["go"], programs, sets, found["needed-by"], found["debian"])
+    return Catalog(
+        found["kubernetes"],
+        found["go"],
+        programs,
+        sets,
+        found["needed-by"],
+        found["debian"],
+        found["plugins"],
+    )
 
 
 # Where it is ----------------------------------------------------------------------------------------

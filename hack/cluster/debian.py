@@ -12,13 +12,14 @@ PLUGINS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
 
 
 def missing_packages() -> dict[str, str]:
-    """What this machine lacks: command → Debian's package."""
-    known = binaries.catalog().debian
-    return {name: package for name, package in known.items() if not (shutil.which(name) or is_plugin(name))}
+    """What this machine lacks: command or network plugin → Debian's package."""
+    known = binaries.catalog()
+    commands = {name: package for name, package in known.debian.items() if not shutil.which(name)}
+    return commands | {name: package for name, package in known.plugins.items() if not is_plugin(name)}
 
 
 def is_plugin(name: str) -> bool:
-    """Whether a network plugin of that name is installed."""
+    """Whether a network plugin of that name is installed: a command of that name is none."""
     return any((folder / name).exists() for folder in PLUGINS)
 
 

@@ -70,6 +70,20 @@ def test_missing_packages_are_named_with_the_command_that_installs_them(
     assert refusal(Place(root)) == "not installed: runc, nft; on Debian: apt-get install runc nftables"
 
 
+def test_a_command_that_is_called_like_a_plugin_is_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """iproute2 has a `bridge`; a machine with that and without plugins lacks the plugins."""
+    for name in ("containerd", "runc", "nft", "ip", "bridge"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(debian, "PLUGINS", (tmp_path / "plugins",))
+    assert missing_packages() == {"bridge": "containernetworking-plugins"}
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "bridge").touch()
+    assert missing_packages() == {}
+
+
 def test_a_machine_has_one_node(root: Path) -> None:
     (root / "current").write_text("/another")
     assert refusal(Place(root)) == (
