@@ -68,7 +68,8 @@ from hack.cluster.controlplane import ControlPlane
 MACHINES: Final = 40
 PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 LOST: Final = 30
-PATIENCE: Final = 240.0
+PATIENCE: Final = 600.0
+"""Seconds that a row may take: what a slow machine takes is a figure, too."""
 OPERATOR: Final = "elasticjob-operator"
 SELDOM: Final = 0.1
 """Writes per job that are not worth a line."""
