@@ -58,7 +58,7 @@ OWNER = "owner"
 
 
 _TOLD: Final = attrgetter(*{field.name for field in fields(Life)}.difference(("machine", "version")))
-"""All that a life is but for where: of every pod on every change, so not by making another life."""
+"""All that a life is but for where and which version: of every pod on every change, so no copies."""
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ class Hand:
         owned: dict[str, list[Owned]] = defaultdict(list)
         for orphan in orphans:
             owner = owner_of(orphan.metadata)
-            if owner is not None and orphan.metadata.deletion_timestamp is None:
+            if owner is not None:
                 owners[owner.uid] = owner
                 owned[owner.uid].append(orphan)
         collected = [await self._collect(owner, namespace, owned[uid]) for uid, owner in owners.items()]

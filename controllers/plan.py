@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
+from elasticjob.controllers.lives import Life
 from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects import POD
 
 Seen = TypeVar("Seen")
 
@@ -50,6 +52,12 @@ class Delete:
     uid: str
     grace: int | None = None
     version: str | None = None
+
+
+def deletion(life: Life, *, as_seen: bool = False) -> Delete:
+    """Return the deletion of a pod, at once where its machine is gone; `as_seen`: unless it has changed."""
+    version = (life.version or None) if as_seen else None
+    return Delete(POD, life.name, life.uid, grace=0 if life.lost else None, version=version)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -34,10 +33,10 @@ from elasticjob.controllers.plan import (
     Outcome,
     Plan,
     Rule,
+    deletion,
     first,
     soonest,
 )
-from elasticjob.kube.objects import POD
 
 LAST_WORDS: Final = timedelta(seconds=5)
 KEPT_MASTERS: Final = 3
@@ -72,9 +71,9 @@ def delete_when_its_time_is_over(seen: Seen, now: datetime) -> Plan | None:
     ended = seen.job.status.completion_time
     if seconds is None or ended is None or not is_over(seen.job) or now < ended + timedelta(seconds=seconds):
         return None
-    deletion = Delete(ELASTICJOB, seen.job.metadata.name, seen.job.metadata.uid)
+    expiry = Delete(ELASTICJOB, seen.job.metadata.name, seen.job.metadata.uid)
     sentence = f"the job ended {seconds} s ago or more and is deleted (ttlSecondsAfterFinished)"
-    return Plan("Expired", sentence, groups=((deletion,),))
+    return Plan("Expired", sentence, groups=((expiry,),))
 
 
 def rest_when_over(seen: Seen, now: datetime) -> Plan | None:
@@ -88,7 +87,7 @@ def rest_when_over(seen: Seen, now: datetime) -> Plan | None:
         return Plan("Finished", "the job is over", again_in=soonest((left, expiry)))
     clean = seen.job.spec.run_policy.clean_pod_policy
     going = tuple(life for life in seen.masters if not life.terminating and _is_cleaned(clean, life))
-    return Plan("Finished", "the job is over", groups=_group(map(_deletion, going)), again_in=expiry)
+    return Plan("Finished", "the job is over", groups=_group(map(deletion, going)), again_in=expiry)
 
 
 def end_on_the_verdict(seen: Seen, now: datetime) -> Plan | None:
@@ -174,7 +173,7 @@ def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
     if not seen.job.spec.suspend:
         return None
     alive = (life for life in seen.masters if life.ended is None and not life.terminating)
-    going = tuple(replace(_deletion(life), version=life.version or None) for life in alive)
+    going = tuple(deletion(life, as_seen=True) for life in alive)
     actions = (*suspension(seen), *going)
     if not actions and (asked_for := follow_the_users_sizes(seen, now)):
         return asked_for
@@ -221,7 +220,7 @@ def free_masters_of_lost_machines(seen: Seen, now: datetime) -> Plan | None:
     dead = [life for life in seen.master.lives if life.ended and not life.lost and not life.terminating]
     going = [*lost, *dead[:-KEPT_MASTERS]]
     return (
-        Plan("MastersTidied", "old pods of the master are deleted", _group(map(_deletion, going)))
+        Plan("MastersTidied", "old pods of the master are deleted", _group(map(deletion, going)))
         if going
         else None
     )
@@ -353,10 +352,6 @@ def _master_note(seen: Seen, name: str) -> Note:
         return Note("MasterCreated", f"made the master {name}")
     said = life.ended.sentence if life.ended else f"its machine {life.machine} is gone"
     return Note("MasterRelaunched", f"{name} replaces {life.name}: {said}", warning=True)
-
-
-def _deletion(life: Life) -> Delete:
-    return Delete(POD, life.name, life.uid, grace=0 if life.lost else None)
 
 
 def _group(actions: Any) -> tuple[tuple[Any, ...], ...]:

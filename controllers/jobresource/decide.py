@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
@@ -18,7 +18,18 @@ from elasticjob.controllers.conclusions import is_ours, is_over
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest, resources_of
 from elasticjob.controllers.lives import Life, Node, Policy, Standing, nodes
 from elasticjob.controllers.memory import Sizing
-from elasticjob.controllers.plan import Action, Create, Delete, Note, Plan, Resize, Rule, first, soonest
+from elasticjob.controllers.plan import (
+    Action,
+    Create,
+    Delete,
+    Note,
+    Plan,
+    Resize,
+    Rule,
+    deletion,
+    first,
+    soonest,
+)
 from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.objects import POD
 
@@ -139,7 +150,7 @@ def clean_up_after_the_end(seen: Seen, now: datetime) -> Plan | None:
         return Plan("Finished", "the job is over", again_in=left)
     going = tuple(life for life in seen.lives if not life.terminating and _to_clean(seen.job, life))
     sentence = f"the job is over and cleanPodPolicy is {seen.job.spec.run_policy.clean_pod_policy}"
-    return Plan("Finished", sentence, groups=(tuple(_deletion(life) for life in going),))
+    return Plan("Finished", sentence, groups=(tuple(deletion(life) for life in going),))
 
 
 def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
@@ -150,10 +161,9 @@ def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
     if not seen.resource.spec.suspend:
         return None
     going = [life for life in seen.lives if life.ended is None and not life.terminating]
-    deletions = [_deletion(life) for life in going]
-    if seen.job is not None and not seen.job.spec.needs_master:
-        deletions = [replace(_deletion(life), version=life.version or None) for life in going]
-    return Plan("Suspended", "the job is suspended", groups=(tuple(deletions),))
+    verdict = seen.job is not None and not seen.job.spec.needs_master
+    deletions = tuple(deletion(life, as_seen=verdict) for life in going)
+    return Plan("Suspended", "the job is suspended", groups=(deletions,))
 
 
 def wait_for_the_masters_address(seen: Seen, now: datetime) -> Plan | None:
@@ -238,7 +248,7 @@ def _fit(seen: Seen, node: Node) -> Iterator[Step]:
     if _must_be_replaced(seen, node):
         if _may_leave(seen, life) and _its_turn(seen, node):
             sentence = f"{life.name} cannot be resized in place: a replacement gets {_told(differs)}"
-            yield Step((_deletion(life),), Note("NodeReplaced", sentence))
+            yield Step((deletion(life),), Note("NodeReplaced", sentence))
     elif differs:
         container = _container(seen, node.role)
         resources = resources_of(container, seen.resource_of(node.role, node.index))
@@ -257,23 +267,21 @@ def _housekeeping(node: Node) -> Iterator[Step]:
     """One life at a time, no pods of machines that are gone, a short history."""
     alive = [life for life in node.lives if life.alive and not life.terminating]
     for life in alive[:-1]:
-        yield Step(
-            (_deletion(life),), Note("NodeDoubled", f"{life.name} gives way to {alive[-1].name}", True)
-        )
+        yield Step((deletion(life),), Note("NodeDoubled", f"{life.name} gives way to {alive[-1].name}", True))
     for life in node.lives:
         if life.lost:
             sentence = f"{life.name} was on {life.machine}, which is no longer in the cluster"
             yield Step((Delete(POD, life.name, life.uid, grace=0),), Note("MachineGone", sentence, True))
     ended = [life for life in node.lives if life.ended and not life.terminating and not life.lost]
     for life in ended[:-KEPT_LIVES]:
-        yield Step((_deletion(life),))
+        yield Step((deletion(life),))
 
 
 def _let_go(seen: Seen, node: Node) -> Iterator[Step]:
     """A surplus node leaves with its grace period, once nothing depends on it."""
     for life in node.lives:
         if life.alive and not life.terminating and _may_leave(seen, life):
-            yield Step((_deletion(life),), Note("NodesRemoved", life.name))
+            yield Step((deletion(life),), Note("NodesRemoved", life.name))
 
 
 def _may_leave(seen: Seen, life: Life) -> bool:
@@ -311,10 +319,6 @@ def _told(resource: Mapping[str, str]) -> str:
 def _container(seen: Seen, role: str) -> Manifest:
     spec = seen.job.spec.replica_specs.get(role) if seen.job else None
     return (spec.main_container if spec is not None else None) or {}
-
-
-def _deletion(life: Life) -> Delete:
-    return Delete(POD, life.name, life.uid, grace=0 if life.lost else None)
 
 
 def _gathered(notes: tuple[Note, ...]) -> tuple[Note, ...]:
