@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 import ssl
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -19,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from elasticjob.kube.authorities import Authority, Certificate, Leaf, Policy
+from elasticjob.kube.keyfile import as_file
 
 POLICY = Policy()
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -132,7 +129,7 @@ def load_leaf(context: ssl.SSLContext, leaf: Leaf) -> None:
     Chain and key must belong together (`issue` and `read_leaf` see to it): of a pair that does not, a live
     context would keep one half.
     """
-    with _as_file(leaf.chain + leaf.key) as path:
+    with as_file(leaf.chain + leaf.key) as path:
         context.load_cert_chain(path)
 
 
@@ -157,23 +154,6 @@ def verifies(bundle: bytes, leaf: Leaf, host: str) -> str | None:
         except ssl.SSLCertVerificationError as error:
             return error.verify_message
     return None
-
-
-@contextmanager
-def _as_file(content: bytes) -> Iterator[str]:
-    """A path under which `content` can be read; in memory where the system can, for keys stay off disks."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("leaf")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            yield f"/proc/self/fd/{descriptor}"
-        return
-    with tempfile.TemporaryDirectory(prefix="leaf-") as folder:
-        path = Path(folder, "tls.pem")
-        path.touch(mode=0o600)
-        path.write_bytes(content)
-        yield str(path)
 
 
 def _certificate(pem: bytes) -> x509.Certificate:

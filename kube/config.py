@@ -6,9 +6,10 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from ssl import SSLContext
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -27,7 +28,8 @@ class Credentials(Protocol):
     """The source of the Authorization header; may be asked from the event loops of several threads."""
 
     async def header(self, refused: str | None = None) -> str | None:
-        """The header to send now. `refused` is one that was just answered with 401: get a newer one."""
+        """The header to send now, if any. `refused` is one that was just answered with 401: get a newer one.
+        "" where none was sent, because a client certificate speaks for us."""
 
 
 @dataclass(frozen=True)
@@ -98,11 +100,17 @@ class Config:
     """One cluster, seen by one user."""
 
     server: str
-    ssl: ssl.SSLContext | None = None
+    ssl: SSLContext | None = None
     credentials: Credentials = field(default_factory=Static)
     namespace: str = "default"
     proxy: str | None = None
     tls_server_name: str | None = None
+    renewed: Callable[[], SSLContext | None] | None = None
+    """Gives what is to be used instead of `ssl`, where others renew the client certificate."""
+
+    def tls(self) -> SSLContext | None:
+        """For new connections. It is another one after a renewal: contexts in use are never changed."""
+        return self.renewed() if self.renewed else self.ssl
 
 
 async def load(

@@ -1,24 +1,35 @@
-"""Reading a kubeconfig, with tokens, certificates and exec plugins, by kubernetes_asyncio."""
+"""Reading a kubeconfig, with tokens, certificates and exec plugins, by kubernetes_asyncio.
+
+Keys are taken out before its loader sees them: it would leave each on the disk, and its file open.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
+import os
 import ssl
+import threading
 from asyncio.subprocess import Process
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from kubernetes_asyncio.client.configuration import Configuration
 from kubernetes_asyncio.config import ConfigException
-from kubernetes_asyncio.config.kube_config import KubeConfigLoader, load_kube_config
+from kubernetes_asyncio.config.exec_provider import ExecProvider
+from kubernetes_asyncio.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 from yaml import YAMLError
 
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.config import REREAD_AFTER, Config, LoopLock
 from elasticjob.kube.errors import ConfigError
+from elasticjob.kube.keyfile import as_file
 
+NEVER = datetime.max.replace(tzinfo=UTC)
 EXPIRES_SOON = timedelta(seconds=60)
 TRY_AGAIN = 10.0
 """Seconds that a reading in vain is not repeated: the plugin fails, or the user has lost all rights."""
@@ -29,31 +40,61 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class Pem:
+    """Certificates or a key."""
+
+    text: bytes = field(repr=False)
+    where: str
+    """The file that holds them, or the field of the kubeconfig or of a plugin's answer."""
+
+
+@dataclass(frozen=True)
+class Trust:
+    """How a connection is made: whom we believe, and who we are."""
+
+    authority: Pem | None
+    certificate: Pem | None
+    key: Pem | None
+    verifies: bool
+
+    def context(self) -> ssl.SSLContext:
+        """For TLS. Raises ConfigError."""
+        context = ssl.create_default_context() if self.authority is None else _trusting(self.authority)
+        if not self.verifies:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self.certificate:
+            _present(context, self.certificate, self.key)
+        return context
+
+
+@dataclass(frozen=True)
 class Loaded:
     """One reading of a kubeconfig."""
 
-    settings: Configuration
     server: str
     namespace: str
+    header: str | None = field(repr=False)
     expires: datetime | None
-
-    @property
-    def header(self) -> str | None:
-        token: str | None = self.settings.api_key.get("BearerToken")
-        return token
+    """When the answer of an exec plugin ends; one that does not say so serves until it is refused."""
+    trust: Trust
+    tls: ssl.SSLContext | None
+    proxy: str | None
+    tls_server_name: str | None
 
 
 async def load(path: str, context: str | None = None, clock: Clock | None = None) -> Config:
     """The cluster and user of a kubeconfig's context. Raises ConfigError."""
     loaded = await asyncio.to_thread(_read, path, context)
-    tls = _tls(loaded.settings)
+    user = KubeconfigUser(path, context, loaded, clock or SystemClock())
     return Config(
         server=loaded.server,
-        ssl=tls,
-        credentials=KubeconfigUser(path, context, loaded, tls, clock or SystemClock()),
+        ssl=loaded.tls,
+        credentials=user,
         namespace=loaded.namespace,
-        proxy=loaded.settings.proxy,
-        tls_server_name=getattr(loaded.settings, "tls_server_name", None),
+        proxy=loaded.proxy,
+        tls_server_name=loaded.tls_server_name,
+        renewed=lambda: user.tls,
     )
 
 
@@ -63,22 +104,25 @@ class KubeconfigUser:
     Read again after a refusal, once a minute, and before an exec plugin's answer expires. While that fails,
     what was read last serves, unless it is refused or has expired; and what was read in vain is not read
     again within TRY_AGAIN, however many requests are refused. The reading, plugins included, happens in a
-    thread, and goes on when the request that asked for it is given up: the next one needs it too. New client
-    certificates go into the live TLS context: they serve new connections.
+    thread, and goes on when the request that asked for it is given up: the next one needs it too. A new
+    certificate comes with a new TLS context, for connections that are made from then on.
     """
 
-    def __init__(
-        self, path: str, context: str | None, loaded: Loaded, tls: ssl.SSLContext | None, clock: Clock
-    ) -> None:
+    def __init__(self, path: str, context: str | None, loaded: Loaded, clock: Clock) -> None:
         self._path = path
         self._context = context
         self._loaded = loaded
-        self._tls = tls
         self._clock = clock
         self._read_at = clock.monotonic()
         self._in_vain_until = self._read_at
         self._why_in_vain = ""
         self._lock = LoopLock()
+        self._replacing = threading.Lock()
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """The context with the present certificate; another one than before where that is another."""
+        return self._loaded.tls
 
     async def header(self, refused: str | None = None) -> str | None:
         """The header; None for client certificates. Raises ConfigError where it cannot be read again."""
@@ -94,11 +138,9 @@ class KubeconfigUser:
                 raise ConfigError(self._why_in_vain)
 
     async def _renew(self, refused: str | None) -> None:
-        self._why_in_vain = ""
+        self._why_in_vain, before = "", self._loaded
         try:
-            self._loaded = await asyncio.to_thread(_read, self._path, self._context)
-            if self._tls:
-                _load_client_certificate(self._tls, self._loaded.settings)
+            self._replace(before, await asyncio.to_thread(_read, self._path, self._context, before))
         except ConfigError as error:
             self._why_in_vain = str(error)
             self._in_vain_until = self._clock.monotonic() + TRY_AGAIN
@@ -106,21 +148,29 @@ class KubeconfigUser:
                 raise
             log.warning("the credentials are not renewed", extra={"error": str(error)})
         self._read_at = self._clock.monotonic()
-        if refused is not None and refused == self._loaded.header:
+        if not self._is_fresh(refused):
             self._in_vain_until = self._read_at + TRY_AGAIN
+
+    def _replace(self, before: Loaded, loaded: Loaded) -> None:
+        """Of two readings at once, for two event loops, the first one counts."""
+        with self._replacing:
+            if self._loaded is before:
+                self._loaded = loaded
 
     def _has_ended(self, refused: str | None) -> bool:
         """Whether what was read last is of no use any more."""
         expires = self._loaded.expires
-        is_refused = refused is not None and refused == self._loaded.header
-        return is_refused or (expires is not None and expires <= self._clock.now())
+        return self._is_refused(refused) or (expires is not None and expires <= self._clock.now())
+
+    def _is_refused(self, refused: str | None) -> bool:
+        return refused is not None and refused == (self._loaded.header or "")
 
     def _is_fresh(self, refused: str | None) -> bool:
-        if refused is not None and refused == self._loaded.header:
+        if self._is_refused(refused):
             return False
         if self._loaded.expires is not None:
             return self._clock.now() < self._loaded.expires - EXPIRES_SOON
-        return self._loaded.header is None or self._clock.monotonic() - self._read_at < REREAD_AFTER
+        return self._clock.monotonic() - self._read_at < REREAD_AFTER
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -143,72 +193,168 @@ class _Loop(asyncio.SelectorEventLoop):
             await child.wait()
 
 
-def _read(path: str, context: str | None) -> Loaded:
+def _read(path: str, context: str | None, before: Loaded | None = None) -> Loaded:
     loop = _Loop()
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         try:
-            return runner.run(_load_in_time(path, context))
+            return runner.run(_load_in_time(path, context, before))
         finally:
             runner.run(loop.end_children())
 
 
-async def _load_in_time(path: str, context: str | None) -> Loaded:
+async def _load_in_time(path: str, context: str | None, before: Loaded | None) -> Loaded:
     """A plugin that hangs would hold up every request of the process."""
     try:
-        return await asyncio.wait_for(_load(path, context), PLUGIN_TIMEOUT)
+        return await asyncio.wait_for(_load(path, context, before), PLUGIN_TIMEOUT)
     except TimeoutError as error:
-        reason = f"its exec plugin gave no credentials within {PLUGIN_TIMEOUT:g} s; run it by hand"
-        raise ConfigError(f"the kubeconfig {path} cannot be used: {reason}") from error
+        raise _unusable(
+            path, f"its exec plugin gave no credentials within {PLUGIN_TIMEOUT:g} s; run it by hand"
+        ) from error
 
 
-async def _load(path: str, context: str | None) -> Loaded:
+async def _load(path: str, context: str | None, before: Loaded | None) -> Loaded:
+    try:
+        return await _loaded(path, context, before)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)  # the rest of its words may quote a password
+        place = f": see line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise _unusable(path, f"it is no YAML{place}") from None
+    except (ConfigException, OSError, ValueError, AssertionError) as error:
+        raise _unusable(path, str(error) or "incomplete context") from error
+    except (LookupError, TypeError, AttributeError) as error:
+        raise _unusable(path, f"it is not of the form of a kubeconfig ({error!r})") from error
+
+
+def _unusable(path: str, why: str) -> ConfigError:
+    return ConfigError(f"the kubeconfig {path} cannot be used: {why}")
+
+
+async def _loaded(path: str, context: str | None, before: Loaded | None) -> Loaded:
+    merged = _merged(path)
+    loader = KubeConfigLoader(merged, context, config_base_path=None)
+    chosen = (loader.current_context or {})["context"]
+    cluster, user = _named(merged, "cluster", chosen), _named(merged, "user", chosen)
+    authority = _taken(cluster, "certificate-authority")
+    certificate, key = _taken(user, "client-certificate"), _taken(user, "client-key")
+    vars(loader).update(cert_file=None, key_file=None)  # or it looks for them, even where there is no user
+    answer = await _answer(user) if user is not None and "exec" in user else None
+    if user is not None and answer:
+        user.value.update({"token": answer.token} if answer.token else {})
+        certificate, key = (answer.certificate, answer.key) if answer.certificate else (certificate, key)
     settings = Configuration()
     settings.host = ""
-    try:
-        loader = await load_kube_config(path, context, settings, persist_config=False)
-    except (ConfigException, YAMLError, OSError, ValueError, AssertionError) as error:
-        raise ConfigError(
-            f"the kubeconfig {path} cannot be used: {str(error) or 'incomplete context'}"
-        ) from error
+    await loader.load_and_set(settings)
     if not settings.host:
-        raise ConfigError(f"the kubeconfig {path} names no server for its context")
-    return Loaded(settings, settings.host, _namespace(loader, context), _expiry(loader))
-
-
-def _namespace(loader: KubeConfigLoader, context: str | None) -> str:
-    chosen = (
-        loader.current_context
-        if context is None
-        else next((found for found in loader.list_contexts() if found["name"] == context), None)
+        raise ConfigException("it names no server for its context")
+    trust = Trust(authority, certificate, key, settings.verify_ssl)
+    return Loaded(
+        server=settings.host,
+        namespace=str(chosen.get("namespace") or "default"),
+        header=(settings.api_key.get("BearerToken") or "").strip()
+        or None,  # files of tokens end with a line's end
+        expires=answer.expires if answer else None,
+        trust=trust,
+        tls=_tls(settings.host, trust, before),
+        proxy=settings.proxy,
+        tls_server_name=settings.tls_server_name,
     )
-    return str(((chosen or {}).get("context") or {}).get("namespace") or "default")
 
 
-def _expiry(loader: KubeConfigLoader) -> datetime | None:
-    expires: datetime | None = getattr(loader, "exec_plugin_expiry", None)
-    return expires.replace(tzinfo=UTC) if expires and expires.tzinfo is None else expires
+def _merged(path: str) -> ConfigNode:
+    """The files of `path`. A node is called by all that it holds, keys too, and errors name nodes."""
+    try:
+        merged = KubeConfigMerger(path).config
+    except ConfigException:
+        raise ConfigException("one of its clusters, contexts or users has no name") from None
+    if merged is None:
+        raise ConfigException("there is no such file")
+    for kind in ("clusters", "contexts", "users"):
+        for node in merged.value[kind]:
+            node.name = f"{kind} of {node.path}"
+    return merged
 
 
-def _tls(settings: Configuration) -> ssl.SSLContext | None:
-    if not (settings.host or "").startswith("https"):
+def _named(config: ConfigNode, kind: str, context: Mapping[str, Any]) -> ConfigNode | None:
+    """The cluster or user that a context names; its dictionary is the one that the loader will read."""
+    found = config[f"{kind}s"].get_with_name(context[kind], safe=True) if context.get(kind) else None
+    return None if found is None else found[kind]
+
+
+def _taken(node: ConfigNode | None, field: str) -> Pem | None:
+    """What a field holds, else the file that its sister names, as kubectl has it; both are gone then."""
+    if node is None:
         return None
-    try:
-        context = ssl.create_default_context(cafile=settings.ssl_ca_cert)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"the certificate authority {settings.ssl_ca_cert} cannot be read: {error}"
-        ) from error
-    if not settings.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    _load_client_certificate(context, settings)
-    return context
+    text, file = node.value.pop(f"{field}-data", None), node.value.pop(field, None)
+    if text:
+        try:
+            return Pem(base64.b64decode("".join(text.split()), validate=True), f"in {field}-data")
+        except ValueError as error:
+            raise ConfigException(f"{field}-data is not base64: {error}") from error
+    return Pem(_beside(node, file).read_bytes(), str(_beside(node, file))) if file else None
 
 
-def _load_client_certificate(context: ssl.SSLContext, settings: Configuration) -> None:
-    if not settings.cert_file:
-        return
+def _beside(node: ConfigNode, file: str) -> Path:
+    """A file that a kubeconfig names: relative ones lie beside it."""
+    return Path(os.path.abspath(node.path or "")).parent / file
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What an exec plugin gave."""
+
+    token: str | None = field(repr=False)
+    certificate: Pem | None
+    key: Pem | None
+    expires: datetime
+
+
+async def _answer(user: ConfigNode) -> _Answer:
+    """Its plugin's, which is taken out of the user."""
+    plugin = ConfigNode("exec", user.value.pop("exec"), user.path)
+    if os.sep in (command := str(plugin["command"])):  # else it is on the PATH, as for kubectl
+        plugin.value["command"] = str(_beside(user, command))
+    status = await ExecProvider(plugin).run()
     try:
-        context.load_cert_chain(settings.cert_file, settings.key_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"the client certificate {settings.cert_file} cannot be read: {error}") from error
+        token, until = status.get("token"), status.get("expirationTimestamp")
+        certificate, key = _given(status, "clientCertificateData"), _given(status, "clientKeyData")
+        expires = datetime.fromisoformat(until) if until else NEVER
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConfigException(f"its exec plugin's answer is none: {type(error).__name__}") from error
+    if not (token or (certificate and key)):
+        raise ConfigException("its exec plugin gave no token, and no client certificate with its key")
+    return _Answer(token, certificate, key, expires if expires.tzinfo else expires.replace(tzinfo=UTC))
+
+
+def _given(status: Mapping[str, Any], field: str) -> Pem | None:
+    return (
+        Pem(status[field].encode(), f"in {field} of the exec plugin's answer") if status.get(field) else None
+    )
+
+
+def _tls(server: str, trust: Trust, before: Loaded | None) -> ssl.SSLContext | None:
+    """The one before, if it is as good: whoever compares them sees whether a certificate is new."""
+    if not server.startswith("https"):
+        return None
+    return before.tls if before and before.trust == trust and before.tls else trust.context()
+
+
+def _trusting(authority: Pem) -> ssl.SSLContext:
+    try:
+        with as_file(authority.text) as path:
+            return ssl.create_default_context(cafile=path)
+    except OSError as error:
+        raise ConfigError(f"the certificate authority {authority.where} cannot be read: {error}") from error
+
+
+def _present(context: ssl.SSLContext, certificate: Pem, key: Pem | None) -> None:
+    try:
+        with as_file(certificate.text) as chain, as_file((key or certificate).text) as private:
+            context.load_cert_chain(chain, private, password=_no_password)
+    except (OSError, ValueError) as error:
+        where = certificate.where + (f" with {key.where}" if key else "")
+        raise ConfigError(f"the client certificate {where} cannot be read: {error}") from error
+
+
+def _no_password() -> str:
+    """What OpenSSL is told instead of asking whoever sits at the terminal."""
+    raise ValueError("the key is encrypted: store it without a password")

@@ -68,11 +68,12 @@ def refuse(listening: Collection[socket.socket | TransportSocket]) -> None:
 
 
 async def let_go(sockets: Collection[socket.socket | TransportSocket]) -> None:
-    """Shut sockets down, and return when the event loop has closed them."""
+    """Shut sockets down, and return when the event loop has closed them, and told whoever reads from them."""
     for each in sockets:
         with suppress(OSError):  # not connected, or closed already
             each.shutdown(socket.SHUT_RDWR)
     for _ in range(ROUNDS):
         if all(each.fileno() < 0 for each in sockets):
-            return
+            break
         await asyncio.sleep(0)
+    await asyncio.sleep(0)  # under TLS the reader is told a pass later

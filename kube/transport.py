@@ -5,7 +5,7 @@ Guarantees
   refused and cut connections only for calls that may be repeated. Nothing else repeats anything.
 - Retry-After is honoured with a 429, as seconds or as a date: attempts wait for it up to LONGEST_RETRY_AFTER;
   where the server asks for more, the error goes to the caller, with `retry_after`. Of a 5xx see `stay_away`.
-- 401 makes the credentials be read again, once.
+- 401 makes the credentials be read again, once. Where a client certificate is renewed, connections are too.
 - Cookies are not kept: no load balancer ties us to one server.
 - Writes of a leader pass its fence (fence.py), on connections of their own.
 """
@@ -16,11 +16,13 @@ import asyncio
 import io
 import logging
 import random
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Final
 from urllib.parse import quote
 
 import aiohttp
@@ -52,6 +54,9 @@ LARGE = 1 << 19
 
 JSON = "application/json"
 
+CUT: Final = (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError, RuntimeError)
+"""What reading an answer raises whose connection has ended; the last is aiohttp's where we have ended it."""
+
 log = logging.getLogger(__name__)
 
 
@@ -75,6 +80,24 @@ class Call:
         return self.method not in ("GET", "HEAD", "OPTIONS")
 
 
+@dataclass(frozen=True, eq=False)
+class Connections:
+    """Those that are made with one client certificate, or without any: the server knows us by it there."""
+
+    tls: ssl.SSLContext | None
+    sockets: Sockets
+    plain: aiohttp.ClientSession
+    fenced: dict[Fence, aiohttp.ClientSession] = field(default_factory=dict)
+
+    async def close(self) -> None:
+        """Close all, streams too. The sockets go first, which wakes those who wait for an answer."""
+        await self.sockets.close()
+        while self.fenced:
+            await self.fenced.popitem()[1].close()
+        await self.plain.close()
+        await self.sockets.close()
+
+
 class Transport:
     """The connections to one server as one user; `open` before the first request, `close` after the last."""
 
@@ -87,19 +110,21 @@ class Transport:
         self._meter: RequestMeter | None = None
         self._user_agent = user_agent
         self._timeout = aiohttp.ClientTimeout(total=timeout, connect=CONNECT_TIMEOUT)
-        self._sockets = Sockets()
-        self._session: aiohttp.ClientSession | None = None
-        self._fenced: dict[Fence, aiohttp.ClientSession] = {}
+        self._connections: Connections | None = None
+        self._former: list[Connections] = []
         if metrics:
             self.measure(metrics)
 
     def open(self) -> None:
         """Be ready for requests; on the event loop that will make them."""
-        self._session = self._new_session(kept_alive)
+        self._connections = self._new_connections()
 
-    def _new_session(self, make: Make) -> aiohttp.ClientSession:
-        factory = self._sockets.factory(make)
-        connector = aiohttp.TCPConnector(limit=0, ssl=self._config.ssl or True, socket_factory=factory)
+    def _new_connections(self) -> Connections:
+        tls, sockets = self._config.tls(), Sockets()
+        return Connections(tls, sockets, self._new_session(tls, sockets.factory(kept_alive)))
+
+    def _new_session(self, tls: ssl.SSLContext | None, factory: Make) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(limit=0, ssl=tls or True, socket_factory=factory)
         return aiohttp.ClientSession(
             connector=connector,
             timeout=self._timeout,
@@ -117,12 +142,17 @@ class Transport:
 
     async def close(self) -> None:
         """Close all connections, streams too; no socket is open afterwards."""
-        while self._fenced:
-            await self._fenced.popitem()[1].close()
-        if self._session:
-            await self._session.close()
-            self._session = None
-        await self._sockets.close()
+        if self._connections:
+            self._former.append(self._connections)
+            self._connections = None
+        await self._close_former(0)
+
+    async def _close_former(self, but: int) -> None:
+        """Close those of earlier certificates, but for the newest `but`."""
+        for over in self._former[: len(self._former) - but]:
+            await over.close()
+            if over in self._former:
+                self._former.remove(over)
 
     async def send(self, call: Call) -> bytes:
         """The body of a successful answer, after as many attempts as the call and the time of one allow."""
@@ -149,7 +179,7 @@ class Transport:
         try:
             async with asyncio.timeout(self._timeout.total):
                 body = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError):
+        except CUT:
             response.close()
             body = b""
         error = error_of(response.status, body, str(call), _retry_after(response, self._clock.now()))
@@ -188,47 +218,62 @@ class Transport:
             if response.status >= 400:
                 raise await self._failure(response, call)
             return await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except CUT as error:
             raise Unreachable(f"{call}: the answer was cut: {str(error) or type(error).__name__}") from error
         finally:
             response.release()
 
     async def _ask(self, call: Call, *, streaming: bool = False) -> aiohttp.ClientResponse:
         """The head of the answer; with newer credentials if the first ones are refused."""
-        header = await self._config.credentials.header()
+        header, tls = await self._config.credentials.header(), self._config.tls()
         response = await self._transmit(call, header, streaming)
         if response.status != 401:
             return response
-        newer = await self._config.credentials.header(refused=header)
-        if newer == header:
+        refused = (header or "") if self._config.tls() is tls else None  # or it is renewed already
+        newer = await self._config.credentials.header(refused)
+        if newer == header and self._config.tls() is tls:
             return response
         response.release()
         return await self._transmit(call, newer, streaming)
 
     async def _transmit(self, call: Call, header: str | None, streaming: bool) -> aiohttp.ClientResponse:
-        if self._session is None:
-            raise RuntimeError("the client is closed: use it inside `async with Client(config)`")
+        connections = await self._of_this_certificate()
         fence = fences.current.get() if call.writes else None
         try:
             if fence is not None:
-                return await self._transmit_fenced(call, header, fence)
+                return await self._transmit_fenced(connections, call, header, fence)
             timeout = (
                 aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT) if streaming else self._timeout
             )
-            return await self._request(self._session, call, header, call.params, _body(call), timeout)
+            return await self._request(connections.plain, call, header, call.params, _body(call), timeout)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._count("<error>", call)
             nobody = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
             raise Unreachable(f"{call}: {str(error) or type(error).__name__}", nobody=nobody) from error
 
-    async def _transmit_fenced(self, call: Call, header: str | None, fence: Fence) -> aiohttp.ClientResponse:
+    async def _of_this_certificate(self) -> Connections:
+        """What to send on. Those of a certificate before take nothing new; what is under way there may end,
+        until the certificate is renewed again."""
+        if (mine := self._connections) is None:
+            raise RuntimeError("the client is closed: use it inside `async with Client(config)`")
+        if mine.tls is self._config.tls():
+            return mine
+        self._connections = new = self._new_connections()
+        self._former.append(mine)
+        await self._close_former(1)
+        return new
+
+    async def _transmit_fenced(
+        self, connections: Connections, call: Call, header: str | None, fence: Fence
+    ) -> aiohttp.ClientResponse:
         """A leader's write: on a connection that its fence can cut, in the time that is left to it."""
         left = min(fence.left(), self._timeout.total or TOTAL_TIMEOUT)
-        if fence not in self._fenced:
-            self._fenced[fence] = self._new_session(fence.socket)
+        if fence not in connections.fenced:
+            factory = connections.sockets.factory(fence.socket)
+            connections.fenced[fence] = self._new_session(connections.tls, factory)
         with fence.writing() as answered:
             response = await self._request(
-                self._fenced[fence],
+                connections.fenced[fence],
                 call,
                 header,
                 {**call.params, "timeout": f"{max(1, int(left * 1000))}ms"},
@@ -326,5 +371,5 @@ async def _chunks(response: aiohttp.ClientResponse, call: Call) -> AsyncGenerato
     try:
         async for chunk in response.content.iter_any():
             yield chunk
-    except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as error:
+    except CUT as error:
         raise Unreachable(f"{call}: the stream was cut: {str(error) or type(error).__name__}") from error

@@ -3,50 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-import yaml
 
 from elasticjob.kube import config, kubeconfig
 from elasticjob.kube.certificates import issue, new_authority
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.config import REREAD_AFTER, TokenFile
 from elasticjob.kube.errors import ConfigError
+from tests.kube.kubeconfigs import plugin, write
 from tests.kube.stub import until
 
 AUTHORITY = new_authority("test", datetime.now(UTC))
-
-
-def write(path: Path, user: dict[str, Any], cluster: dict[str, Any] | None = None) -> Path:
-    """A kubeconfig with the contexts `one` (current, namespace lab) and `two`."""
-    clusters = [
-        {"name": "one", "cluster": {"server": "https://one:6443"} | (cluster or {})},
-        {"name": "two", "cluster": {"server": "http://two:8080/"}},
-    ]
-    contexts = [
-        {"name": "one", "context": {"cluster": "one", "user": "u", "namespace": "lab"}},
-        {"name": "two", "context": {"cluster": "two", "user": "u"}},
-    ]
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": "one",
-                "clusters": clusters,
-                "contexts": contexts,
-                "users": [{"name": "u", "user": user}],
-            }
-        )
-    )
-    return path
 
 
 async def test_a_kubeconfig_with_a_token(tmp_path: Path) -> None:
@@ -153,23 +126,6 @@ async def test_a_token_file_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("\n")
     with pytest.raises(ConfigError, match="is empty"):
         await TokenFile(tmp_path / "token").header()
-
-
-def plugin(tmp_path: Path, **answer: Any) -> dict[str, Any]:
-    """A user whose credentials come from a program, which counts its runs."""
-    version = "client.authentication.k8s.io/v1"
-    said = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "TOKEN"} | answer}
-    program = tmp_path / "plugin"
-    program.write_text(
-        "#!/bin/sh\n"
-        f'echo run >> "{tmp_path}/runs"\n'
-        f'n=$(wc -l < "{tmp_path}/runs" | tr -d " ")\n'
-        f"sed s/TOKEN/t$n/ <<'END'\n"
-        f"{json.dumps(said)}\n"
-        "END\n"
-    )
-    program.chmod(0o755)
-    return {"exec": {"apiVersion": version, "command": str(program), "interactiveMode": "Never"}}
 
 
 async def test_an_exec_plugin_runs_again_before_its_answer_expires(tmp_path: Path) -> None:
