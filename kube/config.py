@@ -103,7 +103,7 @@ class Config:
     ssl: SSLContext | None = None
     credentials: Credentials = field(default_factory=Static)
     namespace: str = "default"
-    proxy: str | None = None
+    proxy: str | None = field(default=None, repr=False)
     tls_server_name: str | None = None
     renewed: Callable[[], SSLContext | None] | None = None
     """Gives what is to be used instead of `ssl`, where others renew the client certificate."""

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import logging
 import os
 import ssl
 import threading
 from asyncio.subprocess import Process
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import aiohttp
 from kubernetes_asyncio.client.configuration import Configuration
 from kubernetes_asyncio.config import ConfigException
 from kubernetes_asyncio.config.exec_provider import ExecProvider
@@ -79,7 +81,7 @@ class Loaded:
     """When the answer of an exec plugin ends; one that does not say so serves until it is refused."""
     trust: Trust
     tls: ssl.SSLContext | None
-    proxy: str | None
+    proxy: str | None = field(repr=False)
     tls_server_name: str | None
 
 
@@ -117,6 +119,8 @@ class KubeconfigUser:
         self._in_vain_until = self._read_at
         self._why_in_vain = ""
         self._lock = LoopLock()
+        self._numbers = itertools.count(1)
+        self._newest = 0
         self._replacing = threading.Lock()
 
     @property
@@ -138,9 +142,9 @@ class KubeconfigUser:
                 raise ConfigError(self._why_in_vain)
 
     async def _renew(self, refused: str | None) -> None:
-        self._why_in_vain, before = "", self._loaded
+        self._why_in_vain, number = "", next(self._numbers)
         try:
-            self._replace(before, await asyncio.to_thread(_read, self._path, self._context, before))
+            self._replace(number, await asyncio.to_thread(_read, self._path, self._context))
         except ConfigError as error:
             self._why_in_vain = str(error)
             self._in_vain_until = self._clock.monotonic() + TRY_AGAIN
@@ -151,11 +155,14 @@ class KubeconfigUser:
         if not self._is_fresh(refused):
             self._in_vain_until = self._read_at + TRY_AGAIN
 
-    def _replace(self, before: Loaded, loaded: Loaded) -> None:
-        """Of two readings at once, for two event loops, the first one counts."""
+    def _replace(self, number: int, loaded: Loaded) -> None:
+        """Of two readings at once, for two event loops, that counts which began last. Who is still the same
+        keeps his context: whoever compares them sees whether a certificate is new."""
         with self._replacing:
-            if self._loaded is before:
-                self._loaded = loaded
+            if number > self._newest:
+                same = loaded.trust == self._loaded.trust
+                self._loaded = replace(loaded, tls=self._loaded.tls) if same else loaded
+                self._newest = number
 
     def _has_ended(self, refused: str | None) -> bool:
         """Whether what was read last is of no use any more."""
@@ -193,33 +200,33 @@ class _Loop(asyncio.SelectorEventLoop):
             await child.wait()
 
 
-def _read(path: str, context: str | None, before: Loaded | None = None) -> Loaded:
+def _read(path: str, context: str | None) -> Loaded:
     loop = _Loop()
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         try:
-            return runner.run(_load_in_time(path, context, before))
+            return runner.run(_load_in_time(path, context))
         finally:
             runner.run(loop.end_children())
 
 
-async def _load_in_time(path: str, context: str | None, before: Loaded | None) -> Loaded:
+async def _load_in_time(path: str, context: str | None) -> Loaded:
     """A plugin that hangs would hold up every request of the process."""
     try:
-        return await asyncio.wait_for(_load(path, context, before), PLUGIN_TIMEOUT)
+        return await asyncio.wait_for(_load(path, context), PLUGIN_TIMEOUT)
     except TimeoutError as error:
         raise _unusable(
             path, f"its exec plugin gave no credentials within {PLUGIN_TIMEOUT:g} s; run it by hand"
         ) from error
 
 
-async def _load(path: str, context: str | None, before: Loaded | None) -> Loaded:
+async def _load(path: str, context: str | None) -> Loaded:
     try:
-        return await _loaded(path, context, before)
+        return await _loaded(path, context)
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)  # the rest of its words may quote a password
         place = f": see line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise _unusable(path, f"it is no YAML{place}") from None
-    except (ConfigException, OSError, ValueError, AssertionError) as error:
+    except (ConfigException, aiohttp.ClientError, OSError, ValueError, AssertionError) as error:
         raise _unusable(path, str(error) or "incomplete context") from error
     except (LookupError, TypeError, AttributeError) as error:
         raise _unusable(path, f"it is not of the form of a kubeconfig ({error!r})") from error
@@ -229,7 +236,7 @@ def _unusable(path: str, why: str) -> ConfigError:
     return ConfigError(f"the kubeconfig {path} cannot be used: {why}")
 
 
-async def _loaded(path: str, context: str | None, before: Loaded | None) -> Loaded:
+async def _loaded(path: str, context: str | None) -> Loaded:
     merged = _merged(path)
     loader = KubeConfigLoader(merged, context, config_base_path=None)
     chosen = (loader.current_context or {})["context"]
@@ -254,7 +261,7 @@ async def _loaded(path: str, context: str | None, before: Loaded | None) -> Load
         or None,  # files of tokens end with a line's end
         expires=answer.expires if answer else None,
         trust=trust,
-        tls=_tls(settings.host, trust, before),
+        tls=trust.context() if settings.host.startswith("https") else None,
         proxy=settings.proxy,
         tls_server_name=settings.tls_server_name,
     )
@@ -276,8 +283,8 @@ def _merged(path: str) -> ConfigNode:
 
 def _named(config: ConfigNode, kind: str, context: Mapping[str, Any]) -> ConfigNode | None:
     """The cluster or user that a context names; its dictionary is the one that the loader will read."""
-    found = config[f"{kind}s"].get_with_name(context[kind], safe=True) if context.get(kind) else None
-    return None if found is None else found[kind]
+    name, known = context.get(kind), config[f"{kind}s"]
+    return cast(ConfigNode, known.get_with_name(name))[kind] if name else None
 
 
 def _taken(node: ConfigNode | None, field: str) -> Pem | None:
@@ -313,8 +320,8 @@ async def _answer(user: ConfigNode) -> _Answer:
     plugin = ConfigNode("exec", user.value.pop("exec"), user.path)
     if os.sep in (command := str(plugin["command"])):  # else it is on the PATH, as for kubectl
         plugin.value["command"] = str(_beside(user, command))
-    status = await ExecProvider(plugin).run()
     try:
+        status = await ExecProvider(plugin).run()
         token, until = status.get("token"), status.get("expirationTimestamp")
         certificate, key = _given(status, "clientCertificateData"), _given(status, "clientKeyData")
         expires = datetime.fromisoformat(until) if until else NEVER
@@ -322,20 +329,26 @@ async def _answer(user: ConfigNode) -> _Answer:
         raise ConfigException(f"its exec plugin's answer is none: {type(error).__name__}") from error
     if not (token or (certificate and key)):
         raise ConfigException("its exec plugin gave no token, and no client certificate with its key")
-    return _Answer(token, certificate, key, expires if expires.tzinfo else expires.replace(tzinfo=UTC))
+    expires = expires if expires.tzinfo else expires.replace(tzinfo=UTC)
+    return _Answer(token, certificate, key, min(expires, _end(certificate)) if certificate else expires)
+
+
+def _end(certificate: Pem) -> datetime:
+    # cryptography takes 0.1 s to import: only who is given a certificate pays for it
+    from elasticjob.kube.certificates import end
+
+    try:
+        return end(certificate.text)
+    except ValueError as error:
+        raise ConfigException(
+            f"the client certificate {certificate.where} cannot be read: {error}"
+        ) from error
 
 
 def _given(status: Mapping[str, Any], field: str) -> Pem | None:
     return (
         Pem(status[field].encode(), f"in {field} of the exec plugin's answer") if status.get(field) else None
     )
-
-
-def _tls(server: str, trust: Trust, before: Loaded | None) -> ssl.SSLContext | None:
-    """The one before, if it is as good: whoever compares them sees whether a certificate is new."""
-    if not server.startswith("https"):
-        return None
-    return before.tls if before and before.trust == trust and before.tls else trust.context()
 
 
 def _trusting(authority: Pem) -> ssl.SSLContext:

@@ -21,6 +21,8 @@ KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER
 """A peer that vanished without a word is noticed by the kernel after 30 s, on a silent watch too."""
 ROUNDS = 1000
 """Of the event loop, in which it lets go of sockets that were shut down; a handful will do."""
+A_FEW = 50
+"""Rounds in which all are told who wait for more, under TLS too."""
 
 
 def kept_alive(address: tuple[Any, ...]) -> socket.socket:
@@ -50,9 +52,10 @@ class Sockets:
 
         return known
 
-    async def close(self) -> None:
-        """Have those that are still open end at once, whatever their peers do; they are closed afterwards."""
-        await let_go(self._made)
+    async def close(self, rounds: int = ROUNDS) -> None:
+        """Have those that are still open end at once, whatever their peers do; they are closed afterwards.
+        After fewer rounds of the event loop, those are not of which nobody reads what has come."""
+        await let_go(self._made, rounds)
 
 
 def refuse(listening: Collection[socket.socket | TransportSocket]) -> None:
@@ -67,12 +70,12 @@ def refuse(listening: Collection[socket.socket | TransportSocket]) -> None:
             loop.remove_reader(each)
 
 
-async def let_go(sockets: Collection[socket.socket | TransportSocket]) -> None:
+async def let_go(sockets: Collection[socket.socket | TransportSocket], rounds: int = ROUNDS) -> None:
     """Shut sockets down, and return when the event loop has closed them, and told whoever reads from them."""
     for each in sockets:
         with suppress(OSError):  # not connected, or closed already
             each.shutdown(socket.SHUT_RDWR)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         if all(each.fileno() < 0 for each in sockets):
             break
         await asyncio.sleep(0)

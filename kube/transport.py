@@ -42,7 +42,7 @@ from elasticjob.kube.errors import (
 )
 from elasticjob.kube.fence import Fence
 from elasticjob.kube.metrics import Metrics, RequestMeter
-from elasticjob.kube.sockets import Make, Sockets, kept_alive
+from elasticjob.kube.sockets import A_FEW, Make, Sockets, kept_alive
 
 Params = Mapping[str, str]
 
@@ -91,7 +91,7 @@ class Connections:
 
     async def close(self) -> None:
         """Close all, streams too. The sockets go first, which wakes those who wait for an answer."""
-        await self.sockets.close()
+        await self.sockets.close(A_FEW)
         while self.fenced:
             await self.fenced.popitem()[1].close()
         await self.plain.close()
@@ -230,7 +230,11 @@ class Transport:
         if response.status != 401:
             return response
         refused = (header or "") if self._config.tls() is tls else None  # or it is renewed already
-        newer = await self._config.credentials.header(refused)
+        try:
+            newer = await self._config.credentials.header(refused)
+        except BaseException:
+            response.close()
+            raise
         if newer == header and self._config.tls() is tls:
             return response
         response.release()
@@ -258,10 +262,10 @@ class Transport:
             raise RuntimeError("the client is closed: use it inside `async with Client(config)`")
         if mine.tls is self._config.tls():
             return mine
-        self._connections = new = self._new_connections()
+        self._connections = self._new_connections()
         self._former.append(mine)
         await self._close_former(1)
-        return new
+        return await self._of_this_certificate()
 
     async def _transmit_fenced(
         self, connections: Connections, call: Call, header: str | None, fence: Fence

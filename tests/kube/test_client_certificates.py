@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import ssl
 import tempfile
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
-import psutil
 import pytest
 import yaml
 from aiohttp import web
@@ -102,6 +102,15 @@ def giving(folder: Path, certificate: Pair, key: Pair | None = None, **more: Any
     return {"exec": {"apiVersion": VERSION, "command": "cat", "args": [str(folder / "answer")]}}
 
 
+def open_files() -> list[str]:
+    """Files of this process, memory under a name too; sockets come and go."""
+    found = []
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # of this very listing
+            found.append(str(each.readlink()))
+    return sorted(name for name in found if name.startswith("/") and not name.startswith("/proc/"))
+
+
 def said(status: object) -> str:
     """A plugin's answer."""
     return json.dumps({"apiVersion": VERSION, "kind": "ExecCredential", "status": status})
@@ -129,14 +138,14 @@ async def test_keys_are_on_no_disk_and_no_file_stays_open(
             assert list(scratch.iterdir()) == []
         path = write(tmp_path / "config", giving(tmp_path, server.pki.client("given")), server.cluster)
         found = await kubeconfig.load(str(path), clock=clock)
-        before = psutil.Process().num_fds()
+        before = open_files()
         for turn in range(5):
             giving(tmp_path, server.pki.client(f"given-{turn}"))
             await found.credentials.header(refused="")
             await clock.advance(kubeconfig.TRY_AGAIN)
         async with Client(found, clock=clock) as client:
             await ask(client)
-        assert psutil.Process().num_fds() == before
+        assert open_files() == before
     assert server.seen == ["held", "given-4"]
     assert list(scratch.iterdir()) == []
 
@@ -231,6 +240,36 @@ async def test_two_event_loops_at_once_change_nothing_that_the_other_uses(tmp_pa
         async with Client(found) as client:
             await ask(client)
         assert server.seen == ["two"]
+
+
+async def test_of_two_readings_at_once_the_one_that_began_last_counts(tmp_path: Path) -> None:
+    clock, path = VirtualClock(), tmp_path / "config"
+    for each in ("old", "new"):
+        os.mkfifo(tmp_path / each)
+    user = {"exec": {"apiVersion": VERSION, "command": "cat", "args": [str(tmp_path / "first")]}}
+    (tmp_path / "first").write_text(said({"token": "old"}))
+    found = await kubeconfig.load(str(write(path, user)), clock=clock)
+    header = found.credentials.header
+
+    def read(name: str, refused: str) -> asyncio.Task[str | None]:
+        """A reading that ends when the plugin is told `name`; on a loop of its own."""
+        user["exec"]["args"] = [str(tmp_path / name)]
+        write(path, user)
+
+        async def one() -> str | None:
+            return await header(refused)
+
+        return asyncio.create_task(asyncio.to_thread(asyncio.run, one()))
+
+    early = read("old", "Bearer old")
+    told_old = await asyncio.to_thread(open, tmp_path / "old", "w")  # its plugin runs
+    late = read("new", "Bearer old")
+    told_new = await asyncio.to_thread(open, tmp_path / "new", "w")
+    for told, task, token in ((told_old, early, "old"), (told_new, late, "new")):
+        with told:
+            told.write(said({"token": token}))
+        assert await task == f"Bearer {token}"
+    assert await header() == "Bearer new"
 
 
 async def test_half_a_pair_is_never_used(tmp_path: Path) -> None:
@@ -344,6 +383,7 @@ async def test_a_plugin_that_tells_no_end_runs_again_when_it_is_refused(tmp_path
             "gave no token, and no client",
         ),
         ({"exec": {"apiVersion": VERSION, "command": "cat", "args": ["none"]}}, "plugin's answer is none"),
+        ({"exec": {"apiVersion": VERSION, "command": "echo", "args": ["7"]}}, "plugin's answer is none"),
     ],
 )
 async def test_what_is_wrong_with_a_user_is_said(
@@ -354,6 +394,13 @@ async def test_what_is_wrong_with_a_user_is_said(
     (tmp_path / "none").write_text(said(None))
     with pytest.raises(ConfigError, match=message):
         await kubeconfig.load(str(write(tmp_path / "config", user)))
+
+
+async def test_a_user_that_is_not_there_is_missed(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", {"token": "t"})
+    path.write_text(path.read_text().replace("user: u", "user: v"))
+    with pytest.raises(ConfigError, match=r"name v in .*users list"):
+        await kubeconfig.load(str(path))
 
 
 async def test_bad_yaml_is_pointed_at_and_not_quoted(tmp_path: Path) -> None:
@@ -416,7 +463,7 @@ async def test_a_kubeconfig_of_another_form_is_no_traceback_and_tells_no_secret(
             node[last] = junk
             path.write_text(yaml.safe_dump(damaged["root"]))
             try:
-                found = repr(await kubeconfig.load(str(path), context))
+                found = repr(await asyncio.to_thread(kubeconfig._read, str(path), context))
                 usable += 1
             except ConfigError as error:
                 found = str(error)

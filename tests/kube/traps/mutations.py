@@ -530,8 +530,8 @@ MUTATIONS = (
         "30",
         "the plugin runs on the loop",
         "kube/kubeconfig.py",
-        "loaded = await asyncio.to_thread(_read, self._path, self._context)",
-        "loaded = __import__('concurrent.futures').futures.ThreadPoolExecutor(1)"
+        "await asyncio.to_thread(_read, self._path, self._context)",
+        "__import__('concurrent.futures').futures.ThreadPoolExecutor(1)"
         ".submit(_read, self._path, self._context).result()",
     ),
     Mutation(
