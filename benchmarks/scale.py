@@ -56,6 +56,7 @@ from benchmarks.programs import (
     wait_until_ready,
 )
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.controllers.logs import configure
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.conditions import is_true
@@ -453,6 +454,7 @@ def main() -> None:
     """Measure, print the tables: also of what was measured before something went wrong."""
     args = _arguments()
     end_on_sigterm()
+    configure(quiet=True)
     sizes = [int(word) for word in (args.jobs or ("5,10" if args.quick else "100,300,1000")).split(",")]
     began, found = time.monotonic(), Found()
     try:
