@@ -133,7 +133,7 @@ class Plain:
 async def plain(path: Path, user_agent: str = "bench-plain") -> AsyncIterator[Plain]:
     """Open a plain session as the user of a kubeconfig."""
     config = await kubeconfig.load(str(path), None)
-    connector = aiohttp.TCPConnector(limit=0, ssl=config.ssl or True)
+    connector = aiohttp.TCPConnector(limit=0, ssl=config.tls() or True)
     headers = {"User-Agent": user_agent, "Accept": "application/json", "Accept-Encoding": "identity"}
     async with aiohttp.ClientSession(connector=connector, headers=headers, read_bufsize=1 << 18) as session:
         yield Plain(session, config.server)

@@ -32,6 +32,7 @@ from elasticjob.kube.errors import ConfigError
 from elasticjob.kube.keyfile import as_file
 
 NEVER = datetime.max.replace(tzinfo=UTC)
+"""The end of what serves until it is refused."""
 EXPIRES_SOON = timedelta(seconds=60)
 TRY_AGAIN = 10.0
 """Seconds that a reading in vain is not repeated: the plugin fails, or the user has lost all rights."""
@@ -244,22 +245,21 @@ async def _loaded(path: str, context: str | None) -> Loaded:
     authority = _taken(cluster, "certificate-authority")
     certificate, key = _taken(user, "client-certificate"), _taken(user, "client-key")
     vars(loader).update(cert_file=None, key_file=None)  # or it looks for them, even where there is no user
-    answer = await _answer(user) if user is not None and "exec" in user else None
-    if user is not None and answer:
-        user.value.update({"token": answer.token} if answer.token else {})
-        certificate, key = (answer.certificate, answer.key) if answer.certificate else (certificate, key)
+    given = await _given(user) if user is not None and "exec" in user else None
+    if given and given.certificate:
+        certificate, key = given.certificate, given.key
     settings = Configuration()
     settings.host = ""
     await loader.load_and_set(settings)
     if not settings.host:
         raise ConfigException("it names no server for its context")
+    token = (settings.api_key.get("BearerToken") or "").strip()  # a file's ends with the end of a line
     trust = Trust(authority, certificate, key, settings.verify_ssl)
     return Loaded(
         server=settings.host,
         namespace=str(chosen.get("namespace") or "default"),
-        header=(settings.api_key.get("BearerToken") or "").strip()
-        or None,  # files of tokens end with a line's end
-        expires=answer.expires if answer else None,
+        header=token or None,
+        expires=given.expires if given else None,
         trust=trust,
         tls=trust.context() if settings.host.startswith("https") else None,
         proxy=settings.proxy,
@@ -306,31 +306,32 @@ def _beside(node: ConfigNode, file: str) -> Path:
 
 
 @dataclass(frozen=True)
-class _Answer:
-    """What an exec plugin gave."""
+class _Given:
+    """What an exec plugin gave, besides a token."""
 
-    token: str | None = field(repr=False)
     certificate: Pem | None
     key: Pem | None
     expires: datetime
 
 
-async def _answer(user: ConfigNode) -> _Answer:
-    """Its plugin's, which is taken out of the user."""
+async def _given(user: ConfigNode) -> _Given:
+    """What the user's plugin gives; in its place, the user has the token from then on."""
     plugin = ConfigNode("exec", user.value.pop("exec"), user.path)
     if os.sep in (command := str(plugin["command"])):  # else it is on the PATH, as for kubectl
         plugin.value["command"] = str(_beside(user, command))
     try:
         status = await ExecProvider(plugin).run()
         token, until = status.get("token"), status.get("expirationTimestamp")
-        certificate, key = _given(status, "clientCertificateData"), _given(status, "clientKeyData")
+        certificate, key = _said(status, "clientCertificateData"), _said(status, "clientKeyData")
         expires = datetime.fromisoformat(until) if until else NEVER
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigException(f"its exec plugin's answer is none: {type(error).__name__}") from error
     if not (token or (certificate and key)):
         raise ConfigException("its exec plugin gave no token, and no client certificate with its key")
+    if token:
+        user.value["token"] = token
     expires = expires if expires.tzinfo else expires.replace(tzinfo=UTC)
-    return _Answer(token, certificate, key, min(expires, _end(certificate)) if certificate else expires)
+    return _Given(certificate, key, min(expires, _end(certificate)) if certificate else expires)
 
 
 def _end(certificate: Pem) -> datetime:
@@ -340,15 +341,12 @@ def _end(certificate: Pem) -> datetime:
     try:
         return end(certificate.text)
     except ValueError as error:
-        raise ConfigException(
-            f"the client certificate {certificate.where} cannot be read: {error}"
-        ) from error
+        raise ConfigException(_unreadable(certificate.where, error)) from error
 
 
-def _given(status: Mapping[str, Any], field: str) -> Pem | None:
-    return (
-        Pem(status[field].encode(), f"in {field} of the exec plugin's answer") if status.get(field) else None
-    )
+def _said(status: Mapping[str, Any], field: str) -> Pem | None:
+    text = status.get(field)
+    return Pem(text.encode(), f"in {field} of the exec plugin's answer") if text else None
 
 
 def _trusting(authority: Pem) -> ssl.SSLContext:
@@ -365,7 +363,11 @@ def _present(context: ssl.SSLContext, certificate: Pem, key: Pem | None) -> None
             context.load_cert_chain(chain, private, password=_no_password)
     except (OSError, ValueError) as error:
         where = certificate.where + (f" with {key.where}" if key else "")
-        raise ConfigError(f"the client certificate {where} cannot be read: {error}") from error
+        raise ConfigError(_unreadable(where, error)) from error
+
+
+def _unreadable(where: str, error: Exception) -> str:
+    return f"the client certificate {where} cannot be read: {error}"
 
 
 def _no_password() -> str:

@@ -21,7 +21,6 @@ from elasticjob.controllers.memory import Sizing
 from elasticjob.controllers.plan import (
     Action,
     Create,
-    Delete,
     Note,
     Plan,
     Resize,
@@ -271,7 +270,7 @@ def _housekeeping(node: Node) -> Iterator[Step]:
     for life in node.lives:
         if life.lost:
             sentence = f"{life.name} was on {life.machine}, which is no longer in the cluster"
-            yield Step((Delete(POD, life.name, life.uid, grace=0),), Note("MachineGone", sentence, True))
+            yield Step((deletion(life),), Note("MachineGone", sentence, True))
     ended = [life for life in node.lives if life.ended and not life.terminating and not life.lost]
     for life in ended[:-KEPT_LIVES]:
         yield Step((deletion(life),))

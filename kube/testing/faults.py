@@ -294,7 +294,7 @@ class FaultProxy:
         # the server's own timeouts and the client's decide; the proxy has no opinion
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
         factory = sockets.factory(kept_alive)
-        connector = aiohttp.TCPConnector(limit=0, ssl=self._server.ssl or True, socket_factory=factory)
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._server.tls() or True, socket_factory=factory)
         return aiohttp.ClientSession(
             connector=connector,
             timeout=timeout,

@@ -48,7 +48,7 @@ async def _ask(session: aiohttp.ClientSession, config: Config, example: Example,
     while True:
         began = loop.time()
         async with session.post(
-            f"{config.server}{path}?dryRun=All", json=job, ssl=config.ssl or True
+            f"{config.server}{path}?dryRun=All", json=job, ssl=config.tls() or True
         ) as answer:
             if answer.status != 201:
                 asked.refusals.append(f"{answer.status}: {await answer.text()}")
