@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+VERSION = "client.authentication.k8s.io/v1"
+
 
 def write(path: Path, user: dict[str, Any], cluster: dict[str, Any] | None = None) -> Path:
     """A kubeconfig with the contexts `one` (current, namespace lab) and `two`."""
@@ -36,16 +38,25 @@ def write(path: Path, user: dict[str, Any], cluster: dict[str, Any] | None = Non
 
 def plugin(tmp_path: Path, **answer: Any) -> dict[str, Any]:
     """A user whose credentials come from a program, which counts its runs."""
-    version = "client.authentication.k8s.io/v1"
-    said = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "TOKEN"} | answer}
     program = tmp_path / "plugin"
     program.write_text(
         "#!/bin/sh\n"
         f'echo run >> "{tmp_path}/runs"\n'
         f'n=$(wc -l < "{tmp_path}/runs" | tr -d " ")\n'
         f"sed s/TOKEN/t$n/ <<'END'\n"
-        f"{json.dumps(said)}\n"
+        f"{said({'token': 'TOKEN'} | answer)}\n"
         "END\n"
     )
     program.chmod(0o755)
-    return {"exec": {"apiVersion": version, "command": str(program), "interactiveMode": "Never"}}
+    return printed_by(str(program))
+
+
+def printed_by(command: str, *arguments: str, version: str = VERSION) -> dict[str, Any]:
+    """A user whose credentials a program prints."""
+    asked = {"apiVersion": version, "command": command, "args": list(arguments), "interactiveMode": "Never"}
+    return {"exec": asked}
+
+
+def said(status: object) -> str:
+    """What such a program prints."""
+    return json.dumps({"apiVersion": VERSION, "kind": "ExecCredential", "status": status})

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import os
 import ssl
 import tempfile
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -29,22 +26,24 @@ from elasticjob.kube.errors import ConfigError, Unauthorized, Unreachable
 from elasticjob.kube.objects import CONFIG_MAP
 from elasticjob.kube.transport import Call
 from hack.cluster.pki import Pair, Pki
-from tests.kube.kubeconfigs import plugin, write
+from tests.kube.kubeconfigs import VERSION, plugin, printed_by, said, write
+from tests.kube.listening import Listening
 
-VERSION = "client.authentication.k8s.io/v1"
 
-
-@dataclass
-class Server:
+class Server(Listening):
     """An API server that knows its clients by their certificates, and refuses some."""
 
-    url: str
-    pki: Pki
-    refused: set[str] = field(default_factory=set)
-    seen: list[str] = field(default_factory=list)
-    more: asyncio.Event = field(default_factory=asyncio.Event)
+    def __init__(self, folder: Path) -> None:
+        self.pki = Pki(folder / "pki")
+        self.refused: set[str] = set()
+        self.seen: list[str] = []
+        self.more = asyncio.Event()
+        own = self.pki.server("server", ["127.0.0.1"])
+        self.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self.pki.ca.certificate))
+        self.tls.verify_mode = ssl.CERT_REQUIRED
+        self.tls.load_cert_chain(own.certificate, own.key)
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         subject = request.transport.get_extra_info("peercert")["subject"]
         self.seen.append(dict(pair for part in subject for pair in part)["commonName"])
@@ -73,25 +72,6 @@ class Server:
         return {"server": self.url, "certificate-authority": str(self.pki.ca.certificate)}
 
 
-@asynccontextmanager
-async def serving(folder: Path) -> AsyncIterator[Server]:
-    pki = Pki(folder / "pki")
-    server, own = Server("", pki), pki.server("server", ["127.0.0.1"])
-    app = web.Application()
-    app.router.add_get("/{path:.*}", server.answer)
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(pki.ca.certificate))
-    tls.verify_mode = ssl.CERT_REQUIRED
-    tls.load_cert_chain(own.certificate, own.key)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-        server.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
-        yield server
-    finally:
-        await runner.cleanup()
-
-
 def giving(folder: Path, certificate: Pair, key: Pair | None = None, **more: Any) -> dict[str, Any]:
     """A user whose certificate comes from a program; called again, the program gives another one."""
     status = {
@@ -99,7 +79,7 @@ def giving(folder: Path, certificate: Pair, key: Pair | None = None, **more: Any
         "clientKeyData": (key or certificate).key.read_text(),
     }
     (folder / "answer").write_text(said(status | more))
-    return {"exec": {"apiVersion": VERSION, "command": "cat", "args": [str(folder / "answer")]}}
+    return printed_by("cat", str(folder / "answer"))
 
 
 def open_files() -> list[str]:
@@ -109,11 +89,6 @@ def open_files() -> list[str]:
         with suppress(FileNotFoundError):  # of this very listing
             found.append(str(each.readlink()))
     return sorted(name for name in found if name.startswith("/") and not name.startswith("/proc/"))
-
-
-def said(status: object) -> str:
-    """A plugin's answer."""
-    return json.dumps({"apiVersion": VERSION, "kind": "ExecCredential", "status": status})
 
 
 def b64(text: bytes) -> str:
@@ -131,7 +106,7 @@ async def test_keys_are_on_no_disk_and_no_file_stays_open(
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     clock = VirtualClock()
-    async with serving(tmp_path) as server:
+    async with Server(tmp_path) as server:
         held = server.pki.kubeconfig(tmp_path / "held", server.url, "held")
         async with Client(await kubeconfig.load(str(held)), clock=clock) as client:
             await ask(client)
@@ -152,7 +127,7 @@ async def test_keys_are_on_no_disk_and_no_file_stays_open(
 
 async def test_a_plugins_certificate_is_renewed_before_it_ends(tmp_path: Path) -> None:
     clock = VirtualClock()
-    async with serving(tmp_path) as server:
+    async with Server(tmp_path) as server:
         one, two = server.pki.client("one"), server.pki.client("two")
         ends = (clock.now() + timedelta(minutes=10)).isoformat()
         user = giving(tmp_path, one, expirationTimestamp=ends)
@@ -167,7 +142,7 @@ async def test_a_plugins_certificate_is_renewed_before_it_ends(tmp_path: Path) -
 
 async def test_a_certificate_that_is_refused_is_read_again(tmp_path: Path) -> None:
     clock = VirtualClock()
-    async with serving(tmp_path) as server:
+    async with Server(tmp_path) as server:
         user = giving(tmp_path, server.pki.client("one"))
         found = await kubeconfig.load(str(write(tmp_path / "config", user, server.cluster)), clock=clock)
         async with Client(found, clock=clock) as client:
@@ -183,7 +158,7 @@ async def test_a_certificate_that_is_refused_is_read_again(tmp_path: Path) -> No
 
 async def test_what_is_under_way_outlives_one_renewal(tmp_path: Path) -> None:
     clock = VirtualClock()
-    async with serving(tmp_path) as server:
+    async with Server(tmp_path) as server:
         user = giving(tmp_path, server.pki.client("one"))
         found = await kubeconfig.load(str(write(tmp_path / "config", user, server.cluster)), clock=clock)
 
@@ -211,7 +186,7 @@ async def test_what_is_under_way_outlives_one_renewal(tmp_path: Path) -> None:
 
 
 async def test_no_one_waits_for_a_client_that_is_closed(tmp_path: Path) -> None:
-    async with serving(tmp_path) as server:
+    async with Server(tmp_path) as server:
         held = server.pki.kubeconfig(tmp_path / "held", server.url, "held")
         async with Client(await kubeconfig.load(str(held)), clock=VirtualClock()) as client:
             log = await client.stream(Call("GET", "/log")).__aenter__()
@@ -223,7 +198,7 @@ async def test_no_one_waits_for_a_client_that_is_closed(tmp_path: Path) -> None:
 
 
 async def test_two_event_loops_at_once_change_nothing_that_the_other_uses(tmp_path: Path) -> None:
-    async with serving(tmp_path) as server:
+    async with Server(tmp_path) as server:
         user = giving(tmp_path, server.pki.client("one"))
         found = await kubeconfig.load(str(write(tmp_path / "config", user, server.cluster)))
         before = found.tls()
@@ -246,7 +221,7 @@ async def test_of_two_readings_at_once_the_one_that_began_last_counts(tmp_path: 
     clock, path = VirtualClock(), tmp_path / "config"
     for each in ("old", "new"):
         os.mkfifo(tmp_path / each)
-    user = {"exec": {"apiVersion": VERSION, "command": "cat", "args": [str(tmp_path / "first")]}}
+    user = printed_by("cat", str(tmp_path / "first"))
     (tmp_path / "first").write_text(said({"token": "old"}))
     found = await kubeconfig.load(str(write(path, user)), clock=clock)
     header = found.credentials.header
@@ -274,7 +249,7 @@ async def test_of_two_readings_at_once_the_one_that_began_last_counts(tmp_path: 
 
 async def test_half_a_pair_is_never_used(tmp_path: Path) -> None:
     clock = VirtualClock()
-    async with serving(tmp_path) as server:
+    async with Server(tmp_path) as server:
         one, two, three = (server.pki.client(name) for name in ("one", "two", "three"))
         path = write(tmp_path / "config", giving(tmp_path, one), server.cluster)
         found = await kubeconfig.load(str(path), clock=clock)
@@ -291,7 +266,7 @@ async def test_files_and_programs_are_found_beside_the_kubeconfig(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    async with serving(tmp_path) as server:
+    async with Server(tmp_path) as server:
         server.pki.client("one")
         cluster = server.cluster | {"certificate-authority": "pki/ca.crt"}
         files = {"client-certificate": "pki/client-one.crt", "client-key": "./pki/client-one.key"}
@@ -330,10 +305,7 @@ async def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_p
     [
         ({"tokenFile": "token"}, "Bearer t"),
         ({"username": "u", "password": "p"}, "Basic dTpw"),
-        (
-            {"exec": {"apiVersion": VERSION, "command": "cat", "args": ["answer"]}, "token": "other"},
-            "Bearer given",
-        ),
+        (printed_by("cat", "answer") | {"token": "other"}, "Bearer given"),
         ({}, None),
     ],
 )
@@ -374,16 +346,13 @@ async def test_a_plugin_that_tells_no_end_runs_again_when_it_is_refused(tmp_path
         ({"client-certificate-data": "%"}, "client-certificate-data is not base64"),
         ({"client-certificate": "nowhere.crt"}, r"No such file .*nowhere\.crt"),
         ({"client-certificate-data": b64(b"x")}, "in client-certificate-data cannot be read"),
-        ({"exec": {"apiVersion": VERSION, "command": "false"}}, "process returned 1"),
-        ({"exec": {"apiVersion": VERSION, "command": "./nowhere"}}, "No such file"),
+        (printed_by("false"), "process returned 1"),
+        (printed_by("./nowhere"), "No such file"),
         ({"exec": {"apiVersion": VERSION}}, "command"),
-        ({"exec": {"apiVersion": "v0", "command": "cat", "args": ["answer"]}}, "version"),
-        (
-            {"exec": {"apiVersion": VERSION, "command": "cat", "args": ["answer"]}},
-            "gave no token, and no client",
-        ),
-        ({"exec": {"apiVersion": VERSION, "command": "cat", "args": ["none"]}}, "plugin's answer is none"),
-        ({"exec": {"apiVersion": VERSION, "command": "echo", "args": ["7"]}}, "plugin's answer is none"),
+        (printed_by("cat", "answer", version="v0"), "version"),
+        (printed_by("cat", "answer"), "gave no token, and no client"),
+        (printed_by("cat", "none"), "plugin's answer is none"),
+        (printed_by("echo", "7"), "plugin's answer is none"),
     ],
 )
 async def test_what_is_wrong_with_a_user_is_said(
@@ -429,7 +398,7 @@ def whole(folder: Path) -> dict[str, Any]:
             {"name": "y", "context": {"cluster": "c", "user": "v"}},
         ],
         "users": [
-            {"name": "u", "user": {"exec": {"apiVersion": VERSION, "command": "echo", "args": [answer]}}},
+            {"name": "u", "user": printed_by("echo", answer)},
             {"name": "v", "user": user},
         ],
         "current-context": "x",

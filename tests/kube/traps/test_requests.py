@@ -23,6 +23,7 @@ from elasticjob.kube.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects import CONFIG_MAP, CRD, SERVICE_ACCOUNT
 from elasticjob.kube.testing import Answer, Fault, FaultProxy, asking, failure, html
 from tests.kit.served import Served
+from tests.kube.kubeconfigs import printed_by
 from tests.kube.stub import until
 from tests.kube.traps.kit import (
     PAUSE,
@@ -382,12 +383,6 @@ async def test_30_an_exec_plugin_runs_off_the_loop_and_once_for_many_refusals(
 
 def _kubeconfig(proxy: FaultProxy, folder: Path) -> Path:
     made = json.loads(proxy.write_kubeconfig(folder / "config").read_text())
-    plugin = {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "command": sys.executable,
-        "args": [str(folder / "plugin.py"), str(folder)],
-        "interactiveMode": "Never",
-    }
-    made["users"][0]["user"] = {"exec": plugin}
+    made["users"][0]["user"] = printed_by(sys.executable, str(folder / "plugin.py"), str(folder))
     (folder / "config").write_text(json.dumps(made))
     return folder / "config"
