@@ -16,11 +16,14 @@ import subprocess
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 VERSIONS = Path(__file__).with_name("versions.toml")
+SOURCES = VERSIONS.parent
+"""Programs whose `main` is ours: a folder of their name, with a main.go."""
 Say = Callable[[str], None]
 
 
@@ -179,7 +182,11 @@ def refusal(missing: Sequence[Program], go: Go | None, known: Catalog) -> str:
 
 @dataclass(frozen=True)
 class Builder:
-    """Builds programs into the cache, one after the other: the Go compiler uses all cores by itself."""
+    """Builds programs into the cache: those of one module in one command, two modules at a time.
+
+    One command compiles what its programs share once, and links one while it compiles another; a second
+    module fills the seconds in which the first downloads or links.
+    """
 
     go: Go
     cache: Path
@@ -189,28 +196,41 @@ class Builder:
     def build(self, programs: Iterable[Program], places: Places) -> None:
         """Build those that are not there yet. Raises BuildFailed."""
         with _alone(self.cache, self.say):
-            for program in programs:
-                if places.find(program):  # another run was first
-                    continue
-                began = time.monotonic()
-                self.say(f"building {program.name} {program.version}")
-                self._into_place(program, places)
-                size = (self.cache / program.name).stat().st_size >> 20
-                self.say(f"built {program.name}: {size} MiB in {time.monotonic() - began:.0f} s")
+            modules: dict[str, list[Program]] = {}
+            for program in places.missing(programs):  # another run may have been first
+                modules.setdefault(program.module, []).append(program)
+            largest_first = sorted(modules.values(), key=len, reverse=True)
+            with ThreadPoolExecutor(2) as pool:
+                for _ in pool.map(lambda group: self._build_module(group, places), largest_first):
+                    pass  # raises what a build raised
 
-    def _into_place(self, program: Program, places: Places) -> None:
-        """The binary appears whole, its version after it."""
-        module = self.cache / ".build" / program.module.replace("/", "_")
-        module.mkdir(parents=True, exist_ok=True)
-        (module / "go.mod").write_text(self._go_mod(program))
-        new = self.cache / ".build" / program.name
-        flags = ["-trimpath", f"-ldflags={' '.join(linked(program))}", "-o", str(new)]
-        self._go("build", *flags, program.command, folder=module)
-        stamp = places.stamp(program)
-        stamp.parent.mkdir(exist_ok=True)
-        stamp.unlink(missing_ok=True)
-        new.replace(self.cache / program.name)
-        stamp.write_text(f"{program.version}\n")
+    def _build_module(self, programs: Sequence[Program], places: Places) -> None:
+        began = time.monotonic()
+        self.say(f"building {what(programs)}")
+        self._into_place(programs, places)
+        sizes = "; ".join(
+            f"{one.name}: {(self.cache / one.name).stat().st_size >> 20} MiB" for one in programs
+        )
+        self.say(f"built {sizes} in {time.monotonic() - began:.0f} s")
+
+    def _into_place(self, programs: Sequence[Program], places: Places) -> None:
+        """Each binary appears whole, its version after it."""
+        first = programs[0]
+        module = self.cache / ".build" / first.module.replace("/", "_")
+        built = module / "built"
+        built.mkdir(parents=True, exist_ok=True)
+        (module / "go.mod").write_text(self._go_mod(first))
+        if (source := SOURCES / first.name / "main.go").is_file():
+            shutil.copy(source, module)
+        out = f"{built}/" if len(programs) > 1 else str(built / first.name)
+        flags = ["-trimpath", "-gcflags=all=-dwarf=false", f"-ldflags={' '.join(linked(first))}", "-o", out]
+        self._go("build", *flags, *(program.command for program in programs), folder=module)
+        for program in programs:
+            stamp = places.stamp(program)
+            stamp.parent.mkdir(exist_ok=True)
+            stamp.unlink(missing_ok=True)
+            (built / program.name).replace(self.cache / program.name)
+            stamp.write_text(f"{program.version}\n")
 
     def _go_mod(self, program: Program) -> str:
         said = self._go("mod", "download", "-json", f"{program.module}@v{program.version}", folder=self.cache)

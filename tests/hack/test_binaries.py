@@ -159,9 +159,12 @@ match sys.argv[1:]:
     case ["mod", "download", "-json", module]:
         Path("published.mod").write_text("module x\\n\\ngo 1.25\\n")
         print(json.dumps({{"GoMod": str(Path("published.mod").absolute())}}))
-    case ["build", *_, "-o", out, command] if "FAILS" not in command:
-        Path(out).write_text("#!/bin/sh\\necho built " + command + " 7.7.7\\n")
-        Path(out).chmod(0o755)
+    case ["build", *words] if "FAILS" not in words[-1]:
+        out, *commands = words[words.index("-o") + 1 :]
+        for command in commands:
+            path = Path(out, command.rpartition("/")[2]) if out.endswith("/") else Path(out)
+            path.write_text("#!/bin/sh\\necho built " + command + " 7.7.7\\n")
+            path.chmod(0o755)
     case _:
         print("no such package", file=sys.stderr)
         raise SystemExit(1)
@@ -181,6 +184,19 @@ def test_what_is_missing_is_built_once_and_listed(tmp_path: Path, capsys: pytest
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert rows[1][:3] == ["etcd", ETCD.version, "7.7.7"]
     assert rows[2] == ["helm", KNOWN.programs["helm"].version, "missing", "-"]
+
+
+def test_programs_of_one_module_are_built_by_one_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "bin", "go", FAKE_GO)
+    environ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert obtain.main(["kubelet", "kube-proxy", "coredns"], environ) == 0
+    said = capsys.readouterr().out
+    assert f"building kubelet {KNOWN.version}, kube-proxy {KNOWN.version}" in said
+    found = require("kubelet", "kube-proxy", "coredns", environ=environ)
+    assert "k8s.io/kubernetes/cmd/kube-proxy" in found["kube-proxy"].read_text()
+    assert (found["coredns"].parent / ".build/github.com_coredns_coredns/main.go").is_file()
 
 
 def test_a_build_that_fails_leaves_nothing_half_made(
