@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Tests wait more than they compute, so there are more processes than cores. The long ones start first.
+IN_PARALLEL := -n 4 --dist loadgroup --no-loadscope-reorder --durations 10
 export OMP_NUM_THREADS ?= 1
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
@@ -20,11 +22,11 @@ demo: $(READY) ## a whole job on this machine: apply, train, kill, scale, suspen
 	@$(BIN)/elasticjob demo --report report.html
 
 test: $(READY) ## all tests that need nothing but Python packages (kubectl is used where it is on PATH)
-	$(BIN)/pytest
+	$(BIN)/pytest $(IN_PARALLEL)
 
 test-kube: $(READY) ## the integration tests again, on a real control plane (hack/kube-binaries builds it where there is Go)
 	@hack/kube-binaries control-plane kwok kubectl
-	$(BIN)/pytest --kube real -m "integration or plane"
+	$(BIN)/pytest $(IN_PARALLEL) --kube real -m "integration or plane"
 
 e2e: $(READY) ## the demo's story with the operator in the cluster, on a real node with containers (as root; or ON=kind)
 	@on=$$($(BIN)/python -m hack.cluster.chosen $(ON)) || exit 1; \

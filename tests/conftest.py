@@ -31,6 +31,8 @@ settings.register_profile(
 )
 settings.load_profile("busy")  # how long an example takes, and what chance draws, say nothing about the code
 INTEGRATION = {"served", "client", "namespace", "whole_cluster"}
+SHARED = "stage"
+"""The fixture that the tests of a module share: they run in one process, one after another."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,10 +46,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if isinstance(item, pytest.Function) and INTEGRATION & {*item.fixturenames}:
             item.add_marker(pytest.mark.integration)
+        if isinstance(item, pytest.Function) and SHARED in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=_not_long)  # a long test that starts last would decide when the whole run ends
     if config.getoption("--kube") != "real":
         planes = [item for item in items if item.get_closest_marker("plane")]
         config.hook.pytest_deselected(items=planes)
         items[:] = [item for item in items if item not in planes]
+
+
+def _not_long(item: pytest.Item) -> bool:
+    return not any(item.get_closest_marker(name) for name in ("e2e", "long"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -65,13 +74,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session")
 def control_plane(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, worker_id: str
 ) -> Iterator[ControlPlane | None]:
-    """The real control plane, started once; None where the tests run on devcluster."""
+    """The real control plane, started once in each process of pytest-xdist; None on devcluster."""
     if request.config.getoption("--kube") != "real":
         yield None
         return
-    with real_plane(tmp_path_factory.mktemp("plane")) as plane:
+    number = int(worker_id.removeprefix("gw")) if worker_id != "master" else 0
+    with real_plane(tmp_path_factory.mktemp("plane"), number) as plane:
         yield plane
 
 

@@ -11,6 +11,8 @@ import ssl
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from ipaddress import ip_network
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -25,8 +27,8 @@ from tests.kit.leftovers import cleaned, remove_all
 from tests.kit.volumes import volumes
 from tests.kit.waiting import until
 
-SERVICES = "127.128.0.0/16"
-"""Loopback, where the proxy can listen; not devcluster's ranges."""
+SERVICES = ip_network("127.128.0.0/9")
+"""Loopback, where the proxy can listen; not devcluster's ranges. Each control plane has a /16 of its own."""
 NO_ENDPOINTS = "*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller"
 """A real server refuses loopback addresses in endpoints; the proxy reads services and pods instead."""
 
@@ -53,14 +55,18 @@ class WholeClusters(Protocol):
 
 
 @contextmanager
-def real_plane(folder: Path) -> Iterator[ControlPlane]:
-    """The control plane that all tests of a session share; it knows the product's kinds.
+def real_plane(folder: Path, number: int = 0) -> Iterator[ControlPlane]:
+    """Start the control plane that the tests of a process share; it knows the product's kinds.
 
     They are defined before the controller-manager starts: it looks for new kinds twice a minute only, and
     until then does not collect what objects of theirs own.
     """
+    services = next(islice(SERVICES.subnets(new_prefix=16), number, None))
     plane = ControlPlane(
-        folder, scheduler=True, services=SERVICES, controller_manager_flags=[f"--controllers={NO_ENDPOINTS}"]
+        folder,
+        scheduler=True,
+        services=str(services),
+        controller_manager_flags=[f"--controllers={NO_ENDPOINTS}"],
     )
     try:
         plane.start("etcd")
