@@ -42,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["PATH"] += f"{os.pathsep}{found.parent}"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and INTEGRATION & {*item.fixturenames}:
