@@ -5,7 +5,7 @@
 
 Guarantees
 - The last change of an object is always followed by a run that starts after the cache has taken it.
-- A run starts only when the caches have seen what the previous run of the key wrote (or after GATE seconds).
+- A run starts only when the caches have seen what the previous run of the key wrote (`kube/gate.py`).
 - A run that raises is repeated after a pause that doubles, 5 ms to 1000 s. `Terminal` is not repeated.
   Where the server is the cause, pauses end at 30 s, and at 2 s where nobody answers: all keys go on soon
   after it is back.
@@ -37,18 +37,13 @@ from elasticjob.kube.errors import (
     Undecodable,
     Unreachable,
 )
+from elasticjob.kube.gate import PATIENCE, Gates
 from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.metrics import Metrics, QueueMeter, RunMeter
 from elasticjob.kube.predicates import Predicate, any_change
 from elasticjob.kube.queue import LOW, Bounds, Queue, Taken
 from elasticjob.kube.store import Change
 from elasticjob.kube.wire import Item
-
-GATE = 5.0
-"""Seconds that a key's next run waits at most for the cache to see its last run's writes."""
-
-GATES_KEPT = 256
-"""How many gates may lie about before those that nobody waits at are let go."""
 
 SOONEST = 0.01
 """Seconds before a run is repeated at its own wish, at least."""
@@ -116,51 +111,6 @@ class Controller:
         return [self.for_, *self.owns, *(watch[0] for watch in self.watches)]
 
 
-@dataclass(frozen=True)
-class Expectation:
-    """A write that a cache should show before the key runs again."""
-
-    cache: Cache[Any]
-    era: int
-    version: int
-
-    @property
-    def met(self) -> bool:
-        """Whether the cache has seen the write, or never will, because the storage went back in time.
-
-        A mere relist settles nothing: it may have begun before the write.
-        """
-        return self.cache.version >= self.version or self.cache.eras != self.era
-
-
-@dataclass(frozen=True)
-class Farewell:
-    """A deletion that a cache should show before the key runs again."""
-
-    cache: Cache[Any]
-    key: Key
-    uid: str
-
-    @property
-    def met(self) -> bool:
-        """Whether the cache has let go of that life of the object."""
-        meta = self.cache.meta(self.key)
-        return meta is None or meta.uid != self.uid
-
-
-@dataclass(frozen=True)
-class Gate:
-    """What a key waits for, until when."""
-
-    expectations: tuple[Expectation | Farewell, ...]
-    until: float
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the caches show all that was written."""
-        return all(expectation.met for expectation in self.expectations)
-
-
 class Runner:
     """A controller at work on the caches of its kinds: `run()` until cancelled or drained."""
 
@@ -172,7 +122,7 @@ class Runner:
         clock: Clock,
         metrics: Metrics,
         warn: Warn | None = None,
-        gate: float = GATE,
+        gate: float = PATIENCE,
     ) -> None:
         """`caches` by `Kind.resource`."""
         self.controller = controller
@@ -181,13 +131,11 @@ class Runner:
         self._clock = clock
         self._meter = RunMeter(metrics, controller.name, controller.concurrency)
         self._warn = warn
-        self._patience = gate
         self._settle_seconds = controller.settle.total_seconds()
         self._queue: Queue[Key] = Queue(clock, meter=QueueMeter(metrics, controller.name))
-        self._gates: dict[Key, Gate] = {}
-        self._gates_kept = GATES_KEPT
-        self._parked: dict[Key, int] = {}
-        self._followed: set[str] = set()
+        self._gates = Gates(
+            self._queue, caches, clock, timed_out=self._meter.gate_timeouts.inc, patience=gate
+        )
         self._subscribe()
         self._expose(metrics)
 
@@ -251,7 +199,7 @@ class Runner:
     async def _work(self) -> None:
         while taken := await self._queue.get():
             try:
-                if self._may_run(taken):
+                if self._gates.let_through(taken):
                     await self._run(taken)
             finally:
                 self._queue.done(taken.key)
@@ -263,7 +211,7 @@ class Runner:
             outcome = await self._outcome(run)
         finally:
             self._meter.ended(self._clock.monotonic() - began)
-            self._expect(run)
+            self._gates.expect(run.key, run.writes)
         self._settle(taken, run, outcome)
 
     async def _outcome(self, run: running.Pass) -> Result | Exception:
@@ -341,65 +289,6 @@ class Runner:
             "error": str(error) or type(error).__name__,
         }
 
-    # reading its own writes
-
-    def _expect(self, run: running.Pass) -> None:
-        """Remember what the run wrote unless the caches show all of it already.
-
-        What seems to be met is kept with the rest: an object that was made and deleted in one run is missing
-        from the cache at first, too.
-        """
-        expectations = tuple(
-            _expectation(cache, written)
-            for written in run.writes
-            if (cache := self._caches.get(written.kind.resource)) is not None
-            and (written.gone or cache.covers(written.key.namespace, written.labels))
-        )
-        gate = Gate(expectations, self._clock.monotonic() + self._patience)
-        if not gate.is_open:
-            self._follow(expectation.cache for expectation in expectations)
-            self._gates[run.key] = gate
-            self._tidy()
-
-    def _follow(self, caches: Iterable[Cache[Any]]) -> None:
-        """Hear of what these caches show; also of kinds that make no runs, which the run may read."""
-        for cache in caches:
-            if cache.kind.resource not in self._followed:
-                self._followed.add(cache.kind.resource)
-                cache.on_version(self._release)
-
-    def _tidy(self) -> None:
-        """Let go of gates of keys that never came again, once most may be such."""
-        if len(self._gates) <= self._gates_kept:
-            return
-        now = self._clock.monotonic()
-        for key, gate in list(self._gates.items()):
-            if key not in self._parked and (gate.is_open or gate.until <= now):
-                del self._gates[key]
-        self._gates_kept = max(GATES_KEPT, 2 * len(self._gates))
-
-    def _may_run(self, taken: Taken[Key]) -> bool:
-        """Whether the key's gate is open; if not, the key is parked and others go on."""
-        gate = self._gates.get(taken.key)
-        if gate is None:
-            return True
-        left = gate.until - self._clock.monotonic()
-        if not gate.is_open and left > 0:
-            self._parked[taken.key] = taken.priority
-            self._queue.add(taken.key, priority=taken.priority, after=left)
-            return False
-        if not gate.is_open:
-            self._meter.gate_timeouts.inc()
-        del self._gates[taken.key]
-        self._parked.pop(taken.key, None)
-        return True
-
-    def _release(self) -> None:
-        """A cache has advanced: let keys run whose gate has opened."""
-        opened = [key for key in self._parked if self._gates[key].is_open]
-        for key in opened:
-            self._queue.add(key, priority=self._parked.pop(key))
-
     def _expose(self, metrics: Metrics) -> None:
         labels = {"name": self.controller.name, "controller": self.controller.name}
         metrics.active_workers.labels(controller=self.controller.name).set_function(
@@ -422,12 +311,6 @@ def _bounds(error: Exception) -> Bounds:
             return {"cause": "away", "at_most": RECONCILE_WHEN_AWAY}
         case _:
             return {}
-
-
-def _expectation(cache: Cache[Any], written: running.Written) -> Expectation | Farewell:
-    if written.gone:
-        return Farewell(cache, written.key, written.gone)
-    return Expectation(cache, cache.eras, written.version)
 
 
 def _mapped(cache: Cache[Any], item: Item, keys: MapToKeys) -> Iterable[Key]:

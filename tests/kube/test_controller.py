@@ -15,8 +15,9 @@ from prometheus_client import CollectorRegistry
 from elasticjob.kube import running
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.kube.controller import GATE, GATES_KEPT, Controller, Result, Runner
+from elasticjob.kube.controller import Controller, Result, Runner
 from elasticjob.kube.errors import Conflict, PayloadTooLarge, Terminal, Unreachable, api_error
+from elasticjob.kube.gate import KEPT, PATIENCE
 from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects import CONFIG_MAP, NODE, SECRET, SERVICE, ConfigMap
@@ -471,10 +472,10 @@ async def test_gates_of_keys_that_never_come_again_are_let_go() -> None:
         wrote(SECRET, found.name, 50)
 
     async with bench(act) as it:
-        for number in range(2 * GATES_KEPT):
+        for number in range(2 * KEPT):
             await it.changed(item(f"k{number}"))
-            await it.clock.advance(GATE / 8)
-        assert len(it.runner._gates) < GATES_KEPT + 2
+            await it.clock.advance(PATIENCE / 8)
+        assert len(it.runner._gates) < KEPT + 2
 
 
 async def test_the_gate_does_not_wait_forever() -> None:
@@ -485,7 +486,7 @@ async def test_the_gate_does_not_wait_forever() -> None:
     async with bench(act) as it:
         await it.changed(item("a", 1))
         await it.changed(item("a", 2))
-        await it.clock.advance(GATE - 0.1)
+        await it.clock.advance(PATIENCE - 0.1)
         assert len(it.runs) == 1
         await it.clock.advance(0.2)
         assert len(it.runs) == 2
