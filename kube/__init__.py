@@ -3,7 +3,7 @@
     observe   client (asks the server) ← transport; cache (memory) ← informer ← watch (pure) → store ← wire
     run       controller (what to run when) ← queue, predicates; operator (a process) ← rungroup, probes
     lead      election (a thread) ← lease (pure: who may lead); fence (what a leader may still send)
-    admit     admission (a server) ← answering ← review, conversion (pure); registration; problem
+    admit     admission (a server) ← answering ← review (pure); registration; problem
     trust     authorities (pure: what to publish, what to sign with) ← trust, vault, mounted; certificates
     write     client.apply and patches; conditions, owner, finalizers, events; running (reads its own writes)
     declare   crd ← structural, rewriters, soundness, embedded, cost; re2 ← finding

@@ -25,7 +25,6 @@ from elasticjob.kube.cache import Cache
 from elasticjob.kube.certificates import is_named, issue, load_leaf, new_authority, server_context
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock, deadline
-from elasticjob.kube.conversion import Conversion
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.informer import Informer
 from elasticjob.kube.kinds import Key, Kind
@@ -38,7 +37,6 @@ from elasticjob.kube.registration import (
     Registration,
     ServiceRef,
     admission_places,
-    conversion_place,
 )
 from elasticjob.kube.review import Mutate, Reader, Review, Terms, Validate, Webhook
 from elasticjob.kube.rungroup import Group
@@ -71,7 +69,7 @@ log = logging.getLogger(__name__)
 
 
 class AdmissionServer:
-    """Answers for `webhooks` and `conversions`; `name` is that of both webhook configurations, which it owns.
+    """Answers for `webhooks`; `name` is that of both webhook configurations, which it owns.
 
     `service` makes it register as a Service, else it registers by a URL: `reachable_as` is the host, or the
     host:port of something before it, by which the API server reaches it. Port 0 takes a free one.
@@ -90,7 +88,6 @@ class AdmissionServer:
         *,
         client: Client,
         name: str,
-        conversions: Sequence[Conversion[Any]] = (),
         service: ServiceRef | None = None,
         secret: Key | None = None,
         reachable_as: str = "",
@@ -110,12 +107,9 @@ class AdmissionServer:
         self._policy = policy or Policy()
         self._clock = clock or client.clock
         self._tls = server_context()
-        self._places = [
-            *admission_places(name, webhooks),
-            *(conversion_place(each.hub) for each in conversions),
-        ]
+        self._places = admission_places(name, webhooks)
         self._registration = Registration(client, name, self._places, self._address, inject_from)
-        self._answering = Answering(webhooks, conversions, reader=client, clock=self._clock, metrics=metrics)
+        self._answering = Answering(webhooks, reader=client, clock=self._clock, metrics=metrics)
         self._mounted = self._read_from(certificates, metrics) if certificates else None
         self._trust = self._mounted or self._own_trust()
         self._failures, self._repairs = Failures(WATCH), Failures(REPAIR)

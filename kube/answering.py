@@ -16,11 +16,10 @@ import msgspec
 from aiohttp import web
 
 from elasticjob.kube.clock import Clock, deadline
-from elasticjob.kube.conversion import Conversion, ConversionReview, converted, failed
 from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.reading import JsonReader
-from elasticjob.kube.registration import path_of, path_of_conversion
+from elasticjob.kube.registration import path_of
 from elasticjob.kube.review import (
     AdmissionReview,
     Answer,
@@ -35,20 +34,14 @@ from elasticjob.kube.room import Full, Room
 from elasticjob.kube.threads import Threads
 
 _REVIEW = JsonReader(AdmissionReview)
-_CONVERSION = JsonReader(ConversionReview)
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 MIB = 1 << 20
 REVIEWS = 200, 64 * MIB
 """How many admission reviews may be under way at once, and of how many bytes together."""
-CONVERSIONS = 8, 256 * MIB
 LARGEST_REVIEW = 8 * MIB
 """The API server stores up to 1.5 MiB, and sends the old and the new object."""
-LARGEST_CONVERSION = 128 * MIB
-"""A list is converted as a whole."""
-CONVERSION_TIMEOUT = 30.0
-"""Seconds that an API server waits for a conversion; it does not say so with the request."""
 SHARE = 0.9
 """Of the time that the API server waits; the rest is for the way back."""
 THREADS = 16
@@ -62,14 +55,12 @@ class Answering:
     def __init__(
         self,
         webhooks: Sequence[Webhook[Any]],
-        conversions: Sequence[Conversion[Any]],
         *,
         reader: Reader,
         clock: Clock,
         metrics: Metrics | None,
     ) -> None:
         self._webhooks = webhooks
-        self._conversions = conversions
         self._reader = reader
         self._clock = clock
         self._metrics = metrics
@@ -78,16 +69,12 @@ class Answering:
     def app(self) -> web.Application:
         """The application; its paths are those of registration.py."""
         app = web.Application()
-        reviews, conversions = Room(*REVIEWS), Room(*CONVERSIONS)
+        reviews = Room(*REVIEWS)
         for webhook in self._webhooks:
             for verb, answer in (("mutate", self._mutated), ("validate", self._validated)):
                 path = path_of(verb, webhook.kind)
                 handler = self._review(webhook, answer)
                 app.router.add_post(path, self._bounded(handler, reviews, LARGEST_REVIEW))
-        for conversion in self._conversions:
-            handler = self._conversion(conversion)
-            path = path_of_conversion(conversion.hub)
-            app.router.add_post(path, self._bounded(handler, conversions, LARGEST_CONVERSION))
         return app
 
     def close(self) -> None:
@@ -151,26 +138,6 @@ class Answering:
     async def _validated(self, webhook: Webhook[Any], request: Request) -> Answer:
         return await validated(webhook, request, self._reader, self._threads.run)
 
-    def _conversion(
-        self, conversion: Conversion[Any]
-    ) -> Callable[[web.Request, bytes], Awaitable[web.Response]]:
-        def answer(body: bytes) -> Manifest:
-            return converted(conversion, _CONVERSION.decode(body).request)
-
-        async def handle(_: web.Request, body: bytes) -> web.Response:
-            seconds = SHARE * CONVERSION_TIMEOUT
-            try:
-                async with deadline(self._clock, seconds):
-                    return _json(await self._threads.run(lambda: answer(body)))
-            except msgspec.DecodeError as error:
-                return _refused(400, f"this is no ConversionReview: {error}")
-            except TimeoutError:
-                return _json(
-                    failed(_uid(body), f"converting took longer than {seconds:g} s and was given up")
-                )
-
-        return handle
-
     async def _measured(self, path: str, answering: Awaitable[Answer]) -> Answer:
         metrics = self._metrics
         if metrics is None:
@@ -197,10 +164,6 @@ async def _body(http: web.Request, largest: int) -> bytes:
         if size > largest:
             raise web.HTTPRequestEntityTooLarge(largest, size)
     return b"".join(pieces)
-
-
-def _uid(body: bytes) -> str:
-    return _CONVERSION.decode(body).request.uid
 
 
 def _json(review: Manifest) -> web.Response:

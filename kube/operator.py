@@ -8,8 +8,8 @@
 
 Start: http (probes, metrics, events) → webhooks → caches, until they are in step → others → controllers.
 Stop: others → controllers → caches → webhooks → http.
-Webhooks come before caches, because a list may need our own conversion webhook; a controller's last writes
-still pass our webhooks, and can still be told as Events.
+Webhooks come before controllers and end after them, because a controller's own writes pass our webhooks; its
+last writes can still be told as Events.
 
 Several replicas, one of which leads: `Operator(client, election=Election("my-operator"))`
 - Controllers, the last group, start when the lease is won; all others start at once, so that a standby is

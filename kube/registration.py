@@ -1,6 +1,6 @@
 """What the API server is told about our webhooks: which, where, and whom to trust; written and read back.
 
-A `Place` is one object on the API server that holds this: a webhook configuration, or a CRD with conversion.
+A `Place` is one object on the API server that holds this: a webhook configuration.
 An object is written only where it differs from what is wanted, and only if nobody wrote it since it was read.
 """
 
@@ -15,9 +15,9 @@ from typing import Any
 
 from elasticjob.kube.certificates import certificates_in
 from elasticjob.kube.client import Client
-from elasticjob.kube.errors import AlreadyExists, NotFound
+from elasticjob.kube.errors import AlreadyExists
 from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import CRD, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from elasticjob.kube.objects import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from elasticjob.kube.review import Webhook
 from elasticjob.kube.trust import Published
 
@@ -63,8 +63,6 @@ class Place:
     """Our part of it, without metadata."""
     clients: Callable[[Manifest], Iterator[Manifest]]
     """The clientConfigs in the object as the API server has it."""
-    makes: bool = True
-    """Whether it is made where it does not exist."""
 
 
 class Registration:
@@ -111,8 +109,6 @@ class Registration:
         kind = place.kind.untyped()
         if found := await self._client.find(kind, place.name):
             return found
-        if not place.makes:
-            raise _missing(place)
         with suppress(AlreadyExists):
             await self._client.create(kind, {"metadata": {"name": place.name}})
         return await self._client.get(kind, place.name)
@@ -147,22 +143,6 @@ def admission_places(name: str, webhooks: Sequence[Webhook[Any]]) -> list[Place]
 def path_of(verb: str, kind: Kind[Any]) -> str:
     """The path under which a kind's reviews are answered."""
     return f"/{verb}/{kind.resource}/{kind.version}"
-
-
-def conversion_place(kind: Kind[Any]) -> Place:
-    """The CustomResourceDefinition of a kind that we convert. It has to exist."""
-
-    def wanted(address: Address, bundle: bytes | None) -> Manifest:
-        client = address.client_config(path_of_conversion(kind), bundle)
-        webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
-        return {"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}}
-
-    return Place(CRD, kind.resource, wanted, _conversion_clients, makes=False)
-
-
-def path_of_conversion(kind: Kind[Any]) -> str:
-    """The path under which all versions of a kind are converted."""
-    return f"/convert/{kind.resource}"
 
 
 def holds(found: Any, wanted: Any) -> bool:
@@ -232,18 +212,8 @@ def _admission_clients(configuration: Manifest) -> Iterator[Manifest]:
         yield webhook.get("clientConfig") or {}
 
 
-def _conversion_clients(crd: Manifest) -> Iterator[Manifest]:
-    webhook = (crd["spec"].get("conversion") or {}).get("webhook") or {}
-    yield webhook.get("clientConfig") or {}
-
-
 def _bundle(client: Manifest) -> bytes:
     try:
         return base64.b64decode(client.get("caBundle") or "")
     except binascii.Error:
         return b""
-
-
-def _missing(place: Place) -> NotFound:
-    why = f"{place.kind.name} {place.name} is not there, so nothing can be converted: install it"
-    return NotFound(404, "NotFound", why)

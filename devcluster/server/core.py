@@ -82,7 +82,7 @@ class Core:
         """Fill in what the schema and the kind say of absent fields."""
         if not resource.custom and "spec" in (resource.schema.get("properties") or {}):
             new.setdefault("spec", {})
-        fill(new, resource.stored_schema or resource.schema)
+        fill(new, resource.schema)
         self.strategy(resource).default(new)
 
     def check(

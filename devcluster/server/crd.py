@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,7 +10,6 @@ from elasticjob.devcluster.server.cells import NAME, Age, age, column
 from elasticjob.devcluster.server.definitions import definition_problems, is_true, name_problems
 from elasticjob.devcluster.server.jsonpath import compile_path
 from elasticjob.devcluster.server.judging import rules_of
-from elasticjob.devcluster.server.pruning import prune
 from elasticjob.devcluster.server.registry import Column, Conversion, Resource, Scale
 from elasticjob.devcluster.server.schemas import PRESERVE, Schema, custom_schema
 from elasticjob.devcluster.server.store import Manifest, Type
@@ -115,11 +113,9 @@ def _schema(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Schema:
 
 def _resource(spec: Mapping[str, Any], version: Mapping[str, Any], storage: Mapping[str, Any]) -> Resource:
     names, schema = spec["names"], _schema(spec, version)
-    is_alike = version["schema"] == storage["schema"]
     subresources = version.get("subresources") or {}
     scale = subresources.get("scale")
     selectable = tuple(each["jsonPath"].lstrip(".") for each in version.get("selectableFields") or ())
-    webhook = ((spec.get("conversion") or {}).get("webhook") or {}).get("clientConfig")
     deprecated = f"{spec['group']}/{version['name']} {names['kind']} is deprecated"
     return Resource(
         spec["group"],
@@ -141,40 +137,20 @@ def _resource(spec: Mapping[str, Any], version: Mapping[str, Any], storage: Mapp
         columns=_columns(version.get("additionalPrinterColumns") or ()),
         custom=True,
         conversion=None
-        if webhook or version["name"] == storage["name"]
-        else _renaming(spec["group"], version["name"], storage["name"])
-        if is_alike
-        else _pruning(spec, version, storage),
-        webhook=webhook,
+        if version["name"] == storage["name"]
+        else _renaming(spec["group"], version["name"], storage["name"]),
         storage_version=storage["name"],
-        stored_schema=None if webhook or is_alike else _schema(spec, storage),
         rules=rules_of(schema),
         warning=(version.get("deprecationWarning") or deprecated) if version.get("deprecated") else "",
     )
 
 
 def _renaming(group: str, served: str, storage: str) -> Conversion:
-    """The `None` conversion: versions differ in name only."""
+    """The `None` conversion: only apiVersion changes."""
     return Conversion(
         lambda item: item | {"apiVersion": f"{group}/{storage}"},
         lambda item: item | {"apiVersion": f"{group}/{served}"},
     )
-
-
-def _pruning(spec: Mapping[str, Any], version: Mapping[str, Any], storage: Mapping[str, Any]) -> Conversion:
-    """The `None` conversion between schemas: what the other one has no place for is lost."""
-    plain = _renaming(spec["group"], version["name"], storage["name"])
-    served, stored = _schema(spec, version), _schema(spec, storage)
-    return Conversion(
-        lambda item: _pruned(plain.to_storage(item), stored),
-        lambda item: _pruned(plain.from_storage(item), served),
-    )
-
-
-def _pruned(item: Manifest, schema: Schema) -> Manifest:
-    kept = copy.deepcopy(item)
-    prune(kept, schema)
-    return kept
 
 
 def _columns(columns: Any) -> tuple[Column, ...]:

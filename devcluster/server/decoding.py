@@ -153,12 +153,7 @@ def _check_types(resource: Resource, new: Manifest, refuse: Refuse) -> None:
 
 
 def read_again(resource: Resource, stored: Manifest) -> None:
-    """Bring a stored object into the shape of a schema that is younger: pruned, and with its defaults.
-
-    One that was stored in another version gets its name, or waits for its conversion.
-    """
-    if resource.webhook and stored["apiVersion"] != resource.api_version:
-        return
+    """Bring a stored object into its kind's new schema: renamed to the stored version, pruned, defaulted."""
     stored["apiVersion"] = resource.api_version
     prune(stored, resource.schema)
     fill(stored, resource.schema)

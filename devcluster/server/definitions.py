@@ -13,6 +13,7 @@ from elasticjob.devcluster.server.conversionrules import conversion_problems
 from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.internalform import Part, parts, shown_versions
 from elasticjob.devcluster.server.names import (
+    forbidden,
     missing,
     service_name_problem,
     subdomain_problem,
@@ -30,6 +31,9 @@ from elasticjob.devcluster.server.versionrules import (
     warning_problems,
 )
 
+NO_WEBHOOK = (
+    "devcluster calls no conversion webhooks: serve only the storage version, or use the strategy None"
+)
 _APPROVED = "api-approved.kubernetes.io"
 
 
@@ -189,6 +193,11 @@ def _converts_in_a_way_there_is(it: Definition) -> Iterator[Cause]:
     conversion, path = it.spec.get("conversion") or {}, "spec.conversion"
     yield from _choice(f"{path}.strategy", conversion.get("strategy"), ["None", "Webhook"])
     yield from conversion_problems(conversion, path)
+    others = [
+        each for each in it.spec.get("versions") or () if each.get("served") and not each.get("storage")
+    ]
+    if conversion.get("strategy") == "Webhook" and others:
+        yield forbidden(f"{path}.strategy", NO_WEBHOOK)
 
 
 def _stays_what_it_is(it: Definition) -> Iterator[Cause]:

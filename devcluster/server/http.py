@@ -28,8 +28,7 @@ from elasticjob.devcluster.server.subresources import Subresources
 from elasticjob.devcluster.server.target import Target, parse
 from elasticjob.devcluster.server.tokenrequests import TokenRequests
 from elasticjob.devcluster.server.tokens import ANONYMOUS
-from elasticjob.devcluster.server.verbs import Reply
-from elasticjob.devcluster.server.versions import Versions, plain
+from elasticjob.devcluster.server.verbs import Reply, Verbs
 from elasticjob.devcluster.server.watching import Watch, request_of
 from elasticjob.devcluster.server.wish import Wish, is_old_watch, wish_of
 
@@ -61,7 +60,7 @@ class Http:
     def __init__(
         self,
         objects: Objects,
-        verbs: Versions,
+        verbs: Verbs,
         subresources: Subresources,
         token_requests: TokenRequests,
         logs: Logs,
@@ -85,7 +84,6 @@ class Http:
         self._documents = Documents(self._registry)
         self._reviews: Mapping[str, Answer] = answers(tokens, gate, objects.stamp)
         self._review_kinds = review_resources()
-        self._verbs = verbs
         self._handlers = _table(verbs, subresources, token_requests)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -251,7 +249,7 @@ class Http:
     ) -> web.StreamResponse:
         asked = request_of(target, query, form, self._watch_timeout)
         try:
-            watch = Watch(self._objects.store, plain(asked), query, self._now, self._bookmark_interval)
+            watch = Watch(self._objects.store, asked, query, self._now, self._bookmark_interval)
         except StatusError as error:
             if error.code != 410 or asked.initial:
                 raise
@@ -259,7 +257,7 @@ class Http:
         response = web.StreamResponse(headers={"Content-Type": _JSON, "Cache-Control": "no-cache, private"})
         try:
             await response.prepare(request)
-            async for lines in self._verbs.watched(asked, watch.lines()):
+            async for lines in watch.lines():
                 await response.write(lines)
             await response.write_eof()
         except ConnectionResetError:  # the client went away, as watchers do
@@ -275,7 +273,7 @@ def _own(target: Target) -> str:
 
 
 def _table(
-    verbs: Versions, subresources: Subresources, token_requests: TokenRequests
+    verbs: Verbs, subresources: Subresources, token_requests: TokenRequests
 ) -> dict[tuple[str, str], Handler]:
     """(verb, subresource) → handler."""
     return {

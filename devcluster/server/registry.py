@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,12 +60,8 @@ class Resource:
     columns: tuple[Column, ...] = ()
     custom: bool = False
     conversion: Conversion | None = None
-    webhook: Mapping[str, Any] | None = None
-    """How to reach the webhook that converts between versions, where one does."""
     storage_group: str | None = None
     storage_version: str = ""
-    stored_schema: Schema | None = field(default=None, repr=False)
-    """The schema of the stored version, where it is another and no webhook converts."""
     subresources: tuple[str, ...] = ()
     rules: tuple[Any, ...] = field(default=(), repr=False)
     warning: str = ""

@@ -22,7 +22,6 @@ from elasticjob.devcluster.server.builtins import builtin_resources
 from elasticjob.devcluster.server.certs import make_identity, server_context
 from elasticjob.devcluster.server.cleanup import Cleanup
 from elasticjob.devcluster.server.collector import Collector
-from elasticjob.devcluster.server.converting import WebhookConverter
 from elasticjob.devcluster.server.crd import CRDS, is_served, resources_of
 from elasticjob.devcluster.server.decoding import read_again
 from elasticjob.devcluster.server.establishing import Establishing
@@ -36,7 +35,7 @@ from elasticjob.devcluster.server.store import Event, Store, Type
 from elasticjob.devcluster.server.subresources import Subresources
 from elasticjob.devcluster.server.tokenrequests import TokenRequests
 from elasticjob.devcluster.server.tokens import Tokens
-from elasticjob.devcluster.server.versions import Versions
+from elasticjob.devcluster.server.verbs import Verbs
 from elasticjob.kube.rungroup import Runnable
 from elasticjob.kube.serving import Runner
 from elasticjob.kube.sockets import Sockets, kept_alive
@@ -147,7 +146,7 @@ class ApiServer:
     def _http(self, session: aiohttp.ClientSession) -> Http:
         return Http(
             self._objects,
-            Versions(self._objects, WebhookConverter(self._webhooks, self._new_uid), self._clock),
+            Verbs(self._objects, self._clock),
             Subresources(self._objects, self._clock),
             TokenRequests(self._objects, self._tokens, self._clock),
             Logs(self._objects, session),

@@ -20,9 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from elasticjob.kube.admission import AdmissionServer, Policy, ServiceRef, Terms
 from elasticjob.kube.answering import waits
-from elasticjob.kube.certificates import certificates_in
 from elasticjob.kube.clock import Clock, SystemClock, VirtualClock
-from elasticjob.kube.conversion import Conversion, Spoke
 from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects import CONFIG_MAP, ConfigMap
@@ -356,26 +354,6 @@ async def test_a_quarrel_over_the_registration_slows_down() -> None:
         assert pauses == sorted(pauses)
         assert pauses[0] < 3
         assert pauses[-1] >= 30
-
-
-async def test_a_kind_is_converted_once_its_definition_is_there() -> None:
-    clock = VirtualClock()
-    kinds = [Kind("example.org", version, "Box", "boxes", dict) for version in ("v1", "v2")]
-    boxes = Conversion(kinds[1], (Spoke(kinds[0], to_hub=dict, from_hub=dict),))
-    async with Shelf() as shelf, serving(shelf, clock, [], conversions=[boxes]) as server:
-        await until(lambda: "install it" in str(server.ready()), clock)
-        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/boxes.example.org"
-        crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
-        shelf.put(path, crd | {"metadata": {"name": "boxes.example.org"}, "spec": {"group": "example.org"}})
-        await until(lambda: server.ready() is None, clock)
-        spec = shelf.objects[path]["spec"]
-        assert spec["group"] == "example.org"
-        assert spec["conversion"]["strategy"] == "Webhook"
-        assert (
-            spec["conversion"]["webhook"]["clientConfig"]["url"] == f"{server.url}/convert/boxes.example.org"
-        )
-        assert len(certificates_in(bundle(spec["conversion"]["webhook"]))) == 1
-        assert set(shelf.objects) == {path}
 
 
 async def test_a_certificate_is_renewed_on_the_live_socket_under_the_same_authority() -> None:
