@@ -119,7 +119,7 @@ def missing(command: str, package: str) -> Command:
     def explain() -> None:
         raise Failure(
             f"'elasticjob {command}' needs the package {package}, which is not installed",
-            next_step="install the extra that has it: pip install 'elasticjob[operator,examples]'",
+            next_step="install the extra that has it: pip install 'elasticjob[devcluster,examples]'",
         )
 
     return explain
