@@ -1,17 +1,16 @@
-"""Who may do what: everybody everything, or by Roles and ClusterRoles when they are enforced.
+"""Authorization: all users may do everything, or what Roles and ClusterRoles allow when they are enforced.
 
-Members of system:masters may do everything. A role or binding that hands out rights is refused to whoever
-does not hold them, unless it may `escalate` that role, or `bind` it.
+Members of system:masters may do everything. A role may hand out rights that its writer does not hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from elasticjob.devcluster.server import errors
 from elasticjob.devcluster.server.asking import Attributes, User
-from elasticjob.devcluster.server.rbac import Rule, is_meant, permits, quoted, subject_told, uncovered
+from elasticjob.devcluster.server.rbac import Rule, is_meant, permits, subject_told
 from elasticjob.devcluster.server.store import Manifest, Store, Type
 from elasticjob.devcluster.server.wish import Wish
 
@@ -23,9 +22,6 @@ _EVERYTHING: tuple[Rule, ...] = (
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
 )
-_BINDINGS = ("RoleBinding", "ClusterRoleBinding")
-_ROLE_KINDS = ("Role", "ClusterRole")
-_COLLECTED = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
 
 
 @dataclass(frozen=True)
@@ -43,8 +39,8 @@ class Lost:
     kind: str
     name: str
 
-    def told(self, noun: str = "") -> str:
-        return f'{noun or self.kind.lower()}.{GROUP} "{self.name}" not found'
+    def told(self) -> str:
+        return f'{self.kind.lower()}.{GROUP} "{self.name}" not found'
 
 
 @dataclass(frozen=True)
@@ -99,62 +95,6 @@ class Access:
         wish = Wish("create", resource.group, resource.plural, "", attributes.namespace, attributes.name)
         self.check(attributes.options.user, wish)
 
-    # Handing out rights
-
-    def check_handed_out(self, attributes: Attributes, new: Manifest) -> None:
-        """Refuse a role or a binding that gives away what its writer does not hold."""
-        if attributes.resource.group != GROUP or not self.enforced:
-            return
-        if MASTERS in attributes.options.user.groups or _is_only_collected(attributes.old, new):
-            return
-        if new["kind"] in _BINDINGS:
-            self._check_binding(attributes, new)
-        elif new["kind"] in _ROLE_KINDS:
-            self._check_role(attributes, new)
-
-    def _check_role(self, attributes: Attributes, new: Manifest) -> None:
-        escalate = _asked("escalate", attributes.resource.plural, attributes.namespace, attributes.name)
-        if self.decide(attributes.options.user, escalate).allowed:
-            return
-        self._check_held(attributes, new, new.get("rules") or ())
-        if any((each or {}).get("aggregationRule") for each in (new, attributes.old)):
-            why = "must have cluster-admin privileges to use the aggregationRule"
-            self._check_held(attributes, new, _EVERYTHING, why)
-
-    def _check_binding(self, attributes: Attributes, new: Manifest) -> None:
-        reference, namespace = new.get("roleRef") or {}, attributes.namespace
-        kind, name = reference.get("kind") or "", reference.get("name") or ""
-        if kind not in _ROLE_KINDS:
-            raise errors.StatusError(500, "", f'unsupported role reference kind: "{kind}"')
-        bind = replace(
-            _asked("bind", f"{kind.lower()}s", namespace, name), group=reference.get("apiGroup") or ""
-        )
-        if self.decide(attributes.options.user, bind).allowed:
-            return
-        rules = self._rules(kind, name, namespace)
-        if rules is None:
-            raise errors.not_found(GROUP, attributes.resource.plural, name)
-        self._check_held(attributes, new, rules)
-
-    def _check_held(
-        self, attributes: Attributes, new: Manifest, rules: Sequence[Rule], why: str = ""
-    ) -> None:
-        user = attributes.options.user
-        every = list(self._held(user, attributes.namespace))
-        missing = uncovered([rule for held in every for rule in held.rules], rules)
-        if not missing:
-            return
-        plural = attributes.resource.plural
-        lost = _joined([held.lost.told(plural) for held in every if held.lost])
-        told = "is attempting to grant RBAC permissions not currently held:\n" + "\n".join(missing)
-        who = f'user "{user.name}" (groups={quoted(user.groups)})'
-        unresolved = f"; resolution errors: [{lost}]" if lost else ""
-        raise errors.forbidden(
-            GROUP, plural, new["metadata"].get("name", ""), why or f"{who} {told}{unresolved}"
-        )
-
-    # Bindings and roles
-
     def _held(self, user: User, namespace: str) -> Iterator[Held]:
         """What each binding gives to a user, in the whole cluster and in one namespace."""
         for binding in self._store.every(_CLUSTER_ROLE_BINDINGS):
@@ -182,10 +122,6 @@ class Access:
         return (role.body.get("rules") or ()) if role else None
 
 
-def _asked(verb: str, plural: str, namespace: str, name: str) -> Wish:
-    return Wish(verb, GROUP, plural, "", namespace, name)
-
-
 def _joined(told: Sequence[str]) -> str:
     """Several errors as one."""
     each = list(dict.fromkeys(told))
@@ -195,13 +131,3 @@ def _joined(told: Sequence[str]) -> str:
 def _plain(text: str) -> str:
     """The text without what a browser could take for a page."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _is_only_collected(old: Manifest | None, new: Manifest) -> bool:
-    """Whether a change touches no more than what a garbage collector writes."""
-    return old is not None and _without_collected(old) == _without_collected(new)
-
-
-def _without_collected(manifest: Manifest) -> Manifest:
-    metadata = {name: value for name, value in manifest["metadata"].items() if name not in _COLLECTED}
-    return manifest | {"metadata": metadata}

@@ -79,10 +79,7 @@ class Admission(Protocol):
 
 
 class Rights(Protocol):
-    """What of a write only its content tells whether its writer may do it. Both raise Forbidden."""
+    """What of a write only its content tells whether its writer may do it. Raises Forbidden."""
 
     def check_creation(self, attributes: Attributes) -> None:
         """An apply that makes a new object needs the right to create it, too."""
-
-    def check_handed_out(self, attributes: Attributes, new: Manifest) -> None:
-        """A role or a binding may not give away what its writer does not hold."""

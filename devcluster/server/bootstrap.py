@@ -1,31 +1,71 @@
-"""What every cluster has from the start: its namespaces, and the roles of people and plain clients."""
+"""What every cluster has from the start: its namespaces, and the roles of administrators and clients."""
 
 from __future__ import annotations
 
-from elasticjob.devcluster.server.aggregation import gather
+from collections.abc import Iterator
+
+from elasticjob.devcluster.server.access import GROUP, MASTERS
 from elasticjob.devcluster.server.asking import NAMESPACES
-from elasticjob.devcluster.server.defaultroles import GROUP, cluster_role_bindings, cluster_roles
 from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.store import Manifest, Type
+from elasticjob.devcluster.server.tokens import AUTHENTICATED, UNAUTHENTICATED
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_HEALTH = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
+_DOCUMENTS = ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"]
+# name → its rules, the groups that hold it
+_ROLES: dict[str, tuple[list[Manifest], list[str]]] = {
+    "cluster-admin": (
+        [
+            {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+            {"verbs": ["*"], "nonResourceURLs": ["*"]},
+        ],
+        [MASTERS],
+    ),
+    "system:basic-user": (
+        [
+            {
+                "verbs": ["create"],
+                "apiGroups": ["authorization.k8s.io"],
+                "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
+            },
+            {
+                "verbs": ["create"],
+                "apiGroups": ["authentication.k8s.io"],
+                "resources": ["selfsubjectreviews"],
+            },
+        ],
+        [AUTHENTICATED],
+    ),
+    "system:discovery": ([{"verbs": ["get"], "nonResourceURLs": [*_DOCUMENTS, *_HEALTH]}], [AUTHENTICATED]),
+    "system:public-info-viewer": (
+        [{"verbs": ["get"], "nonResourceURLs": _HEALTH}],
+        [AUTHENTICATED, UNAUTHENTICATED],
+    ),
+}
 
 
 def bootstrap(objects: Objects) -> None:
     """Put the first objects into an empty store."""
+    for type_, manifest in (*_namespaces(), *_roles()):
+        stamps = {"uid": objects.new_uid(), "creationTimestamp": objects.stamp()}
+        objects.store.put(type_, manifest | {"metadata": manifest["metadata"] | stamps})
+
+
+def _namespaces() -> Iterator[tuple[Type, Manifest]]:
     for name in _NAMESPACES:
         labels = {"kubernetes.io/metadata.name": name}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         rest = {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
-        objects.store.put(NAMESPACES, _stamped(objects, namespace | rest))
-    roles: list[Manifest] = []
-    for role in cluster_roles():
-        roles.append(role | ({"rules": gather(role, roles)} if "aggregationRule" in role else {}))
-        objects.store.put(Type(GROUP, "clusterroles"), _stamped(objects, roles[-1]))
-    for binding in cluster_role_bindings():
-        objects.store.put(Type(GROUP, "clusterrolebindings"), _stamped(objects, binding))
+        yield NAMESPACES, namespace | rest
 
 
-def _stamped(objects: Objects, manifest: Manifest) -> Manifest:
-    stamps = {"uid": objects.new_uid(), "creationTimestamp": objects.stamp()}
-    return manifest | {"metadata": manifest["metadata"] | stamps}
+def _roles() -> Iterator[tuple[Type, Manifest]]:
+    for name, (rules, groups) in _ROLES.items():
+        metadata = {"name": name, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}}
+        common = {"apiVersion": f"{GROUP}/v1", "metadata": metadata}
+        subjects = [{"kind": "Group", "apiGroup": GROUP, "name": group} for group in groups]
+        reference = {"apiGroup": GROUP, "kind": "ClusterRole", "name": name}
+        yield Type(GROUP, "clusterroles"), {"kind": "ClusterRole", **common, "rules": rules}
+        binding = {"kind": "ClusterRoleBinding", **common, "subjects": subjects, "roleRef": reference}
+        yield Type(GROUP, "clusterrolebindings"), binding

@@ -18,7 +18,6 @@ from elasticjob.devcluster.server.judging import broken_rules
 from elasticjob.devcluster.server.pruning import prune
 from elasticjob.devcluster.server.ratcheting import is_as_before
 from elasticjob.devcluster.server.registry import Registry, Resource
-from elasticjob.devcluster.server.scaling import scale_problems
 from elasticjob.devcluster.server.solid import solid_paths
 from elasticjob.devcluster.server.store import Manifest, Store, Stored, encode
 from elasticjob.devcluster.server.strategy import Strategy
@@ -102,8 +101,6 @@ class Core:
         blocked = any(cause.reason in _BLOCKING for cause in found)
         if resource.rules and not blocked:
             found += broken_rules(resource.rules, new, old)
-        if resource.scale is not None and resource.custom:
-            found += scale_problems(resource.scale, new, subresource)
         if resource.rules and blocked:
             found.append(_RULES_NOT_ASKED)
         self.refuse(resource, new, found)

@@ -7,11 +7,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from elasticjob.devcluster.server.cells import NAME, Age, age, column
-from elasticjob.devcluster.server.definitions import definition_problems, is_true, name_problems
+from elasticjob.devcluster.server.definitions import (
+    definition_problems,
+    is_true,
+    name_problems,
+    update_problems,
+)
 from elasticjob.devcluster.server.jsonpath import compile_path
 from elasticjob.devcluster.server.judging import rules_of
 from elasticjob.devcluster.server.registry import Column, Conversion, Resource, Scale
-from elasticjob.devcluster.server.schemas import PRESERVE, Schema, custom_schema
+from elasticjob.devcluster.server.schemas import custom_schema
 from elasticjob.devcluster.server.store import Manifest, Type
 from elasticjob.devcluster.server.strategy import Strategy, put
 
@@ -73,10 +78,9 @@ CRD = Strategy(
     _default,
     _start,
     definition_problems,
-    definition_problems,
+    update_problems,
     generation=True,
     needs_version=True,
-    says_all=True,
     end=_end,
     follow=_follow,
     check_name=name_problems,
@@ -106,13 +110,8 @@ def precedence(version: str) -> tuple[int, int, int, str]:
     return (stability, -int(parts[1]), -int(parts[3] or 0), version)
 
 
-def _schema(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Schema:
-    own = version["schema"]["openAPIV3Schema"]
-    return custom_schema(own | ({PRESERVE: True} if spec.get("preserveUnknownFields") else {}))
-
-
 def _resource(spec: Mapping[str, Any], version: Mapping[str, Any], storage: Mapping[str, Any]) -> Resource:
-    names, schema = spec["names"], _schema(spec, version)
+    names, schema = spec["names"], custom_schema(version["schema"]["openAPIV3Schema"])
     subresources = version.get("subresources") or {}
     scale = subresources.get("scale")
     selectable = tuple(each["jsonPath"].lstrip(".") for each in version.get("selectableFields") or ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from elasticjob.devcluster.server import errors, managed
@@ -50,7 +50,6 @@ async def create(
         )
         admitted["metadata"] = admitted["metadata"] | given
         new = _with_status_of(new, admitted) if resource.status else admitted
-    core.rights.check_handed_out(attributes if applied else replace(attributes, name=""), new)
     _check(core, resource, new)
     if applied:
         core.rights.check_creation(attributes)

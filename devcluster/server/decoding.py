@@ -10,7 +10,6 @@ import msgspec
 from elasticjob.devcluster.server import errors
 from elasticjob.devcluster.server.defaulting import fill
 from elasticjob.devcluster.server.errors import StatusError
-from elasticjob.devcluster.server.gotypes import unmarshal_problem
 from elasticjob.devcluster.server.jsonbody import Repeating
 from elasticjob.devcluster.server.names import wrong
 from elasticjob.devcluster.server.normal import normalise
@@ -18,7 +17,7 @@ from elasticjob.devcluster.server.pruning import prune
 from elasticjob.devcluster.server.registry import Resource
 from elasticjob.devcluster.server.schemas import builtin_kind
 from elasticjob.devcluster.server.store import Manifest, encode
-from elasticjob.devcluster.server.unstructured import restore_problem, shown
+from elasticjob.devcluster.server.validation import type_problem
 
 
 def decode(
@@ -35,17 +34,14 @@ def decode(
     `known` is the object that a patch was made to: members that equal its own are not looked at again, and
     what is wrong is the patch's fault. `strategic` is that patch, if it was one of those.
     """
-    refuse = _refusal(resource, patched=known is not None, strategic=strategic)
+    refuse = _refusal(resource, patched=known is not None)
     if strategic is not None:  # it cannot change the kind
         body = body | {"kind": resource.kind, "apiVersion": resource.api_version}
     new = _recognise(resource, body, refuse, patched=known is not None)
     _place(resource, namespace, new["metadata"])
     fresh = different(new, known)
     same = {name: value for name, value in new.items() if name not in fresh}
-    if strategic is None:
-        _check_types(resource, fresh, refuse)
-    elif problem := restore_problem(fresh, resource.schema):
-        raise refuse(problem)
+    _check_types(resource, fresh, refuse)
     unknown = [*_repeated(body), *prune(fresh, resource.schema)]
     _check_unknown(unknown, field_validation, warnings, refuse)
     if not resource.custom:
@@ -59,9 +55,7 @@ def decode(
 Refuse = Callable[[str], StatusError]
 
 
-def _refusal(resource: Resource, *, patched: bool, strategic: Any) -> Refuse:
-    if strategic is not None:
-        return lambda why: errors.bad_patch(why, shown(strategic))
+def _refusal(resource: Resource, *, patched: bool) -> Refuse:
     if patched:
         return errors.bad_patch
     return lambda why: errors.undecodable(resource.kind, resource.version, why)
@@ -86,11 +80,11 @@ def _recognise(resource: Resource, body: Any, refuse: Refuse, *, patched: bool) 
         _check_custom_kind(resource, body)
     kind, version = body.get("kind") or resource.kind, body.get("apiVersion") or resource.api_version
     if (kind, version) != (resource.kind, resource.api_version):
-        why, short = _wrong_kind(resource, body, kind, version), str(version).rpartition("/")[2]
+        why, short = _wrong_kind(resource, kind, version), str(version).rpartition("/")[2]
         raise refuse(why) if patched else errors.undecodable(kind, short, why, resource.kind)
     metadata = body.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
-        raise refuse(unmarshal_problem(body, resource.schema))
+        raise refuse("metadata must be of type object")
     return body | {
         "kind": resource.kind,
         "apiVersion": resource.api_version,
@@ -117,14 +111,12 @@ def _check_custom_kind(resource: Resource, body: Manifest) -> None:
         )
 
 
-def _wrong_kind(resource: Resource, body: Manifest, kind: Any, version: Any) -> str:
-    """What becomes of an object of another kind: it is read as what it says, and cannot be made another."""
-    schema = builtin_kind(str(version), str(kind))
-    if schema is None:
+def _wrong_kind(resource: Resource, kind: Any, version: Any) -> str:
+    """Why an object of another kind is refused."""
+    if builtin_kind(str(version), str(kind)) is None:
         return f'no kind "{kind}" is registered for version "{version}" in scheme'
-    problem = unmarshal_problem(body, schema, str(kind))
     short, group = str(version).rpartition("/")[2], (resource.group or "core").partition(".")[0]
-    return problem or f"converting ({short}.{kind}) to ({group}.{resource.kind}): unknown conversion"
+    return f"converting ({short}.{kind}) to ({group}.{resource.kind}): unknown conversion"
 
 
 def _check_unknown(
@@ -143,11 +135,9 @@ def _repeated(body: Any) -> list[str]:
 
 
 def _check_types(resource: Resource, new: Manifest, refuse: Refuse) -> None:
-    """A built-in object with a value of the wrong type does not even decode; of custom ones metadata
-    counts.
-    """
+    """Refuse values of the wrong type; of custom resources only in metadata, their schema is asked later."""
     looked_at = {name: new[name] for name in ("metadata",) if name in new} if resource.custom else new
-    problem = unmarshal_problem(looked_at, resource.schema, resource.kind)
+    problem = type_problem(looked_at, resource.schema)
     if problem:
         raise refuse(problem)
 

@@ -139,9 +139,9 @@ def terminating(group: str, plural: str, name: str, namespace: str) -> StatusErr
     return error
 
 
-def bad_patch(why: str, value: str = "{…}") -> StatusError:
+def bad_patch(why: str) -> StatusError:
     """A patch whose outcome is no object of its kind."""
-    message = f'Invalid value: "{value}": {why}'
+    message = f'Invalid value: "{{…}}": {why}'
     causes = [Cause("patch", message).body()]
     return StatusError(422, "Invalid", f' "" is invalid: patch: {message}', {"causes": causes})
 

@@ -16,7 +16,6 @@ from elasticjob.devcluster.server.asking import User
 from elasticjob.devcluster.server.call import Call
 from elasticjob.devcluster.server.decoding import decode
 from elasticjob.devcluster.server.errors import StatusError
-from elasticjob.devcluster.server.impersonation import impersonation_of
 from elasticjob.devcluster.server.lists import Form, form_of
 from elasticjob.devcluster.server.logs import Logs
 from elasticjob.devcluster.server.objects import Objects
@@ -91,10 +90,9 @@ class Http:
         began, user = self._now(), ANONYMOUS
         try:
             user = self._authenticate(request)
-            acting = self._acting(request, user)
             wish = wish_of(request.method, request.path, request.query)
-            self._gate.check(acting, wish)
-            answer = await self._answer(request, acting, wish)
+            self._gate.check(user, wish)
+            answer = await self._answer(request, user, wish)
         except StatusError as error:
             answer = _response(error.code, encode(error.body()), error.headers)
         except RecursionError:  # deeper than any object of any kind; nothing was stored
@@ -115,6 +113,8 @@ class Http:
         return self._document(request, path)
 
     def _authenticate(self, request: web.Request) -> User:
+        if any(name.lower().startswith("impersonate-") for name in request.headers):
+            raise errors.bad_request("devcluster does not serve impersonation: use a token of that user")
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             if self._gate.enforced or (not scheme and request.path.startswith(_OPEN)):
@@ -124,15 +124,6 @@ class Http:
         if user is None:
             raise errors.unauthorized()
         return user
-
-    def _acting(self, request: web.Request, user: User) -> User:
-        """Whom the request is from: who asks, or whom it may act as."""
-        asked = impersonation_of(request.headers)
-        if asked is None:
-            return user
-        for wish in asked.wishes():
-            self._gate.check(user, wish)
-        return asked.whom()
 
     # Documents about the server
 

@@ -14,7 +14,6 @@ from elasticjob.devcluster.server.events import (
     check_new_event_update,
     default_event,
 )
-from elasticjob.devcluster.server.ingresses import INGRESS
 from elasticjob.devcluster.server.names import file_name_problem, missing, plain, unsupported, wrong
 from elasticjob.devcluster.server.pods import check_pod_spec, default_template, pod_strategy
 from elasticjob.devcluster.server.protection import PROTECTION
@@ -302,6 +301,11 @@ def _check_workload_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
     yield from immutable(old["spec"].get("selector"), new["spec"].get("selector"), "spec.selector")
 
 
+def _start_ingress(ingress: Manifest) -> None:
+    """Ingresses are stored and shown; nothing here answers to one."""
+    ingress["status"] = {"loadBalancer": {}}
+
+
 def _default_policy(policy: Manifest) -> None:
     spec = policy.setdefault("spec", {})
     put(spec, policyTypes=["Ingress", *(["Egress"] if spec.get("egress") else [])])
@@ -355,7 +359,7 @@ def builtin_strategies(store: Store) -> dict[tuple[str, str], Strategy]:
             default_event, check=check_new_event, check_update=check_new_event_update
         ),
         ("coordination.k8s.io", "Lease"): Strategy(check=_check_lease, needs_version=True),
-        ("networking.k8s.io", "Ingress"): INGRESS,
+        ("networking.k8s.io", "Ingress"): Strategy(start=_start_ingress, generation=True),
         ("networking.k8s.io", "NetworkPolicy"): Strategy(_default_policy, generation=True),
         ("policy", "PodDisruptionBudget"): Strategy(generation=True),
         **ROLES,

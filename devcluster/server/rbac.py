@@ -1,24 +1,14 @@
-"""Rules of roles: what one permits, whom a binding means, what of some rules others do not cover."""
+"""Rules of roles: what one permits, and which users a binding means."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import product
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elasticjob.devcluster.server.asking import User
 from elasticjob.devcluster.server.wish import Wish
 
 Rule = Mapping[str, Any]
-_PARTS = (
-    ("apiGroups", "APIGroups"),
-    ("resources", "Resources"),
-    ("nonResourceURLs", "NonResourceURLs"),
-    ("resourceNames", "ResourceNames"),
-    ("verbs", "Verbs"),
-)
 
 
 def permits(rule: Rule, wish: Wish) -> bool:
@@ -48,45 +38,6 @@ def subject_told(subject: Rule, namespace: str) -> str:
     if subject["kind"] == "ServiceAccount":
         return f'ServiceAccount "{subject["name"]}/{subject.get("namespace") or namespace}"'
     return f'{subject["kind"]} "{subject["name"]}"'
-
-
-def uncovered(owned: Sequence[Rule], asked: Iterable[Rule]) -> list[str]:
-    """What of the rules asked no rule owned covers, as refusals tell it: sorted, verbs taken together."""
-    atoms = (atom for rule in asked for atom in _atoms(rule))
-    verbs: dict[Wish, list[str]] = {}
-    for atom in atoms:
-        if not any(_covers(each, atom) for each in owned):  # those of paths stay single
-            verbs.setdefault(atom if atom.path else replace(atom, verb=""), []).append(atom.verb)
-    return sorted({_told(atom, found) for atom, found in verbs.items()})
-
-
-def _covers(rule: Rule, atom: Wish) -> bool:
-    """Whether a rule gives all of a right: one for some names, be it the empty one, never gives all names."""
-    return bool(atom.path or atom.name or not rule.get("resourceNames")) and permits(rule, atom)
-
-
-def _atoms(rule: Rule) -> Iterator[Wish]:
-    """The smallest rights of a rule: one verb on one resource and one name (or all), or on one path."""
-    verbs = rule.get("verbs") or ()
-    for group, resource, verb in product(rule.get("apiGroups") or (), rule.get("resources") or (), verbs):
-        yield from (Wish(verb, group, resource, name=name) for name in rule.get("resourceNames") or ("",))
-    for path, verb in product(rule.get("nonResourceURLs") or (), verbs):
-        yield Wish(verb, path=path)
-
-
-def _told(atom: Wish, verbs: list[str]) -> str:
-    rule = {"verbs": verbs}
-    if atom.path:
-        rule["nonResourceURLs"] = [atom.path]
-    else:
-        rule |= {"apiGroups": [atom.group], "resources": [atom.resource]}
-        rule |= {"resourceNames": [atom.name]} if atom.name else {}
-    return "{" + ", ".join(f"{title}:{quoted(rule[name])}" for name, title in _PARTS if name in rule) + "}"
-
-
-def quoted(words: Iterable[str]) -> str:
-    """A list of texts as Go prints it."""
-    return "[" + " ".join(json.dumps(word, ensure_ascii=False) for word in words) + "]"
 
 
 def _among(value: str, allowed: Sequence[str] | None) -> bool:

@@ -45,14 +45,6 @@ def _rule_problems(rule: Manifest, path: str, *, namespaced: bool) -> Iterator[C
         yield missing(f"{path}.resources", "resource rules must supply at least one resource")
 
 
-def _check_cluster_role(role: Manifest) -> Iterator[Cause]:
-    yield from _check_role(role)
-    gathers = role.get("aggregationRule")
-    if gathers is not None and not gathers.get("clusterRoleSelectors"):
-        why = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-        yield missing("aggregationRule.clusterRoleSelectors", why)
-
-
 def _default_binding(binding: Manifest) -> None:
     reference = binding.get("roleRef")
     if reference is not None and not reference.get("apiGroup"):
@@ -109,7 +101,7 @@ def _check_binding_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
 _BINDING = Strategy(_default_binding, check=_check_binding, check_update=_check_binding_update, says_all=True)
 ROLES = {
     (_GROUP, "Role"): Strategy(_default_role, check=_check_role, says_all=True),
-    (_GROUP, "ClusterRole"): Strategy(_default_role, check=_check_cluster_role, says_all=True),
+    (_GROUP, "ClusterRole"): Strategy(_default_role, check=_check_role, says_all=True),
     (_GROUP, "RoleBinding"): _BINDING,
     (_GROUP, "ClusterRoleBinding"): _BINDING,
 }

@@ -22,7 +22,6 @@ QUANTITY = (
     "kubernetes-quantity"  # a format of our own: custom resources may say `quantity`, and it means nothing
 )
 ANYTHING: Schema = {PRESERVE: True}
-GO_NAME = "x-go-name"  # ours: what Go calls a published definition, `v1.ObjectMeta`
 
 _CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
@@ -49,7 +48,6 @@ def builtin_definitions() -> Mapping[str, Schema]:
     resolved: dict[str, Schema] = {name: {} for name in source}
     for name, definition in source.items():
         resolved[name].update(_SPECIAL.get(name) or _resolve(definition, resolved))
-        resolved[name][GO_NAME] = ".".join(name.split(".")[-2:])
     # JSONSchemaProps where a boolean or (never in a CRD) a list could stand as well
     properties = resolved[f"{_CRD}.JSONSchemaProps"]["properties"]
     either = {"properties": properties, "items": resolved[f"{_CRD}.JSONSchemaProps"]}

@@ -16,7 +16,6 @@ from aiohttp import web
 
 from elasticjob.devcluster.server.access import Access
 from elasticjob.devcluster.server.admission import Webhooks
-from elasticjob.devcluster.server.aggregation import Aggregation
 from elasticjob.devcluster.server.bootstrap import bootstrap
 from elasticjob.devcluster.server.builtins import builtin_resources
 from elasticjob.devcluster.server.certs import make_identity, server_context
@@ -93,7 +92,6 @@ class ApiServer:
         )
         self._collector = Collector(self._objects)
         self._cleanup = Cleanup(self._objects)
-        self._aggregation = Aggregation(self._objects)
         self._protection = Protection(self._objects)
         self._establishing = Establishing(self._objects, establish_delay)
         for resource in builtin_resources():
@@ -141,7 +139,7 @@ class ApiServer:
 
     @property
     def _running(self) -> Sequence[Runnable]:
-        return self._collector, self._cleanup, self._aggregation, self._protection, self._establishing
+        return self._collector, self._cleanup, self._protection, self._establishing
 
     def _http(self, session: aiohttp.ClientSession) -> Http:
         return Http(

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from elasticjob.devcluster.server.asking import User
-from elasticjob.devcluster.server.rbac import quoted
+from elasticjob.devcluster.server.names import plain
 from elasticjob.devcluster.server.store import Store, Stored, Type
 
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
@@ -76,7 +76,7 @@ class Tokens:
             return Verdict(problem="invalid bearer token")
         common = tuple(each for each in asked if each in found.audiences)
         if not common:
-            theirs, ours = quoted(found.audiences), quoted(asked)
+            theirs, ours = plain(found.audiences), plain(asked)
             why = f"token audiences {theirs} is invalid for the target audiences {ours}"
             return Verdict(problem=f"[invalid bearer token, {why}]")
         problem = self._problem(found)
@@ -129,12 +129,6 @@ class Tokens:
 
 def _told(noun: str, name: str, uid: str) -> list[tuple[str, tuple[str, ...]]]:
     return [(f"{_KEY}{noun}-name", (name,)), (f"{_KEY}{noun}-uid", (uid,))]
-
-
-def account_of(user: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account that a user is."""
-    parts = user.removeprefix(_PREFIX).split(":")
-    return (parts[0], parts[1]) if user.startswith(_PREFIX) and len(parts) == 2 and all(parts) else None
 
 
 def account_groups(namespace: str) -> tuple[str, ...]:

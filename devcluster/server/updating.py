@@ -96,7 +96,6 @@ async def _attempt(core: Core, change: Change, old: Stored, new: Manifest) -> An
     if concerned:
         admitted = await core.mutated(attributes, new, warnings)
         new = _settled(core, change, old.body, _prepared(core, change, old.body, admitted))
-    core.rights.check_handed_out(attributes, new)
     _check(core, change, old.body, new, identity)
     if concerned:
         warnings += await core.admission.validate(attributes, new)

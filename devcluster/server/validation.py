@@ -60,6 +60,14 @@ def validate(value: Any, schema: Schema, path: str = "") -> Iterator[Cause]:
         yield from _check_logic(value, schema, path)
 
 
+def type_problem(value: Any, schema: Schema) -> str:
+    """The first value of the wrong type or format, "" where there is none; a null is an absent field."""
+    for cause in validate(value, schema):
+        if cause.reason == TYPE_INVALID and '"null"' not in cause.message:
+            return f"{cause.field} in body {cause.message.partition(' in body ')[2]}"
+    return ""
+
+
 def _check_null(schema: Schema, path: str) -> Iterator[Cause]:
     if schema.get("nullable") or not schema.get("type"):
         return

@@ -19,10 +19,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _TIME = re.compile(r"20(2[5-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _ADDRESS = re.compile(r"\b(10\.96|127\.96)\.\d+\.\d+\b")
 _ACCESS = re.compile(r"kube-api-access-\w{5}\b")
-_PATCHED = re.compile(r'patch: Invalid value: "\{.*\}": |^Invalid value: "\{.*\}": ', re.DOTALL)
-_SCHEME = re.compile(r'in scheme "[^"]*"')
 _AGE = re.compile(r"\d+s")
-_TOO_OLD = re.compile(r"(too old resource version: )\d+ \(\d+\)")
 _SUFFIX = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5}$")
 
 
@@ -43,6 +40,8 @@ class _Words:
         self._generated = dict(_generated(played.observations))
 
     def of(self, value: Any, key: str) -> Any:
+        if isinstance(value, dict) and value.get("status") == "Failure":
+            value = refusal(value)
         if isinstance(value, dict):
             return {
                 self._text(name): self._member(name, each, value)
@@ -53,10 +52,6 @@ class _Words:
             items = [self.of(each, key) for each in value]
             if key.endswith("managedFields"):
                 return sorted((each for each in items if not _is_controllers(each)), key=_book_order)
-            if key == "causes" and items and items[0].get("reason") == "FieldManagerConflict":
-                return sorted(
-                    items, key=lambda cause: str(cause["field"])
-                )  # the real server's order is chance
             return items
         if key.endswith("cells") and isinstance(value, str) and _AGE.fullmatch(value):
             return "<age>"
@@ -93,12 +88,30 @@ class _Words:
         for found, symbol in self._generated.items():
             text = text.replace(found, symbol)
         text = _UUID.sub(lambda found: self._uids.setdefault(found[0], f"uid{len(self._uids) + 1}"), text)
-        text = _TIME.sub(
-            "<time>", _PATCHED.sub(lambda found: found[0].partition("{")[0] + "<object>: ", text)
-        )
-        text = _TOO_OLD.sub(r"\1<old>", text)
-        text = _SCHEME.sub("in scheme", text)
+        text = _TIME.sub("<time>", text)
         return _ACCESS.sub("kube-api-access-<random>", _ADDRESS.sub("<cluster-ip>", text))
+
+
+def refusal(status: dict[str, Any]) -> dict[str, Any]:
+    """A refusal without its wording: code, reason, and the fields that are at fault, each once."""
+    details = status.get("details") or {}
+    causes = [(_field(each.get("field", "")), each.get("reason", "")) for each in details.get("causes") or ()]
+    # what begins with a dot is told of a scale path, once more than of the field
+    pairs = {(field, reason) for field, reason in causes if not field.startswith(".")}
+    shown = [{"field": field, "reason": reason} for field, reason in sorted(pairs)]
+    return {
+        "status": "Failure",
+        "code": status.get("code"),
+        "reason": status.get("reason"),
+        "details": {"causes": shown} if shown else {},
+    }
+
+
+def _field(path: str) -> str:
+    """A field as the published form of its kind has it; of a CRD the real server names its older form's."""
+    for name, old in (("schema", "validation"), ("subresources", "subresources")):
+        path = re.sub(rf"^spec\.{old}\b", f"spec.versions[0].{name}", path)
+    return path
 
 
 def _book_order(entry: Any) -> tuple[str, ...]:

@@ -45,14 +45,12 @@ class Step:
     """One request.
 
     `show` says what of the answer is compared: None everything, else dotted paths into the body; the code
-    always is.
+    always is. Of refusals code, reason and fields are compared, never their wording.
     `take` names parts of the answer (dotted paths, `*` for the whole body) for later steps. `until` repeats
     the request until the code is this, or until every dotted path has this value (None: is absent).
     `events` makes it a watch that is read until so many events came (bookmarks count only if `bookmarks`), or
-    it ended; `meanwhile` is played once it has begun. `loose` holds why the message is compared by nothing
-    but its
-    causes' fields. `reviews` compares what the webhook was sent instead of an answer. `bare` sends it without
-    the administrator's credentials. A header may have several values.
+    it ended; `meanwhile` is played once it has begun. `reviews` compares what the webhook was sent instead of
+    an answer. `bare` sends it without the administrator's credentials. A header may have several values.
     """
 
     method: str
@@ -68,7 +66,6 @@ class Step:
     events: int = 0
     bookmarks: bool = False
     meanwhile: tuple[Step, ...] = ()
-    loose: str = ""
     bare: bool = False
 
     def quietly(self) -> Step:
@@ -79,7 +76,7 @@ class Step:
         return replace(self, **changes)
 
     def by(self, user: str, *groups: str) -> Step:
-        """The same, asked by another user: the administrator impersonates it."""
+        """The same, asked by another user: the administrator acts as it."""
         more = {"Impersonate-Group": groups} if groups else {}
         return replace(self, headers={**self.headers, "Impersonate-User": user, **more})
 

@@ -40,7 +40,16 @@ async def embedded() -> AsyncIterator[Server]:
         api.compact()
         context = ssl.create_default_context(cadata=api.ca_pem)
         admin = _session(api.url, context, {"Authorization": f"Bearer {_TOKEN}"})
+
+        def token_of(user: str, groups: tuple[str, ...]) -> str:
+            token, (_, _, namespace) = f"as {user} {groups}", user.rpartition(":")[0].rpartition(":")
+            if user.startswith("system:serviceaccount:") and not groups:
+                groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+            api.add_token(token, user, groups)
+            return token
+
         async with _side(admin, _session(api.url, context), at_once) as server:
+            server.token_of = token_of
             yield server
 
 

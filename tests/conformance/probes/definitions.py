@@ -1,15 +1,96 @@
-"""CustomResourceDefinitions: what is accepted, defaulted, refused, and what becomes of their objects."""
+"""CustomResourceDefinitions: what is accepted and refused, how they are served and change."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.objects import SPEC, defined, definition, thing
-from tests.conformance.probe import CRDS, THINGS, Probe, delete, get, given, patch, post, probe, put
+from tests.conformance.objects import SPEC, STATUS, Body, defined, definition, thing
+from tests.conformance.probe import (
+    CRDS,
+    THINGS,
+    Probe,
+    Step,
+    apply,
+    delete,
+    get,
+    given,
+    patch,
+    post,
+    probe,
+    put,
+    watch,
+)
 
 MAXIMUM = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/replicas/maximum"
 CRD = f"{CRDS}/things.{{group}}"
 THING = f"{THINGS}/one"
+OTHER = f"{CRDS}/others.{{group}}"
+V2 = THINGS.replace("v1", "v2")
+TAKE = {"rv": "metadata.resourceVersion", "uid": "metadata.uid"}
+ESTABLISHED = {"status.conditions.1.status": "True", "status.conditions.1.type": "Established"}
+SCHEMA = "/spec/versions/0/schema/openAPIV3Schema/properties/spec"
+SCHEMA_OF_V2 = SCHEMA.replace("/0/", "/1/")
+
+
+def version(name: str, spec: Body | None = None, **more: Any) -> Body:
+    root = {"type": "object", "properties": {"spec": spec or SPEC, "status": STATUS}}
+    one: Body = definition()["spec"]["versions"][0]
+    return one | {"name": name, "schema": {"openAPIV3Schema": root}, **more}
+
+
+def of_versions(*versions: Body, **spec: Any) -> Body:
+    body = definition()
+    body["spec"] |= {"versions": list(versions), **spec}
+    return body
+
+
+def served(body: Body, *paths: str) -> tuple[Step, ...]:
+    """Steps after which a definition of things is served in these versions."""
+    return (
+        post(CRDS, body, show=()),
+        get(CRD, until=ESTABLISHED, show=()),
+        *(get(path, until=200, show=()) for path in paths or (THINGS,)),
+    )
+
+
+def named(plural: str, kind: str, **names: Any) -> Body:
+    body = definition({"type": "object"})
+    body["metadata"]["name"] = f"{plural}.{{group}}"
+    body["spec"]["names"] = {"plural": plural, "kind": kind, **names}
+    return body
+
+
+def schema(name: str, before: Body, after: Body, *steps: Step) -> Probe:
+    """An object that was right, and a schema that has become another since."""
+    spec = {"type": "object", "properties": {"x": before, "y": {"type": "string"}}}
+    changed = [{"op": "replace", "path": f"{SCHEMA}/properties/x", "value": after}]
+    known = [
+        {"op": "add", "path": f"{SCHEMA}/properties/known", "value": {"type": "string", "default": "yes"}}
+    ]
+    return probe(
+        f"schema: {name}",
+        *defined(spec),
+        *given(post(THINGS, thing("one", steps[0].body))),
+        *given(patch("json", CRD, [*changed, *known])),
+        post(THINGS, thing("two", {}), dryRun="All", until={"spec.known": "yes"}, show=()),
+        *steps[1:],
+    )
+
+
+KNOWN = {"type": "object", "properties": SPEC["properties"] | {"known": {"type": "string", "default": "yes"}}}
+
+
+def was(spec: Body) -> Step:
+    """What the object was made with."""
+    return post(THINGS, spec)
+
+
+def changes(spec: Body, **more: Any) -> Step:
+    return patch("merge", THING, {"spec": spec}, show=("spec",), **more)
+
+
+TEXT: Body = {"type": "string"}
+TWO = served(of_versions(version("v1"), version("v2", storage=False)), THINGS, V2)
 
 
 def refused(name: str, schema: Any, **more: Any) -> Probe:
@@ -18,18 +99,6 @@ def refused(name: str, schema: Any, **more: Any) -> Probe:
     return probe(
         f"schema: {name}", post(CRDS, definition(spec, **more), dryRun="All", show=("metadata.name",))
     )
-
-
-def accepted(name: str, schema: Any) -> Probe:
-    return refused(name, schema)
-
-
-def rule(text: str, **more: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {"n": {"type": "integer"}, "s": {"type": "string", "maxLength": 10}},
-        "x-kubernetes-validations": [{"rule": text, **more}],
-    }
 
 
 def changed(**spec: Any) -> dict[str, Any]:
@@ -57,34 +126,14 @@ PROBES: tuple[Probe, ...] = (
     probe("a name that does not fit", post(CRDS, definition() | {"metadata": {"name": "others.{group}"}})),
     probe("no versions", post(CRDS, changed(versions=[]))),
     probe("no scope", post(CRDS, changed(scope="Everywhere"))),
-    probe("no group", post(CRDS, changed(group=""))),
-    probe(
-        "a group without a dot",
-        post(
-            CRDS,
-            changed(group="x") | {"metadata": {"name": "things.x"}},
-            dryRun="All",
-            show=("metadata.name",),
-        ),
-    ),
     probe("no kind", post(CRDS, changed(names={"plural": "things"}))),
     probe("no schema", post(CRDS, changed(versions=[{"name": "v1", "served": True, "storage": True}]))),
     probe(
         "no storage version",
         post(CRDS, changed(versions=[definition()["spec"]["versions"][0] | {"storage": False}])),
     ),
-    probe(
-        "kubectl's protected group",
-        post(CRDS, changed(group="x.k8s.io") | {"metadata": {"name": "things.x.k8s.io"}}, dryRun="All"),
-    ),
-    refused("a reference", {"$ref": "#/definitions/y"}),
     refused("no type", {}),
     refused("an unknown type", {"type": "text"}),
-    refused("unique items", {"type": "array", "uniqueItems": True, "items": {"type": "string"}}),
-    refused(
-        "no more properties",
-        {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False},
-    ),
     refused("any of without a type", {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
     refused("a type inside of any of", {"type": "string", "anyOf": [{"type": "string", "minLength": 1}]}),
     refused("an array without items", {"type": "array"}),
@@ -100,128 +149,6 @@ PROBES: tuple[Probe, ...] = (
             "x-kubernetes-list-map-keys": ["a"],
             "items": {"type": "object", "properties": {"a": {"type": "string"}}},
         },
-    ),
-    refused(
-        "a list-map of texts",
-        {
-            "type": "array",
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["a"],
-            "items": {"type": "string"},
-        },
-    ),
-    refused(
-        "a set of objects", {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "object"}}
-    ),
-    refused(
-        "an unknown list type",
-        {"type": "array", "x-kubernetes-list-type": "bag", "items": {"type": "string"}},
-    ),
-    refused("a list type of no list", {"type": "string", "x-kubernetes-list-type": "set"}),
-    refused("a pattern that looks ahead", {"type": "string", "pattern": "^(?=a)"}),
-    refused("a pattern that is none", {"type": "string", "pattern": "("}),
-    refused("a default of the wrong type", {"type": "integer", "default": "x"}),
-    refused("a default out of bounds", {"type": "integer", "minimum": 3, "default": 1}),
-    refused(
-        "a default with unknown fields",
-        {"type": "object", "properties": {"a": {"type": "string"}}, "default": {"b": 1}},
-    ),
-    refused("int-or-string with a type", {"type": "string", "x-kubernetes-int-or-string": True}),
-    refused("preserve on a text", {"type": "string", "x-kubernetes-preserve-unknown-fields": True}),
-    refused("an embedded resource", {"type": "object", "x-kubernetes-embedded-resource": True}),
-    refused("an unknown keyword", {"type": "string", "const": "x"}),
-    refused("a number where a flag is", {"type": "integer", "exclusiveMinimum": 0}),
-    accepted("int-or-string", {"x-kubernetes-int-or-string": True, "default": "5"}),
-    accepted("anything", {"x-kubernetes-preserve-unknown-fields": True}),
-    accepted("an unknown format", {"type": "string", "format": "quantity"}),
-    accepted("a title", {"type": "string", "title": "X", "example": "y"}),
-    probe(
-        "schema: labels in metadata",
-        post(
-            CRDS,
-            definition(
-                schema={
-                    "type": "object",
-                    "properties": {
-                        "metadata": {"type": "object", "properties": {"labels": {"type": "object"}}}
-                    },
-                }
-            ),
-            dryRun="All",
-        ),
-    ),
-    probe(
-        "schema: a root that is no object", post(CRDS, definition(schema={"type": "string"}), dryRun="All")
-    ),
-    probe(
-        "schema: an unknown keyword, strictly",
-        post(CRDS, definition({"type": "object", "bogus": 1}), dryRun="All", fieldValidation="Strict"),
-    ),
-    refused("a rule", rule("self.n > 0")),
-    refused("a rule that is no text", rule("")),
-    refused(
-        "a rule that does not parse",
-        rule("self.n >"),
-    ),
-    refused("a rule about no field", rule("self.none > 0")),
-    refused("a rule of the wrong type", rule("self.n")),
-    refused("a rule with a wrong comparison", rule("self.n > 'a'")),
-    refused("a rule of quantities", rule("quantity(self.s).isGreaterThan(quantity('1Gi'))")),
-    refused("a rule of durations", rule("duration(self.s) > duration('5s')")),
-    refused("a message over two lines", rule("true", message="a\nb")),
-    refused("a message expression of the wrong type", rule("true", messageExpression="1")),
-    refused("an unknown reason", rule("true", reason="Bogus")),
-    refused("a field path to nowhere", rule("true", fieldPath=".none")),
-    refused("a field path", rule("true", fieldPath=".n")),
-    refused("optional old self without old self", rule("self.n > 0", optionalOldSelf=True)),
-    refused("a transition rule", rule("self.n >= oldSelf.n")),
-    refused(
-        "a transition in a list",
-        {
-            "type": "array",
-            "maxItems": 5,
-            "items": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]},
-        },
-    ),
-    refused(
-        "a rule that costs too much",
-        {
-            "type": "array",
-            "items": {"type": "string"},
-            "x-kubernetes-validations": [{"rule": "self.all(a, self.exists_one(b, a == b))"}],
-        },
-    ),
-    refused(
-        "a rule within its bounds",
-        {
-            "type": "array",
-            "maxItems": 64,
-            "items": {"type": "string", "maxLength": 63},
-            "x-kubernetes-validations": [{"rule": "self.all(a, self.exists_one(b, a == b))"}],
-        },
-    ),
-    probe(
-        "columns",
-        post(
-            CRDS,
-            definition(
-                additionalPrinterColumns=[
-                    {"name": "A", "type": "text", "jsonPath": "spec.x"},
-                    {"name": "", "type": "string", "jsonPath": ""},
-                ]
-            ),
-            dryRun="All",
-        ),
-    ),
-    probe(
-        "selectable fields",
-        post(CRDS, definition(selectableFields=[{"jsonPath": ".spec.none"}]), dryRun="All"),
-        post(CRDS, definition(selectableFields=[{"jsonPath": ".spec.parts"}]), dryRun="All"),
-        post(CRDS, definition(selectableFields=[{"jsonPath": ".metadata.name"}]), dryRun="All"),
-    ),
-    probe(
-        "half a scale",
-        post(CRDS, definition(subresources={"scale": {"specReplicasPath": ".spec.replicas"}}), dryRun="All"),
     ),
     probe("changing the scope", *defined(), patch("merge", CRD, {"spec": {"scope": "Cluster"}})),
     probe(
@@ -239,7 +166,7 @@ PROBES: tuple[Probe, ...] = (
         *defined(),
         *given(post(THINGS, thing("one", {})), delete(CRD, show=())),
         get(CRD, until=404),
-        get(THINGS, until=404, loose="which of the two 404s"),
+        get(THINGS, until=404, show=()),
     ),
     probe(
         "a version is no longer served",
@@ -251,7 +178,7 @@ PROBES: tuple[Probe, ...] = (
             [{"op": "replace", "path": "/spec/versions/0/served", "value": False}],
             show=("spec.versions.0.served",),
         ),
-        get(THINGS, until=404, loose="which of the two 404s"),
+        get(THINGS, until=404, show=()),
     ),
     probe(
         "a deprecated version",
@@ -296,5 +223,165 @@ PROBES: tuple[Probe, ...] = (
             }
         ),
         post(THINGS, thing("one", {"replicas": 1, "note": "x"}), show=("spec",)),
+    ),
+    probe(
+        "the order of versions",
+        *served(
+            of_versions(
+                version("v1beta1"),
+                *(version(name, storage=False) for name in ("v1", "v2alpha1", "v10", "odd", "v2", "v1beta2")),
+                version("v11", storage=False, served=False),
+            ),
+            THINGS,
+        ),
+        get("/apis/{group}", until={"versions.6.version": "odd"}),
+    ),
+    probe(
+        "two of a kind",
+        *defined({"type": "object"}),
+        post(CRDS, named("others", "Thing"), show=()),
+        get(OTHER, until={"status.conditions.0.status": "False"}, show=("status",)),
+        get("/apis/{group}/v1/namespaces/{ns}/others"),
+        *given(delete(OTHER)),
+    ),
+    probe(
+        "a name is free again",
+        *defined({"type": "object"}),
+        *given(post(CRDS, named("others", "Thing"))),
+        get(OTHER, until={"status.conditions.0.status": "False"}, show=()),
+        *given(delete(CRD)),
+        get(OTHER, until={"status.conditions.0.status": "True", **ESTABLISHED}, show=("status",)),
+        *given(delete(OTHER)),
+    ),
+    probe(
+        "another short name",
+        *defined({"type": "object"}),
+        patch(
+            "merge",
+            CRD,
+            {"spec": {"names": {"shortNames": ["th"], "categories": ["all"]}}},
+            show=("spec.names",),
+        ),
+        get(CRD, until={"status.acceptedNames.shortNames.0": "th"}, show=("status", "metadata.generation")),
+    ),
+    probe(
+        "an object in two versions",
+        *TWO,
+        post(THINGS, thing("one", {"replicas": 1})),
+        get(f"{V2}/one"),
+        patch("merge", f"{V2}/one", {"spec": {"replicas": 2}}),
+        apply(f"{V2}/one", thing("one", {"note": "x"}) | {"apiVersion": "{group}/v2"}),
+        apply(THING, thing("one", {"note": "y"})),
+        get(V2, show=("kind", "apiVersion", "items.0.apiVersion", "items.0.spec")),
+        post(V2, thing("two", {})),
+        patch("merge", f"{V2}/one/status", {"status": {"phase": "x"}}, show=("apiVersion", "status")),
+        patch("merge", f"{V2}/one/scale", {"spec": {"replicas": 3}}, show=("spec",)),
+    ),
+    probe(
+        "a watch of another version",
+        *TWO,
+        post(THINGS, thing("one", {"replicas": 1}), take=TAKE, show=()),
+        watch(
+            V2,
+            2,
+            resourceVersion="{rv}",
+            show=("apiVersion", "spec"),
+            meanwhile=(patch("merge", THING, {"spec": {"replicas": 2}}, show=()), delete(THING, show=())),
+        ),
+    ),
+    probe(
+        "another version is stored",
+        *TWO,
+        *given(post(THINGS, thing("one", {"replicas": 1}))),
+        patch(
+            "json",
+            CRD,
+            [
+                {"op": "replace", "path": "/spec/versions/0/storage", "value": False},
+                {"op": "replace", "path": "/spec/versions/1/storage", "value": True},
+                {"op": "replace", "path": f"{SCHEMA_OF_V2}/properties/note/maxLength", "value": 1},
+            ],
+            show=("status.storedVersions", "metadata.generation"),
+        ),
+        # a real server goes on writing in the old version until it has looked around
+        post(V2, thing("two", {"note": "long"}, apiVersion="{group}/v2"), dryRun="All", until=422, show=()),
+        get(f"{V2}/one", show=("apiVersion",)),
+        # stored anew: of what is left in a version that is gone, a real server can list nothing any more
+        patch("merge", f"{V2}/one", {"metadata": {"labels": {"a": "b"}}}, show=("apiVersion", "spec")),
+        patch("json", CRD, [{"op": "remove", "path": "/spec/versions/0"}]),
+        patch(
+            "merge", f"{CRD}/status", {"status": {"storedVersions": ["v2"]}}, show=("status.storedVersions",)
+        ),
+        patch("json", CRD, [{"op": "remove", "path": "/spec/versions/0"}], show=("status.storedVersions",)),
+        get(THINGS, until=404, show=()),
+        get(V2, until=200, show=("items.0.apiVersion", "items.0.spec")),
+    ),
+    probe(
+        "applying",
+        apply(
+            CRD,
+            definition({"type": "object"}),
+            "kubectl",
+            show=("metadata.managedFields", "metadata.generation"),
+        ),
+        get(CRD, until=ESTABLISHED, show=()),
+        apply(
+            CRD,
+            definition({"type": "object", "description": "x"}),
+            "kubectl",
+            show=("metadata.managedFields", "metadata.generation"),
+        ),
+        apply(CRD, definition({"type": "object", "description": "y"}), "other"),
+        apply(
+            CRD,
+            definition({"type": "object", "description": "y"}),
+            "other",
+            force="true",
+            show=("metadata.generation",),
+        ),
+    ),
+    probe(
+        "a strategic patch",
+        *defined({"type": "object"}),
+        patch(
+            "strategic",
+            CRD,
+            {"spec": {"versions": [version("v1", {"type": "object", "description": "x"})]}},
+            show=("spec.versions.0.schema.openAPIV3Schema.properties.spec", "metadata.generation"),
+        ),
+        patch("strategic", CRD, {"spec": {"versions": [{"name": "v1"}]}}),
+    ),
+    probe(
+        "going, held by an object",
+        *defined(),
+        *given(
+            post(THINGS, thing("one", {}) | {"metadata": {"name": "one", "finalizers": ["example.com/x"]}})
+        ),
+        delete(
+            CRD,
+            show=(
+                "metadata.finalizers",
+                "metadata.generation",
+                "metadata.deletionGracePeriodSeconds",
+                "status.conditions",
+            ),
+        ),
+        get(THING, until={"metadata.deletionGracePeriodSeconds": 0}, show=("metadata.finalizers",)),
+        post(THINGS, thing("two", {})),
+        apply(f"{THINGS}/two", thing("two", {})),
+        patch("merge", THING, {"spec": {"note": "x"}}, show=("spec.note",)),
+        delete(CRD, show=("metadata.finalizers",)),
+        patch("merge", CRD, {"metadata": {"labels": {"a": "b"}}}, show=("metadata.labels",)),
+        patch("merge", THING, {"metadata": {"finalizers": None}}, show=("metadata.finalizers",)),
+        get(CRD, until=404, show=()),
+    ),
+    probe(
+        "a version that is served again",
+        *defined(),
+        *given(post(THINGS, thing("one", {"replicas": 1}))),
+        *given(patch("json", CRD, [{"op": "replace", "path": "/spec/versions/0/served", "value": False}])),
+        get(THINGS, until=404, show=()),
+        patch("json", CRD, [{"op": "replace", "path": "/spec/versions/0/served", "value": True}], show=()),
+        get(THING, until=200, show=("spec",)),
     ),
 )

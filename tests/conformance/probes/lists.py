@@ -112,7 +112,7 @@ PROBES: tuple[Probe, ...] = (
     probe("a limit of nothing", *SIX, get(MAPS, **SELECTED, limit=0, show=("metadata",))),
     probe("a limit of words", get(MAPS, limit="many")),
     probe("a limit below nothing", get(MAPS, limit="-1", show=("metadata",))),
-    probe("a token of nonsense", get(MAPS, limit=2, continue_="nonsense", loose="the decoder's words")),
+    probe("a token of nonsense", get(MAPS, limit=2, continue_="nonsense")),
     probe(
         "a token with a version",
         *SIX,
@@ -121,8 +121,8 @@ PROBES: tuple[Probe, ...] = (
     ),
     probe("any version", *SIX, get(MAPS, **SELECTED, resourceVersion="0", show=NAMES)),
     probe("a version of the past", *SIX, get(MAPS, **SELECTED, resourceVersion="1", show=NAMES)),
-    probe("a version of the future", get(MAPS, resourceVersion="99999999999", loose="versions")),
-    probe("an object of the future", *SIX, get(f"{MAPS}/a", resourceVersion="99999999999", loose="versions")),
+    probe("a version of the future", get(MAPS, resourceVersion="99999999999")),
+    probe("an object of the future", *SIX, get(f"{MAPS}/a", resourceVersion="99999999999")),
     probe("a version of words", get(MAPS, resourceVersion="abc")),
     probe("an object of a version of words", *SIX, get(f"{MAPS}/a", resourceVersion="abc")),
     probe(

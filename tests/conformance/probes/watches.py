@@ -100,7 +100,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     probe(
         "a version of the future",
-        watch(MAPS, 1, resourceVersion="99999999999", timeoutSeconds="1", loose="versions"),
+        watch(MAPS, 1, resourceVersion="99999999999", timeoutSeconds="1"),
     ),
     probe("a version of words", watch(MAPS, 1, resourceVersion="abc")),
     probe(

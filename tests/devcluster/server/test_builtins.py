@@ -61,7 +61,7 @@ async def test_quality_of_service(api: Api, resources: dict[str, Any], expected:
         (
             {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "abc"}}}]},
             400,
-            "quantities must match",
+            "spec.containers[0].resources.limits.cpu",
         ),
         (
             {
