@@ -111,11 +111,14 @@ def _names(value: Any) -> int:
     return 0
 
 
+_STRINGS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
+
+
 class _Loader(yaml.SafeLoader):
-    """YAML without dates: a timestamp stays the text that it is."""
+    """YAML as Go reads it: a timestamp stays a string, and so does a lone `=`."""
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _STRINGS]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }

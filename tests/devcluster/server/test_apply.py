@@ -117,9 +117,9 @@ async def test_apply_needs_a_manager_and_a_kind(api: Api) -> None:
 
 
 async def test_yaml_is_applied_too(api: Api) -> None:
-    raw = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  when: 2026-01-01\n"
+    raw = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  when: 2026-01-01\n  sign: =\n"
     reply = await api.call("PATCH", A, raw, "application/apply-patch+yaml", fieldManager="me")
-    assert (reply.code, reply.body["data"]) == (201, {"when": "2026-01-01"})
+    assert (reply.code, reply.body["data"]) == (201, {"when": "2026-01-01", "sign": "="})
 
 
 async def test_containers_and_ports_of_built_ins_merge_by_key(api: Api) -> None:
