@@ -141,25 +141,12 @@ def metadata_problems(
 
 
 def metadata_update_problems(
-    group: str,
-    kind: str,
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
-    identity: list[Cause],
-    *,
-    custom: bool,
-) -> list[Cause]:
-    """Everything wrong with changed metadata, as often as the real server says it.
-
-    It checks what is common to all kinds, once by itself and once as a change, and has each kind do so again.
-    """
-    whole = [
-        *_note_problems(new),
-        *_finalizer_problems(new, short=custom or group == "apiextensions.k8s.io"),
-    ]
-    change = [*_finalizer_additions(old, new), *identity, *_note_problems(new)]
-    of_kind = [*change, *([] if custom else [*_name_problems(group, kind, new), *whole])]
-    return [*whole, *change, *of_kind]
+    group: str, old: Mapping[str, Any], new: Mapping[str, Any], *, custom: bool
+) -> Iterator[Cause]:
+    """Everything wrong with changed metadata, beside what `identity_problems` says."""
+    yield from _note_problems(new)
+    yield from _finalizer_problems(new, short=custom or group == "apiextensions.k8s.io")
+    yield from _finalizer_additions(old, new)
 
 
 def _name_problems(group: str, kind: str, metadata: Mapping[str, Any]) -> Iterator[Cause]:

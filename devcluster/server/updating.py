@@ -196,9 +196,9 @@ def _check(core: Core, change: Change, old: Manifest, new: Manifest, identity: l
         plain = strategy.check_update is no_problem  # the rules of creation are those of updates
         of_kind = strategy.check(new) if plain else strategy.check_update(new, old)
     of_metadata = metadata_update_problems(
-        resource.group, resource.kind, old["metadata"], new["metadata"], identity, custom=resource.custom
+        resource.group, old["metadata"], new["metadata"], custom=resource.custom
     )
-    core.check(resource, new, old, [*of_metadata, *of_kind], subresource)
+    core.check(resource, new, old, [*identity, *of_metadata, *of_kind], subresource)
 
 
 def _store(core: Core, change: Change, new: Manifest, warnings: list[str]) -> Answer:
