@@ -85,3 +85,10 @@ async def test_a_review_tells_what_would_be_allowed(api: Api, bot: Api) -> None:
         asked = {"namespace": "default", "verb": verb, "resource": "configmaps"}
         reply = await bot.post(path, {"spec": {"resourceAttributes": asked}})
         assert (reply.code, reply.body["status"]["allowed"]) == (201, allowed)
+
+
+async def test_impersonation_is_answered_with_a_sentence(api: Api) -> None:
+    async with api.session.get(CONFIG_MAPS, headers={"Impersonate-User": "ann"}) as reply:
+        body = await reply.json()
+    assert (reply.status, body["reason"]) == (400, "BadRequest")
+    assert "does not serve impersonation" in body["message"]

@@ -236,6 +236,21 @@ async def test_a_second_version_serves_the_same_objects(api: Api) -> None:
     assert (await api.get(f"{THINGS}/one")).body["apiVersion"] == "example.com/v1"
 
 
+@pytest.mark.parametrize(("served", "code"), [(True, 422), (False, 201)])
+async def test_a_conversion_webhook_is_refused_where_it_would_be_called(
+    api: Api, served: bool, code: int
+) -> None:
+    body = definition()
+    first = body["spec"]["versions"][0]
+    body["spec"]["versions"].append(first | {"name": "v2", "storage": False, "served": served})
+    client = {"url": "https://localhost/convert"}
+    webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
+    body["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
+    reply = await api.post(CRDS, body)
+    assert reply.code == code
+    assert ("calls no conversion webhooks" in reply.message) is served
+
+
 async def test_a_changed_definition_counts_from_then_on(things: Api) -> None:
     schema_path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/replicas/maximum"
     operation = [{"op": "replace", "path": schema_path, "value": 5}]
