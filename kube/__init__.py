@@ -5,7 +5,7 @@
     lead      election (a thread) ← lease (pure: who may lead); fence (what a leader may still send)
     admit     admission (a server) ← answering ← review (pure); registration; problem
     trust     authorities (pure: what to publish, what to sign with) ← trust, vault, mounted; certificates
-    write     client.apply and patches; conditions, owner, finalizers, events; running (reads its own writes)
+    write     client.apply and patches; conditions, owner, events; running (reads its own writes)
     declare   crd ← structural, rewriters, soundness, embedded, cost; re2 ← finding
     rules     cel: read, typed, priced and evaluated as API servers do
     rest      kinds, objects: types; config, kubeconfig: where and who; clock, backoff: time; metrics, errors

@@ -97,13 +97,12 @@ class Operator:
         self._started, self._leading = asyncio.Event(), asyncio.Event()
         self._groups = {group: RunGroup(group.name.lower(), self._fail) for group in Group}
         self._caches: dict[str, Cache[Any]] = {}
-        self._live: dict[str, Check] = {}
         self._ready: dict[str, Check] = {
             "started": lambda: None if self._started.is_set() else "not all parts have started"
         }
         if election:
             self._ready["leader"] = election.standing
-        self._probes = Probes(probes, self.metrics.registry, self._live, self._ready) if probes else None
+        self._probes = Probes(probes, self.metrics.registry, self._ready) if probes else None
         self._groups[Group.HTTP].members += [self.recorder, LoopWatch(self.clock, self.metrics)]
         self._groups[Group.HTTP].members += [self._probes] if self._probes else []
 
@@ -145,10 +144,6 @@ class Operator:
     def ready_when(self, name: str, check: Check) -> None:
         """Let /readyz fail, with the sentence that `check` returns, while it returns one."""
         self._ready[name] = check
-
-    def live_when(self, name: str, check: Check) -> None:
-        """The same for /healthz."""
-        self._live[name] = check
 
     def stop(self) -> None:
         """Have `run` stop everything in order and return."""

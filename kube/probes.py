@@ -54,13 +54,11 @@ class Probes:
         self,
         address: str,
         registry: CollectorRegistry,
-        live: Mapping[str, Check],
         ready: Mapping[str, Check],
     ) -> None:
         host, _, port = address.rpartition(":")
         self._host, self._port = host.strip("[]"), int(port)
         self._registry = registry
-        self._live = live
         self._ready = ready
         self._started = asyncio.Event()
 
@@ -90,23 +88,18 @@ class Probes:
             await runner.cleanup()
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        return _answer(self._live)
+        return web.Response(text="ok\n")
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        return _answer(self._ready)
+        found = {name: check() for name, check in self._ready.items()}
+        failed = any(said and not isinstance(said, Fine) for said in found.values())
+        lines = [_line(name, said) for name, said in found.items()]
+        text = "\n".join([*lines, "not ready" if failed else "ok", ""])
+        return web.Response(text=text, status=503 if failed else 200)
 
     async def _metrics(self, _: web.Request) -> web.Response:
         body = generate_latest(self._registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-
-def _answer(checks: Mapping[str, Check]) -> web.Response:
-    """One line for each named check; 503 unless all are fine."""
-    found = {name: check() for name, check in checks.items()}
-    failed = any(said and not isinstance(said, Fine) for said in found.values())
-    lines = [_line(name, said) for name, said in found.items()]
-    text = "\n".join([*lines, "not ready" if failed else "ok", ""])
-    return web.Response(text=text, status=503 if failed else 200)
 
 
 def _line(name: str, said: str | None) -> str:

@@ -213,7 +213,6 @@ async def test_probes_and_metrics() -> None:
 
     async with operating(READY, probes="127.0.0.1:0") as (operator, _):
         operator.ready_when("lighthouse", lambda: problem)
-        operator.live_when("loop", lambda: None)
         operator.cache(CONFIG_MAP)
         running = asyncio.create_task(operator.run())
         await operator.wait_started()
@@ -221,7 +220,7 @@ async def test_probes_and_metrics() -> None:
         assert (status, "[-] lighthouse: the lighthouse is dark" in text) == (503, True)
         problem = None
         assert await get("/readyz") == (200, "[+] started\n[+] lighthouse\nok\n")
-        assert await get("/healthz") == (200, "[+] loop\nok\n")
+        assert await get("/healthz") == (200, "ok\n")
         status, text = await get("/metrics")
         assert (status, "elasticjob_kube_event_loop_lag_seconds_count" in text) == (200, True)
         assert 'rest_client_requests_total{code="200"' in text
@@ -248,7 +247,7 @@ async def test_two_parts_of_one_type_are_both_waited_for() -> None:
 
 def test_probes_know_an_ipv6_host() -> None:
     """Not every machine has one to listen on."""
-    probes = Probes("[::1]:8081", CollectorRegistry(), {}, {})
+    probes = Probes("[::1]:8081", CollectorRegistry(), {})
     assert (probes.url, probes._host) == ("http://[::1]:8081", "::1")
 
 

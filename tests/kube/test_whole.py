@@ -15,7 +15,6 @@ from elasticjob.kube.client import Client
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from elasticjob.kube.events import reference
-from elasticjob.kube.finalizers import add_finalizer, remove_finalizer
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import (
     CONFIG_MAP,
@@ -132,20 +131,6 @@ async def test_caches_follow_labels_and_deletions(client: Client, namespace: str
             await until(lambda: [each.metadata.name for each in cache.list()] == ["b"])
             await client.delete(CONFIG_MAP, "b", namespace)
             await until(lambda: len(cache) == 0)
-
-
-async def test_finalizers_hold_back_and_let_go(client: Client, namespace: str) -> None:
-    made = await client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, namespace)
-    assert await add_finalizer(client, CONFIG_MAP, made, "x.io/one")
-    assert await add_finalizer(client, CONFIG_MAP, made, "x.io/two")
-    await client.delete(CONFIG_MAP, "a", namespace)
-    dying = await client.get(CONFIG_MAP, "a", namespace)
-    assert dying.metadata.deletion_timestamp is not None
-    assert dying.metadata.finalizers == ["x.io/one", "x.io/two"]
-    assert not await add_finalizer(client, CONFIG_MAP, dying, "x.io/three")
-    assert await remove_finalizer(client, CONFIG_MAP, dying, "x.io/one")
-    assert await remove_finalizer(client, CONFIG_MAP, dying, "x.io/two")
-    assert await client.find(CONFIG_MAP, "a", namespace) is None
 
 
 async def test_events_are_written_and_counted(client: Client, namespace: str) -> None:

@@ -18,7 +18,6 @@ from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.config import Config, TokenFile
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.errors import Conflict, NotFound, PayloadTooLarge, Unreachable
-from elasticjob.kube.finalizers import add_finalizer, remove_finalizer
 from elasticjob.kube.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects import CONFIG_MAP, CRD, SERVICE_ACCOUNT
 from elasticjob.kube.testing import Answer, Fault, FaultProxy, asking, failure, html
@@ -123,30 +122,23 @@ async def test_08_storms_of_failures_keep_the_version_and_are_paused_for(
 # 12
 
 
-async def test_12_controllers_that_add_their_finalizers_at_once_lose_none(
+async def test_12_controllers_that_apply_their_finalizers_at_once_lose_none(
     client: Client, namespace: str
 ) -> None:
     made = await make(client, namespace, "a")
+    same = {"name": "a", "namespace": namespace, "uid": made.metadata.uid}
     ours = [f"traps.example.org/{number}" for number in range(3)]
-    added = await asyncio.gather(*[add_finalizer(client, CONFIG_MAP, made, each) for each in ours])
-    assert added == [True] * 3
+
+    async def apply(mark: str, finalizers: list[str]) -> None:
+        metadata = {"metadata": same | {"finalizers": finalizers}}
+        await client.apply(CONFIG_MAP, metadata, manager=mark)
+
+    await asyncio.gather(*[apply(each, [each]) for each in ours])
     found = await client.get(CONFIG_MAP, "a", namespace)
     assert sorted(found.metadata.finalizers) == ours
     await client.delete(CONFIG_MAP, "a", namespace)
-    await asyncio.gather(*[remove_finalizer(client, CONFIG_MAP, found, each) for each in ours])
+    await asyncio.gather(*[apply(each, []) for each in ours])
     assert await client.find(CONFIG_MAP, "a", namespace) is None
-
-
-async def test_12_adding_to_what_is_being_deleted_is_given_up(
-    client: Client, through: Client, proxy: FaultProxy, namespace: str
-) -> None:
-    made = await make(client, namespace, "a")
-    await add_finalizer(client, CONFIG_MAP, made, "traps.example.org/other")
-    fresh = await client.get(CONFIG_MAP, "a", namespace)
-    await client.delete(CONFIG_MAP, "a", namespace)
-    assert not await add_finalizer(through, CONFIG_MAP, fresh, "traps.example.org/ours")
-    assert len(proxy.asked(asking("patch"))) == 1
-    await remove_finalizer(client, CONFIG_MAP, fresh, "traps.example.org/other")
 
 
 # 21
