@@ -4,7 +4,7 @@
     run       controller (what to run when) ← queue, predicates; operator (a process) ← rungroup, probes
     lead      election (a thread) ← lease (pure: who may lead); fence (what a leader may still send)
     admit     admission (a server) ← answering ← review (pure); registration; problem
-    trust     authorities (pure: what to publish, what to sign with) ← trust, vault, mounted; certificates
+    trust     secret (an authority that replicas share), mounted (cert-manager's); certificates
     write     client.apply and patches; conditions, owner, events; running (reads its own writes)
     declare   crd ← structural, rewriters, soundness, embedded, cost; re2 ← finding
     rules     cel: read, typed, priced and evaluated as API servers do

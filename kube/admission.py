@@ -1,5 +1,5 @@
 """A webhook server as a part of an Operator: it answers (answering.py), tells the API server where
-(registration.py), and keeps a certificate that is trusted (trust.py; mounted.py where others issue it).
+(registration.py), and keeps a certificate that is trusted (secret.py; mounted.py where others issue it).
 
 It serves first and registers then. It is ready while the API server's own copy of the registration trusts
 what is served; a registration that somebody spoils is repaired as soon as a watch tells of it.
@@ -14,15 +14,13 @@ import asyncio
 import logging
 import random
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from elasticjob.kube.answering import Answering
-from elasticjob.kube.authorities import Authority, Certificate, Leaf, Policy
 from elasticjob.kube.backoff import WATCH, Backoff, Failures
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.certificates import is_named, issue, load_leaf, new_authority, server_context
+from elasticjob.kube.certificates import Leaf, Policy, load_leaf, server_context
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.errors import KubeError
@@ -40,9 +38,8 @@ from elasticjob.kube.registration import (
 )
 from elasticjob.kube.review import Mutate, Reader, Review, Terms, Validate, Webhook
 from elasticjob.kube.rungroup import Group
+from elasticjob.kube.secret import CaSecret
 from elasticjob.kube.serving import Runner
-from elasticjob.kube.trust import Maker, Trust
-from elasticjob.kube.vault import OwnVault, SecretVault
 
 __all__ = [
     "AdmissionServer",
@@ -111,7 +108,7 @@ class AdmissionServer:
         self._registration = Registration(client, name, self._places, self._address, inject_from)
         self._answering = Answering(webhooks, reader=client, clock=self._clock, metrics=metrics)
         self._mounted = self._read_from(certificates, metrics) if certificates else None
-        self._trust = self._mounted or self._own_trust()
+        self._trust = self._mounted or self._own_authority()
         self._failures, self._repairs = Failures(WATCH), Failures(REPAIR)
         self._changed = asyncio.Event()
         self._registered = asyncio.Event()
@@ -214,12 +211,14 @@ class AdmissionServer:
         if self._secret:
             yield SECRET, self._secret
 
-    def _own_trust(self) -> Trust:
-        return Trust(
-            SecretVault(self._client, self._secret) if self._secret else OwnVault(),
+    def _own_authority(self) -> CaSecret:
+        return CaSecret(
+            self._client,
+            self._secret,
             self._registration,
-            Maker(self._new_authority, self._new_leaf, self._is_ours),
             self._serve,
+            name=f"{self._name} webhooks",
+            hosts=self._hosts(),
             clock=self._clock,
             policy=self._policy,
         )
@@ -234,21 +233,6 @@ class AdmissionServer:
             poll=self._policy.poll,
             metrics=metrics,
         )
-
-    def _new_authority(self, now: datetime) -> Authority:
-        policy = self._policy
-        return new_authority(self._authority_name, now, policy.authority_lifetime, skew=policy.skew)
-
-    def _is_ours(self, certificate: Certificate) -> bool:
-        return is_named(certificate, self._authority_name)
-
-    @property
-    def _authority_name(self) -> str:
-        return f"{self._name} webhooks"
-
-    def _new_leaf(self, authority: Authority, now: datetime) -> Leaf:
-        policy = self._policy
-        return issue(authority, self._hosts(), now, policy.leaf_lifetime, skew=policy.skew)
 
     def _serve(self, leaf: Leaf) -> None:
         load_leaf(self._tls, leaf)

@@ -1,4 +1,4 @@
-"""Making, reading and serving certificates (P-256): our own authorities and leaves, and those of others."""
+"""Making, reading and serving certificates (P-256)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ipaddress
 import re
 import ssl
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
@@ -14,8 +15,67 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from elasticjob.kube.authorities import Authority, Certificate, Leaf, Policy
 from elasticjob.kube.keyfile import as_file
+
+Certificate = bytes
+"""One certificate, PEM, as `cryptography` writes it: equal bytes are equal certificates."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How long things last."""
+
+    authority_lifetime: timedelta = timedelta(days=3650)
+    leaf_lifetime: timedelta = timedelta(days=7)
+    settle: timedelta = timedelta(minutes=15)
+    """How long a new authority is published before it signs: longer than replicas' clocks differ, and than
+    API servers take to heed a bundle."""
+    skew: timedelta = timedelta(minutes=5)
+    """How far any clock may be from the true time."""
+    look: timedelta = timedelta(minutes=1)
+    """Between two checks of Secret and registration where nothing has changed."""
+    poll: timedelta = timedelta(seconds=5)
+    """Between two readings of certificate files that others write."""
+
+    @property
+    def backdating(self) -> timedelta:
+        """How long before it is made a certificate begins: valid on any clock, though ours be ahead."""
+        return 2 * self.skew
+
+    @property
+    def retention(self) -> timedelta:
+        """From an authority's begin until the last certificate of the one before it has ended."""
+        return self.backdating + self.settle + self.leaf_lifetime + 2 * self.skew
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority with its key, PEM."""
+
+    certificate: Certificate
+    key: bytes
+    begins: datetime
+    expires: datetime
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether two thirds of its life are over."""
+        return now >= self.begins + (self.expires - self.begins) * 2 / 3
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A serving certificate with its chain and key, PEM, and the certificate that signed it."""
+
+    chain: bytes
+    key: bytes
+    issued: datetime
+    expires: datetime
+    issuer: Certificate = b""
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether two thirds of its life are over."""
+        return now >= self.issued + (self.expires - self.issued) * 2 / 3
+
 
 POLICY = Policy()
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -59,12 +119,6 @@ def certificates_in(bundle: bytes) -> tuple[Certificate, ...]:
     """The certificates of a PEM bundle, each once and in one form; what cannot be read is left out."""
     found = dict.fromkeys(filter(None, map(_normal, _PEM.findall(bundle))))
     return tuple(found)
-
-
-def is_named(certificate: Certificate, name: str) -> bool:
-    """Whether a certificate is that of an authority made under this name."""
-    subject = x509.load_pem_x509_certificate(certificate).subject
-    return [each.value for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)] == [name[:64]]
 
 
 def issue(

@@ -12,11 +12,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from elasticjob.kube.authorities import Leaf
-from elasticjob.kube.certificates import read_leaf, verifies
+from elasticjob.kube.certificates import Leaf, read_leaf, verifies
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.trust import Notices, Published
+from elasticjob.kube.registration import Notices, Published
 
 log = logging.getLogger(__name__)
 

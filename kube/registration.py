@@ -11,17 +11,33 @@ import binascii
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from elasticjob.kube.certificates import certificates_in
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import AlreadyExists
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from elasticjob.kube.review import Webhook
-from elasticjob.kube.trust import Published
 
 INJECT_FROM = "cert-manager.io/inject-ca-from"
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the API server has been told: `places` as they were read, and the bundle of each."""
+
+    places: tuple[Manifest, ...]
+    bundles: tuple[bytes, ...]
+
+
+class Notices(Protocol):
+    """Where the API server is told how to reach us, and which authorities to trust."""
+
+    async def read(self) -> Published:
+        """What it has been told."""
+
+    async def publish(self, bundle: bytes | None, before: Published) -> Published:
+        """Tell it; None leaves bundles to others. Raises Conflict if somebody wrote since `before`."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +139,7 @@ class Registration:
             for place, manifest in zip(self._places, found, strict=True)
             for client in place.clients(manifest)
         )
-        certificates = tuple(frozenset(certificates_in(bundle)) for bundle in bundles)
-        return Published(tuple(found), bundles, certificates)
+        return Published(tuple(found), bundles)
 
 
 def admission_places(name: str, webhooks: Sequence[Webhook[Any]]) -> list[Place]:

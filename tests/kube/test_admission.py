@@ -9,7 +9,7 @@ import itertools
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import aiohttp
@@ -37,7 +37,6 @@ from elasticjob.kube.review import (
     validated,
 )
 from elasticjob.kube.room import Full, Room
-from elasticjob.kube.vault import FORGET_AFTER, ROTATE
 from tests.kube.build import manifest
 from tests.kube.shelf import Shelf
 from tests.kube.stub import until
@@ -408,40 +407,6 @@ async def test_in_a_cluster_the_service_is_named_and_the_authority_is_shared() -
         "path": "/validate/configmaps/v1",
     }
     assert config["caBundle"] == kept["tls.crt"]
-
-
-async def test_a_rotation_is_asked_for_by_an_annotation() -> None:
-    clock = VirtualClock()
-    async with Shelf() as shelf, serving(shelf, clock, secret=Key("sys", "ca")) as server:
-        await server.wait_started()
-        kept = shelf.named("secrets", "ca")
-        shown, old = await _serial(server), kept["data"]["tls.crt"]
-        shelf.spoil("secrets", "ca", metadata=kept["metadata"] | {"annotations": {ROTATE: "please"}})
-        await until(lambda: shelf.named("secrets", "ca")["data"].get("previous.crt") == old, clock)
-        await until_async(lambda: _differs(server, shown))
-        assert shelf.named("secrets", "ca")["metadata"]["annotations"].keys() == {FORGET_AFTER}
-        assert base64.b64decode(old) in bundle(told(shelf))
-        forgotten = clock.monotonic() + Policy().retention.total_seconds()
-        clock.jump(Policy().retention.total_seconds())
-        await until(lambda: clock.monotonic() > forgotten + 2 * LOOK, clock)
-        await until(lambda: base64.b64decode(old) not in bundle(told(shelf)), clock)
-        assert server.ready() is None
-
-
-@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "spoiled"])
-async def test_a_secret_that_is_lost_comes_back_without_a_call_failing(deleted: bool) -> None:
-    clock = VirtualClock(datetime.now(UTC))
-    async with Shelf() as shelf, serving(shelf, clock, secret=Key("sys", "ca")) as server:
-        await server.wait_started()
-        kept = shelf.named("secrets", "ca")["data"]
-        if deleted:
-            shelf.remove("secrets", "ca")
-        else:
-            shelf.spoil("secrets", "ca", data=kept | {"tls.key": kept["tls.key"][:40]})
-        await until(lambda: "secrets" in shelf.writes[-1] or len(shelf.writes) > 5, clock)
-        assert (await review(told(shelf), manifest("a")))["allowed"]
-        await until(lambda: shelf.named("secrets", "ca")["data"]["tls.crt"] == kept["tls.crt"], clock)
-        assert bool(shelf.named("secrets", "ca")["data"].get("next.crt")) is deleted
 
 
 @pytest.mark.parametrize(

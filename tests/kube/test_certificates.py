@@ -9,23 +9,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives import serialization
 
-from elasticjob.kube.authorities import Authorities, Kept, Plan, Policy
 from elasticjob.kube.certificates import (
+    Policy,
     certificates_in,
     issue,
     load_leaf,
     new_authority,
+    read_authority,
     read_leaf,
     server_context,
     verifies,
 )
-from elasticjob.kube.objects import ObjectMeta, Secret
-from elasticjob.kube.vault import ROTATE, read_secret, written
-from tests.kube.shelf import merged
 
 NOW = datetime.now(UTC)
 
@@ -65,7 +61,7 @@ async def test_another_authority_is_not_trusted() -> None:
 async def test_a_new_leaf_of_a_new_authority_serves_under_a_bundle_of_both() -> None:
     old = new_authority("test", NOW)
     made = new_authority("test", NOW)
-    both = Authorities(old, made).bundle
+    both = old.certificate + made.certificate
     context = server_context(issue(old, ["127.0.0.1"], NOW))
     first = await handshake(context, both, "127.0.0.1")
     load_leaf(context, issue(made, ["127.0.0.1"], NOW))
@@ -77,114 +73,7 @@ def test_a_leaf_is_due_when_two_thirds_of_its_life_are_over() -> None:
     assert [leaf.is_due(NOW + timedelta(days=days)) for days in (0, 19, 20, 31)] == [False, False, True, True]
 
 
-CURRENT, COMING, OLD = (new_authority("test", NOW) for _ in range(3))
-HELD = Authorities(CURRENT, COMING, (OLD.certificate,), NOW + timedelta(days=8))
-
-
-def secret(plan: Plan, **spoiled: bytes) -> Secret:
-    """The Secret after the merge patch of `plan`, with some members overwritten."""
-    patch = merged({}, written(plan))
-    data = {name: base64.b64decode(value) for name, value in patch["data"].items()}
-    data |= {name.replace("_", "."): value for name, value in spoiled.items()}
-    metadata = ObjectMeta(name="ca", resource_version="4", annotations=patch["metadata"]["annotations"])
-    return Secret(metadata=metadata, data=data)
-
-
-@pytest.mark.parametrize("held", [HELD, Authorities(CURRENT), Authorities(CURRENT, COMING)])
-def test_a_secret_holds_what_was_written(held: Authorities) -> None:
-    assert read_secret(secret(Plan(held))) == Kept(held, version="4")
-
-
-def test_a_request_to_rotate_is_an_annotation_that_goes_when_it_is_met() -> None:
-    assert ROTATE not in written(Plan(HELD, rotate=True))["metadata"]["annotations"]
-    assert written(Plan(HELD))["metadata"]["annotations"][ROTATE] is None
-
-
-def test_what_is_no_longer_held_is_taken_out_of_the_secret() -> None:
-    assert {name for name, value in written(Plan(Authorities(CURRENT)))["data"].items() if value is None} == {
-        "next.crt",
-        "next.key",
-        "previous.crt",
-    }
-
-
-@pytest.mark.parametrize(
-    ("spoiled", "why"),
-    [
-        ({"tls_crt": b"not PEM"}, "tls.crt and tls.key are no authority"),
-        ({"tls_key": b""}, "tls.crt and tls.key are no authority"),
-        (
-            {"tls_key": COMING.key},
-            "tls.crt and tls.key are no authority: the key is not that of the certificate",
-        ),
-        ({"tls_key": CURRENT.key[:40]}, "tls.crt and tls.key are no authority"),
-        ({"next_key": CURRENT.key}, "next.crt and next.key are no authority"),
-        ({"next_crt": b""}, "next.crt and next.key are no authority"),
-    ],
-)
-def test_a_spoiled_secret_says_what_is_wrong_and_what_can_still_be_read(
-    spoiled: dict[str, bytes], why: str
-) -> None:
-    kept = read_secret(secret(Plan(HELD), **spoiled))
-    assert kept.authorities is None
-    assert kept.spoiled.startswith(why)
-    assert OLD.certificate in kept.readable
-
-
-def test_former_authorities_that_cannot_be_read_are_not_forgotten_in_silence() -> None:
-    kept = read_secret(secret(Plan(HELD), previous_crt=b"not PEM"))
-    assert (kept.authorities, kept.spoiled) == (None, "previous.crt holds no certificate")
-    assert kept.readable == (CURRENT.certificate, COMING.certificate)
-
-
-def foreign(
-    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, *, ca: bool, signs: bool
-) -> dict[str, bytes]:
-    """An authority's pair as somebody else would put it into the Secret."""
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "another")])
-    usage = dict.fromkeys(
-        (
-            "content_commitment",
-            "key_encipherment",
-            "data_encipherment",
-            "key_agreement",
-            "crl_sign",
-            "encipher_only",
-            "decipher_only",
-        ),
-        False,
-    )
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), 1, NOW, NOW + timedelta(days=900))
-        .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
-        .add_extension(x509.KeyUsage(digital_signature=True, key_cert_sign=signs, **usage), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem, pkcs8, plain = (
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    return {"tls_crt": made.public_bytes(pem), "tls_key": key.private_bytes(pem, pkcs8, plain)}
-
-
-@pytest.mark.parametrize(
-    ("pair", "why"),
-    [
-        (foreign(ec.generate_private_key(ec.SECP384R1()), ca=True, signs=True), ""),
-        (foreign(ec.generate_private_key(ec.SECP256R1()), ca=False, signs=False), "may sign others"),
-        (foreign(ec.generate_private_key(ec.SECP256R1()), ca=True, signs=False), "may sign others"),
-        (foreign(rsa.generate_private_key(65537, 2048), ca=True, signs=True), "elliptic curves"),
-    ],
-    ids=["another curve", "a leaf", "no signer", "RSA"],
-)
-def test_an_authority_of_others_is_taken_if_leaves_of_it_would_be(pair: dict[str, bytes], why: str) -> None:
-    kept = read_secret(secret(Plan(HELD), **pair))
-    assert why in kept.spoiled
-    if not why:
-        assert kept.authorities is not None
-        current = kept.authorities.current
-        assert verifies(current.certificate, issue(current, ["h"], NOW), "h") is None
+CURRENT, COMING = (new_authority("test", NOW) for _ in range(2))
 
 
 @pytest.mark.parametrize("skew", [Policy().skew, timedelta(hours=1)])
@@ -212,14 +101,15 @@ VERSION_3, VERSION_6 = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x05"
 
 def test_a_certificate_of_a_later_world_is_no_certificate() -> None:
     """A library has its own error for it, and whoever may write a bundle could end the process with one."""
-    der = x509.load_pem_x509_certificate(OLD.certificate).public_bytes(serialization.Encoding.DER)
+    der = x509.load_pem_x509_certificate(CURRENT.certificate).public_bytes(serialization.Encoding.DER)
     assert VERSION_3 in der
     body = base64.encodebytes(der.replace(VERSION_3, VERSION_6, 1))
     odd = b"-----BEGIN CERTIFICATE-----\n" + body + b"-----END CERTIFICATE-----\n"
-    assert certificates_in(odd + CURRENT.certificate) == (CURRENT.certificate,)
-    assert "is not a valid X509 version" in read_secret(secret(Plan(HELD), tls_crt=odd)).spoiled
+    assert certificates_in(odd + COMING.certificate) == (COMING.certificate,)
     with pytest.raises(ValueError, match="is not a valid X509 version"):
-        read_leaf(odd, OLD.key)
+        read_authority(odd, CURRENT.key)
+    with pytest.raises(ValueError, match="is not a valid X509 version"):
+        read_leaf(odd, CURRENT.key)
 
 
 def test_a_leaf_ends_with_its_authority() -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from elasticjob.kube.authorities import Leaf, Policy
-from elasticjob.kube.certificates import certificates_in, issue, new_authority
+from elasticjob.kube.certificates import Leaf, Policy, issue, new_authority
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.mounted import Mounted
-from elasticjob.kube.trust import Published
+from elasticjob.kube.registration import Published
 from tests.kube.stub import until
 
 NOW = datetime.now(UTC)
@@ -29,7 +28,7 @@ class Told:
         self.published: list[bytes | None] = []
 
     async def read(self) -> Published:
-        return Published((), (self.bundle,), (frozenset(certificates_in(self.bundle)),))
+        return Published((), (self.bundle,))
 
     async def publish(self, bundle: bytes | None, before: Published) -> Published:
         self.published.append(bundle)

@@ -21,22 +21,20 @@ from cryptography import x509
 
 from elasticjob.kube import answering
 from elasticjob.kube.admission import AdmissionServer, Policy, Problem, Review, Webhook
-from elasticjob.kube.authorities import Leaf
-from elasticjob.kube.certificates import certificates_in, issue, new_authority
+from elasticjob.kube.certificates import Leaf, certificates_in, issue, new_authority
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import ApiError, KubeError
 from elasticjob.kube.kinds import Key, Manifest
 from elasticjob.kube.objects import CONFIG_MAP, SECRET, VALIDATING_WEBHOOKS, ConfigMap
 from elasticjob.kube.registration import INJECT_FROM
 from elasticjob.kube.review import Reader
-from elasticjob.kube.vault import FORGET_AFTER, ROTATE
 from tests.kit.served import Served
 from tests.kube.stub import until
 from tests.kube.traps.kit import WITHIN, for_maps, operator_of, running
 from tests.kube.traps.switch import Switch
 from tests.kube.traps.terms import within
 
-QUICK = Policy(settle=timedelta(seconds=5), look=timedelta(seconds=0.1), poll=timedelta(seconds=0.02))
+QUICK = Policy(settle=timedelta(seconds=3), look=timedelta(seconds=0.1), poll=timedelta(seconds=0.02))
 """An API server on a busy machine may take seconds to heed a bundle."""
 HEEDED = "seen"
 """The label by which a write shows that it went past us."""
@@ -168,7 +166,7 @@ async def test_18_reconciles_that_block_threads_stall_no_review(client: Client, 
 async def test_18_a_handler_that_never_returns_is_cancelled_before_the_api_server_gives_up(
     client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "SHARE", 0.2)  # much time for the way back
+    monkeypatch.setattr(answering, "SHARE", 0.05)  # much time for the way back
     fates: list[str] = []
 
     async def never(review: Review[ConfigMap], reader: Reader) -> Sequence[Problem]:
@@ -185,7 +183,7 @@ async def test_18_a_handler_that_never_returns_is_cancelled_before_the_api_serve
         await server.wait_started()
         await heeded(client, namespace)
         with pytest.raises(
-            ApiError, match=r"checking ConfigMap .*/slow took longer than 6 s and was given up"
+            ApiError, match=r"checking ConfigMap .*/slow took longer than 1.5 s and was given up"
         ):
             await client.create(CONFIG_MAP, {"metadata": {"name": "slow"}}, namespace)
         assert fates == ["slow"]
@@ -508,35 +506,9 @@ async def kept(client: Client, secret: Key) -> dict[str, bytes]:
     return (await client.get(SECRET, secret.name, secret.namespace)).data
 
 
-async def annotate(client: Client, secret: Key, name: str, value: str) -> None:
-    patch = {"metadata": {"annotations": {name: value}}}
-    await client.merge_patch(SECRET, secret.name, patch, secret.namespace)
-
-
-async def test_20_the_authority_rotates_twice_under_load_and_no_call_fails(
+async def test_20_the_authority_is_replaced_under_load_and_no_call_fails(
     client: Client, namespace: str
 ) -> None:
-    secret = Key(namespace, "authority")
-    async with replicas(client, namespace, secret) as servers:
-        await until_refused(client, namespace)
-        shakes = Handshakes(client, namespace, [server.port for server in servers])
-        async with Load(client, namespace) as load, asyncio.TaskGroup() as tasks:
-            tasks.create_task(shakes.run())
-            for number in (2, 3):
-                first = (await kept(client, secret))["tls.crt"]
-                await annotate(client, secret, ROTATE, "please")
-                await until_other(client, secret, first)
-                await shakes.shown(number)
-            await until_both(servers, await kept(client, secret))
-            await annotate(client, secret, FORGET_AFTER, datetime.now(UTC).isoformat())
-            await until_alone(client, namespace)
-            await load.goes_on(300 - load.calls)
-            shakes.over = True
-    assert load.failures == []
-    assert shakes.failures == []
-
-
-async def test_20_a_deleted_secret_heals_under_load_and_no_call_fails(client: Client, namespace: str) -> None:
     secret = Key(namespace, "authority")
     async with replicas(client, namespace, secret) as servers:
         await until_refused(client, namespace)
@@ -547,6 +519,7 @@ async def test_20_a_deleted_secret_heals_under_load_and_no_call_fails(client: Cl
             await client.delete(SECRET, secret.name, secret.namespace)
             await until_other(client, secret, first)
             await shakes.shown(2)
+            await load.goes_on(100)
             shakes.over = True
     assert load.failures == []
     assert shakes.failures == []
@@ -558,34 +531,6 @@ async def until_other(client: Client, secret: Key, certificate: bytes) -> None:
         while True:
             found = await client.find(SECRET, secret.name, secret.namespace)
             if found and found.data["tls.crt"] != certificate:
-                return
-            await asyncio.sleep(0)
-
-
-async def until_both(servers: Sequence[AdmissionServer], held: dict[str, bytes]) -> None:
-    """Return once every replica serves a leaf of the current authority."""
-    trusted = ssl.create_default_context(cadata=held["tls.crt"].decode())
-    trusted.check_hostname = False
-    async with asyncio.timeout(WITHIN):
-        for server in servers:
-            while not await welcome(server.port, trusted):  # noqa: ASYNC110 - only asking tells
-                await asyncio.sleep(0)
-
-
-async def welcome(port: int, trusted: ssl.SSLContext) -> bool:
-    try:
-        await shown(port, trusted)
-    except ssl.SSLError:
-        return False
-    return True
-
-
-async def until_alone(client: Client, name: str) -> None:
-    """Return once one authority alone is trusted."""
-    async with asyncio.timeout(WITHIN):
-        while True:
-            bundle = base64.b64decode((await stored(client, name))["clientConfig"]["caBundle"])
-            if len(certificates_in(bundle)) == 1:
                 return
             await asyncio.sleep(0)
 
