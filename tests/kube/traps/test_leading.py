@@ -27,7 +27,7 @@ from hack.cluster.audit import Audited
 from tests.kit.served import Served
 from tests.kit.waiting import until
 from tests.kube.traps.kit import for_maps, operator_of, running
-from tests.kube.traps.pace import FAST, SLOW, USUAL, Pace
+from tests.kube.traps.pace import BRISK, FAST, SLOW, USUAL, Pace
 from tests.kube.traps.replica import LEASE_NAME, TERMS, WORK
 
 PIECES = 3
@@ -100,7 +100,7 @@ class Two:
 
     async def renewals(self, count: int) -> None:
         """Wait until the leader has renewed its lease that often; the standby has looked at it meanwhile."""
-        self.pace.go(USUAL)
+        self.pace.go(BRISK)
         for _ in range(count):
             before = await self.lease()
 
