@@ -128,9 +128,12 @@ def issue(
     lifetime: timedelta = POLICY.leaf_lifetime,
     *,
     skew: timedelta = POLICY.skew,
+    user: str = "",
+    groups: Sequence[str] = (),
 ) -> Leaf:
-    """A certificate for serving as any of `hosts` (names or IP addresses); it ends with the authority.
+    """A certificate to serve as any of `hosts` (names or IP addresses), or of the client `user` in `groups`.
 
+    It ends with the authority.
     It is valid at once for whoever's clock is `skew` behind the true time, though ours be as much ahead.
     """
     issuer = x509.load_pem_x509_certificate(authority.certificate)
@@ -138,19 +141,23 @@ def issue(
     assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
     expires = min(now + lifetime, authority.expires)
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0][:64])])
-    certificate = (
+    names = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    subject = x509.Name([*names, x509.NameAttribute(NameOID.COMMON_NAME, (user or hosts[0])[:64])])
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH] * bool(hosts) + [ExtendedKeyUsageOID.CLIENT_AUTH] * bool(user)
+    builder = (
         _builder(subject, issuer.subject, key.public_key(), now - 2 * skew, expires)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_name(host) for host in hosts]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False
         )
-        .sign(issuer_key, hashes.SHA256())
     )
+    if hosts:
+        alternatives = x509.SubjectAlternativeName([_name(host) for host in hosts])
+        builder = builder.add_extension(alternatives, critical=False)
+    certificate = builder.sign(issuer_key, hashes.SHA256())
     chain = _pem(certificate) + authority.certificate
     return Leaf(chain, _key_pem(key), now, expires, authority.certificate)
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import base64
-import ipaddress
 import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-LIFETIME = timedelta(days=3650)
-SKEW = timedelta(minutes=5)
+from elasticjob.kube.certificates import POLICY, issue, new_authority, read_authority
 
 
 @dataclass(frozen=True)
@@ -48,16 +44,8 @@ class Pki:
         """An authority of that name: `etcd-ca` signs for etcd, which nobody else's clients may speak to."""
         pair = self._pair(name)
         if not pair.certificate.exists():
-            key = ec.generate_private_key(ec.SECP256R1())
-            subject = _name(name)
-            certificate = (
-                _builder(subject, subject, key.public_key())
-                .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-                .add_extension(_usage(signs=True), critical=True)
-                .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-                .sign(key, hashes.SHA256())
-            )
-            _write(pair, certificate, key)
+            made = new_authority(name, datetime.now(UTC))
+            _write(pair, made.certificate, made.key)
         return pair
 
     def signing_key(self) -> Path:
@@ -111,25 +99,9 @@ class Pki:
         pair, authority = self._pair(name), self.authority(by)
         if pair.certificate.exists():
             return pair
-        issuer = x509.load_pem_x509_certificate(authority.certificate.read_bytes())
-        issuer_key = serialization.load_pem_private_key(authority.key.read_bytes(), password=None)
-        assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
-        key = ec.generate_private_key(ec.SECP256R1())
-        usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
-        builder = (
-            _builder(_name(user, groups), issuer.subject, key.public_key())
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(signs=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False
-            )
-        )
-        if hosts:
-            builder = builder.add_extension(
-                x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False
-            )
-        _write(pair, builder.sign(issuer_key, hashes.SHA256()), key)
+        issuer = read_authority(authority.certificate.read_bytes(), authority.key.read_bytes())
+        leaf = issue(issuer, hosts, datetime.now(UTC), POLICY.authority_lifetime, user=user, groups=groups)
+        _write(pair, leaf.chain, leaf.key)
         return pair
 
     def _pair(self, name: str) -> Pair:
@@ -144,51 +116,10 @@ def write_private(path: Path, content: bytes) -> Path:
     return new.replace(path)
 
 
-def _write(pair: Pair, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+def _write(pair: Pair, certificate: bytes, key: bytes) -> None:
     """The key first: where there is a certificate, its key is there too."""
-    write_private(pair.key, _pem(key))
-    write_private(pair.certificate, certificate.public_bytes(serialization.Encoding.PEM))
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
-) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - SKEW)
-        .not_valid_after(now + LIFETIME)
-    )
-
-
-def _name(user: str, groups: Sequence[str] = ()) -> x509.Name:
-    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
-    return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, user)])
-
-
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_encipherment=not signs,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        content_commitment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _host(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
+    write_private(pair.key, key)
+    write_private(pair.certificate, certificate)
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
