@@ -155,7 +155,6 @@ class AdmissionServer:
         finally:
             self._problem = "the webhook server has stopped"
             await runner.cleanup()
-            self._answering.close()
 
     async def _keep_trusted(self) -> None:
         """Look whenever something has changed, and now and then; in no hurry against others' writes."""

@@ -3,7 +3,7 @@
 - An answer comes before the API server gives up: a handler that takes longer is cancelled, and the write is
   refused with a sentence that says so. Who does not send what it announced in that time holds no room longer.
 - What does not fit into the room is answered with 429 and Retry-After, which the API server heeds.
-- Plain functions run in threads of their own; neither they nor reconcilers wait for the other. One that never
+- Plain functions run in daemon threads; neither they nor reconcilers wait for the other. One that never
   returns holds its thread, not the server, nor the end of the process.
 """
 
@@ -76,10 +76,6 @@ class Answering:
                 handler = self._review(webhook, answer)
                 app.router.add_post(path, self._bounded(handler, reviews, LARGEST_REVIEW))
         return app
-
-    def close(self) -> None:
-        """Give up what is still to be called; what is being called ends by itself."""
-        self._threads.close()
 
     def _bounded(
         self, handle: Callable[[web.Request, bytes], Awaitable[web.Response]], room: Room, largest: int

@@ -1,7 +1,6 @@
-"""Plain functions called in a few threads that hold up nobody: neither the event loop nor the process's end.
+"""Plain functions called in daemon threads, so that one that never returns does not keep the process.
 
-The interpreter waits for the threads of a ThreadPoolExecutor before it exits, so one function that never
-returns would keep a process until it is killed. These threads end with the process.
+The interpreter waits for the threads of a ThreadPoolExecutor before it exits.
 """
 
 from __future__ import annotations
@@ -11,65 +10,38 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import TypeVar
 
 R = TypeVar("R")
-Call = tuple["Future[Any]", Callable[[], Any]]
 
 
 class Threads:
-    """At most `limit` of them, made as they are needed. Functions wait in line for one that is free."""
+    """At most `limit` functions run at once; others wait in line."""
 
     def __init__(self, limit: int, name: str) -> None:
-        self._limit = limit
+        self._free = asyncio.Semaphore(limit)
         self._name = name
-        self._calls: SimpleQueue[Call | None] = SimpleQueue()
-        self._free = threading.Semaphore(0)
-        self._made = 0
 
     async def run(self, function: Callable[[], R], /) -> R:
         """What `function` returns or raises; RuntimeError for a StopIteration.
 
-        Cancelled while it waits in line, it is not called at all.
+        Cancelled in line, it is not called; cancelled later, it holds its place until it returns.
         """
-        future: Future[R] = Future()
-        self._calls.put((future, function))
-        if not self._free.acquire(blocking=False) and self._made < self._limit:
-            self._made += 1
-            name = f"{self._name}-{self._made}"
-            threading.Thread(target=self._work, name=name, daemon=True).start()
+        await self._free.acquire()
+        loop, future = asyncio.get_running_loop(), Future[R]()
+        future.set_running_or_notify_cancel()
+
+        def work() -> None:
+            try:
+                future.set_result(function())
+            except StopIteration as error:  # no asyncio future takes one
+                told = RuntimeError("the function raised StopIteration: give `next` a default")
+                told.__cause__ = error
+                future.set_exception(told)
+            except BaseException as error:
+                future.set_exception(error)
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._free.release)
+
+        threading.Thread(target=work, name=self._name, daemon=True).start()
         return await asyncio.wrap_future(future)
-
-    def close(self) -> None:
-        """Give up the calls in line, and have each thread end after its call; nothing may be run any more."""
-        with suppress(Empty):
-            while call := self._calls.get_nowait():
-                call[0].cancel()
-        for _ in range(self._made):
-            self._calls.put(None)
-
-    def _work(self) -> None:
-        while (call := self._calls.get()) is not None:
-            _answer(*call)
-            del call  # what was called with is not kept until the next call
-            self._free.release()
-
-
-def _answer(future: Future[Any], function: Callable[[], Any]) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        result = function()
-    except StopIteration as error:  # a future takes none: whoever waits would do so for ever
-        future.set_exception(_told(error))
-    except BaseException as error:  # it is for whoever waits
-        future.set_exception(error)
-    else:
-        future.set_result(result)
-
-
-def _told(error: StopIteration) -> RuntimeError:
-    told = RuntimeError("the function raised StopIteration: give `next` a default")
-    told.__cause__ = error
-    return told
