@@ -194,11 +194,6 @@ def load_leaf(context: ssl.SSLContext, leaf: Leaf) -> None:
         context.load_cert_chain(path)
 
 
-def end(pem: bytes) -> datetime:
-    """When the first certificate of a chain ends. Raises ValueError where there is none."""
-    return _certificate(pem).not_valid_after_utc
-
-
 def verifies(bundle: bytes, leaf: Leaf, host: str) -> str | None:
     """What a client says that trusts `bundle` and calls `host`, where `leaf` is served; None: welcome.
 
