@@ -25,6 +25,7 @@ from elasticjob.api.rpc import environment as names
 from elasticjob.master.job import Bounds, Job, Limits, Spec
 from elasticjob.master.server import Master
 from elasticjob.master.store import Nowhere, restore, snapshot
+from tests.kit.warm import Process, Warm
 
 TOKEN: Final = "secret"
 SCRIPTS: Final = Path(__file__).parent / "scripts"
@@ -45,7 +46,7 @@ class Agent:
     """One agent process."""
 
     node: str
-    process: asyncio.subprocess.Process
+    process: Process
     termination: Path
 
     @property
@@ -73,6 +74,7 @@ class Scenario:
     """A job with its master and agents, and everything they printed so far."""
 
     master: Master
+    warm: Warm
     folder: Path
     lines: list[Line] = field(default_factory=list)
     agents: list[Agent] = field(default_factory=list)
@@ -87,26 +89,24 @@ class Scenario:
         node = f"job-worker-{index}"
         life = sum(agent.node == node for agent in self.agents)
         termination = self.folder / f"{node}-{life}.log"
-        command = ("elasticjob.cli", "run", *flags, SCRIPTS / script, *arguments)
-        return await self._start(node, index, termination, command)
+        command = (sys.executable, "-m", "elasticjob.cli", "run", *flags, SCRIPTS / script, *arguments)
+        environment = self.environment(node, index, termination)
+        return self._follow(
+            Agent(node, await self.warm.start([*map(str, command)], environment), termination)
+        )
 
     async def torchrun(self, index: int, script: Path, epochs: int, checkpoint: Path) -> Agent:
         """Start plain torchrun as node `index`, with our rendezvous."""
         rendezvous = ("--rdzv-backend=elasticjob", f"--rdzv-endpoint={self.master.address}", "--rdzv-id=job")
         command = ("torch.distributed.run", "--nnodes=1:2", *rendezvous, script, "--epochs", epochs)
         node = f"job-worker-{index}"
-        return await self._start(node, index, self.folder / node, (*command, "--checkpoint", checkpoint))
-
-    async def _start(self, node: str, index: int, termination: Path, command: Iterable[object]) -> Agent:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", *map(str, command)),
-            env=self.environment(node, index, termination),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-            limit=1 << 20,
+        environment = self.environment(node, index, self.folder / node)
+        words = [*map(str, command), "--checkpoint", str(checkpoint)]
+        return self._follow(
+            Agent(node, await self.warm.run(words, environment, module=True), self.folder / node)
         )
-        agent = Agent(node, process, termination)
+
+    def _follow(self, agent: Agent) -> Agent:
         self.agents.append(agent)
         self.readers.append(asyncio.create_task(self._read(agent)))
         return agent
@@ -191,14 +191,16 @@ class Scenario:
         """Ask whether a step after `after` was counted by `world` workers."""
         return lambda: any(step["world"] == world and step["step"] > after for step in self.steps())
 
+    def trains_in_a_round_after(self, round: int) -> Callable[[], bool]:
+        """Ask whether the last counted step belongs to a later round."""
+        return lambda: self.last()["round"] > round
+
     def results(self) -> list[dict[str, Any]]:
         """Return what workers printed when they had finished."""
         return [line.said for line in self.lines if "parameters" in line.said]
 
     async def _read(self, agent: Agent) -> None:
-        stdout = agent.process.stdout
-        assert stdout is not None
-        async for raw in stdout:
+        async for raw in agent.process.stdout:
             text = raw.decode(errors="replace").rstrip()
             start = text.find("{")
             said = json.loads(text[start:]) if start >= 0 and text.endswith("}") and '"pid"' in text else {}
@@ -213,7 +215,9 @@ class Scenario:
 
 
 @asynccontextmanager
-async def scenario(folder: Path, *, nodes: tuple[int, int], silence: float = 60.0) -> AsyncIterator[Scenario]:
+async def scenario(
+    folder: Path, warm: Warm, *, nodes: tuple[int, int], silence: float = 60.0
+) -> AsyncIterator[Scenario]:
     """Run a job; afterwards nothing of it is left, and no process outlived its agent.
 
     A node that is gone is noticed by its line; by `silence`, in seconds, one that is merely not heard of.
@@ -225,7 +229,7 @@ async def scenario(folder: Path, *, nodes: tuple[int, int], silence: float = 60.
         replicas=nodes[0],
         restart_count=3,
     )
-    running = Scenario(await Master(Job(spec=spec), TOKEN, Nowhere()).__aenter__(), folder)
+    running = Scenario(await Master(Job(spec=spec), TOKEN, Nowhere()).__aenter__(), warm, folder)
     try:
         yield running
     finally:

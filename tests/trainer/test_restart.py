@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import elasticjob
+from tests.kit.warm import Warm
 from tests.trainer.harness import Scenario, scenario
 
 PLAIN = Path(elasticjob.__file__).resolve().parent.parent / "examples" / "digits" / "plain_ddp.py"
@@ -23,9 +24,11 @@ def said(job: Scenario, text: str) -> bool:
     return any(text in line.text for line in job.lines)
 
 
-async def test_killed_worker_of_a_plain_script_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
-    async with scenario(tmp_path, nodes=(2, 2)) as job:
-        arguments = ("--epochs", 30, "--checkpoint", tmp_path / "digits.pt")
+async def test_killed_worker_of_a_plain_script_goes_on_from_its_checkpoint(
+    tmp_path: Path, warm: Warm
+) -> None:
+    async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
+        arguments = ("--epochs", 20, "--checkpoint", tmp_path / "digits.pt")
         agents = [await job.agent(index, PLAIN, *arguments) for index in (0, 1)]
         await job.until(lambda: said(job, "epoch 3:"))
         workers = [process for process in agents[1].tree() if os.getpgid(process.pid) == process.pid]
@@ -37,8 +40,8 @@ async def test_killed_worker_of_a_plain_script_goes_on_from_its_checkpoint(tmp_p
         assert said(job, "done:")
 
 
-async def test_script_that_fails_at_once_is_given_up_with_its_last_line(tmp_path: Path) -> None:
-    async with scenario(tmp_path, nodes=(1, 1)) as job:
+async def test_script_that_fails_at_once_is_given_up_with_its_last_line(tmp_path: Path, warm: Warm) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
         agent = await job.agent(0, "failing.py")
         assert await job.ends(agent) == 1
         words = agent.last_words()
@@ -50,15 +53,15 @@ async def test_script_that_fails_at_once_is_given_up_with_its_last_line(tmp_path
         assert all("failing.py" in line for line in traceback), "frames of ours in the user's traceback"
 
 
-async def test_exit_code_of_the_script_is_the_agents_in_a_cold_start_too(tmp_path: Path) -> None:
-    async with scenario(tmp_path, nodes=(1, 1)) as job:
+async def test_exit_code_of_the_script_is_the_agents_in_a_cold_start_too(tmp_path: Path, warm: Warm) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
         agent = await job.agent(0, "failing.py", "exit", flags=("--start-method", "spawn"))
         assert await job.ends(agent) == 3
         assert agent.last_words()["exitCode"] == 3
 
 
-async def test_any_program_runs_with_torchruns_environment(tmp_path: Path) -> None:
-    async with scenario(tmp_path, nodes=(1, 1)) as job:
+async def test_any_program_runs_with_torchruns_environment(tmp_path: Path, warm: Warm) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
         shown = "import os; print({k: v for k, v in os.environ.items() if 'RANK' in k or 'WORLD' in k})"
         flags = ("--no-python", "--nproc-per-node", "2", "--role", "trainer")
         agent = await job.agent(0, sys.executable, "-c", shown, flags=flags)
@@ -71,8 +74,10 @@ async def test_any_program_runs_with_torchruns_environment(tmp_path: Path) -> No
         assert len(lines) == 2
 
 
-async def test_newer_incarnation_replaces_the_older_which_says_run_me_again(tmp_path: Path) -> None:
-    async with scenario(tmp_path, nodes=(1, 1)) as job:
+async def test_newer_incarnation_replaces_the_older_which_says_run_me_again(
+    tmp_path: Path, warm: Warm
+) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
         old = await job.agent(0, "counted.py", 100000)
         await job.until(lambda: job.last()["step"] > 5)
         new = await job.agent(0, "counted.py", 1)
@@ -81,8 +86,8 @@ async def test_newer_incarnation_replaces_the_older_which_says_run_me_again(tmp_
         assert await job.ends(new) == 0
 
 
-async def test_torchrun_finds_our_rendezvous(tmp_path: Path) -> None:
-    async with scenario(tmp_path, nodes=(1, 2)) as job:
+async def test_torchrun_finds_our_rendezvous(tmp_path: Path, warm: Warm) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 2)) as job:
         nodes = [await job.torchrun(index, PLAIN, 8, tmp_path / "digits.pt") for index in (0, 1)]
         assert [await job.ends(node) for node in nodes] == [0, 0]
         assert "epoch 0" in starts(job)[0]

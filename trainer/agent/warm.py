@@ -1,8 +1,11 @@
 """The warm process: imports torch once, then forks a worker in milliseconds each time the agent asks.
 
 It is single-threaded (a fork keeps only the thread that calls it) and does nothing else. The agent sends
-`Fork` with the worker's stdout, stderr and channel attached; it hears `Warm` once, `Forked` and `Reaped`. It
-dies with the agent, and its forks die with it.
+`Prepare`, answered by `Warm`, and `Fork` with the worker's stdout, stderr and channel attached, answered by
+`Forked` and later by `Reaped`. The process dies with the agent, and its forks die with it.
+
+Where many agents run on one machine (devcluster, tests), one process imports torch for all of them (`load`)
+and `beside` forks each agent's warm process from it.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -30,6 +34,10 @@ from elasticjob.trainer.agent.tether import tether
 
 LIMIT: Final = 1 << 20
 STREAMS: Final = 3  # stdout, stderr, channel
+BESIDE: Final = "ELASTICJOB_WARM"
+"""Names to an agent the warm process that was forked for it: `FD:PID`, our end of its line and its pid."""
+DECIDED_AT_IMPORT: Final = ("PYTHON", "LD_", "OMP_", "MKL_", "CUDA_", "TORCH")
+"""Variables that Python and torch read only once: a fork cannot be given other values."""
 
 
 class Fork(msgspec.Struct, frozen=True, tag="fork"):
@@ -41,6 +49,12 @@ class Fork(msgspec.Struct, frozen=True, tag="fork"):
     module: bool
     environment: dict[str, str]
     channel_variable: str
+
+
+class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
+    """Import these modules."""
+
+    modules: tuple[str, ...]
 
 
 class Warm(msgspec.Struct, frozen=True, tag="warm"):
@@ -65,24 +79,64 @@ class Reaped(msgspec.Struct, frozen=True, tag="reaped"):
 
 News = Warm | Forked | Reaped
 decode_news = msgspec.json.Decoder(News).decode
+decode_order = msgspec.json.Decoder(Fork | Prepare).decode
 
 
 def main() -> None:
+    """Be the warm process of the agent that started this program."""
+    agent, fd = map(int, sys.argv[1:])
+    tether(agent)
+    attend(socket.socket(fileno=fd))
+
+
+def attend(agent: socket.socket) -> None:
     """Serve until the agent is gone; in a fork, be the worker."""
-    agent, fd, *modules = sys.argv[1:]
-    tether(int(agent))
     end = QuickEnd()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    agent_socket = socket.socket(fileno=int(fd))
-    missing = tuple(name for name in modules if not preload(name))
-    gc.collect()
-    gc.freeze()
-    agent_socket.send(msgspec.json.encode(Warm(missing)))
-    order = serve(agent_socket)
+    order = serve(agent)
     if order is None:
         os._exit(0)
     with end:
         work(order)
+
+
+def beside(environment: MutableMapping[str, str]) -> Callable[[], None] | None:
+    """Fork a warm process for an agent that this process is about to become.
+
+    Returns None in this process, with the variable in `environment` by which the agent finds it; in the fork,
+    what it has to call when it has left all frames of its parent. Forks nothing if `environment` differs from
+    this process's own in what was decided when torch was imported.
+    """
+    if decided(environment) != decided(os.environ):
+        return None
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    agent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        tether(agent)
+        os.setsid()
+        line = theirs.detach()
+        os.closerange(3, line)
+        os.closerange(line + 1, os.sysconf("SC_OPEN_MAX"))
+        return partial(attend, socket.socket(fileno=line))
+    theirs.close()
+    os.set_inheritable(ours.fileno(), True)
+    environment[BESIDE] = f"{ours.detach()}:{pid}"
+    return None
+
+
+def decided(environment: MutableMapping[str, str]) -> dict[str, str]:
+    """Return the variables that count when a process imports torch."""
+    return {name: value for name, value in environment.items() if name.startswith(DECIDED_AT_IMPORT)}
+
+
+def load(modules: Iterable[str] = ("torch",)) -> tuple[str, ...]:
+    """Import modules so that forks share them; return those that cannot be imported."""
+    missing = tuple(name for name in modules if not preload(name))
+    gc.collect()
+    gc.freeze()
+    return missing
 
 
 class QuickEnd:
@@ -159,7 +213,10 @@ def serve(agent: socket.socket) -> Fork | None:
         received, streams, _, _ = socket.recv_fds(agent, LIMIT, STREAMS)
         if not received:
             return None
-        order = msgspec.json.decode(received, type=Fork)
+        order: Fork | Prepare = decode_order(received)
+        if isinstance(order, Prepare):
+            agent.send(msgspec.json.encode(Warm(load(order.modules))))
+            continue
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
@@ -221,7 +278,9 @@ def work(order: Fork) -> None:
 
 
 def report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an uncaught error without the frames of this module and of runpy."""
+    """Print an uncaught error without the frames above the script's own."""
+    while trace is not None and trace.tb_frame.f_code is not work.__code__:
+        trace = trace.tb_next
     while trace is not None and trace.tb_frame.f_code.co_filename in OURS:
         trace = trace.tb_next
     traceback.print_exception(kind, error, trace)

@@ -45,6 +45,40 @@ class Process:
     wanted: signal.Signals | None = None  # a signal for a process whose pid is not yet known
 
 
+class Started:
+    """A warm process that we start, and our end of its line."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", warm.__name__, str(os.getpid()), str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
+        self.kill = self._process.kill
+        self.wait = self._process.wait
+
+
+class Beside:
+    """A warm process that was forked for us before we ran (`warm.beside`), and our end of its line."""
+
+    def __init__(self, found: str) -> None:
+        fd, self._pid = map(int, found.split(":"))
+        os.set_inheritable(fd, False)
+        self.line = socket.socket(fileno=fd)
+
+    def kill(self) -> None:
+        """SIGKILL it."""
+        os.kill(self._pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        """Return when it has ended."""
+        os.waitpid(self._pid, 0)
+
+
 class Workers:
     """The worker processes of one node."""
 
@@ -68,7 +102,7 @@ class Workers:
         self._quiet = quiet
         self._folder = folder
         self._processes: dict[int, Process] = {}
-        self._warm: subprocess.Popen[bytes] | None = None
+        self._warm: Started | Beside | None = None
         self._line: socket.socket | None = None
         self._cold: dict[int, tuple[subprocess.Popen[bytes], int]] = {}
         self._endings: set[asyncio.Task[None]] = set()
@@ -80,30 +114,20 @@ class Workers:
         return tuple(process.pid for process in self._processes.values() if process.pid)
 
     def prepare(self, environment: dict[str, str]) -> None:
-        """Start the warm process; WarmReady follows (at once, if workers are started cold)."""
+        """Start the warm process, or take the one that waits beside us; WarmReady follows."""
+        waiting = environment.pop(warm.BESIDE, "")
+        self._environment = environment
         if self._preloads is None:
+            if waiting:
+                os.close(int(waiting.partition(":")[0]))  # it ends by that
             self._emit(WarmReady())
             return
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._warm = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    warm.__name__,
-                    str(os.getpid()),
-                    str(theirs.fileno()),
-                    *self._preloads,
-                ],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                env=environment,
-                start_new_session=True,
-            )
-        ours.setblocking(False)
-        self._line = ours
-        asyncio.get_running_loop().add_reader(ours, self._hear_warm)
-        self._environment = environment
+        self._warm = Beside(waiting) if waiting else Started(environment)
+        self._line = self._warm.line
+        self._line.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._line, self._hear_warm)
+        with suppress(ConnectionError):  # it is gone already: heard as its end
+            self._line.send(msgspec.json.encode(warm.Prepare(self._preloads)))
 
     def spawn(self, slot: int, environment: dict[str, str], error_file: Path) -> None:
         """Start the worker of `slot`; Said and Ended follow."""
@@ -269,6 +293,7 @@ class Workers:
             self._line = None
         if self._warm is not None:
             self._warm.wait()  # its end of the line closes when it ends
+            self._warm = None
         self._emit(WarmReady())  # it may have died before it said so; the next one serves as well
         for process in list(self._processes.values()):
             self._end(process, -signal.SIGKILL)

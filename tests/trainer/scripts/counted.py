@@ -1,7 +1,8 @@
 """An elastic script that says what it does: one JSON line per step, and the parameters at the end.
 
-In the folder $COUNTED it writes the lines of its steps to a file too, which no killed agent can take along,
-and takes its time for each step while there is a file `slowly`.
+In the folder $COUNTED it writes the lines of its steps to a file too, which no killed agent can take along.
+While there is a file `slowly` there, each step takes a while, in the second half of the training a long one:
+what a test does in mid-job happens in mid-job on a busy machine too.
 """
 
 import json
@@ -64,7 +65,7 @@ def main(epochs: int, checkpoint: str = "") -> None:
             record.write(f"{said}\n")
         print(said, flush=True)
         if (folder / "slowly").exists():
-            time.sleep(0.03)
+            time.sleep(0.01 if 2 * epoch < epochs else 0.5)
     parameters = [value for parameter in model.parameters() for value in parameter.flatten().tolist()]
     print(json.dumps({"pid": os.getpid(), "parameters": parameters, "rank": elastic.rank}), flush=True)
 

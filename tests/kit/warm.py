@@ -1,0 +1,135 @@
+"""One process that has imported torch, from which the agents of tests are forked with their warm process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+
+from elasticjob.trainer.agent import warm
+from elasticjob.trainer.agent.tether import tether
+
+MODULES = ("torch", "sklearn.datasets", "elasticjob.trainer.torch")
+EXECUTE, RUN = 0, 1
+"""What a fork does, by its slot: execute a program, or run a script as it is, with torch imported."""
+
+
+@dataclass
+class Process:
+    """A program that was started by the warm process."""
+
+    pid: int
+    stdout: asyncio.StreamReader
+    ended: asyncio.Future[int] = field(repr=False)
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, negative if a signal ended it; None while it runs."""
+        return self.ended.result() if self.ended.done() else None
+
+    async def wait(self) -> int:
+        """Return its exit code when it has ended."""
+        return await asyncio.shield(self.ended)
+
+
+class Warm:
+    """Starts programs, one after another."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._running: dict[int, asyncio.Future[int]] = {}
+        self._forked: asyncio.Future[int] | None = None
+        self._one = asyncio.Lock()
+
+    async def start(self, command: Sequence[str], environment: Mapping[str, str]) -> Process:
+        """Start a program with a warm process beside it; its stderr goes to its stdout."""
+        return await self._fork(EXECUTE, command, environment)
+
+    async def run(
+        self, command: Sequence[str], environment: Mapping[str, str], *, module: bool = False
+    ) -> Process:
+        """Run a Python script, or a module, in a process that has imported torch."""
+        return await self._fork(RUN, command, environment, module=module)
+
+    async def _fork(
+        self, slot: int, command: Sequence[str], environment: Mapping[str, str], *, module: bool = False
+    ) -> Process:
+        loop = asyncio.get_running_loop()
+        reading, writing = os.pipe()
+        program, *arguments = command
+        order = warm.Fork(
+            slot=slot,
+            script=program,
+            arguments=tuple(arguments),
+            module=module,
+            environment=dict(environment),
+            channel_variable="TEST_CHANNEL",
+        )
+        async with self._one:
+            self._forked = loop.create_future()
+            loop.add_reader(self._line, self._hear)
+            socket.send_fds(self._line, [msgspec.json.encode(order)], [writing, writing, writing])
+            os.close(writing)
+            pid = await self._forked
+        reader = asyncio.StreamReader(limit=1 << 20)
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb"))
+        return Process(pid, reader, self._running[pid])
+
+    def _hear(self) -> None:
+        match warm.decode_news(self._line.recv(65536)):
+            case warm.Forked(pid=pid) if self._forked is not None:
+                self._running[pid] = asyncio.get_running_loop().create_future()
+                self._forked.set_result(pid)
+            case warm.Reaped(pid=pid, code=code):
+                if pid in self._running:  # not of a test before
+                    self._running[pid].set_result(code)
+
+
+@contextmanager
+def warm_process() -> Iterator[socket.socket]:
+    """Run the process; yield the line to it."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(os.getpid()), str(theirs.fileno())],
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+        )
+    try:
+        yield ours
+    finally:
+        ours.close()
+        process.kill()
+        process.wait()
+
+
+def main() -> None:
+    """Import torch; then, for each order, fork a program with a warm process beside it."""
+    parent, fd = map(int, sys.argv[1:])
+    tether(parent)
+    end = warm.QuickEnd()
+    warm.load(MODULES)
+    order = warm.serve(socket.socket(fileno=fd))
+    if order is None:
+        os._exit(0)
+    if order.slot == RUN:
+        with end:
+            warm.work(order)
+        return
+    aside = warm.beside(os.environ)
+    if aside is None:
+        os.execvp(order.script, [order.script, *order.arguments])
+    aside()
+
+
+if __name__ == "__main__":
+    main()
