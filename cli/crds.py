@@ -54,7 +54,7 @@ def crds(
     """
     # Pydantic and the schemas of pods take a quarter of a second: not for --help
     from elasticjob.api.v1alpha1.crds import manifests
-    from elasticjob.kube.embedded import Detail
+    from elasticjob.kube.crd.embedded import Detail
 
     written = manifests(Detail(template))
     if apply:
@@ -73,7 +73,7 @@ async def _apply(
     """Tell what changes in the cluster, then apply; Failure where objects would suffer."""
     from elasticjob.kube import config
     from elasticjob.kube.client import Client
-    from elasticjob.kube.installing import install, upgrades
+    from elasticjob.kube.crd.installing import install, upgrades
 
     async with Client(await config.load(kubeconfig, context)) as client:
         found = await upgrades(client, written)

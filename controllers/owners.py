@@ -9,7 +9,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
-from elasticjob.kube.crd import CustomResource
+from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import (
     CONFIG_MAP,

@@ -36,7 +36,7 @@ from elasticjob.controllers.plan import (
     Resize,
 )
 from elasticjob.kube.client import Client
-from elasticjob.kube.crd import CustomResource
+from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.errors import (
     AlreadyExists,
     ApiError,

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
-from elasticjob.kube.compatibility import changes
-from elasticjob.kube.crd import Declaration, crd_manifest
-from elasticjob.kube.embedded import Detail, embedded_schema
-from elasticjob.kube.installing import size_of
+from elasticjob.kube.crd.compatibility import changes
+from elasticjob.kube.crd.embedded import Detail, embedded_schema
+from elasticjob.kube.crd.generate import crd_manifest
+from elasticjob.kube.crd.installing import size_of
+from elasticjob.kube.crd.model import Declaration
+from elasticjob.kube.crd.schemas import UnsupportedSchema
 from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.schemas import UnsupportedSchema
 from tests.kube.crd import rows, test_compatibility, test_template
 
 MARK = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end -->", re.DOTALL)

@@ -25,10 +25,10 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest
-from elasticjob.kube.compatibility import breaking, changes
-from elasticjob.kube.crd import Declaration
-from elasticjob.kube.embedded import Detail
-from elasticjob.kube.installing import size_problem
+from elasticjob.kube.crd.compatibility import breaking, changes
+from elasticjob.kube.crd.embedded import Detail
+from elasticjob.kube.crd.installing import size_problem
+from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.kinds import Manifest
 from hack.core_models import core_models
 from hack.crd_docs import crd_docs

@@ -6,8 +6,7 @@
     admit     admission (a server) ← answering ← review (pure); registration; problem
     trust     secret (an authority that replicas share), mounted (cert-manager's); certificates
     write     client.apply and patches; conditions, owner, events; running (reads its own writes)
-    declare   crd ← structural, rewriters, soundness, embedded, cost; re2 ← finding
-    rules     cel: read, typed, priced and evaluated as API servers do
+    declare   crd: model (what API kinds import); generate ← structural, rewriters, soundness, declaration
     rest      kinds, objects: types; config, kubeconfig: where and who; clock, backoff: time; metrics, errors
     testing   a proxy that does what networks and API servers do
 
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
     from elasticjob.kube.client import Client
     from elasticjob.kube.config import load as load_config
     from elasticjob.kube.controller import Controller, Result
-    from elasticjob.kube.crd import Column, CustomResource, Declaration, Part, crd_manifest
+    from elasticjob.kube.crd.generate import crd_manifest
+    from elasticjob.kube.crd.model import Column, CustomResource, Declaration, Part
     from elasticjob.kube.election import Election
     from elasticjob.kube.errors import Terminal
     from elasticjob.kube.kinds import Key, Kind, Manifest
@@ -60,22 +60,22 @@ __all__ = [
 _HOME = {
     "AdmissionServer": "admission",
     "Client": "client",
-    "Column": "crd",
+    "Column": "crd.model",
     "Controller": "controller",
-    "CustomResource": "crd",
-    "Declaration": "crd",
+    "CustomResource": "crd.model",
+    "Declaration": "crd.model",
     "Election": "election",
     "Key": "kinds",
     "Kind": "kinds",
     "Manifest": "kinds",
     "Operator": "operator",
-    "Part": "crd",
+    "Part": "crd.model",
     "Problem": "problem",
     "Result": "controller",
     "Review": "review",
     "Terminal": "errors",
     "Webhook": "review",
-    "crd_manifest": "crd",
+    "crd_manifest": "crd.generate",
     "load_config": "config",
     "owner_reference": "owner",
 }

@@ -21,7 +21,7 @@ from elasticjob.kube.cel import parsed
 from elasticjob.kube.cel.compiling import refusal
 from elasticjob.kube.cel.cost import UNBOUNDED, cost_of, times
 from elasticjob.kube.cel.shapes import REQUEST_BYTES, Shape, shape_of
-from elasticjob.kube.schemas import RULES, Schema, UnsupportedSchema, nodes
+from elasticjob.kube.crd.schemas import RULES, Schema, UnsupportedSchema, nodes
 
 PER_RULE: Final = 10_000_000
 PER_SCHEMA: Final = 100_000_000

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from elasticjob.kube.crd import Part, Quantity
+from elasticjob.kube.crd.model import Part, Quantity
 
 GROUP: Final = "elastic.iml.github.io"
 VERSION: Final = "v1alpha1"

@@ -6,8 +6,9 @@ from typing import Final
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
 from elasticjob.api.v1alpha1 import elasticjob, jobresource, scaleplan
-from elasticjob.kube.crd import Declaration, crd_manifest
-from elasticjob.kube.embedded import Detail, embedded_schema
+from elasticjob.kube.crd.embedded import Detail, embedded_schema
+from elasticjob.kube.crd.generate import crd_manifest
+from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.kinds import Manifest
 
 DECLARATIONS: Final[tuple[Declaration, ...]] = (

@@ -20,7 +20,7 @@ from elasticjob.api.v1alpha1.common import (
     Replicas,
     Resource,
 )
-from elasticjob.kube.crd import (
+from elasticjob.kube.crd.model import (
     IMPLIED,
     NULLABLE,
     Column,

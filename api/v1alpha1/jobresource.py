@@ -20,7 +20,7 @@ from elasticjob.api.v1alpha1.common import (
     Replicas,
     Resource,
 )
-from elasticjob.kube.crd import Column, CustomResource, Declaration, OneCondition, Part, Rule, list_map
+from elasticjob.kube.crd.model import Column, CustomResource, Declaration, OneCondition, Part, Rule, list_map
 from elasticjob.kube.kinds import Kind
 
 

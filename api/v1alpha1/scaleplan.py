@@ -18,7 +18,7 @@ from elasticjob.api.v1alpha1.common import (
     ReplicaResourceSpec,
     Resource,
 )
-from elasticjob.kube.crd import (
+from elasticjob.kube.crd.model import (
     ATOMIC,
     OPAQUE,
     Column,

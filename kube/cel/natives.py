@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from elasticjob.kube.cel.moments import date, long_duration, timestamp
 from elasticjob.kube.cel.values import Unordered
-from elasticjob.kube.schemas import INT_OR_STRING, LIST_KEYS, LIST_TYPE
+from elasticjob.kube.crd.schemas import INT_OR_STRING, LIST_KEYS, LIST_TYPE
 
 Reader = Callable[[Any], Any]
 

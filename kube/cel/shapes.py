@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from elasticjob.kube.schemas import EMBEDDED, INT_OR_STRING
+from elasticjob.kube.crd.schemas import EMBEDDED, INT_OR_STRING
 
 Schema = Mapping[str, Any]
 

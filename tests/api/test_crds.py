@@ -13,8 +13,8 @@ import yaml
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
 from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest, manifests
 from elasticjob.kube.client import Client
-from elasticjob.kube.crd import Declaration
-from elasticjob.kube.embedded import Detail, embedded_schema
+from elasticjob.kube.crd.embedded import Detail, embedded_schema
+from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.kinds import Manifest
 from hack import generate
 from hack.generate import committed, crd_path, crd_text, main, renew

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from pydantic import Base64Bytes, ConfigDict, Field, create_model
 
-from elasticjob.kube.crd import (
+from elasticjob.kube.crd.model import (
     ATOMIC,
     ATOMIC_MAP,
     IMPLIED,
@@ -35,10 +35,10 @@ from elasticjob.kube.crd import (
     list_map,
     ruled,
 )
+from elasticjob.kube.crd.rewriters import REWRITERS, Rewriter
+from elasticjob.kube.crd.schemas import UnsupportedSchema
+from elasticjob.kube.crd.structural import inlined, rewritten
 from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.rewriters import REWRITERS, Rewriter
-from elasticjob.kube.schemas import UnsupportedSchema
-from elasticjob.kube.structural import inlined, rewritten
 
 
 class Absent(enum.Enum):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from elasticjob.kube.client import Client
-from elasticjob.kube.compatibility import Change, Effect, breaking, changes
+from elasticjob.kube.crd.compatibility import Change, Effect, breaking, changes
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import CRD

@@ -14,8 +14,8 @@ from elasticjob.kube.cel.cost import UNBOUNDED, cost_of
 from elasticjob.kube.cel.shapes import Shape, shape_of
 from elasticjob.kube.client import Client
 from elasticjob.kube.cost import PER_RULE, PER_SCHEMA, refuse_costly_rules, rule_costs
+from elasticjob.kube.crd.schemas import UnsupportedSchema
 from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.schemas import UnsupportedSchema
 from tests.kube.crd.costs import COSTS, INT, SCHEMA, entries, fields, items, text
 from tests.kube.crd.posting import said, with_spec
 

@@ -9,9 +9,11 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field, WithJsonSchema, create_model
 
-from elasticjob.kube import crd
 from elasticjob.kube.client import Client
-from elasticjob.kube.crd import (
+from elasticjob.kube.crd import generate
+from elasticjob.kube.crd.declaration import UnsoundDeclaration
+from elasticjob.kube.crd.generate import crd_manifest
+from elasticjob.kube.crd.model import (
     Column,
     CustomResource,
     Declaration,
@@ -23,11 +25,9 @@ from elasticjob.kube.crd import (
     Quantity,
     Scale,
     Time,
-    crd_manifest,
     list_map,
     restricted,
 )
-from elasticjob.kube.declaration import UnsoundDeclaration
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.kinds import Kind
 from tests.kube.crd.posting import crd_of, established, said
@@ -347,7 +347,7 @@ async def test_unsound_declarations_are_refused_as_servers_refuse_them_or_would_
 ) -> None:
     with pytest.raises(UnsoundDeclaration, match=rf"^Whole: .*{re.escape(advice)}"):
         crd_manifest(declaration)
-    monkeypatch.setattr(crd, "refuse_unsound", lambda declaration, schema: None)
+    monkeypatch.setattr(generate, "refuse_unsound", lambda declaration, schema: None)
     told = await said(client, crd_manifest(declaration))
     assert bool(told) == bool(answer), told
     assert answer in told

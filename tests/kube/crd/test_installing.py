@@ -5,8 +5,8 @@ from __future__ import annotations
 from copy import deepcopy
 
 from elasticjob.kube.client import Client
-from elasticjob.kube.compatibility import Effect
-from elasticjob.kube.installing import install, upgrades
+from elasticjob.kube.crd.compatibility import Effect
+from elasticjob.kube.crd.installing import install, upgrades
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import CRD
 from elasticjob.kube.testing import Answer, Asked, FaultProxy, failure, html

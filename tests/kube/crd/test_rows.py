@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from elasticjob.kube.client import Client
-from elasticjob.kube.crd import Declaration, crd_manifest
+from elasticjob.kube.crd.generate import crd_manifest
+from elasticjob.kube.crd.model import Declaration
+from elasticjob.kube.crd.schemas import UnsupportedSchema
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.schemas import UnsupportedSchema
 from tests.kube.crd.posting import established, said, with_spec
 from tests.kube.crd.rows import (
     ABSENT,

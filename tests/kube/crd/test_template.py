@@ -10,10 +10,11 @@ import pytest
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
 from elasticjob.kube.client import Client
-from elasticjob.kube.crd import CustomResource, Declaration, Embedded, Part, crd_manifest
-from elasticjob.kube.embedded import Detail, embedded_schema
+from elasticjob.kube.crd.embedded import Detail, embedded_schema
+from elasticjob.kube.crd.generate import crd_manifest
+from elasticjob.kube.crd.installing import CLIENT_SIDE_BYTES, size_of, size_problem
+from elasticjob.kube.crd.model import CustomResource, Declaration, Embedded, Part
 from elasticjob.kube.errors import BadRequest, Invalid
-from elasticjob.kube.installing import CLIENT_SIDE_BYTES, size_of, size_problem
 from elasticjob.kube.kinds import Kind, Manifest
 from tests.kube.crd.posting import established, said, with_spec
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elasticjob.kube.rewriters import REWRITERS, Rewriter
-from elasticjob.kube.schemas import EMPTY, PRESERVE, Schema, children, nodes
-from elasticjob.kube.soundness import refuse_unsound
+from elasticjob.kube.crd.rewriters import REWRITERS, Rewriter
+from elasticjob.kube.crd.schemas import EMPTY, PRESERVE, Schema, children, nodes
+from elasticjob.kube.crd.soundness import refuse_unsound
 
 
 def structural(schema: Schema, embedded: Mapping[str, Schema]) -> Schema:

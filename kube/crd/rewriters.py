@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from elasticjob.kube.cel import escaped
-from elasticjob.kube.schemas import (
+from elasticjob.kube.crd.schemas import (
     EMPTY,
     INT_OR_STRING,
     LIST_KEYS,

@@ -1,4 +1,4 @@
-"""Custom resources as Pydantic models: base classes, the field types of Kubernetes, the declaration.
+"""Custom resources as Pydantic models: base classes, field types, the declaration.
 
     class ThingSpec(Part):
         size: int = 1
@@ -10,7 +10,7 @@
 
     THING = Kind("example.org", "v1", "Thing", "things", Thing)
     DECLARATION = Declaration(THING, short_names=("th",))
-    manifest = crd_manifest(DECLARATION)
+    manifest = crd_manifest(DECLARATION)        # kube.crd.generate
 
 The docstring under a field is what `kubectl explain` says. Python names are snake_case, JSON names camelCase.
 Objects are read with `THING.decode(...)`; fields that a model does not know are dropped, so write with apply
@@ -39,11 +39,9 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema
 
-from elasticjob.kube.declaration import Column, Declaration, Scale, refuse_unsound
-from elasticjob.kube.kinds import Key, Manifest, without_nulls
+from elasticjob.kube.crd.schemas import MOMENT, RULES, Schema
+from elasticjob.kube.kinds import Key, Kind, Manifest, without_nulls
 from elasticjob.kube.objects import Condition, ObjectMeta
-from elasticjob.kube.schemas import MOMENT, RULES, Schema, UnsupportedSchema
-from elasticjob.kube.structural import structural
 
 __all__ = [
     "ATOMIC",
@@ -64,7 +62,6 @@ __all__ = [
     "Rule",
     "Scale",
     "Time",
-    "crd_manifest",
     "list_map",
     "restricted",
     "ruled",
@@ -298,84 +295,39 @@ class CustomResource(Part):
         return Key(self.metadata.namespace, self.metadata.name)
 
 
-def crd_manifest(declaration: Declaration, embedded: Mapping[str, Schema] | None = None) -> Manifest:
-    """Return the CustomResourceDefinition of a declared kind; `embedded` has the schemas of Embedded fields.
+@dataclass(frozen=True)
+class Column:
+    """One column of `kubectl get`; `wide` ones show with `-o wide` only."""
 
-    Raises UnsupportedSchema where the model says something that a CustomResourceDefinition cannot,
-    UnsoundDeclaration where the declaration does not fit it.
+    name: str
+    path: str
+    type: str = "string"
+    description: str = ""
+    wide: bool = False
+    format: str = ""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The paths behind `kubectl scale` and the horizontal autoscaler."""
+
+    spec_replicas: str
+    status_replicas: str
+    selector: str
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """All that a CustomResourceDefinition says beside the schema of its model.
+
+    `deprecated` is the sentence that clients of this version are warned with; "" for a version that is not.
     """
-    kind = declaration.kind
-    singular = kind.name.lower()
-    names = {"kind": kind.name, "listKind": f"{kind.name}List", "plural": kind.plural, "singular": singular}
-    lists = {"shortNames": declaration.short_names, "categories": declaration.categories}
-    metadata: Manifest = {"name": kind.resource}
-    if declaration.annotations:
-        metadata["annotations"] = dict(declaration.annotations)
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": metadata,
-        "spec": {
-            "group": kind.group,
-            "names": {**names, **{name: list(words) for name, words in lists.items() if words}},
-            "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "versions": [_version(declaration, embedded or {})],
-        },
-    }
 
-
-_STANDARD: Mapping[str, str] = {
-    "apiVersion": "The group and version of this object's schema.",
-    "kind": "The kind of this object.",
-}
-
-
-def _own_schema(declaration: Declaration, embedded: Mapping[str, Schema]) -> Schema:
-    """The schema of the kind's model; what is wrong with it is told with the name of that model."""
-    model = declaration.kind.model
-    try:
-        return structural(model.model_json_schema(by_alias=True), embedded)
-    except UnsupportedSchema as error:
-        where = f"{model.__name__}.{error.path}" if error.path else model.__name__
-        raise UnsupportedSchema(where, error.advice) from None
-
-
-def _version(declaration: Declaration, embedded: Mapping[str, Schema]) -> Manifest:
-    schema = _own_schema(declaration, embedded)
-    standard = {name: {"type": "string", "description": text} for name, text in _STANDARD.items()}
-    metadata = _named(schema["properties"].get("metadata", {}))
-    schema["properties"] = {**schema["properties"], **standard, "metadata": metadata}
-    refuse_unsound(declaration, schema)
-    version: Manifest = {"name": declaration.kind.version, "served": True, "storage": True}
-    if declaration.deprecated:
-        version |= {"deprecated": True, "deprecationWarning": declaration.deprecated}
-    if declaration.columns:
-        version["additionalPrinterColumns"] = [_column(column) for column in declaration.columns]
-    if declaration.selectable:
-        version["selectableFields"] = [{"jsonPath": path} for path in declaration.selectable]
-    version["schema"] = {"openAPIV3Schema": schema}
-    if subresources := _subresources(declaration, schema):
-        version["subresources"] = subresources
-    return version
-
-
-def _named(metadata: Schema) -> Schema:
-    """The schema of metadata: what the model says of names, and nothing else."""
-    return {key: metadata[key] for key in ("type", "properties") if key in metadata}
-
-
-def _column(column: Column) -> Manifest:
-    entry: Manifest = {"name": column.name, "type": column.type, "jsonPath": column.path}
-    optional = {"description": column.description, "format": column.format, "priority": int(column.wide)}
-    return entry | {key: value for key, value in optional.items() if value}
-
-
-def _subresources(declaration: Declaration, schema: Schema) -> Manifest:
-    found: Manifest = {"status": {}} if "status" in schema["properties"] else {}
-    if (scale := declaration.scale) is not None:
-        found["scale"] = {
-            "specReplicasPath": scale.spec_replicas,
-            "statusReplicasPath": scale.status_replicas,
-            "labelSelectorPath": scale.selector,
-        }
-    return found
+    kind: Kind[Any]
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    scale: Scale | None = None
+    selectable: tuple[str, ...] = ()
+    annotations: Mapping[str, str] | None = None
+    deprecated: str = ""

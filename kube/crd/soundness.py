@@ -9,8 +9,7 @@ from typing import Any, Final
 from elasticjob.kube.cel import CelSyntaxError, free_names, parsed
 from elasticjob.kube.cel.syntax import Call, Literal, Tree, branches
 from elasticjob.kube.cost import refuse_costly_rules
-from elasticjob.kube.re2 import matches, re2_problem
-from elasticjob.kube.schemas import (
+from elasticjob.kube.crd.schemas import (
     INT_OR_STRING,
     LIST_KEYS,
     LIST_TYPE,
@@ -23,6 +22,7 @@ from elasticjob.kube.schemas import (
     children,
     nodes,
 )
+from elasticjob.kube.re2 import matches, re2_problem
 
 Check = Callable[[Schema, str], str | None]
 

@@ -17,8 +17,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.schemas import (
+from elasticjob.kube.crd.schemas import (
     INT_OR_STRING,
     LIST_KEYS,
     LIST_TYPE,
@@ -27,6 +26,7 @@ from elasticjob.kube.schemas import (
     RULES,
     Schema,
 )
+from elasticjob.kube.kinds import Manifest
 
 
 class Effect(StrEnum):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
 
-from elasticjob.kube.schemas import INT_OR_STRING, LIST_KEYS, PRESERVE, Schema
+from elasticjob.kube.crd.schemas import INT_OR_STRING, LIST_KEYS, PRESERVE, Schema
 
 Definitions = Mapping[str, Schema]
 

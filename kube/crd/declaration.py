@@ -1,56 +1,16 @@
-"""What a CustomResourceDefinition says beside its schema: names, columns, scale, selectable fields.
+"""Checks of a declaration against its own schema: names, columns, scale, selectable fields.
 
-`refuse_unsound` holds a declaration to its own schema: a column or a scale path that leads nowhere is a
-mistake that servers accept, and that shows as an empty column.
+A column or a scale path that leads nowhere is accepted by servers, and shows as an empty column.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from elasticjob.kube.kinds import Kind
-from elasticjob.kube.schemas import INT_OR_STRING, PRESERVE, Schema
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column of `kubectl get`; `wide` ones show with `-o wide` only."""
-
-    name: str
-    path: str
-    type: str = "string"
-    description: str = ""
-    wide: bool = False
-    format: str = ""
-
-
-@dataclass(frozen=True)
-class Scale:
-    """The paths behind `kubectl scale` and the horizontal autoscaler."""
-
-    spec_replicas: str
-    status_replicas: str
-    selector: str
-
-
-@dataclass(frozen=True)
-class Declaration:
-    """All that a CustomResourceDefinition says beside the schema of its model.
-
-    `deprecated` is the sentence that clients of this version are warned with; "" for a version that is not.
-    """
-
-    kind: Kind[Any]
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()
-    scale: Scale | None = None
-    selectable: tuple[str, ...] = ()
-    annotations: Mapping[str, str] | None = None
-    deprecated: str = ""
+from elasticjob.kube.crd.model import Declaration
+from elasticjob.kube.crd.schemas import INT_OR_STRING, PRESERVE, Schema
 
 
 class UnsoundDeclaration(ValueError):

@@ -14,7 +14,7 @@ import msgspec
 
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import deadline
-from elasticjob.kube.compatibility import Change, breaking, changes
+from elasticjob.kube.crd.compatibility import Change, breaking, changes
 from elasticjob.kube.errors import NotFound, Unreachable
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import CRD

@@ -1,0 +1,22 @@
+"""What API kinds and operators load of `kube.crd`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+LIGHT = {"elasticjob.kube.crd", "elasticjob.kube.crd.model", "elasticjob.kube.crd.schemas"}
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["api.v1alpha1.elasticjob", "api.v1alpha1.jobresource", "api.v1alpha1.scaleplan", "controllers.main"],
+)
+def test_kinds_and_operators_load_the_model_without_the_generator(module: str) -> None:
+    code = f"import sys, elasticjob.{module}; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(found.stdout.split())
+    assert {name for name in loaded if name.startswith("elasticjob.kube.crd")} == LIGHT
+    assert not loaded & {"re2", "cel_expr_python"}
