@@ -20,13 +20,13 @@ import msgspec
 
 from elasticjob.devcluster.server.asking import NAMESPACES, Attributes
 from elasticjob.devcluster.server.errors import StatusError, bad_request, forbidden, internal
+from elasticjob.devcluster.server.expressions import NoValue, condition
 from elasticjob.devcluster.server.patches import json_patch
 from elasticjob.devcluster.server.registry import Registry, Resource
 from elasticjob.devcluster.server.reviews import user_info
 from elasticjob.devcluster.server.scaling import scale_of
 from elasticjob.devcluster.server.selectors import label_selector, matches_labels
 from elasticjob.devcluster.server.store import Manifest, Store, Type, encode
-from elasticjob.kube import cel
 
 _GROUP = "admissionregistration.k8s.io"
 _MUTATING = Type(_GROUP, "mutatingwebhookconfigurations")
@@ -238,8 +238,8 @@ def _conditions_hold(hook: Hook, attributes: Attributes, new: Manifest | None) -
     request = _review(attributes, new, "")["request"]
     values = {"object": request["object"], "oldObject": request["oldObject"], "request": request}
     try:
-        return all(cel.compiled(each["expression"]).evaluate(values) is True for each in conditions)
-    except cel.CelError as error:
+        return all(condition(each["expression"]).evaluate(values) is True for each in conditions)
+    except NoValue as error:
         if hook.spec.get("failurePolicy") == "Ignore":
             return False
         resource = attributes.resource

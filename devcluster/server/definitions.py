@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from elasticjob.devcluster.server.costs import cost_problems
 from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.jsonpath import BadPath, compile_path
 from elasticjob.devcluster.server.names import (
@@ -16,7 +15,7 @@ from elasticjob.devcluster.server.names import (
     unsupported,
     wrong,
 )
-from elasticjob.devcluster.server.rules import rule_problems
+from elasticjob.devcluster.server.rules import expression_problems, rule_problems
 from elasticjob.devcluster.server.store import Manifest
 from elasticjob.devcluster.server.strategy import immutable
 from elasticjob.devcluster.server.structural import structural_problems
@@ -93,7 +92,7 @@ def _version_problems(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
         yield missing(where)
     else:
         found = [*structural_problems(schema, where), *rule_problems(schema, where)]
-        yield from found or cost_problems(schema, where)
+        yield from found or expression_problems(schema, where)
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         if column.get("type") not in (None, *_COLUMN_TYPES):
             place = f"{path}.additionalPrinterColumns[{index}].type"

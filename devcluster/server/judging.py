@@ -1,8 +1,4 @@
-"""Rules evaluated: what those of a kind have against an object, and what that may cost.
-
-A rule may cost PER_CALL for one value, and all rules of an object PER_OBJECT together, as `kube.cel` counts;
-beyond that nothing more is evaluated, and the object is refused.
-"""
+"""Rules evaluated: what those of a kind have against an object."""
 
 from __future__ import annotations
 
@@ -11,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.rules import RULES, is_broken
-from elasticjob.devcluster.server.schemas import Schema, item_key, join
-from elasticjob.kube import cel
-from elasticjob.kube.cel import NO_OVERLOAD, CelError, Meter, Program, Reader, TooCostly, compiled, reader
+from elasticjob.devcluster.server.expressions import Expression, NoValue, optional_old
+from elasticjob.devcluster.server.rules import RULES, compiled_rule, is_broken
+from elasticjob.devcluster.server.rulevalues import Reader, aligned, identity, reader
+from elasticjob.devcluster.server.schemas import Schema, join
+from elasticjob.kube.crd.schemas import reads_old
 
-PER_CALL = 1_000_000
-PER_OBJECT = 10_000_000
 _ABSENT = object()
 
 
@@ -32,27 +27,23 @@ class Step:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule, the way from the root to the values it is about, their kind, and what reads them."""
+    """One rule, the way from the root to the values it is about, and their schema."""
 
     steps: tuple[Step, ...]
-    program: Program
     spec: Mapping[str, Any]
-    message: Program | None
-    kind: str
+    schema: Schema
+    holds: Expression
+    message: Expression | None
     read: Reader | None
 
     @property
     def is_transition(self) -> bool:
-        return "oldSelf" in self.program.names
+        return reads_old(self.spec["rule"])
 
     @property
     def told(self) -> str:
         """What the rule is called in complaints: its message, else what it says."""
         return str(self.spec.get("message") or self.spec["rule"]).strip()
-
-    def wrong(self, place: Place, why: str) -> Cause:
-        """The complaint that it could not be evaluated."""
-        return Cause(place.path.lstrip("."), f'Invalid value: "{self.kind}": {why}', "FieldValueInvalid")
 
 
 def rules_of(schema: Schema) -> tuple[Rule, ...]:
@@ -65,8 +56,8 @@ def _collected(schema: Schema, steps: tuple[Step, ...], seen: set[int]) -> Itera
         return
     read = reader(schema) if schema.get(RULES) else None
     for spec in schema.get(RULES) or ():
-        message = compiled(spec["messageExpression"]) if spec.get("messageExpression") else None
-        yield Rule(steps, compiled(spec["rule"]), spec, message, schema.get("type") or "", read)
+        message = compiled_rule(spec, "messageExpression") if spec.get("messageExpression") else None
+        yield Rule(steps, spec, schema, compiled_rule(spec), message, read)
     inside = seen | {id(schema)}
     for name, child in (schema.get("properties") or {}).items():
         yield from _collected(child, (*steps, Step("property", name, schema)), inside)
@@ -89,49 +80,11 @@ class Place:
         return Place(path, value, former, self.same if former is _ABSENT else former == value)
 
 
-class _Exhausted(Exception):
-    """Nothing more is evaluated of an object; `cause` says why."""
-
-    def __init__(self, place: Place, rule: Rule, why: str) -> None:
-        super().__init__(why)
-        self.cause = rule.wrong(place, why)
-
-
-class _Budget:
-    """What the rules of one object may cost together."""
-
-    def __init__(self) -> None:
-        self.left = PER_OBJECT
-
-    def evaluate(self, program: Program, values: Mapping[str, Any], exceeded: str, exhausted: str) -> Any:
-        """The value of an expression. Raises CelError, and TooCostly with one of the sentences."""
-        meter = Meter(PER_CALL)
-        try:
-            return program.evaluate(values, meter)
-        except TooCostly:
-            raise TooCostly(exceeded) from None
-        finally:
-            self._take(meter.spent, exhausted)
-
-    def _take(self, cost: int, exhausted: str) -> None:
-        self.left -= cost
-        if self.left < 0:
-            raise TooCostly(exhausted)
-
-
 def broken_rules(rules: Iterable[Rule], new: Any, old: Any) -> list[Cause]:
     """What the rules have against an object; transition rules count only where there is an old value."""
     before = _ABSENT if old is None else old
     root = Place("", new, before, same=before == new)
-    found: list[Cause] = []
-    budget = _Budget()
-    try:
-        for rule in rules:
-            for place in _places(rule.steps, root):
-                found += _checked(rule, place, budget)
-    except _Exhausted as end:
-        found.append(end.cause)
-    return found
+    return [cause for rule in rules for place in _places(rule.steps, root) for cause in _checked(rule, place)]
 
 
 def _places(steps: tuple[Step, ...], place: Place) -> Iterator[Place]:
@@ -160,9 +113,9 @@ def _elements(step: Step, place: Place) -> Iterator[Place]:
     """Elements are the same as before by key only: other lists have no transitions."""
     keyed = step.schema.get("x-kubernetes-list-type") == "map"
     old = place.former if keyed and isinstance(place.former, list) else []
-    former = {cel.hashed(item_key(step.schema, item)): item for item in old}
+    former = {identity(step.schema, item): item for item in old}
     for index, child in enumerate(place.value if isinstance(place.value, list) else ()):
-        match = former.get(cel.hashed(item_key(step.schema, child)), _ABSENT) if former else _ABSENT
+        match = former.get(identity(step.schema, child), _ABSENT) if former else _ABSENT
         yield place.below(f"{place.path}[{index}]", child, match)
 
 
@@ -177,49 +130,30 @@ _STEPS: dict[str, Callable[[Step, Place], Iterator[Place]]] = {
 }
 
 
-def _checked(rule: Rule, place: Place, budget: _Budget) -> Iterator[Cause]:
-    """What a rule has against a value; nothing false is told of what did not change."""
+def _checked(rule: Rule, place: Place) -> Iterator[Cause]:
+    """What a rule has against a value; a value that did not change is not refused."""
     if rule.is_transition and place.former is _ABSENT and not rule.spec.get("optionalOldSelf"):
         return
     if place.value is None:
         return
     values = _variables(rule, place)
-    exceeded = f"'operation cancelled: actual cost limit exceeded': {_NO_MORE} {_COST}rule: {rule.told}"
-    exhausted = f"validation failed due to {_OUT_OF_BUDGET}, {_NO_MORE.removesuffix(' due to')}"
     try:
-        holds = budget.evaluate(rule.program, values, exceeded, exhausted)
-    except TooCostly as end:
-        raise _Exhausted(place, rule, str(end)) from None
-    except CelError as error:
-        yield rule.wrong(place, _failure(error, rule))
+        holds = rule.holds.evaluate(values)
+    except NoValue as error:
+        why = f'Invalid value: "{rule.schema.get("type") or ""}": {error} evaluating rule: {rule.told}'
+        yield Cause(place.path.lstrip("."), why, "FieldValueInvalid")
         return
-    if holds is True:
-        return
-    cause = _refusal(rule, place, _message(rule, place, values, budget))
-    if rule.is_transition or not place.same:
-        yield cause
-
-
-_NO_MORE = "no further validation rules will be run due to"
-_COST = "call cost exceeds limit for "
-_OUT_OF_BUDGET = "running out of cost budget"
-
-
-def _failure(error: CelError, rule: Rule) -> str:
-    if str(error).startswith(NO_OVERLOAD):
-        why = "call arguments did not match a supported operator, function or macro signature for rule"
-        return f"'{error}': {why}: {rule.told}"
-    return f"{error} evaluating rule: {rule.told}"
+    if holds is not True and (rule.is_transition or not place.same):
+        yield _refusal(rule, place, _message(rule, values))
 
 
 def _variables(rule: Rule, place: Place) -> dict[str, Any]:
     read = rule.read or (lambda value: value)
     values = {"self": read(place.value)}
+    former = [] if place.former is _ABSENT else [read(aligned(place.former, place.value, rule.schema))]
     if rule.spec.get("optionalOldSelf"):
-        values["oldSelf"] = cel.ABSENT if place.former is _ABSENT else cel.optional(read(place.former))
-    elif place.former is not _ABSENT:
-        values["oldSelf"] = read(place.former)
-    return values
+        return values | optional_old(*former)
+    return values | dict(zip(["oldSelf"], former, strict=False))
 
 
 def _refusal(rule: Rule, place: Place, why: str) -> Cause:
@@ -247,20 +181,14 @@ def _shown(value: Any) -> str:
 _LONGEST_MESSAGE = 5 * 1024
 
 
-def _message(rule: Rule, place: Place, values: Mapping[str, Any], budget: _Budget) -> str:
+def _message(rule: Rule, values: Mapping[str, Any]) -> str:
     """What the message expression says; where it has no value, the plain message."""
     plain = (rule.spec.get("message") or "").strip() or f"failed rule: {rule.told}"
     if rule.message is None:
         return plain
-    exceeded = f'{_NO_MORE} {_COST}messageExpression: "{rule.message.text}"'
-    exhausted = (
-        f"messageExpression evaluation failed due to {_OUT_OF_BUDGET}, {_NO_MORE.removesuffix(' due to')}"
-    )
     try:
-        text = budget.evaluate(rule.message, values, exceeded, exhausted)
-    except TooCostly as end:
-        raise _Exhausted(place, rule, str(end)) from None
-    except CelError:
+        text = rule.message.evaluate(values)
+    except NoValue:
         return plain
     text = text.strip() if isinstance(text, str) else ""
     return text if text and not is_broken(text) and len(text.encode()) <= _LONGEST_MESSAGE else plain

@@ -14,6 +14,7 @@ from elasticjob.devcluster.server.events import (
     check_new_event_update,
     default_event,
 )
+from elasticjob.devcluster.server.expressions import NotCompiled
 from elasticjob.devcluster.server.names import file_name_problem, missing, plain, unsupported, wrong
 from elasticjob.devcluster.server.pods import check_pod_spec, default_template, pod_strategy
 from elasticjob.devcluster.server.protection import PROTECTION
@@ -22,7 +23,6 @@ from elasticjob.devcluster.server.selectors import label_selector, matches_label
 from elasticjob.devcluster.server.services import service_strategy
 from elasticjob.devcluster.server.store import Manifest, Store, Type
 from elasticjob.devcluster.server.strategy import Strategy, immutable, put
-from elasticjob.kube.cel import CelSyntaxError, compiled
 
 _SERVICES = Type("", "services")
 _LOOKED_UP = {
@@ -162,8 +162,8 @@ def _check_conditions(webhook: Manifest, path: str) -> Iterator[Cause]:
     for index, condition in enumerate(webhook.get("matchConditions") or ()):
         expression = condition.get("expression") or ""
         try:
-            compiled(expression)
-        except CelSyntaxError as error:
+            condition(expression)
+        except NotCompiled as error:
             yield wrong(
                 f"{path}.matchConditions[{index}].expression", expression, f"compilation failed: {error}"
             )

@@ -1,4 +1,4 @@
-"""`x-kubernetes-validations` of a schema as they are written: what is wrong before they are compiled."""
+"""Why the `x-kubernetes-validations` of a schema are refused."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from elasticjob.devcluster.server.errors import Cause
+from elasticjob.devcluster.server.expressions import Expression, NotCompiled, compiled
 from elasticjob.devcluster.server.names import missing, unsupported, wrong
 from elasticjob.devcluster.server.schemas import Schema
+from elasticjob.kube.crd.schemas import reads_old
 
 RULES = "x-kubernetes-validations"
 _REASONS = {"FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"}
@@ -19,6 +21,51 @@ def rule_problems(schema: Schema, path: str) -> Iterator[Cause]:
     for where, node in _nodes(schema, path):
         for index, spec in enumerate(node.get(RULES) or ()):
             yield from _spec_problems(spec, f"{where}.{RULES}[{index}]", node)
+
+
+def compiled_rule(spec: Mapping[str, Any], field: str = "rule") -> Expression:
+    """Compile one expression of a rule. Raises NotCompiled."""
+    return compiled(spec[field], "self", "oldSelf", optional_old=bool(spec.get("optionalOldSelf")))
+
+
+def expression_problems(schema: Schema, path: str) -> Iterator[Cause]:
+    """Expressions of rules that do not compile, and old values that cannot be told."""
+    for where, node, lost in _placed(schema, path, ""):
+        for index, spec in enumerate(node.get(RULES) or ()):
+            yield from _compile_problems(spec, f"{where}.{RULES}[{index}]")
+            yield from _old_self_problems(spec, f"{where}.{RULES}[{index}]", lost)
+
+
+def _placed(node: Schema, path: str, lost: str) -> Iterator[tuple[str, Schema, str]]:
+    """Schemas with the list or map around them whose items have no identity, those within others first."""
+    within = lost or (path if node.get("x-kubernetes-map-type") == "atomic" else "")
+    for name, child in (node.get("properties") or {}).items():
+        yield from _placed(child, f"{path}.properties[{name}]", within)
+    for word in ("items", "additionalProperties"):
+        if isinstance(node.get(word), dict):
+            keyed = word != "items" or node.get("x-kubernetes-list-type") == "map"
+            yield from _placed(node[word], f"{path}.{word}", within or ("" if keyed else path))
+    yield path, node, lost
+
+
+def _compile_problems(spec: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    for field in ("rule", "messageExpression"):
+        if spec.get(field):
+            try:
+                compiled_rule(spec, field)
+            except NotCompiled as error:
+                yield wrong(f"{path}.{field}", spec[field], f"compilation failed: {error}")
+                return
+
+
+def _old_self_problems(spec: Mapping[str, Any], path: str, lost: str) -> Iterator[Cause]:
+    if not reads_old(spec["rule"]):
+        if spec.get("optionalOldSelf") is not None:
+            why = "may not be set if oldSelf is not used in rule"
+            yield wrong(f"{path}.optionalOldSelf", spec["optionalOldSelf"], why)
+    elif lost:
+        why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}"
+        yield wrong(f"{path}.rule", spec["rule"], why)
 
 
 def _nodes(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:

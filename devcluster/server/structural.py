@@ -11,9 +11,9 @@ from copy import deepcopy
 from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.names import forbidden, missing, unsupported, wrong
 from elasticjob.devcluster.server.pruning import prune
-from elasticjob.devcluster.server.regexps import go_problem
 from elasticjob.devcluster.server.schemas import EMBEDDED, INT_OR_STRING, PRESERVE, Schema, members
 from elasticjob.devcluster.server.validation import validate
+from elasticjob.kube.crd.patterns import pattern_problem
 
 _TYPES = ["array", "boolean", "integer", "number", "object", "string"]
 _NEVER = ("$ref", "additionalItems", "definitions", "dependencies", "id", "patternProperties", "uniqueItems")
@@ -62,7 +62,7 @@ def _type_problems(schema: Schema, path: str) -> Iterator[Cause]:
     if schema.get("properties") and schema.get("additionalProperties") is not None:
         why = "additionalProperties and properties are mutual exclusive"
         yield forbidden(f"{path}.additionalProperties", why)
-    if schema.get("pattern") and (problem := go_problem(schema["pattern"])):
+    if schema.get("pattern") and (problem := pattern_problem(schema["pattern"])):
         yield wrong(f"{path}.pattern", schema["pattern"], f"must be a valid regular expression: {problem}")
 
 

@@ -21,7 +21,7 @@ from elasticjob.devcluster.server.schemas import (
     items,
     member,
 )
-from elasticjob.kube.re2 import matches
+from elasticjob.kube.crd.patterns import matches
 
 TYPE_INVALID = "FieldValueTypeInvalid"
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?")

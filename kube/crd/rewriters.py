@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from elasticjob.kube.cel import escaped
 from elasticjob.kube.crd.schemas import (
     EMPTY,
     INT_OR_STRING,
@@ -23,6 +22,7 @@ from elasticjob.kube.crd.schemas import (
     WORDS,
     Schema,
     UnsupportedSchema,
+    escaped,
 )
 
 Rewriter = Callable[[Schema, str], Schema]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -57,3 +58,30 @@ def children(node: Schema, path: str) -> Iterator[tuple[tuple[str, Any], str, Sc
     for union in ("anyOf", "oneOf", "allOf"):
         for index, child in enumerate(node.get(union, ())):
             yield (union, index), path, child
+
+
+_STRING: Final = re.compile(r"""[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""")
+_OLD: Final = re.compile(r"(?<![.\w])oldSelf\b")
+
+
+def reads_old(rule: str) -> bool:
+    """Whether a rule names `oldSelf` outside of its string literals."""
+    return _OLD.search(_STRING.sub("''", rule)) is not None
+
+
+_RESERVED: Final = frozenset(
+    (
+        *("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in"),
+        *("let", "loop", "namespace", "null", "package", "return", "true", "var", "void", "while"),
+    )
+)
+_ESCAPES: Final = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
+
+
+def escaped(name: str) -> str:
+    """Return a property's name as rules write it."""
+    if name in _RESERVED:
+        return f"__{name}__"
+    for plain, written in _ESCAPES:
+        name = name.replace(plain, written)
+    return name

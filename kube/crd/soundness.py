@@ -1,4 +1,4 @@
-"""Whether a server will take a rewritten schema: types, words, patterns, defaults, keys, rules, costs."""
+"""Whether a server will take a rewritten schema: types, words, patterns, defaults, keys, rules."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from elasticjob.kube.cel import CelSyntaxError, free_names, parsed
-from elasticjob.kube.cel.syntax import Call, Literal, Tree, branches
-from elasticjob.kube.cost import refuse_costly_rules
+from elasticjob.kube.crd.patterns import matches, pattern_problem
 from elasticjob.kube.crd.schemas import (
     INT_OR_STRING,
     LIST_KEYS,
@@ -21,8 +19,8 @@ from elasticjob.kube.crd.schemas import (
     UnsupportedSchema,
     children,
     nodes,
+    reads_old,
 )
-from elasticjob.kube.re2 import matches, re2_problem
 
 Check = Callable[[Schema, str], str | None]
 
@@ -34,7 +32,6 @@ def refuse_unsound(root: Schema) -> None:
             if complaint := check(node, path):
                 raise UnsupportedSchema(path, complaint)
     refuse_lost_old_values(root, "", "")
-    refuse_costly_rules(root)
 
 
 def has_a_type(node: Schema, path: str) -> str | None:
@@ -54,7 +51,7 @@ def says_only_what_servers_read(node: Schema, path: str) -> str | None:
 
 def pattern_is_re2(node: Schema, path: str) -> str | None:
     """The server's regular expressions know no look-around and no back-references."""
-    problem = re2_problem(node["pattern"]) if "pattern" in node else None
+    problem = pattern_problem(node.get("pattern", ""))
     return (
         f"the server cannot read the pattern {node['pattern']!r}: {problem}: write a Rule"
         if problem
@@ -119,7 +116,7 @@ def _key_problem(key: str, items: Schema) -> str | None:
 
 
 def rules_are_complete(node: Schema, path: str) -> str | None:
-    """A rule is an expression over self and oldSelf, with a message in one line and a path that exists."""
+    """A rule has a text, a message in one line and a path that exists; servers check types and costs."""
     return next((found for rule in node.get(RULES, ()) if (found := _rule_problem(rule, node))), None)
 
 
@@ -127,22 +124,17 @@ def _rule_problem(rule: Schema, node: Schema) -> str | None:
     text = rule.get("rule", "")
     if not text.strip():
         return "a Rule is empty: write an expression over self"
-    try:
-        tree = parsed(text)
-    except CelSyntaxError as error:
-        return f"the Rule {text!r} cannot be read: {error}"
-    names = set(free_names(tree))
     checks = (
         ("\n" in rule.get("message", ""), "its message has line breaks: write one line"),
         ("\n" in text.strip() and not rule.get("message"), "a rule of several lines needs a message"),
-        ("oldSelf" not in names and "optionalOldSelf" in rule, "optional_old without oldSelf: leave it out"),
+        (not reads_old(text) and "optionalOldSelf" in rule, "optional_old without oldSelf: leave it out"),
         (
             rule.get("reason", "FieldValueInvalid") not in REASONS,
             f"its reason is none of {', '.join(REASONS)}",
         ),
         (not _leads_somewhere(rule.get("fieldPath", ""), node), f"there is no field {rule.get('fieldPath')}"),
     )
-    complaint = next((why for broken, why in checks if broken), None) or _pattern_problem(tree)
+    complaint = next((why for broken, why in checks if broken), None)
     return f"the Rule {text!r}: {complaint}" if complaint else None
 
 
@@ -155,16 +147,6 @@ def _leads_somewhere(path: str, node: Schema) -> bool:
     for name in path.split(".")[1:] if path else ():
         here = here.get("properties", {}).get(name) if isinstance(here, dict) else None
     return here is not None
-
-
-def _pattern_problem(tree: Tree) -> str | None:
-    """What is wrong with a pattern that is written out in a rule."""
-    if isinstance(tree, Call) and tree.function in ("matches", "find", "findAll"):
-        pattern = tree.arguments[-1] if tree.arguments else None
-        text = pattern.value if isinstance(pattern, Literal) else None
-        if isinstance(text, str) and (problem := re2_problem(text)):
-            return f"the server cannot read its pattern: {problem}"
-    return next((found for branch in branches(tree) if (found := _pattern_problem(branch))), None)
 
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -185,7 +167,7 @@ def refuse_lost_old_values(node: Schema, path: str, lost: str) -> None:
     `lost` is the list or map above that has no keys for its items.
     """
     for rule in node.get(RULES, ()):
-        if lost and "oldSelf" in free_names(parsed(rule["rule"])):
+        if lost and reads_old(rule["rule"]):
             raise UnsupportedSchema(
                 path, f"a Rule reads oldSelf, but the items of {lost} have no key: add list_map(key) to it"
             )

@@ -17,7 +17,6 @@ from tests.conformance.probes import (
     kubectl,
     lists,
     patches,
-    rules,
     subresources,
     watches,
 )
@@ -31,7 +30,6 @@ SUBJECTS: dict[str, tuple[Probe, ...]] = {
     "lists": lists.PROBES,
     "watches": watches.PROBES,
     "definitions": definitions.PROBES,
-    "rules": rules.PROBES,
     "customs": customs.PROBES,
     "admission": admission.PROBES,
     "builtins": builtins.PROBES,

@@ -190,26 +190,6 @@ class DistinctBounded(Distinct):
     )
 
 
-class Nowhere(Part):
-    RULES: ClassVar[tuple[Rule, ...]] = (Rule("self.nope > 3", "no"),)
-    size: int = 1
-
-
-class Mistyped(Part):
-    RULES: ClassVar[tuple[Rule, ...]] = (Rule("self.size > '3'", "too small"),)
-    size: int = 1
-
-
-class Half(Part):
-    RULES: ClassVar[tuple[Rule, ...]] = (Rule("self.size * 0.5 > 1.0", "too small"),)
-    size: int = 1
-
-
-class Unanswered(Part):
-    RULES: ClassVar[tuple[Rule, ...]] = (Rule("self.sizes", "no sizes"),)
-    sizes: Annotated[list[int], Field(max_length=8)] = Field(default_factory=list)
-
-
 class RuledVariant(Part):
     RULES: ClassVar[tuple[Rule, ...]] = (Rule("self.lives < 10", "too many"),)
     kind: Literal["ruled"]
@@ -777,11 +757,6 @@ WRITTEN: tuple[Row, ...] = (
 )
 
 
-def unread(rule: str) -> Any:
-    """A text with a rule, without a bound."""
-    return Annotated[str, Field(json_schema_extra=ruled(Rule(rule, "no")))]
-
-
 REFUSED: tuple[Bad, ...] = (
     Bad(
         "a tuple",
@@ -860,14 +835,14 @@ REFUSED: tuple[Bad, ...] = (
         "look-ahead",
         'Annotated[str, Field(json_schema_extra={"pattern": "(?!a)b"})]',
         Annotated[str, Field(json_schema_extra={"pattern": "(?!a)b"})],
-        r"spec\.it: .*RE2 knows no look-ahead: write a Rule",
+        r"spec\.it: .*invalid perl operator: \(\?!: write a Rule",
         answer="must be a valid regular expression",
     ),
     Bad(
         "a back-reference",
         'Annotated[str, Field(json_schema_extra={"pattern": r"(a)\\1"})]',
         Annotated[str, Field(json_schema_extra={"pattern": r"(a)\1"})],
-        r"spec\.it: .*RE2 knows no back-references",
+        r"spec\.it: .*invalid escape sequence: \\1: write a Rule",
         answer="must be a valid regular expression",
     ),
     Bad(
@@ -975,70 +950,11 @@ REFUSED: tuple[Bad, ...] = (
     ),
     Bad("always null", "None", type(None), r"spec\.it: a field that is always null", answer="null"),
     Bad(
-        "a rule over an unbounded list",
-        "Distinct",
-        Distinct,
-        r"spec\.it: a Rule here costs too much: .* spec\.it\.names has no maxItems, spec\.it\.names\[\] has "
-        r"no maxLength: write Field\(max_length=…\), 256 is enough",
-        answer="exceeds budget",
-    ),
-    Bad(
-        "a dear rule on a text",
-        "Annotated[str, Field(json_schema_extra=ruled(Rule(\"self.matches('^(a|b)+$') && …\")))]",
-        unread(" && ".join(f"self.matches('^({'a|b' * 40}{index})+$')" for index in range(2))),
-        r"spec\.it: a Rule here costs too much: .* spec\.it has no maxLength: write .*, 65536 is enough",
-        answer="exceeds budget",
-    ),
-    Bad(
-        "a dear rule under a map",
-        "dict[str, Annotated[str, Field(json_schema_extra=ruled(…))]]",
-        dict.__class_getitem__((str, unread("self.matches('^a')"))),
-        r"spec\.it\[\*\]: a Rule here costs too much: .* has no max",
-        answer="exceeds budget",
-    ),
-    Bad(
         "a rule about changes in a list without keys",
         "list[Fixed]",
         list[Fixed],
         r"spec\.it\[\]: a Rule reads oldSelf, but the items of spec\.it have no key: add list_map",
         answer="oldSelf cannot be used on the uncorrelatable portion",
-    ),
-    Bad(
-        "a rule that cannot be read",
-        'Annotated[int, Field(json_schema_extra=ruled(Rule("self >", "no")))]',
-        Annotated[int, Field(json_schema_extra=ruled(Rule("self >", "no")))],
-        r"spec\.it: the Rule 'self >' cannot be read: syntax error",
-        answer="compilation failed",
-    ),
-    Bad(
-        "a rule about a field that is not there",
-        'Nowhere  # Rule("self.nope > 3", "no")',
-        Nowhere,
-        r"spec\.it: the Rule 'self\.nope > 3' cannot be compiled: undefined field 'nope' at character 5: its "
-        "fields are: size",
-        answer="undefined field",
-    ),
-    Bad(
-        "a rule that compares a number with a text",
-        'Mistyped  # Rule("self.size > \'3\'", "too small")',
-        Mistyped,
-        r"spec\.it: the Rule .* for '_>_' applied to '\(int, string\)' at character 11: both sides must "
-        r"be of one type: write string\(…\) around the number, or int\(…\) around the text",
-        answer="found no matching overload for '_>_' applied to '(int, string)'",
-    ),
-    Bad(
-        "a rule that calculates with two types of numbers",
-        'Half  # Rule("self.size * 0.5 > 1.0", "too small")',
-        Half,
-        r"spec\.it: the Rule .* write double\(…\) around the whole number",
-        answer="found no matching overload for '_*_' applied to '(int, double)'",
-    ),
-    Bad(
-        "a rule that is neither true nor false",
-        'Unanswered  # Rule("self.sizes", "no sizes")',
-        Unanswered,
-        r"spec\.it: the Rule 'self\.sizes' .*: it is of type list\(int\), not bool: ask for its size",
-        answer="cel expression must evaluate to a bool",
     ),
 )
 
