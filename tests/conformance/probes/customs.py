@@ -184,7 +184,6 @@ PROBES: tuple[Probe, ...] = (
         {"rule": "self.n != 1", "reason": "FieldValueDuplicate", "message": "dup"},
         made(n=1),
     ),
-    ruled("a missing field", "self.n > 0", made(m=1)),
     ruled("has", "has(self.n) || has(self.m)", made(s="x")),
     ruled("of texts", "self.s.startsWith('a') && self.s.matches('^[a-c]+$')", made(s="abd")),
     ruled("of lists", "self.l.all(x, x.size() > 1) && size(self.l) < 3", made(l=["a"])),
@@ -266,6 +265,5 @@ PROBES: tuple[Probe, ...] = (
         changed(fixed=None),
         fixed={"type": "string", Z: [{"rule": "self == oldSelf", "message": "fixed is immutable"}]},
     ),
-    ruled("divides by zero", "1 / self.n > 0", made(n=0)),
     ruled("ratcheted", "true", made(n=1)),
 )
