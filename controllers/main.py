@@ -63,11 +63,11 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
     def hand(manager: str) -> Hand:
         return Hand(client, operator.recorder, manager)
 
-    orphans = Orphans()
+    orphans = Orphans(client, caches, now)
     reconcile_job = jobs.JobReconciler(
-        caches, hand(jobs.MANAGER), _provision(settings), counters, now, new_token, orphans=orphans
+        caches, hand(jobs.MANAGER), orphans, _provision(settings), counters, now, new_token
     )
-    reconcile_nodes = nodes.NodesReconciler(caches, hand(nodes.MANAGER), now, orphans=orphans)
+    reconcile_nodes = nodes.NodesReconciler(caches, hand(nodes.MANAGER), orphans, now)
     reconcile_plans = plans.PlansReconciler(caches, hand(plans.MANAGER), now)
     operator.add(jobs.controller(reconcile_job, settings.concurrency))
     operator.add(nodes.controller(reconcile_nodes, settings.concurrency))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any, Final, cast
 
@@ -17,12 +17,13 @@ from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import ENDINGS
 from elasticjob.controllers.lives import Life, life_of
-from elasticjob.controllers.owners import Owned, controller_name, controller_uid, kind_named, owner_of
+from elasticjob.controllers.owners import controller_name, controller_uid, kind_named, owner_of
 from elasticjob.kube.cache import Cache
+from elasticjob.kube.client import Client
 from elasticjob.kube.controller import MapToKeys
-from elasticjob.kube.errors import Undecodable
+from elasticjob.kube.errors import NotFound, Undecodable, Unreachable
 from elasticjob.kube.kinds import Key, Kind
-from elasticjob.kube.objects import Node, Pod, Service
+from elasticjob.kube.objects import Node, ObjectMeta, Pod, Service
 from elasticjob.kube.reading import JsonReader
 from elasticjob.kube.store import Change
 from elasticjob.kube.wire import Item, Meta
@@ -96,29 +97,18 @@ class Caches:
         )
         return tuple(sorted((life for life in found if life is not None), key=lambda life: life.name))
 
-    def left_behind(self, key: Key) -> list[Owned]:
-        """Return what goes with another life of a job or of its JobResource, and nobody asked to go.
+    def made_for(self, kind: Kind[Any], key: Key) -> Iterator[tuple[Kind[Any], Meta]]:
+        """The objects whose only owner has this kind and key, whichever uid; services come first.
 
-        Services come first, which bring a job no pass: who begins anew must find the rest. Such are rare, and
-        all pods of a job are looked at in each pass: only theirs are decoded.
+        A change of a Service causes no pass: a restarted operator finds it by the objects that go later.
         """
-        return [
-            Owned(made.kind, thing.metadata)
-            for owners in (self.jobs, self.resources)
-            for made in self._made
-            for thing in self._left(made, owners.kind, key, owners.meta(key))
-            if thing.metadata.deletion_timestamp is None
-        ]
-
-    def _left(self, made: Cache[Any], owner: Kind[Any], key: Key, life: Meta | None) -> list[Any]:
-        metas = made.metas(OWNER, _life(owner.name, key.namespace, key.name))
-        uid = life.uid if life else ""
-        others = [meta.key for meta in metas if not _goes_with(meta, uid)]
-        return [made.get(other) for other in others]
+        for made in self._made:
+            for meta in made.metas(OWNER, _owner_key(kind.name, key)):
+                yield made.kind, meta
 
     @property
     def _made(self) -> tuple[Cache[Any], ...]:
-        """What is made for jobs, as far as it is followed."""
+        """The kinds that are made for jobs, as far as they are cached."""
         return self.services, self.plans, self.resources, self.pods
 
     def lives_otherwise(self, change: Change) -> bool:
@@ -157,6 +147,23 @@ class Caches:
             return ""
         address = service.spec.cluster_ip
         return f"{address}:{MASTER_PORT}" if address not in ("", "None") else ""
+
+
+class _Bare(msgspec.Struct, frozen=True):
+    """An object whose other fields need not fit a model."""
+
+    metadata: ObjectMeta
+
+
+async def read_metadata(client: Client, kind: Kind[Any], name: str, namespace: str) -> ObjectMeta:
+    """Return the metadata of an object from the server; empty if there is no such object."""
+    try:
+        found: _Bare = await client.get(replace(kind, model=_Bare), name, namespace)
+    except NotFound as error:
+        if error.details.get("name") != name:  # the kind is not served: its objects may well be there
+            raise Unreachable(f"{kind.name} {name}: the server does not know this kind now") from error
+        return ObjectMeta()
+    return found.metadata
 
 
 def age(plan: ScalePlan) -> tuple[float, str]:
@@ -222,11 +229,7 @@ def _machine(pod: Pod) -> Iterable[str]:
 
 def _owner(made: Pod | Service | JobResource | ScalePlan) -> Iterable[str]:
     owner = owner_of(made.metadata)
-    return (_life(owner.kind, made.metadata.namespace, owner.name),) if owner else ()
-
-
-def _goes_with(meta: Meta, uid: str) -> bool:
-    return any(owner.uid == uid for owner in meta.owner_references or ())
+    return (_owner_key(owner.kind, Key(made.metadata.namespace, owner.name)),) if owner else ()
 
 
 def _is_of_another(plan: ScalePlan, job: Key, life: Meta | None) -> bool:
@@ -236,8 +239,8 @@ def _is_of_another(plan: ScalePlan, job: Key, life: Meta | None) -> bool:
     return life is not None and bool(lives) and life.uid not in lives
 
 
-def _life(kind: str, namespace: str, name: str) -> str:
-    return f"{kind} {namespace}/{name}"
+def _owner_key(kind: str, key: Key) -> str:
+    return f"{kind} {key}"
 
 
 def same_name(thing: ElasticJob | JobResource) -> list[Key]:

@@ -1,4 +1,4 @@
-"""Who owns what: references that let the garbage collector remove all that was made for an object."""
+"""Owner references: by them the garbage collector removes the objects that were made for one of ours."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from elasticjob.kube.objects import (
     OwnerReference,
 )
 from elasticjob.kube.owner import owner_reference
+from elasticjob.kube.wire import Meta, Owner
 
 _KINDS: Final[tuple[Kind[Any], ...]] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN)
 _UNFOLLOWED: Final[Mapping[Kind[Any], Callable[[str], str]]] = {
@@ -35,10 +36,13 @@ _UNFOLLOWED: Final[Mapping[Kind[Any], Callable[[str], str]]] = {
 
 
 class Owned(NamedTuple):
-    """An object that was made for one of ours, and goes with it."""
+    """An object whose only owner is one of ours, as it was seen."""
 
     kind: Kind[Any]
-    metadata: ObjectMeta
+    name: str
+    uid: str
+    version: str
+    owner: OwnerReference
 
 
 def controlled_by(owner: CustomResource) -> Manifest:
@@ -68,31 +72,33 @@ def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
     return next(ours, None)
 
 
-def kind_named(owner: OwnerReference) -> Kind[Any] | None:
+def kind_named(owner: OwnerReference | Owner) -> Kind[Any] | None:
     """Return the kind that a reference names, if it is one of ours."""
     named = (kind for kind in _KINDS if (owner.api_version, owner.kind) == (kind.api_version, kind.name))
     return next(named, None)
 
 
-def owner_of(metadata: ObjectMeta) -> OwnerReference | None:
-    """Return the reference to the one of ours with which the object goes: its only owner.
+def owner_of(metadata: ObjectMeta | Meta) -> OwnerReference | None:
+    """Return the reference to the object's only owner if that is one of ours.
 
-    What has another owner beside goes with neither alone.
+    The garbage collector keeps an object until its last owner is gone.
     """
-    owners = metadata.owner_references
-    return owners[0] if len(owners) == 1 and kind_named(owners[0]) else None
+    match metadata.owner_references:
+        case [owner] if kind_named(owner):
+            return OwnerReference(owner.api_version, owner.kind, owner.name, owner.uid)
+        case _:
+            return None
 
 
-def owner_uid(metadata: ObjectMeta) -> str:
-    """Return the uid of the one of ours with which the object goes, "" where there is none."""
+def owned_by_ours(kind: Kind[Any], metadata: ObjectMeta | Meta) -> Owned | None:
+    """Return an object with its only owner; None if that is not ours, or the object is being deleted."""
     owner = owner_of(metadata)
-    return owner.uid if owner else ""
+    if owner is None or metadata.deletion_timestamp is not None:
+        return None
+    return Owned(kind, metadata.name, metadata.uid, metadata.resource_version, owner)
 
 
 def unfollowed(owner: OwnerReference) -> list[tuple[Kind[Any], str]]:
-    """Return kinds and names of what a job may have and no cache shows."""
-    return (
-        [(kind, name(owner.name)) for kind, name in _UNFOLLOWED.items()]
-        if owner.kind == ELASTICJOB.name
-        else []
-    )
+    """Return kinds and names of the objects that a job may have and no cache shows."""
+    named = _UNFOLLOWED.items() if owner.kind == ELASTICJOB.name else ()
+    return [(kind, name(owner.name)) for kind, name in named]

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
-from collections.abc import Awaitable, Iterable, Sequence
-from dataclasses import replace
-from datetime import timedelta
+from collections.abc import Awaitable, Iterable
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from elasticjob.controllers import names
-from elasticjob.controllers.owners import (
-    Owned,
-    controller_uid,
-    kind_named,
-    kind_of,
-    owner_of,
-    owner_uid,
-    unfollowed,
-)
+from elasticjob.controllers.observe import read_metadata
+from elasticjob.controllers.owners import controller_uid, kind_of, owned_by_ours
 from elasticjob.controllers.plan import (
     LATER,
     NAME_TAKEN,
@@ -45,11 +33,10 @@ from elasticjob.kube.errors import (
     Forbidden,
     Invalid,
     NotFound,
-    Unreachable,
 )
 from elasticjob.kube.events import Recorder, reference
 from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import POD, EventType, ObjectMeta, OwnerReference
+from elasticjob.kube.objects import POD, EventType, ObjectMeta
 
 T = TypeVar("T")
 
@@ -60,24 +47,19 @@ log = logging.getLogger(__name__)
 
 
 class InTheWay(Exception):
-    """An object of a wanted name belongs to another owner, such as a job whose objects are still being
-    collected, or to somebody whose it is to remove: look again in a moment, or later."""
+    """An object of a wanted name has another owner; without `found`, it was gone again a moment later."""
 
-    def __init__(self, kind: str, name: str, again_in: timedelta) -> None:
+    def __init__(self, kind: Kind[Any], name: str, found: ObjectMeta | None) -> None:
         super().__init__(
-            f"{kind} {name} exists and does not belong to this object: it is made when that one is gone"
+            f"{kind.name} {name} exists and does not belong to this object: it is made when that one is gone"
         )
-        self.again_in = again_in
+        self.obstacle = owned_by_ours(kind, found) if found else None
+        stays = found is not None and found.deletion_timestamp is None and self.obstacle is None
+        self.again_in = LATER if stays else SOON
 
 
 class Behind(Exception):
     """An object is not as it was seen, and what it has said since matters: look again."""
-
-
-class _Bare(msgspec.Struct, frozen=True):
-    """An object of which only the metadata matters, whether or not the rest fits a model."""
-
-    metadata: ObjectMeta
 
 
 class Hand:
@@ -99,7 +81,7 @@ class Hand:
         try:
             await self.perform(owner, plan)
         except InTheWay as error:
-            return Plan(NAME_TAKEN, str(error), again_in=error.again_in)
+            return Plan(NAME_TAKEN, str(error), again_in=error.again_in, obstacle=error.obstacle)
         except Behind:
             return plan.again_by(SOON)
         except (BadRequest, Forbidden, Invalid) as error:
@@ -142,28 +124,10 @@ class Hand:
         return await self._apply(kind, manifest, "status")
 
     async def is_there(self, kind: Kind[Any], thing: CustomResource) -> bool:
-        """Whether the server, asked itself, still has this life of an object, and means to keep it."""
+        """Whether the server itself still has this object and is not deleting it."""
         about = thing.metadata
-        found = await self._metadata(kind, about.name, about.namespace)
+        found = await read_metadata(self._client, kind, about.name, about.namespace)
         return found.uid == about.uid and found.deletion_timestamp is None
-
-    async def collect(
-        self, orphans: Iterable[Owned], namespace: str, besides: Iterable[OwnerReference] = ()
-    ) -> list[OwnerReference]:
-        """Delete those of some objects whose owner is gone, as the server itself says.
-
-        With them goes what else belongs to their owners, and to those named `besides`, and no cache shows.
-        Returns the owners of whom something may be left: no failure keeps anything else from being done.
-        """
-        owners = {owner.uid: owner for owner in besides}
-        owned: dict[str, list[Owned]] = defaultdict(list)
-        for orphan in orphans:
-            owner = owner_of(orphan.metadata)
-            if owner is not None:
-                owners[owner.uid] = owner
-                owned[owner.uid].append(orphan)
-        collected = [await self._collect(owner, namespace, owned[uid]) for uid, owner in owners.items()]
-        return [owner for owner, all_ in zip(owners.values(), collected, strict=True) if not all_]
 
     async def _do(self, owner: CustomResource, action: Action) -> None:
         async with self._slots:
@@ -198,83 +162,9 @@ class Hand:
             metadata = manifest["metadata"]
             found = await self._client.find(kind, metadata["name"], metadata["namespace"])
             ours = {owner["uid"] for owner in metadata.get("ownerReferences", []) if owner.get("controller")}
-            if found is None:
-                raise InTheWay(kind.name, metadata["name"], SOON) from None
-            if controller_uid(found.metadata) not in ours:
-                raise InTheWay(
-                    kind.name, metadata["name"], await self._displace(kind, found.metadata)
-                ) from None
-
-    async def _displace(self, kind: Kind[Any], there: ObjectMeta) -> timedelta:
-        """Delete what is in the way if its owner is gone; returns when to look again."""
-        owner = owner_of(there)
-        if there.deletion_timestamp is None and owner is None:
-            return LATER  # it is none that the end of one of ours takes along
-        if there.deletion_timestamp is None and owner and not await self._lives(owner, there.namespace):
-            await self._bury(kind, there)
-        return SOON
-
-    async def _collect(self, owner: OwnerReference, namespace: str, orphans: Sequence[Owned]) -> bool:
-        """Delete what belongs to an owner if that is gone; returns whether nothing of it stays behind."""
-        about = {"owner": f"{owner.kind} {namespace}/{owner.name}", "uid": owner.uid, "many": len(orphans)}
-        try:
-            if await self._lives(owner, namespace):
-                return True
-        except (ApiError, Unreachable) as error:
-            log.warning("whether an owner is gone cannot be asked", extra=about | {"error": str(error)})
-            return False
-        log.info("what has outlived its owner is deleted", extra=about)
-        # what no cache shows goes first: without the rest nobody would look for it after a restart
-        hidden = [await self._bury_hidden(owner, *named, namespace) for named in unfollowed(owner)]
-        return await self._bury_all(orphans) and all(hidden)
-
-    async def _bury_hidden(self, owner: OwnerReference, kind: Kind[Any], name: str, namespace: str) -> bool:
-        """Delete an object that no cache shows, if there is one and it belongs to an owner."""
-        try:
-            found = await self._metadata(kind, name, namespace)
-        except (ApiError, Unreachable) as error:
-            about = {"kind": kind.name, "object": f"{namespace}/{name}", "error": str(error)}
-            log.warning("an object that may have outlived its owner cannot be looked at", extra=about)
-            return False
-        return owner_uid(found) != owner.uid or await self._bury(kind, found)
-
-    async def _bury_all(self, orphans: Sequence[Owned]) -> bool:
-        """Delete objects, some at once; where none of some can be deleted, the rest is not tried either."""
-        gone = True
-        for start in range(0, len(orphans), AT_ONCE):
-            buried = await _together(self._bury(*each) for each in orphans[start : start + AT_ONCE])
-            gone = gone and all(buried)
-            if not any(buried):
-                break
-        return gone
-
-    async def _lives(self, owner: OwnerReference, namespace: str) -> bool:
-        """Whether the server, asked itself, has this life of an owner, or it is none of ours."""
-        kind = kind_named(owner)
-        return kind is None or (await self._metadata(kind, owner.name, namespace)).uid == owner.uid
-
-    async def _bury(self, kind: Kind[Any], orphan: ObjectMeta) -> bool:
-        """Delete one object as it was seen; returns whether it is gone."""
-        name, namespace, uid, version = orphan.name, orphan.namespace, orphan.uid, orphan.resource_version
-        try:
-            await self._client.delete(kind, name, namespace, uid=uid, version=version)
-        except Conflict:  # it has changed since, and may have been made free: whoever looks again will see
-            return False
-        except (ApiError, Unreachable) as error:
-            about = {"kind": kind.name, "object": f"{namespace}/{name}", "error": str(error)}
-            log.warning("an object that has outlived its owner could not be deleted", extra=about)
-            return False
-        return True
-
-    async def _metadata(self, kind: Kind[Any], name: str, namespace: str) -> ObjectMeta:
-        """What the server, asked itself, says of an object; nothing where there is none."""
-        try:
-            found: _Bare = await self._client.get(replace(kind, model=_Bare), name, namespace)
-        except NotFound as error:
-            if error.details.get("name") != name:  # a kind that is not served says nothing of its objects
-                raise Unreachable(f"{kind.name} {name}: the server does not know this kind now") from error
-            return ObjectMeta()
-        return found.metadata
+            if found is None or controller_uid(found.metadata) not in ours:
+                there = found.metadata if found else None
+                raise InTheWay(kind, metadata["name"], there) from None
 
     async def _delete(self, namespace: str, action: Delete) -> None:
         """Delete an object. Raises Behind where it is to be deleted only as it was seen, and is not."""

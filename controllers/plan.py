@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from elasticjob.controllers.lives import Life
+from elasticjob.controllers.owners import Owned
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import POD
 
@@ -96,6 +97,7 @@ class Plan:
     """Groups of writes, one after another, the members of a group at once; `reason` and `sentence` say why.
 
     They are told to people when the plan writes something, unless it is quiet or has details that say more.
+    `obstacle` has a name that the plan wanted, and may be an orphan.
     """
 
     reason: str = "AsSpecified"
@@ -105,6 +107,7 @@ class Plan:
     outcome: Outcome | None = None
     details: tuple[Note, ...] = ()
     quiet: bool = False
+    obstacle: Owned | None = None
 
     @property
     def actions(self) -> tuple[Action, ...]:

@@ -39,12 +39,12 @@ class JobReconciler:
 
     caches: Caches
     hand: Hand
+    orphans: Orphans
     provision: Provision
     counters: Counters
     now: Callable[[], datetime]
     new_token: Callable[[], str]
     news: News = field(default_factory=News)
-    orphans: Orphans = field(default_factory=Orphans)
 
     async def __call__(self, key: Key) -> Result:
         """Bring one ElasticJob closer to its spec."""
@@ -52,15 +52,16 @@ class JobReconciler:
         if seen is None:
             self.counters.forget(key)
             self.news.forget(key)
-            return Result.again(await self._collect(key))
+            return Result.again(await self.orphans.collect(key))
         plan = decide(seen, self.now())
         if _makes_anew(seen, plan) and not await self.hand.is_there(ELASTICJOB, seen.job):
             return Result.done()  # the cache is behind: what was collected with the job is not missing
-        if plan.reason not in HANDS_OFF:
-            await self.orphans.make_way(self.caches, self.hand, key, ELASTICJOB)
         plan = await self.hand.attempt(seen.job, plan)
-        held = None if plan.reason in HANDS_OFF else await self._say(seen, plan)
-        return Result.again(plan.again_by(held).again_by(await self._collect(key)).again_in)
+        if plan.reason in HANDS_OFF:
+            return Result.again(plan.again_by(await self.orphans.collect(key)).again_in)
+        left = await self.orphans.collect(key, ELASTICJOB, plan.obstacle)
+        held = await self._say(seen, plan)
+        return Result.again(plan.again_by(left).again_by(held).again_in)
 
     def observe(self, key: Key) -> Seen | None:
         """Return all that a decision rests on, None if the job is gone."""
@@ -78,10 +79,6 @@ class JobReconciler:
             provision=self.provision,
             fresh_token=self.new_token(),
         )
-
-    async def _collect(self, key: Key) -> timedelta | None:
-        """Delete what an earlier job of this name has left and the garbage collector has missed."""
-        return await self.orphans.collect(self.caches, self.hand, key, self.now())
 
     async def _say(self, seen: Seen, plan: Plan) -> timedelta | None:
         """Write the status, and tell of an end once it is written; or return how long it may wait."""

@@ -43,9 +43,9 @@ class NodesReconciler:
 
     caches: Caches
     hand: Hand
+    orphans: Orphans
     now: Callable[[], datetime]
     news: News = field(default_factory=News)
-    orphans: Orphans = field(default_factory=Orphans)
 
     async def __call__(self, key: Key) -> Result:
         """Bring the pods of one JobResource closer to its spec."""
@@ -57,13 +57,13 @@ class NodesReconciler:
         plan = decide(seen, self.now())
         if _makes_anew(seen, plan) and not await self.hand.is_there(JOBRESOURCE, seen.resource):
             return Result.done()  # the cache is behind: what was collected with its owner is not missing
-        if plan.reason not in HANDS_OFF:
-            await self.orphans.make_way(self.caches, self.hand, key, JOBRESOURCE)
         plan = await self.hand.attempt(about, plan)
-        if plan.reason == CONVERGING and plan.actions and self.news.leave(key):
-            return Result.again(plan.again_by(SOON).again_in)  # the pass that sees what was done tells of it
         if plan.reason in HANDS_OFF:
             return Result.again(plan.again_in)
+        if seen.job is not None:  # else the job's own pass collects this JobResource and its pods
+            await self.orphans.collect(key, JOBRESOURCE, plan.obstacle)
+        if plan.reason == CONVERGING and plan.actions and self.news.leave(key):
+            return Result.again(plan.again_by(SOON).again_in)  # the pass that sees what was done tells of it
         status, old = describe(seen, plan, self.now()).manifest(), seen.resource.status.manifest()
         if held := self.news.hold(key, old, status, self.now()):
             return Result.again(plan.again_by(held).again_in)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from itertools import product
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ from elasticjob.controllers.jobresource.decide import decide
 from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.news import PAUSE
 from elasticjob.controllers.observe import Caches, job_of, more_than_reports
+from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import kind_of
 from elasticjob.controllers.perform import Hand
 from elasticjob.kube.cache import Cache
@@ -79,11 +80,21 @@ def asked(controller: Controller, kind: Kind[Any], found: Caches, change: Change
 
 
 def controllers(found: Caches) -> tuple[Controller, Controller]:
-    hand = Hand(cast(Client, Server()), cast(Recorder, Nobody()), "test")
-    counters = Counters(CollectorRegistry())
-    of_jobs = jobs.JobReconciler(found, hand, Provision(image=""), counters, lambda: NOW, lambda: "token")
-    of_nodes = nodes.NodesReconciler(found, hand, lambda: NOW)
-    return jobs.controller(of_jobs, 1), nodes.controller(of_nodes, 1)
+    return jobs.controller(of_jobs(found), 1), nodes.controller(of_nodes(found), 1)
+
+
+def of_jobs(found: Caches, server: Server | None = None) -> jobs.JobReconciler:
+    client, counters = cast(Client, server or Server()), Counters(CollectorRegistry())
+    hand, orphans = Hand(client, cast(Recorder, Nobody()), "test"), Orphans(client, found, lambda: NOW)
+    return jobs.JobReconciler(found, hand, orphans, Provision(""), counters, lambda: NOW, lambda: "token")
+
+
+def of_nodes(
+    found: Caches, server: Server | None = None, now: Callable[[], datetime] = lambda: NOW
+) -> nodes.NodesReconciler:
+    client = cast(Client, server or Server())
+    hand, orphans = Hand(client, cast(Recorder, Nobody()), "test"), Orphans(client, found, now)
+    return nodes.NodesReconciler(found, hand, orphans, now)
 
 
 def test_a_machine_that_goes_makes_a_pass_of_the_jobs_on_it() -> None:
@@ -131,8 +142,7 @@ class Passes:
     def __init__(self, found: Caches) -> None:
         self.now = NOW
         self.server = Server()
-        hand = Hand(cast(Client, self.server), cast(Recorder, Nobody()), "test")
-        self._reconcile = nodes.NodesReconciler(found, hand, lambda: self.now)
+        self._reconcile = of_nodes(found, self.server, lambda: self.now)
 
     async def until_quiet(self, most: int = 5) -> int:
         """Return after how many passes none was asked for any more."""
@@ -208,12 +218,7 @@ async def test_what_was_collected_with_a_job_is_not_made_anew(fate: str, made: b
     """The cache may show a job long after it went."""
     known = job(status={"phase": "Running"})
     server = knowing(known, fate)
-    hand = Hand(cast(Client, server), cast(Recorder, Nobody()), "test")
-    counters = Counters(CollectorRegistry())
-    reconcile = jobs.JobReconciler(
-        caches((ELASTICJOB, raw(known))), hand, Provision(image=""), counters, lambda: NOW, lambda: "token"
-    )
-    await reconcile(KEY)
+    await of_jobs(caches((ELASTICJOB, raw(known))), server)(KEY)
     assert bool(server.created) is made
     assert bool(server.statuses) is made
 
@@ -223,9 +228,8 @@ async def test_pods_that_were_collected_with_their_owner_are_not_made_anew(fate:
     counted = {"worker": {"desired": 2, "current": 2, "ready": 2}}
     known = resource(status={"replicaStatuses": counted})
     server = knowing(known, fate)
-    hand = Hand(cast(Client, server), cast(Recorder, Nobody()), "test")
     found = caches((ELASTICJOB, raw(job(**LOCAL))), (JOBRESOURCE, raw(known)))
-    await nodes.NodesReconciler(found, hand, lambda: NOW)(KEY)
+    await of_nodes(found, server)(KEY)
     assert len(server.created) == (2 if made else 0)
 
 
