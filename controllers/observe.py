@@ -1,52 +1,26 @@
-"""Reading what the operator knows: caches shared by its controllers, and the pods of an owner as lives."""
+"""The caches that the controllers share, and what is read from them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
-from operator import attrgetter
-from typing import Any, Final, cast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
 from elasticjob.api.rpc.environment import MASTER_PORT
-from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
-from elasticjob.controllers.conclusions import ENDINGS
 from elasticjob.controllers.lives import Life, life_of
-from elasticjob.controllers.owners import controller_name, controller_uid, kind_named, owner_of
+from elasticjob.controllers.owners import controller_uid, kind_named, owner_of
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
-from elasticjob.kube.controller import MapToKeys
-from elasticjob.kube.errors import NotFound, Undecodable, Unreachable
+from elasticjob.kube.errors import NotFound, Unreachable
 from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.objects import Node, ObjectMeta, Pod, Service
-from elasticjob.kube.reading import JsonReader
-from elasticjob.kube.store import Change
-from elasticjob.kube.wire import Item, Meta
-
-_MEMBERS = JsonReader(dict[str, msgspec.Raw])
-
-
-class _Ending(msgspec.Struct, frozen=True):
-    """A condition, as far as it says that a job is over."""
-
-    type: str = ""
-    status: str = ""
-
-
-class _Reported(msgspec.Struct, rename="camel"):
-    """What of a status is acted upon: the end of a job, the restarts of a JobResource."""
-
-    conditions: list[_Ending] | None = None
-    completion_time: str | None = None
-    restarts: int | dict[str, dict[str, int]] | None = None
-
-
-_STATUS: JsonReader[_Reported | None] = JsonReader(cast(Any, _Reported | None))
+from elasticjob.kube.wire import Meta
 
 MACHINE = "machine"
 """The index of pods by the machine that they are on."""
@@ -56,10 +30,6 @@ JOB = "job"
 """The index of plans by the job that they are about."""
 OWNER = "owner"
 """The index of what is made for jobs by which of our objects it goes with, whichever life of that."""
-
-
-_TOLD: Final = attrgetter(*{field.name for field in fields(Life)}.difference(("machine", "version")))
-"""All that a life is but for where and which version: of every pod on every change, so no copies."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +57,7 @@ class Caches:
         self.pods.add_index(MACHINE, _machine)
         for cache in self._made:
             cache.add_index(OWNER, _owner)
-        self.plans.add_index(JOB, lambda plan: map(str, job_of_plan(plan)))
+        self.plans.add_index(JOB, lambda plan: (str(Key(plan.metadata.namespace, plan.spec.owner_job)),))
 
     def lives(self, uid: str) -> tuple[Life, ...]:
         """Return the pods of the controller with this uid, by name."""
@@ -110,28 +80,6 @@ class Caches:
     def _made(self) -> tuple[Cache[Any], ...]:
         """The kinds that are made for jobs, as far as they are cached."""
         return self.services, self.plans, self.resources, self.pods
-
-    def lives_otherwise(self, change: Change) -> bool:
-        """Whether a pod came or went, or changed in a way that decisions rest on: what its life tells.
-
-        A place on a machine alone is none; a kubelet's many small reports are none.
-        """
-        if change.old is None or change.new is None:
-            return True
-        try:
-            return self._told(change.old) != self._told(change.new)
-        except Undecodable:  # whoever reads it says so
-            return True
-
-    def _told(self, item: Item) -> tuple[str, object]:
-        pod = self.pods.view(item)
-        life = life_of(pod, Machines(self.machines))
-        return controller_uid(pod.metadata), life and _TOLD(life)
-
-    def jobs_on(self, machine: Node) -> Iterable[Key]:
-        """Return the jobs with pods on a machine, as keys."""
-        pods = self.pods.by_index(MACHINE, machine.metadata.name)
-        return [key for pod in pods for key in job_of(pod)]
 
     def plans_of(self, job: Key) -> tuple[ScalePlan, ...]:
         """Return the ScalePlans of a job, the oldest first; none of an earlier job of its name."""
@@ -172,57 +120,6 @@ def age(plan: ScalePlan) -> tuple[float, str]:
     return (created.timestamp() if created else 0.0, plan.metadata.name)
 
 
-def job_of(labelled: Pod | Service) -> list[Key]:
-    """Return the job whose label an object bears, or else whose object controls it, as a key."""
-    job = labelled.metadata.labels.get(LABEL_JOB, "") or controller_name(labelled.metadata)
-    return [Key(labelled.metadata.namespace, job)] if job else []
-
-
-def job_of_plan(plan: ScalePlan) -> list[Key]:
-    """Return the job that a plan is about, as a key."""
-    return [Key(plan.metadata.namespace, plan.spec.owner_job)]
-
-
-def came_or_went(change: Change) -> bool:
-    """Whether an object came or went: all that matters of a machine, whose kubelet reports all the time."""
-    return change.old is None or change.new is None
-
-
-def those_of(there: Callable[[Key], bool], keys: MapToKeys) -> MapToKeys:
-    """Return `keys` without those for which there is nothing to do yet: what they lack brings them a pass."""
-    return lambda thing: filter(there, keys(thing))
-
-
-def more_than_reports(change: Change) -> bool:
-    """Whether more changed about a job or JobResource than what is merely told of it.
-
-    A status is what these controllers (and each second a master) say: of it only the end of a job and the
-    restarts of a JobResource are acted upon. Nobody's pass follows from their own words.
-    """
-    if change.old is None or change.new is None:
-        return True
-    try:
-        return _but_reports(change.old) != _but_reports(change.new)
-    except msgspec.DecodeError:  # whoever reads it says so
-        return True
-
-
-def _but_reports(item: Item) -> tuple[Meta, dict[str, msgspec.Raw], object]:
-    members = _MEMBERS.decode(item.raw)
-    status = _STATUS.decode(members.pop("status", b"null"))
-    del members["metadata"]
-    return (
-        msgspec.structs.replace(item.meta, resource_version=""),
-        members,
-        _acted_upon(status or _Reported()),
-    )
-
-
-def _acted_upon(status: _Reported) -> object:
-    endings = {said for said in status.conditions or () if said.type in ENDINGS and said.status == "True"}
-    return endings, status.completion_time, status.restarts or None
-
-
 def _machine(pod: Pod) -> Iterable[str]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
@@ -241,8 +138,3 @@ def _is_of_another(plan: ScalePlan, job: Key, life: Meta | None) -> bool:
 
 def _owner_key(kind: str, key: Key) -> str:
     return f"{kind} {key}"
-
-
-def same_name(thing: ElasticJob | JobResource) -> list[Key]:
-    """Return the key of an object's namesakes: a job and its JobResource bear one name."""
-    return [thing.key]

@@ -16,11 +16,19 @@ from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.news import News
-from elasticjob.controllers.observe import Caches, came_or_went, job_of, job_of_plan, more_than_reports
+from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import Create, Note, Plan
+from elasticjob.controllers.triggers import (
+    came_or_went,
+    job_of,
+    job_of_plan,
+    jobs_on,
+    life_changed,
+    more_than_reports,
+)
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import NODE, POD
@@ -106,9 +114,9 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
         for_=ELASTICJOB,
         owns=(JOBRESOURCE,),
         watches=(
-            (POD, job_of, reconcile.caches.lives_otherwise),
+            (POD, job_of, life_changed(reconcile.caches)),
             (SCALEPLAN, job_of_plan),
-            (NODE, reconcile.caches.jobs_on, came_or_went),
+            (NODE, jobs_on(reconcile.caches), came_or_went),
         ),
         concurrency=concurrency,
         when=any_of(more_than_reports, reconcile.news.contradicts),

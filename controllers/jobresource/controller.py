@@ -13,19 +13,21 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.news import News
-from elasticjob.controllers.observe import (
-    Caches,
-    came_or_went,
-    job_of,
-    job_of_plan,
-    more_than_reports,
-    same_name,
-    those_of,
-)
+from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import SOON, Create, Plan
+from elasticjob.controllers.triggers import (
+    came_or_went,
+    job_of,
+    job_of_plan,
+    jobs_on,
+    life_changed,
+    more_than_reports,
+    same_name,
+    those_of,
+)
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import NODE, POD, SERVICE
@@ -106,11 +108,11 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
         reconcile,
         for_=JOBRESOURCE,
         watches=(
-            (POD, those_of(there, job_of), reconcile.caches.lives_otherwise),
+            (POD, those_of(there, job_of), life_changed(reconcile.caches)),
             (ELASTICJOB, those_of(there, same_name), more_than_reports),
             (SERVICE, those_of(there, job_of)),
             (SCALEPLAN, those_of(there, job_of_plan)),
-            (NODE, reconcile.caches.jobs_on, came_or_went),
+            (NODE, jobs_on(reconcile.caches), came_or_went),
         ),
         when=any_of(more_than_reports, reconcile.news.contradicts),
         concurrency=concurrency,

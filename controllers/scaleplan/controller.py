@@ -10,10 +10,11 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.observe import Caches, job_of_plan, more_than_reports, same_name, those_of
+from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.scaleplan.decide import Seen, decide
+from elasticjob.controllers.triggers import job_of_plan, more_than_reports, same_name, those_of
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.store import Change

@@ -23,10 +23,11 @@ from elasticjob.controllers.jobresource import controller as nodes
 from elasticjob.controllers.jobresource.decide import decide
 from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.news import PAUSE
-from elasticjob.controllers.observe import Caches, job_of, more_than_reports
+from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import kind_of
 from elasticjob.controllers.perform import Hand
+from elasticjob.controllers.triggers import job_of, life_changed, more_than_reports
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.controller import Controller
@@ -133,7 +134,7 @@ def test_whatever_is_written_on_a_pod_the_operator_goes_on() -> None:
         (pod(), pod(metadata={"annotations": {names.RESTARTS: "9" * 5000}}), False),
         (pod(status=RUNS), pod(status=ended(1, message='{"message": ' + "[" * 4000)), True),
     ):
-        assert lives.lives_otherwise(Change(old, new)) is otherwise
+        assert life_changed(lives)(Change(old, new)) is otherwise
 
 
 class Passes:
@@ -351,7 +352,7 @@ def seen_in(found: Caches) -> list[Any]:
 def test_a_pod_that_makes_no_pass_would_have_changed_nothing() -> None:
     lives = caches((NODE, machine()))
     for old, new in changes():
-        if not lives.lives_otherwise(Change(old, new)):
+        if not life_changed(lives)(Change(old, new)):
             assert outcome(old) == outcome(new), (old.raw, new.raw)
 
 

@@ -1,4 +1,4 @@
-"""Which changes of a job and of its pods are worth a pass."""
+"""Which changes of a job and of its pods cause a pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
-from elasticjob.controllers.observe import Caches, came_or_went, more_than_reports
+from elasticjob.controllers.observe import Caches
+from elasticjob.controllers.triggers import came_or_went, life_changed, more_than_reports
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.objects import NODE, POD, SERVICE, Node
 from elasticjob.kube.store import Change
@@ -108,7 +109,7 @@ OVER = {"phase": "Failed", "containerStatuses": main(terminated={"exitCode": 1})
 def test_a_pod_is_worth_a_pass_when_its_life_is_another(
     old: Item | None, new: Item | None, worth: bool
 ) -> None:
-    assert caches().lives_otherwise(Change(old, new)) is worth
+    assert life_changed(caches())(Change(old, new)) is worth
 
 
 def test_of_a_machine_only_its_coming_and_going_counts() -> None:
