@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from datetime import timedelta
+from typing import Any, Final
 
 from elasticjob.controllers.lives import Life
 from elasticjob.controllers.owners import Owned
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import POD
-
-Seen = TypeVar("Seen")
 
 NAME_TAKEN: Final = "NameTaken"
 """The reason of a plan that waits until another owner's object is gone."""
@@ -128,12 +126,11 @@ class Plan:
 
 AS_SPECIFIED = Plan()
 
-Rule = Callable[[Seen, datetime], Plan | None]
 
-
-def first(rules: Iterable[Rule[Seen]], seen: Seen, now: datetime) -> Plan:
-    """Return the plan of the first rule that applies."""
-    return next((plan for rule in rules if (plan := rule(seen, now)) is not None), AS_SPECIFIED)
+def group(actions: Iterable[Action]) -> tuple[tuple[Action, ...], ...]:
+    """Return the groups of a plan whose writes need no order."""
+    found = tuple(actions)
+    return (found,) if found else ()
 
 
 def soonest(delays: Iterable[timedelta | None]) -> timedelta | None:

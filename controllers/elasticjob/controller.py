@@ -21,6 +21,7 @@ from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import Create, Note, Plan
+from elasticjob.controllers.rules import HANDS_OFF
 from elasticjob.controllers.triggers import (
     came_or_went,
     job_of,
@@ -37,8 +38,6 @@ from elasticjob.kube.predicates import any_of
 MANAGER: Final = "elasticjob-job"
 SETTLE: Final = timedelta(milliseconds=100)
 """The pods of a job start and end together: one pass, and one status, tells of all."""
-HANDS_OFF: Final = frozenset({"ManagedByOther", "Deleting", "Expired"})
-"""Reasons of plans after which not even the status is written."""
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, RESTARTS_SPENT
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, CleanPodPolicy, RestartPolicy
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, RestartPolicy
 from elasticjob.controllers import names
-from elasticjob.controllers.conclusions import is_ours, is_over
+from elasticjob.controllers.conclusions import is_over
 from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict
 from elasticjob.controllers.elasticjob.objects import asked, foundation, job_resource
 from elasticjob.controllers.elasticjob.seen import Seen
@@ -21,24 +21,30 @@ from elasticjob.controllers.elasticjob.sizes import (
 )
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.frameworks import FRAMEWORKS, framework_of, name_of
-from elasticjob.controllers.lives import Life, Node, Standing
+from elasticjob.controllers.lives import Node, Standing
 from elasticjob.controllers.memory import Growth, Sizing
 from elasticjob.controllers.owners import controller_uid, owner_of
 from elasticjob.controllers.plan import (
     LATER,
     NAME_TAKEN,
     SOON,
+    Action,
     Delete,
     Note,
     Outcome,
     Plan,
-    Rule,
     deletion,
+    group,
+)
+from elasticjob.controllers.rules import (
+    EXPIRED,
+    Rule,
+    clean_up,
     first,
-    soonest,
+    leave_it_to_others,
+    leave_it_to_the_collector,
 )
 
-LAST_WORDS: Final = timedelta(seconds=5)
 KEPT_MASTERS: Final = 3
 FOREVER: Final = timedelta(days=36_500)
 """No job runs longer: the largest numbers of seconds lie beyond all dates."""
@@ -54,17 +60,6 @@ def decide(seen: Seen, now: datetime) -> Plan:
     return plan if is_over(seen.job) else plan.again_by(_deadline_in(seen, now))
 
 
-def leave_it_to_others(seen: Seen, now: datetime) -> Plan | None:
-    """A job that somebody else manages is not touched, not even its status."""
-    manager = seen.job.spec.managed_by
-    return None if is_ours(seen.job) else Plan("ManagedByOther", f"the job is managed by {manager}")
-
-
-def leave_it_to_the_collector(seen: Seen, now: datetime) -> Plan | None:
-    """A job on its way out takes all that it owns with it."""
-    return Plan("Deleting", "the job is being deleted") if seen.job.metadata.deletion_timestamp else None
-
-
 def delete_when_its_time_is_over(seen: Seen, now: datetime) -> Plan | None:
     """A finished job is deleted after ttlSecondsAfterFinished."""
     seconds = seen.job.spec.run_policy.ttl_seconds_after_finished
@@ -73,21 +68,16 @@ def delete_when_its_time_is_over(seen: Seen, now: datetime) -> Plan | None:
         return None
     expiry = Delete(ELASTICJOB, seen.job.metadata.name, seen.job.metadata.uid)
     sentence = f"the job ended {seconds} s ago or more and is deleted (ttlSecondsAfterFinished)"
-    return Plan("Expired", sentence, groups=((expiry,),))
+    return Plan(EXPIRED, sentence, groups=((expiry,),))
 
 
 def rest_when_over(seen: Seen, now: datetime) -> Plan | None:
     """A finished job needs no master; finished pods stay as its cleanPodPolicy says."""
     if not is_over(seen.job):
         return None
+    plan, ttl = clean_up(seen.job, seen.masters, now), seen.job.spec.run_policy.ttl_seconds_after_finished
     ended = seen.job.status.completion_time or now
-    ttl = seen.job.spec.run_policy.ttl_seconds_after_finished
-    expiry = ended + timedelta(seconds=ttl) - now if ttl is not None else None
-    if (left := ended + LAST_WORDS - now) > timedelta(0):
-        return Plan("Finished", "the job is over", again_in=soonest((left, expiry)))
-    clean = seen.job.spec.run_policy.clean_pod_policy
-    going = tuple(life for life in seen.masters if not life.terminating and _is_cleaned(clean, life))
-    return Plan("Finished", "the job is over", groups=_group(map(deletion, going)), again_in=expiry)
+    return plan if ttl is None else plan.again_by(ended + timedelta(seconds=ttl) - now)
 
 
 def end_on_the_verdict(seen: Seen, now: datetime) -> Plan | None:
@@ -174,10 +164,10 @@ def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
         return None
     alive = (life for life in seen.masters if life.ended is None and not life.terminating)
     going = tuple(deletion(life, as_seen=True) for life in alive)
-    actions = (*suspension(seen), *going)
+    actions: tuple[Action, ...] = (*suspension(seen), *going)
     if not actions and (asked_for := follow_the_users_sizes(seen, now)):
         return asked_for
-    return Plan("JobSuspended", "the job is suspended: its pods are freed", groups=_group(actions))
+    return Plan("JobSuspended", "the job is suspended: its pods are freed", groups=group(actions))
 
 
 def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
@@ -195,7 +185,7 @@ def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
 def resume(seen: Seen, now: datetime) -> Plan | None:
     """A job that is no longer suspended gets its nodes back."""
     actions = suspension(seen)
-    return Plan("JobResumed", "the job goes on", groups=_group(actions)) if actions else None
+    return Plan("JobResumed", "the job goes on", groups=group(actions)) if actions else None
 
 
 def make_the_master_again(seen: Seen, now: datetime) -> Plan | None:
@@ -220,7 +210,7 @@ def free_masters_of_lost_machines(seen: Seen, now: datetime) -> Plan | None:
     dead = [life for life in seen.master.lives if life.ended and not life.lost and not life.terminating]
     going = [*lost, *dead[:-KEPT_MASTERS]]
     return (
-        Plan("MastersTidied", "old pods of the master are deleted", _group(map(deletion, going)))
+        Plan("MastersTidied", "old pods of the master are deleted", group(map(deletion, going)))
         if going
         else None
     )
@@ -342,18 +332,9 @@ def _has_succeeded(node: Node) -> bool:
     return end is not None and end.reason is ExitReason.SUCCEEDED
 
 
-def _is_cleaned(clean: CleanPodPolicy, life: Life) -> bool:
-    return clean is CleanPodPolicy.ALL or (clean is CleanPodPolicy.RUNNING and life.ended is None)
-
-
 def _master_note(seen: Seen, name: str) -> Note:
     life = seen.master.latest
     if life is None:
         return Note("MasterCreated", f"made the master {name}")
     said = life.ended.sentence if life.ended else f"its machine {life.machine} is gone"
     return Note("MasterRelaunched", f"{name} replaces {life.name}: {said}", warning=True)
-
-
-def _group(actions: Any) -> tuple[tuple[Any, ...], ...]:
-    found = tuple(actions)
-    return (found,) if found else ()

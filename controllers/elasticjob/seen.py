@@ -10,7 +10,7 @@ from functools import cached_property
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
-from elasticjob.controllers import names
+from elasticjob.controllers import names, rules
 from elasticjob.controllers.elasticjob.master import Provision, verdict
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.lives import Life, Node, Policy, nodes
@@ -77,9 +77,8 @@ class Seen:
         return told
 
     def policy(self, role: str) -> Policy:
-        """How often nodes of a role are made again."""
-        spec = self.job.spec.replica_specs.get(role)
-        return Policy(spec.restart_policy, spec.restart_count) if spec else Policy()
+        """How often nodes of a role are created again."""
+        return rules.policy(self.job, role)
 
     def is_spent(self, node: Node) -> bool:
         """Whether a node failed for good."""

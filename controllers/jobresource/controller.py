@@ -18,6 +18,7 @@ from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import SOON, Create, Plan
+from elasticjob.controllers.rules import HANDS_OFF
 from elasticjob.controllers.triggers import (
     came_or_went,
     job_of,
@@ -36,7 +37,6 @@ from elasticjob.kube.predicates import any_of
 MANAGER: Final = "elasticjob-nodes"
 SETTLE: Final = timedelta(milliseconds=50)
 """Pods that are lost together are replaced together."""
-HANDS_OFF: Final = frozenset({"ManagedByOther", "Deleting"})
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from typing import Final
 
 from elasticjob.api.resources import Resources
 from elasticjob.api.v1alpha1.common import PS
-from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
-from elasticjob.controllers import names
-from elasticjob.controllers.conclusions import is_ours, is_over
+from elasticjob.controllers import names, rules
+from elasticjob.controllers.conclusions import is_over
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest, resources_of
 from elasticjob.controllers.lives import Life, Node, Policy, Standing, nodes
 from elasticjob.controllers.memory import Sizing
@@ -24,16 +24,21 @@ from elasticjob.controllers.plan import (
     Note,
     Plan,
     Resize,
-    Rule,
     deletion,
-    first,
+    group,
     soonest,
+)
+from elasticjob.controllers.rules import (
+    DELETING,
+    Rule,
+    clean_up,
+    first,
+    leave_it_to_others,
+    leave_it_to_the_collector,
 )
 from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.objects import POD
 
-LAST_WORDS: Final = timedelta(seconds=5)
-"""How long pods may go on after the job's end, to end by themselves and keep their logs."""
 MEMORY_PATIENCE: Final = timedelta(minutes=1)
 """How long a node that was out of memory waits at most for more that is asked for: nobody may give it."""
 KEPT_LIVES: Final = 3
@@ -87,9 +92,8 @@ class Seen:
         return Sizing(self.job, self.resource, self.plans) if self.job else None
 
     def policy(self, role: str) -> Policy:
-        """How often nodes of a role are made again."""
-        spec = self.job.spec.replica_specs.get(role) if self.job else None
-        return Policy(spec.restart_policy, spec.restart_count) if spec else Policy()
+        """How often nodes of a role are created again."""
+        return rules.policy(self.job, role)
 
     def resource_of(self, role: str, index: int) -> dict[str, str]:
         """What a node should get beside its template: the role's, with the node's own exceptions."""
@@ -120,10 +124,10 @@ def differing(seen: Seen, node: Node) -> dict[str, str]:
     return {name: wanted[name] for name in want if name not in have or have[name] != want[name]}
 
 
-def leave_it_to_the_collector(seen: Seen, now: datetime) -> Plan | None:
-    """An object on its way out takes its pods with it."""
-    gone = seen.resource.metadata.deletion_timestamp or (seen.job and seen.job.metadata.deletion_timestamp)
-    return Plan("Deleting", "the job is being deleted, and its pods with it") if gone else None
+def leave_its_pods_to_the_collector(seen: Seen, now: datetime) -> Plan | None:
+    """The garbage collector deletes the pods of a JobResource after it."""
+    gone = seen.resource.metadata.deletion_timestamp
+    return Plan(DELETING, "the JobResource is being deleted, and its pods with it") if gone else None
 
 
 def wait_for_its_job(seen: Seen, now: datetime) -> Plan | None:
@@ -133,23 +137,11 @@ def wait_for_its_job(seen: Seen, now: datetime) -> Plan | None:
     return Plan("JobNotFound", f"there is no ElasticJob {seen.resource.metadata.name} that owns this object")
 
 
-def leave_it_to_others(seen: Seen, now: datetime) -> Plan | None:
-    """Jobs that somebody else manages are not touched."""
-    if seen.job is None or is_ours(seen.job):
-        return None
-    return Plan("ManagedByOther", f"the job is managed by {seen.job.spec.managed_by}")
-
-
 def clean_up_after_the_end(seen: Seen, now: datetime) -> Plan | None:
     """A job that is over keeps the pods that its cleanPodPolicy says."""
     if seen.job is None or not is_over(seen.job):
         return None
-    ended = seen.job.status.completion_time or now
-    if (left := ended + LAST_WORDS - now) > timedelta(0):
-        return Plan("Finished", "the job is over", again_in=left)
-    going = tuple(life for life in seen.lives if not life.terminating and _to_clean(seen.job, life))
-    sentence = f"the job is over and cleanPodPolicy is {seen.job.spec.run_policy.clean_pod_policy}"
-    return Plan("Finished", sentence, groups=(tuple(deletion(life) for life in going),))
+    return clean_up(seen.job, seen.lives, now)
 
 
 def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
@@ -161,8 +153,8 @@ def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
         return None
     going = [life for life in seen.lives if life.ended is None and not life.terminating]
     verdict = seen.job is not None and not seen.job.spec.needs_master
-    deletions = tuple(deletion(life, as_seen=verdict) for life in going)
-    return Plan("Suspended", "the job is suspended", groups=(deletions,))
+    deletions = (deletion(life, as_seen=verdict) for life in going)
+    return Plan("Suspended", "the job is suspended", groups=group(deletions))
 
 
 def wait_for_the_masters_address(seen: Seen, now: datetime) -> Plan | None:
@@ -178,10 +170,11 @@ def converge(seen: Seen, now: datetime) -> Plan | None:
     actions = tuple(action for step in steps for action in step.actions)
     notes = tuple(step.note for step in steps if step.note)
     again = soonest(step.again_in for step in steps)
-    return Plan(CONVERGING, groups=(actions,) if actions else (), details=_gathered(notes), again_in=again)
+    return Plan(CONVERGING, groups=group(actions), details=_gathered(notes), again_in=again)
 
 
 RULES: Final[tuple[Rule[Seen], ...]] = (
+    leave_its_pods_to_the_collector,
     leave_it_to_the_collector,
     wait_for_its_job,
     leave_it_to_others,
@@ -299,16 +292,6 @@ def _its_turn(seen: Seen, node: Node) -> bool:
 def _is_present(node: Node) -> bool:
     life = node.latest
     return life is not None and not life.terminating and (life.running or life.ended is not None)
-
-
-def _to_clean(job: ElasticJob, life: Life) -> bool:
-    match job.spec.run_policy.clean_pod_policy:
-        case CleanPodPolicy.ALL:
-            return True
-        case CleanPodPolicy.RUNNING:
-            return life.ended is None
-        case CleanPodPolicy.NONE:
-            return False
 
 
 def _told(resource: Mapping[str, str]) -> str:

@@ -12,8 +12,9 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan
 from elasticjob.controllers import names
-from elasticjob.controllers.conclusions import is_ours, is_over
-from elasticjob.controllers.plan import Apply, Delete, Plan, Rule, first
+from elasticjob.controllers.conclusions import is_over
+from elasticjob.controllers.plan import Apply, Delete, Plan
+from elasticjob.controllers.rules import Rule, first, leave_it_to_others, leave_it_to_the_collector
 from elasticjob.controllers.scaleplan.fold import Folded, Impossible, fold, touches
 from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending
 from elasticjob.kube.conditions import find, is_true
@@ -46,13 +47,6 @@ class Seen:
 def decide(seen: Seen, now: datetime) -> Plan:
     """Return the plan of the first rule that applies."""
     return first(RULES, seen, now)
-
-
-def leave_it_to_others(seen: Seen, now: datetime) -> Plan | None:
-    """Plans of a job that somebody else manages, or that is being deleted, are left alone."""
-    if seen.job is None or (is_ours(seen.job) and not seen.job.metadata.deletion_timestamp):
-        return None
-    return Plan("ManagedByOther", "the job is not ours, or on its way out")
 
 
 def fail_plans_without_a_job(seen: Seen, now: datetime) -> Plan | None:
@@ -131,6 +125,7 @@ def wait_for_the_nodes(seen: Seen, now: datetime) -> Plan | None:
 
 RULES: Final[tuple[Rule[Seen], ...]] = (
     leave_it_to_others,
+    leave_it_to_the_collector,
     fail_plans_without_a_job,
     adopt_plans,
     close_plans_of_a_finished_job,

@@ -10,7 +10,7 @@ from typing import Any, Final
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan, ScalePlanStatus
 from elasticjob.controllers.owners import controlled_by
-from elasticjob.controllers.plan import Apply, Note, Plan
+from elasticjob.controllers.plan import Apply, Note, Plan, group
 from elasticjob.kube.conditions import set_condition
 from elasticjob.kube.objects import Condition
 
@@ -46,8 +46,8 @@ class End:
 def ending(reason: str, ends: Iterable[End], now: datetime) -> Plan:
     """Return the decision to end plans."""
     found = tuple(ends)
-    writes = tuple(end.written(now) for end in found)
-    return Plan(reason, groups=(writes,) if writes else (), details=tuple(end.note for end in found))
+    writes = (end.written(now) for end in found)
+    return Plan(reason, groups=group(writes), details=tuple(end.note for end in found))
 
 
 def begin(plan: ScalePlan, changes: tuple[str, ...], now: datetime) -> Apply:

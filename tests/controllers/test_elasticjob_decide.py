@@ -15,6 +15,7 @@ from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.lives import Life
 from elasticjob.controllers.plan import Action, Apply, Create, Delete, Outcome
+from elasticjob.controllers.rules import leave_it_to_others, leave_it_to_the_collector
 from tests.controllers.build import (
     LONG_AGO,
     NOW,
@@ -78,9 +79,9 @@ LOCAL: dict[str, Any] = {"distributionStrategy": "Local"}
 ELASTIC = {"worker": role(2, minReplicas=1, maxReplicas=4)}
 
 ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
-    (rules.leave_it_to_others, running(job(managedBy="kueue.x-k8s.io/multikueue")), "ManagedByOther", set()),
+    (leave_it_to_others, running(job(managedBy="kueue.x-k8s.io/multikueue")), "ManagedByOther", set()),
     (
-        rules.leave_it_to_the_collector,
+        leave_it_to_the_collector,
         running(job(metadata={"deletionTimestamp": at(NOW)})),
         "Deleting",
         set(),

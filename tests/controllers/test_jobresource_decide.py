@@ -15,6 +15,7 @@ from elasticjob.controllers.jobresource import decide as rules
 from elasticjob.controllers.jobresource.decide import Seen, decide
 from elasticjob.controllers.lives import Life
 from elasticjob.controllers.plan import Action, Create, Delete, Resize
+from elasticjob.controllers.rules import leave_it_to_others, leave_it_to_the_collector
 from tests.controllers.build import NOW, at, ended, job, life, oom, over, pending, plan, resource, role
 
 ADDRESS = "10.0.0.1:50001"
@@ -150,16 +151,16 @@ def test_converge(case: str, given: Seen, expected: set[str]) -> None:
 
 
 RULES: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
-    (rules.leave_it_to_the_collector, seen(resource_=resource(deleted=True)), "Deleting", set()),
+    (rules.leave_its_pods_to_the_collector, seen(resource_=resource(deleted=True)), "Deleting", set()),
     (
-        rules.leave_it_to_the_collector,
+        leave_it_to_the_collector,
         seen(job_=job(metadata={"deletionTimestamp": at(NOW)})),
         "Deleting",
         set(),
     ),
     (rules.wait_for_its_job, Seen(resource(), None, (life(0),)), "JobNotFound", set()),
     (
-        rules.leave_it_to_others,
+        leave_it_to_others,
         seen(job_=job(managedBy="kueue.x-k8s.io/multikueue")),
         "ManagedByOther",
         set(),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from elasticjob.controllers.plan import Action, Apply, Delete
+from elasticjob.controllers.rules import leave_it_to_others, leave_it_to_the_collector
 from elasticjob.controllers.scaleplan import decide as rules
 from elasticjob.controllers.scaleplan.decide import PATIENCE, Seen, decide
 from tests.controllers.build import LONG_AGO, NOW, at, job, over, plan, resource, role
@@ -48,16 +49,16 @@ def up(name: str = "up", workers: int = 3, **more: Any) -> Any:
 ROWS: list[tuple[str, Callable[..., Any], Seen, str, list[str]]] = [
     (
         "somebody else's job",
-        rules.leave_it_to_others,
+        leave_it_to_others,
         seen(up(), job_=job(managedBy="kueue.x-k8s.io/multikueue")),
         "ManagedByOther",
         [],
     ),
     (
-        "a job on its way out",
-        rules.leave_it_to_others,
+        "a job that is being deleted",
+        leave_it_to_the_collector,
         seen(up(), job_=job(metadata={"deletionTimestamp": at(NOW)})),
-        "ManagedByOther",
+        "Deleting",
         [],
     ),
     ("no job", rules.fail_plans_without_a_job, Seen(None, None, (up(),)), "JobNotFound", ["up Failed"]),

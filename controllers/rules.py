@@ -1,0 +1,70 @@
+"""Rules that the controllers of jobs and of nodes share, and how the first that applies is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Final, Protocol, TypeVar
+
+from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob
+from elasticjob.controllers.conclusions import is_ours
+from elasticjob.controllers.lives import Life, Policy
+from elasticjob.controllers.plan import AS_SPECIFIED, Plan, deletion, group
+
+LAST_WORDS: Final = timedelta(seconds=5)
+"""How long pods may go on after the job's end, to end by themselves and keep their logs."""
+MANAGED_BY_OTHER: Final = "ManagedByOther"
+DELETING: Final = "Deleting"
+EXPIRED: Final = "Expired"
+HANDS_OFF: Final = frozenset({MANAGED_BY_OTHER, DELETING, EXPIRED})
+"""Reasons of plans after which not even the status is written."""
+
+Seen = TypeVar("Seen")
+Rule = Callable[[Seen, datetime], Plan | None]
+
+
+class OfJob(Protocol):
+    """What was seen of a job, if there is one."""
+
+    @property
+    def job(self) -> ElasticJob | None: ...
+
+
+def first(rules: Iterable[Rule[Seen]], seen: Seen, now: datetime) -> Plan:
+    """Return the plan of the first rule that applies."""
+    return next((plan for rule in rules if (plan := rule(seen, now)) is not None), AS_SPECIFIED)
+
+
+def leave_it_to_others(seen: OfJob, now: datetime) -> Plan | None:
+    """A job that another controller manages is not touched, not even its status."""
+    if seen.job is None or is_ours(seen.job):
+        return None
+    return Plan(MANAGED_BY_OTHER, f"the job is managed by {seen.job.spec.managed_by}")
+
+
+def leave_it_to_the_collector(seen: OfJob, now: datetime) -> Plan | None:
+    """The garbage collector deletes a job's objects after it."""
+    if seen.job is None or seen.job.metadata.deletion_timestamp is None:
+        return None
+    return Plan(DELETING, "the job is being deleted, and its pods with it")
+
+
+def clean_up(job: ElasticJob, lives: Iterable[Life], now: datetime) -> Plan:
+    """Return the plan for pods of a finished job: they may end by themselves, then cleanPodPolicy decides."""
+    ended = job.status.completion_time or now
+    if (left := ended + LAST_WORDS - now) > timedelta(0):
+        return Plan("Finished", "the job is over", again_in=left)
+    policy = job.spec.run_policy.clean_pod_policy
+    going = (life for life in lives if not life.terminating and _is_cleaned(policy, life))
+    sentence = f"the job is over and cleanPodPolicy is {policy}"
+    return Plan("Finished", sentence, groups=group(map(deletion, going)))
+
+
+def policy(job: ElasticJob | None, role: str) -> Policy:
+    """Return how often nodes of a role are created again."""
+    spec = job.spec.replica_specs.get(role) if job else None
+    return Policy(spec.restart_policy, spec.restart_count) if spec else Policy()
+
+
+def _is_cleaned(policy: CleanPodPolicy, life: Life) -> bool:
+    return policy is CleanPodPolicy.ALL or (policy is CleanPodPolicy.RUNNING and life.ended is None)
