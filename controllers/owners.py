@@ -50,6 +50,11 @@ def controlled_by(owner: CustomResource) -> Manifest:
     return owner_reference(owner, kind_of(owner))
 
 
+def manifest_of(kind: Kind[Any], metadata: Manifest, **body: Any) -> Manifest:
+    """Return an object of a kind as it is sent to the server."""
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **body}
+
+
 def kind_of(thing: CustomResource) -> Kind[Any]:
     """Return the kind of one of our objects."""
     return next(kind for kind in _KINDS if isinstance(thing, kind.model))

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from elasticjob.controllers import names
 from elasticjob.controllers.observe import read_metadata
-from elasticjob.controllers.owners import controller_uid, kind_of, owned_by_ours
+from elasticjob.controllers.owners import controller_uid, kind_of, manifest_of, owned_by_ours
 from elasticjob.controllers.plan import (
     LATER,
     NAME_TAKEN,
@@ -120,8 +120,7 @@ class Hand:
             "namespace": owner.metadata.namespace,
             "uid": owner.metadata.uid,
         }
-        manifest = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": identity, "status": status}
-        return await self._apply(kind, manifest, "status")
+        return await self._apply(kind, manifest_of(kind, identity, status=status), "status")
 
     async def is_there(self, kind: Kind[Any], thing: CustomResource) -> bool:
         """Whether the server itself still has this object and is not deleting it."""

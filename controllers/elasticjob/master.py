@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob, RestartPolicy
 from elasticjob.controllers import environment, names
 from elasticjob.controllers.exits import Exit, ExitReason
 from elasticjob.controllers.lives import Node, Policy
-from elasticjob.controllers.owners import controlled_by
+from elasticjob.controllers.owners import controlled_by, manifest_of
 from elasticjob.controllers.plan import Create, Outcome
 from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.objects import POD
@@ -93,8 +93,7 @@ def master_pod(job: ElasticJob, node: Node, provision: Provision) -> Create:
         "annotations": {names.RESTARTS: str(node.restarts)},
         "ownerReferences": [controlled_by(job)],
     }
-    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _spec(job, name, provision)}
-    return Create(POD, manifest)
+    return Create(POD, manifest_of(POD, metadata, spec=_spec(job, name, provision)))
 
 
 def _spec(job: ElasticJob, name: str, provision: Provision) -> Manifest:

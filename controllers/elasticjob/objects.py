@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
-from elasticjob.controllers.owners import controlled_by
+from elasticjob.controllers.owners import controlled_by, manifest_of
 from elasticjob.controllers.plan import Create
 from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.objects import (
@@ -96,7 +96,7 @@ def _make(job: ElasticJob, kind: Kind[Any], name: str, body: Manifest) -> Create
         "labels": names.job_labels(job.metadata.name, "job"),
         "ownerReferences": [controlled_by(job)],
     }
-    return Create(kind, {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **body})
+    return Create(kind, manifest_of(kind, metadata, **body))
 
 
 def _token(token: str) -> Manifest:

@@ -10,7 +10,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
 from elasticjob.controllers.elasticjob.objects import asked, written
 from elasticjob.controllers.elasticjob.seen import Seen
-from elasticjob.controllers.owners import controlled_by
+from elasticjob.controllers.owners import controlled_by, manifest_of
 from elasticjob.controllers.plan import Apply, Create
 from elasticjob.kube.kinds import Manifest
 
@@ -50,8 +50,7 @@ def _said(seen: Seen, sizes: Mapping[str, int], generation: int) -> Apply:
         "annotations": {names.ASKED: written(sizes), names.ASKED_AT: str(generation)},
     }
     spec = {"selector": {"name": job.name}, "suspend": seen.job.spec.suspend}
-    manifest = {"apiVersion": JOBRESOURCE.api_version, "kind": JOBRESOURCE.name}
-    return Apply(JOBRESOURCE, {**manifest, "metadata": metadata, "spec": spec})
+    return Apply(JOBRESOURCE, manifest_of(JOBRESOURCE, metadata, spec=spec))
 
 
 def scale_plan(seen: Seen, name: str, changes: Manifest, reason: str, *, manual: bool) -> Create:
@@ -65,5 +64,4 @@ def scale_plan(seen: Seen, name: str, changes: Manifest, reason: str, *, manual:
         "ownerReferences": [controlled_by(seen.job)],
     }
     spec = {"ownerJob": job.name, **changes, "manualScaling": manual, "reason": reason}
-    manifest = {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name}
-    return Create(SCALEPLAN, {**manifest, "metadata": metadata, "spec": spec})
+    return Create(SCALEPLAN, manifest_of(SCALEPLAN, metadata, spec=spec))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -17,12 +17,9 @@ from elasticjob.controllers.elasticjob.master import policy
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.lives import Life, Node, Standing
-from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Outcome, Plan
+from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Outcome, Plan, few
 from elasticjob.kube.conditions import find, is_true, set_condition
 from elasticjob.kube.objects import Condition
-
-TOLD: Final = 3
-"""Nodes that are named one by one in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +178,7 @@ def _created(picture: Picture) -> Saying:
 
 def _running(picture: Picture) -> Saying:
     count = f"{picture.active} of {len(picture.seen.wanted)} nodes run"
-    message = "; ".join((count, *_few(picture.obstacles)))
+    message = "; ".join((count, *few(picture.obstacles)))
     if picture.outcome is not None:
         return Saying("Running", False, "JobFinished", "the job is over", always=True)
     if picture.seen.job.spec.suspend:
@@ -193,13 +190,13 @@ def _running(picture: Picture) -> Saying:
 
 def _scaling(picture: Picture) -> Saying:
     if picture.outcome is None and picture.scaling:
-        return Saying("Scaling", True, "PlanInProgress", "; ".join(_few(picture.scaling)))
+        return Saying("Scaling", True, "PlanInProgress", "; ".join(few(picture.scaling)))
     return Saying("Scaling", False, "AsPlanned", "no plan is being carried out")
 
 
 def _restarting(picture: Picture) -> Saying:
     if picture.outcome is None and picture.restarting and not picture.seen.job.spec.suspend:
-        return Saying("Restarting", True, "NodesReplaced", "; ".join(_few(picture.restarting)))
+        return Saying("Restarting", True, "NodesReplaced", "; ".join(few(picture.restarting)))
     return Saying("Restarting", False, "NothingToReplace", "no node is being replaced")
 
 
@@ -284,9 +281,3 @@ def _last_plan(seen: Seen) -> str | None:
         return seen.job.status.last_scale_plan
     name = seen.resource.metadata.annotations.get(names.FOLDED, "").partition("/")[0]
     return name or seen.job.status.last_scale_plan
-
-
-def _few(sentences: tuple[str, ...]) -> Iterator[str]:
-    yield from sentences[:TOLD]
-    if len(sentences) > TOLD:
-        yield f"and {len(sentences) - TOLD} more"

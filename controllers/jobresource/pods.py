@@ -10,8 +10,9 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.controllers import environment, names
 from elasticjob.controllers.frameworks import framework_of
-from elasticjob.controllers.owners import controlled_by
+from elasticjob.controllers.owners import controlled_by, manifest_of
 from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects import POD
 
 Resource = Mapping[str, str]
 
@@ -34,18 +35,15 @@ def pod_manifest(job: ElasticJob, owner: JobResource, birth: Birth, *, master: s
     template: Manifest = replicas.template.get("metadata") or {}
     name = names.pod(job.metadata.name, birth.role, birth.index, birth.relaunch)
     labels = names.pod_labels(job.metadata.name, birth.role, birth.index, birth.relaunch)
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": job.metadata.namespace,
-            "labels": (template.get("labels") or {}) | labels,
-            "annotations": (template.get("annotations") or {}) | {names.RESTARTS: str(birth.restarts)},
-            "ownerReferences": [controlled_by(owner)],
-        },
-        "spec": _spec(job, replicas, birth, name=name, master=master, nodes=nodes),
+    metadata = {
+        "name": name,
+        "namespace": job.metadata.namespace,
+        "labels": (template.get("labels") or {}) | labels,
+        "annotations": (template.get("annotations") or {}) | {names.RESTARTS: str(birth.restarts)},
+        "ownerReferences": [controlled_by(owner)],
     }
+    spec = _spec(job, replicas, birth, name=name, master=master, nodes=nodes)
+    return manifest_of(POD, metadata, spec=spec)
 
 
 def resources_of(container: Manifest, resource: Resource) -> Manifest:

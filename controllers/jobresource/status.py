@@ -10,14 +10,11 @@ from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
 from elasticjob.controllers.jobresource.decide import Seen, differing
 from elasticjob.controllers.lives import Node, Standing
-from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Plan
+from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Plan, few
 from elasticjob.kube.conditions import set_condition
 from elasticjob.kube.objects import Condition
 
 READY: Final = "Ready"
-TOLD: Final = 3
-"""Nodes that are named one by one in a sentence."""
-
 BLOCKED: Final = frozenset(
     {
         "JobNotFound",
@@ -76,10 +73,7 @@ def _ready(seen: Seen, plan: Plan, now: datetime) -> tuple[bool, str, str]:
     obstacles = list(_obstacles(seen, now))
     if not obstacles:
         return True, "AsSpecified", "all nodes are ready"
-    reason = obstacles[0][0]
-    told = [sentence for _, sentence in obstacles[:TOLD]]
-    more = f"; and {len(obstacles) - TOLD} more" if len(obstacles) > TOLD else ""
-    return False, reason, "; ".join(told) + more
+    return False, obstacles[0][0], "; ".join(few([sentence for _, sentence in obstacles]))
 
 
 def _obstacles(seen: Seen, now: datetime) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import is_over
+from elasticjob.controllers.owners import manifest_of
 from elasticjob.controllers.plan import Apply, Delete, Plan
 from elasticjob.controllers.rules import Rule, first, leave_it_to_others, leave_it_to_the_collector
 from elasticjob.controllers.scaleplan.fold import Folded, Impossible, fold, touches
@@ -162,12 +163,7 @@ def _carry_out(resource: JobResource, plan: ScalePlan, folded: Folded, now: date
         "annotations": {names.FOLDED: mark},
     }
     spec = {"selector": {"name": resource.spec.selector.name}, **folded.manifest()}
-    manifest = {
-        "apiVersion": JOBRESOURCE.api_version,
-        "kind": JOBRESOURCE.name,
-        "metadata": metadata,
-        "spec": spec,
-    }
+    manifest = manifest_of(JOBRESOURCE, metadata, spec=spec)
     sentence = "; ".join(folded.changes) + why
     start = begin(plan, folded.changes, now)
     return Plan("ScalePlanStarted", sentence, groups=((Apply(JOBRESOURCE, manifest),), (start,)))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan, ScalePlanStatus
-from elasticjob.controllers.owners import controlled_by
+from elasticjob.controllers.owners import controlled_by, manifest_of
 from elasticjob.controllers.plan import Apply, Note, Plan, group
 from elasticjob.kube.conditions import set_condition
 from elasticjob.kube.objects import Condition
@@ -86,4 +86,4 @@ def _about(plan: ScalePlan, **more: Any) -> dict[str, Any]:
         "uid": plan.metadata.uid,
         **more,
     }
-    return {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name, "metadata": metadata}
+    return manifest_of(SCALEPLAN, metadata)
