@@ -25,12 +25,10 @@ class Named(Protocol):
 
 
 def owner_reference(owner: Named, kind: Kind[Any], *, controller: bool = True) -> Manifest:
-    """The entry of metadata.ownerReferences that makes `owner` the owner."""
-    return {
-        "apiVersion": kind.api_version,
-        "kind": kind.name,
-        "name": owner.metadata.name,
-        "uid": owner.metadata.uid,
-        "controller": controller,
-        "blockOwnerDeletion": True,
-    }
+    """The entry of metadata.ownerReferences that makes `owner` the owner.
+
+    Only a controller blocks the owner's deletion: that may need rights on the owner's finalizers.
+    """
+    about = owner.metadata
+    found = {"apiVersion": kind.api_version, "kind": kind.name, "name": about.name, "uid": about.uid}
+    return found | {"controller": True, "blockOwnerDeletion": True} if controller else found

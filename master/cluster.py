@@ -33,6 +33,7 @@ from elasticjob.kube.errors import AlreadyExists, KubeError
 from elasticjob.kube.kinds import Key, Manifest
 from elasticjob.kube.objects import POD, Pod
 from elasticjob.kube.operator import Operator
+from elasticjob.kube.owner import owner_reference
 from elasticjob.master import nodes, progress
 from elasticjob.master.job import Bounds, Job, Limits, Phase, Spec, Training
 from elasticjob.master.server import Master
@@ -103,7 +104,7 @@ def start_up_plan(job: ElasticJob, now: datetime) -> Manifest | None:
         "name": f"{job.metadata.name[:40]}-start-{mark}",
         "namespace": job.metadata.namespace,
         "labels": {LABEL_JOB: job.metadata.name, LABEL_SCALE_TYPE: "auto"},
-        "ownerReferences": [owner_of(job)],
+        "ownerReferences": [owner_reference(job, ELASTICJOB, controller=False)],
     }
     spec = {
         "ownerJob": job.metadata.name,
@@ -115,16 +116,6 @@ def start_up_plan(job: ElasticJob, now: datetime) -> Manifest | None:
         "kind": SCALEPLAN.name,
         "metadata": metadata,
         "spec": spec,
-    }
-
-
-def owner_of(job: ElasticJob) -> Manifest:
-    """Return the reference by which an object goes with its job."""
-    return {
-        "apiVersion": ELASTICJOB.api_version,
-        "kind": ELASTICJOB.name,
-        "name": job.metadata.name,
-        "uid": job.metadata.uid,
     }
 
 

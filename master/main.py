@@ -17,7 +17,8 @@ from elasticjob.kube import config
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.errors import ConfigError, KubeError
-from elasticjob.master.cluster import Cluster, owner_of, spec_of
+from elasticjob.kube.owner import owner_reference
+from elasticjob.master.cluster import Cluster, spec_of
 from elasticjob.master.job import End, Job
 from elasticjob.master.server import Master
 from elasticjob.master.settings import Settings
@@ -67,7 +68,8 @@ async def in_cluster(settings: Settings, clock: Clock) -> AsyncIterator[Master]:
         client = await stack.enter_async_context(Client(found, clock=clock, user_agent=MANAGER))
         declared = await _declared(client, settings, clock)
         name = f"{settings.job}-master-state"
-        store = ConfigMap(client, settings.namespace, name, owner_of(declared))
+        reference = owner_reference(declared, ELASTICJOB, controller=False)
+        store = ConfigMap(client, settings.namespace, name, reference)
         job = restore(await _loaded(store, clock), spec_of(declared, settings.limits), clock.now())
         token = read_token(settings.token_file)
         master = Master(job, token, store, host=settings.host, port=settings.port, clock=clock)
