@@ -1,1 +1,1 @@
-"""The operator: controllers that make ElasticJobs of a cluster real. Each reads, decides, then writes."""
+"""The operator: controllers of ElasticJobs, JobResources and ScalePlans. Each reads, decides, then writes."""

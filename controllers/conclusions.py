@@ -1,4 +1,4 @@
-"""What is already settled about a job, read from its own status: whether it is over, ours, and how."""
+"""Questions about a job that its own spec and status answer: is it over, is it ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counters of jobs, named as users of training operators know them."""
+"""Prometheus counters of jobs, named as in the Kubeflow training operator."""
 
 from __future__ import annotations
 

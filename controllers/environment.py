@@ -1,4 +1,4 @@
-"""The environment of a job's pods: who they are, where the master is, and the job's token."""
+"""The environment of a job's pods: their identity, the master's address, and the job's token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from elasticjob.kube.kinds import Manifest
 TOKEN_VOLUME: Final = "elasticjob-token"
 TERMINATION_LOG: Final = "/dev/termination-log"
 LAST_LINES: Final[Mapping[str, str]] = {"terminationMessagePolicy": "FallbackToLogsOnError"}
-"""Of a container: the last lines of a program without last words stand for them, so its error is told."""
+"""Without a termination message, the last lines of the log take its place, so that the error is shown."""
 
 
 def identity(
@@ -45,13 +45,13 @@ def identity(
 
 
 def termination_log(container: Manifest) -> Manifest:
-    """Return the variable that says where a container's last words go."""
+    """Return the variable with the path of a container's termination message."""
     path = container.get("terminationMessagePath") or TERMINATION_LOG
     return {"name": env.TERMINATION_LOG, "value": path}
 
 
 def complete(identity: list[Manifest], *layers: list[Manifest]) -> list[Manifest]:
-    """Return `identity` and the variables of the layers, a later layer winning, none of them over identity.
+    """Return `identity` and the variables of the layers, where a later layer wins, and `identity` always.
 
     The order is kept, since a variable may refer to those before it as $(NAME).
     """
@@ -64,7 +64,7 @@ def complete(identity: list[Manifest], *layers: list[Manifest]) -> list[Manifest
 
 
 def job_variables(job: ElasticJob) -> list[Manifest]:
-    """Return what the user says about all containers of the job (`spec.envs`)."""
+    """Return the variables that the user sets for all containers of the job (`spec.envs`)."""
     return [
         {"name": name}
         | variable.model_dump(by_alias=True, include={"value", "value_from"}, exclude_none=True)

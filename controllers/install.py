@@ -1,4 +1,4 @@
-"""Applying the CRDs, for an operator that runs as a plain process; in a cluster, manifests do it."""
+"""Applying the CRDs, for an operator that runs outside a cluster; inside, the manifests contain them."""
 
 from __future__ import annotations
 

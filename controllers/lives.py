@@ -33,7 +33,7 @@ FIRST_PAUSE = timedelta(seconds=2)
 LONGEST_PAUSE = timedelta(seconds=60)
 LONGEST_PAUSE_AFTER_KILL = timedelta(seconds=5)
 MOST_DIGITS = 9
-"""Of a number that anybody may write on a pod: Python refuses to read thousands."""
+"""Digits of a number in a label or annotation, which users may write: int() refuses thousands."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True)
 class Policy:
-    """How often a role's nodes are made again."""
+    """How often nodes of a role are created again."""
 
     restart: RestartPolicy = RestartPolicy.ON_FAILURE
     budget: int = 3

@@ -26,7 +26,7 @@ SHOWN: Final = (
 def configure(
     *, json: bool = False, verbose: bool = False, quiet: bool = False, file: Path | None = None
 ) -> None:
-    """Send the log of this process to stderr, or to `file`, one line per entry; `quiet`: what went wrong."""
+    """Send the log of this process to stderr, or to `file`, one line per entry; `quiet`: warnings only."""
     render: Any = (
         structlog.processors.JSONRenderer()
         if json

@@ -1,4 +1,4 @@
-"""The operator as a process: caches, controllers, webhooks and counters, run until told to stop."""
+"""The operator as a process: caches, controllers, webhooks and counters, put together and run."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ TOKEN_BYTES: Final = 32
 async def run(settings: Settings) -> None:
     """Run the operator until SIGTERM, SIGINT or cancellation.
 
-    Raises LeadershipLost where another may lead from now on: the process is to end at once.
+    Raises LeadershipLost when another replica may lead: the process must end at once.
     """
     found = await config.load(settings.kubeconfig, settings.context)
     async with Client(found, user_agent=NAME) as client:
         if settings.install:
             await install(client)
         operator = compose(client, settings)
-        gc.freeze()  # what is imported stays: without it, full collections double the stall of a first list
+        gc.freeze()  # imported modules stay: without this, full collections double the stall of a first list
         await operator.run()
 
 
 def compose(client: Client, settings: Settings, *, signals: bool = True) -> Operator:
-    """Return the whole operator, not started; without `signals`, SIGTERM is for its host to handle."""
+    """Return the whole operator, not started; without `signals`, the caller handles SIGTERM."""
     election = Election(settings.lease, settings.lease_namespace) if settings.leader_election else None
     operator = Operator(
         client, settings.namespace, name=NAME, probes=settings.probes, signals=signals, election=election

@@ -1,13 +1,13 @@
-"""More memory after a pod was killed for want of it: twice as much, within the job's limits.
+"""More memory for pods that were OOMKilled: twice as much, within the job's limits.
 
-A pod that was killed at a limit is answered once, by whichever of these is there first:
+For a pod that was killed at a limit, the first that applies:
 
     it would get more than that limit by now            → nothing to do: its successor has more
     a plan that gives it more is not finished           → its successor waits for that plan
     no plan bears the pod's name, and there is room     → a plan is asked for, its successor waits for it
     anything else                                       → no more is coming
 
-What grows is its role, or the node alone where the JobResource says the node's own memory.
+Its role grows, or the node alone if the JobResource has a memory of its own for the node.
 So a pod that still had the old limit, however late it died, never makes either grow a second time.
 """
 
@@ -35,7 +35,7 @@ CEILING: Final = Bytes.parse("64Gi")
 
 Place = tuple[str, int]
 Group = Place | str
-"""A node by itself, or all nodes of a role of which nothing is said apart."""
+"""A node with a memory of its own, or all other nodes of a role."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +59,21 @@ class Growth:
 
 @dataclass(frozen=True)
 class Sizing:
-    """What a job's memory rests on: what its user says, what its nodes get now, and what is planned."""
+    """The memory of a job's nodes: what the user asks for, what they get now, and what is planned."""
 
     job: ElasticJob
     resource: JobResource
     plans: Sequence[ScalePlan]
 
     def growth(self, life: Life) -> Growth | None:
-        """Return what `life` asks for if it was killed for want of memory; None where no plan is needed."""
+        """Return the growth that `life` needs if it was OOMKilled; None where no plan is needed."""
         found = self._growth(life)
         if found is None or self._is_planned(life, found.plan) or self._coming(life):
             return None
         return found
 
     def is_coming(self, life: Life) -> bool:
-        """Whether more memory than `life` had is asked for, and not there yet: its successor should wait.
+        """Whether more memory than `life` had is planned but not given yet, so its successor should wait.
 
         Not for a plan that waits itself until a user's plan is carried out: that may wait for this node.
         """
@@ -91,7 +91,7 @@ class Sizing:
         return tuple(plan for plan in self.plans if not (plan.status.phase and plan.status.phase.finished))
 
     def _growth(self, life: Life) -> Growth | None:
-        """What is right for a pod that was killed at its limit, whatever is planned already."""
+        """The growth for a pod that was killed at its limit, whether or not it is planned already."""
         spec = self.job.spec.replica_specs.get(life.role)
         if spec is None or not spec.auto_scale or self.job.spec.optimize_mode is OptimizeMode.MANUAL:
             return None
@@ -132,12 +132,12 @@ class Sizing:
 
     @cached_property
     def _own(self) -> Mapping[Place, Bytes]:
-        """The memory of nodes of which it is said apart: what their role gets does not reach them."""
+        """The memory of nodes that have their own; it overrides that of the role."""
         said = {node.name: _memory_in(node.resource) for node in self.resource.spec.nodes}
         return {place: own for place in self._places if (own := said.get(self._name(place)))}
 
     def _given(self, place: Place) -> Bytes | None:
-        """What the node of a place gets now, if anything is said beside its template."""
+        """The memory of a node now, if it differs from its template."""
         role = self.resource.spec.replica_resource_specs[place[0]]
         return self._own.get(place) or _memory_in(role.resource)
 
@@ -152,7 +152,7 @@ class Sizing:
         return Bytes(int(left.value // max(1, self._sizes[group])))
 
     def _group(self, place: Place) -> Group:
-        """What grows with the node of a place: it alone, if its memory is said apart, or else its role."""
+        """The nodes that grow with a node: it alone if it has a memory of its own, else its role."""
         return place if place in self._own else place[0]
 
     @cached_property
@@ -164,7 +164,7 @@ class Sizing:
         return {group: self._uses(group) * count for group, count in self._sizes.items()}
 
     def _uses(self, group: Group) -> Bytes:
-        """What each node of a group uses: all of them the same."""
+        """The memory of each node of a group; they all have the same."""
         if not isinstance(group, str):
             return self._own[group]
         if given := _memory_in(self.resource.spec.replica_resource_specs[group].resource):
@@ -174,7 +174,7 @@ class Sizing:
 
 
 def limit_of(life: Life) -> Bytes | None:
-    """Return the limit at which `life` was killed for want of memory; None if that is not how it ended."""
+    """Return the limit at which `life` was OOMKilled; None if it ended in another way."""
     end = life.ended
     if end is None or life.terminating or end.reason is not ExitReason.OOM_KILLED or not end.memory:
         return None

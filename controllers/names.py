@@ -1,4 +1,4 @@
-"""Names, labels and annotations of all that is made for a job: the one place where they are spelled."""
+"""Names, labels and annotations of the objects of a job."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""How often a status is written: what matters at once, mere counting at most once a second.
+"""How often a status is written: important changes at once, changed counts at most once a second.
 
-The pods of a large job begin to run one by one, for minutes. Each time that is news, and nobody waits for it;
-the first that runs, the last of a role, a reason or a restart is what somebody waits for.
+The pods of a large job begin to run one by one, for minutes, and each changes the counts. The first pod that
+runs, the last of a role, a reason or a restart is important.
 
-A pass that rests on a cache that is behind may find nothing to tell, while its object says something else. So
-what an object comes to say is held against what the last pass made of it.
+A pass over a stale cache may find its status written already, while the object has another by now. So each
+new version of an object is compared with the status that the last pass computed.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from elasticjob.kube.store import Change
 
 PAUSE: Final = timedelta(seconds=1)
 COUNTS: Final = frozenset({"workers", "replicas", "replicaStatuses", "conditions"})
-"""Fields of which not all matters."""
+"""Fields with counts and sentences."""
 MATTERS: Final = frozenset({"desired", "succeeded", "failed"})
-"""Counts of a role that matter, each of them."""
+"""Counts of a role of which each change is important."""
 OTHERS: Final = "training"
-"""What a master writes into the status of its job."""
+"""The field that a master writes into the status of its job."""
 
 
 @dataclass(frozen=True)
 class News:
-    """What was found last of each object, when it was told, and which pass left it to the next."""
+    """The status computed last for each object, when it was written, and which passes left it out."""
 
     _found: dict[Key, Manifest] = field(default_factory=dict)
     _told: dict[Key, datetime] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class News:
     def leave(self, key: Key) -> bool:
         """Whether this pass may leave its status to the next: not twice in a row.
 
-        Writes that change nothing are made again in each pass, and a job may change in each: both are told.
+        A job may change in each pass, and some writes change nothing: the status is written in the end.
         """
         if key in self._left:
             return False
@@ -48,9 +48,9 @@ class News:
         return True
 
     def hold(self, key: Key, old: Manifest, new: Manifest, now: datetime) -> timedelta | None:
-        """Return how long `new` may wait until it is told; None: it is told now.
+        """Return how long the status `new` may wait; None: it is written now, or is there already.
 
-        What was told and is not there, since somebody else writes the status too, is told again as seldom.
+        A status that another writer has overwritten is written again once a second.
         """
         self._left.discard(key)
         said = without_empty(new)
@@ -66,17 +66,17 @@ class News:
         return None
 
     def contradicts(self, change: Change) -> bool:
-        """Whether an object has come to say something else than the last pass found, and needs another.
+        """Whether an object now has another status than the last pass computed, and needs a pass.
 
-        The echo of what was told is none, nor is what a master says. A predicate, beside one that lets coming
-        and going pass: what was found is known by name.
+        The part of the status that a master writes is left out. To be combined with a predicate that lets
+        created and deleted objects pass.
         """
         found = self._found.get(change.new.key) if change.new else None
         if change.new is None or found is None:
             return False
         try:
             said = _STATUS.decode(change.new.raw).status
-        except msgspec.DecodeError:  # whoever reads it says so
+        except msgspec.DecodeError:  # the pass reports it
             return True
         said.pop(OTHERS, None)
         return without_empty(said) != found
@@ -96,7 +96,7 @@ _STATUS = JsonReader(_Said)
 
 
 def is_small(old: Manifest, new: Manifest) -> bool:
-    """Whether two statuses differ in nothing but numbers on their way, and sentences about them."""
+    """Whether two statuses differ only in unimportant counts, and messages about them."""
     return _gist(old) == _gist(new)
 
 

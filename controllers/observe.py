@@ -29,12 +29,12 @@ MACHINE = "machine"
 JOB = "job"
 """The index of plans by the job that they are about."""
 OWNER = "owner"
-"""The index of what is made for jobs by which of our objects it goes with, whichever life of that."""
+"""The index of objects by kind and name of their only owner, whichever uid it has."""
 
 
 @dataclass(frozen=True)
 class Machines:
-    """The machines of the cluster, by name, as the cache has them now."""
+    """The names of the Nodes in the cache."""
 
     cache: Cache[Node]
 
@@ -44,7 +44,7 @@ class Machines:
 
 @dataclass(frozen=True)
 class Caches:
-    """What the operator follows. Secrets and rights are made, and looked at one by one, never listed."""
+    """The kinds that are listed and watched; Secrets and RBAC objects are only read one by one."""
 
     jobs: Cache[ElasticJob]
     resources: Cache[JobResource]
@@ -82,7 +82,7 @@ class Caches:
         return self.services, self.plans, self.resources, self.pods
 
     def plans_of(self, job: Key) -> tuple[ScalePlan, ...]:
-        """Return the ScalePlans of a job, the oldest first; none of an earlier job of its name."""
+        """Return the ScalePlans of a job, the oldest first; not those of an earlier job of its name."""
         life = self.jobs.meta(job)
         plans = (plan for plan in self.plans.by_index(JOB, str(job)) if not _is_of_another(plan, job, life))
         return tuple(sorted(plans, key=age))
@@ -130,7 +130,7 @@ def _owner(made: Pod | Service | JobResource | ScalePlan) -> Iterable[str]:
 
 
 def _is_of_another(plan: ScalePlan, job: Key, life: Meta | None) -> bool:
-    """Whether a plan belongs to an earlier job of a name, whoever else owns it."""
+    """Whether an earlier job of this name owns a plan."""
     of_jobs = [owner for owner in plan.metadata.owner_references if kind_named(owner) is ELASTICJOB]
     lives = {owner.uid for owner in of_jobs if owner.name == job.name}
     return life is not None and bool(lives) and life.uid not in lives

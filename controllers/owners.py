@@ -46,7 +46,7 @@ class Owned(NamedTuple):
 
 
 def controlled_by(owner: CustomResource) -> Manifest:
-    """Return the reference that makes `owner` the controller of an object."""
+    """Return the ownerReference that makes `owner` the controller of an object."""
     return owner_reference(owner, kind_of(owner))
 
 

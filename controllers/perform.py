@@ -1,4 +1,4 @@
-"""All writes of the operator: the actions of a plan, events, and the status last."""
+"""The writes of a pass: the actions of its plan, events, and the status last."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from elasticjob.kube.objects import POD, EventType, ObjectMeta
 T = TypeVar("T")
 
 AT_ONCE: Final = 32
-"""Writes of one pass that are under way at the same time."""
+"""Writes of a controller that are in flight at the same time."""
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class InTheWay(Exception):
 
     def __init__(self, kind: Kind[Any], name: str, found: ObjectMeta | None) -> None:
         super().__init__(
-            f"{kind.name} {name} exists and does not belong to this object: it is made when that one is gone"
+            f"{kind.name} {name} exists and is not owned by this object: it is created once that one is gone"
         )
         self.obstacle = owned_by_ours(kind, found) if found else None
         stays = found is not None and found.deletion_timestamp is None and self.obstacle is None
@@ -59,7 +59,7 @@ class InTheWay(Exception):
 
 
 class Behind(Exception):
-    """An object is not as it was seen, and what it has said since matters: look again."""
+    """An object has changed since it was seen, and its new state matters: look again."""
 
 
 class Hand:
@@ -72,11 +72,11 @@ class Hand:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def attempt(self, owner: CustomResource, plan: Plan) -> Plan:
-        """Do what `plan` says, and return it; or return what kept it from being done, and tell people.
+        """Carry out `plan` and return it; or return a plan that says why not, and when to try again.
 
-        The plan comes back with a time to look again where an object was not as it was seen.
-        NameTaken: another owner's object is in the way. Refused: the server does not accept what we write, as
-        for a pod template that is not valid or a quota that is used up. Both are tried again after a while.
+        NameTaken: another owner's object has a wanted name. Refused: the server does not accept a write, for
+        example because of an invalid pod template or a used-up quota. If an object has changed since it was
+        seen, the plan itself comes back, with a time to look again.
         """
         try:
             await self.perform(owner, plan)
@@ -90,7 +90,7 @@ class Hand:
         return plan
 
     async def perform(self, owner: CustomResource, plan: Plan) -> None:
-        """Do what `plan` says for `owner`: groups in order, their members at once, then tell people.
+        """Carry out `plan` for `owner`: groups in order, the members of a group at once, then events.
 
         Raises the first error of a group after all its members were tried: InTheWay, Behind, ApiError,
         Unreachable.
@@ -111,7 +111,7 @@ class Hand:
     ) -> bool:
         """Apply the status of `owner` unless it is as before; returns whether it was written.
 
-        An object that is gone needs no status.
+        Returns False for an object that is gone.
         """
         if status == old:
             return False
@@ -141,12 +141,12 @@ class Hand:
                     await self._resize(owner.metadata.namespace, action)
 
     async def _apply(self, kind: Kind[Any], manifest: Manifest, subresource: str) -> bool:
-        """Apply what we say about an object; False where it is gone: a status then has no reader."""
-        said = (
+        """Apply a manifest; returns False if the object of a status is gone."""
+        sent = (
             {**manifest, "status": without_empty(manifest["status"])} if subresource == "status" else manifest
         )
         try:
-            await self._client.apply(kind.untyped(), said, manager=self._manager, subresource=subresource)
+            await self._client.apply(kind.untyped(), sent, manager=self._manager, subresource=subresource)
         except NotFound:
             if not subresource:
                 raise
@@ -156,7 +156,7 @@ class Hand:
     async def _create(self, kind: Kind[Any], manifest: Manifest) -> None:
         """Create the object, or find that its owner has it already."""
         try:
-            await self._client.create(kind.untyped(), manifest)  # nobody reads the answer
+            await self._client.create(kind.untyped(), manifest)  # the response is not read
         except AlreadyExists:
             metadata = manifest["metadata"]
             found = await self._client.find(kind, metadata["name"], metadata["namespace"])
@@ -166,7 +166,7 @@ class Hand:
                 raise InTheWay(kind, metadata["name"], there) from None
 
     async def _delete(self, namespace: str, action: Delete) -> None:
-        """Delete an object. Raises Behind where it is to be deleted only as it was seen, and is not."""
+        """Delete an object. Raises Behind if it is not at the version at which it should be deleted."""
         uid, version = action.uid, action.version
         try:
             await self._client.delete(
@@ -199,12 +199,12 @@ class Hand:
 
 
 def without_empty(status: Manifest) -> Manifest:
-    """Return a status without empty maps and lists: the server merges such to null, and refuses that."""
+    """Return a status without empty maps and lists: the server merges them to null, which it refuses."""
     return {field: value for field, value in status.items() if value not in ({}, [])}
 
 
 async def _together(writes: Iterable[Awaitable[T]]) -> list[T]:
-    """Await all writes, then raise the first error, ApiErrors before others since they say more."""
+    """Await all writes, then raise the first error, ApiErrors before others: they are more specific."""
     results = await asyncio.gather(*writes, return_exceptions=True)
     errors = [result for result in results if isinstance(result, BaseException)]
     if errors:

@@ -1,4 +1,4 @@
-"""What one reconcile pass decided: the writes, when to look again, and why, in a word and a sentence."""
+"""The result of a decision: writes, when to look again, and why, as a reason and a sentence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REFUSED: Final = "Refused"
 SOON: Final = timedelta(seconds=1)
 """When to look again at what others are about to finish."""
 LATER: Final = timedelta(seconds=15)
-"""The same, where somebody may have to do something first."""
+"""The same, if a person may have to act first."""
 
 TOLD: Final = 3
 """Nodes that are named one by one in a sentence."""
@@ -27,7 +27,7 @@ TOLD: Final = 3
 
 @dataclass(frozen=True)
 class Create:
-    """Make an object that is not there; one of the same owner that is there already is left as it is."""
+    """Create an object, unless it exists already with the same owner."""
 
     kind: Kind[Any]
     manifest: Manifest
@@ -35,7 +35,7 @@ class Create:
 
 @dataclass(frozen=True)
 class Apply:
-    """Server-side apply, as this controller, of all that it says about an object, or about its `status`."""
+    """Server-side apply of all fields of an object, or of its `status`, that this controller owns."""
 
     kind: Kind[Any]
     manifest: Manifest
@@ -46,7 +46,7 @@ class Apply:
 class Delete:
     """Delete the object of this uid, if it is still there. `grace` 0 does not wait for its machine.
 
-    `version`: only if it is as it was seen: what it may have said since would be lost.
+    `version`: only at this resourceVersion, so that a newer status is not lost.
     """
 
     kind: Kind[Any]
@@ -57,7 +57,7 @@ class Delete:
 
 
 def deletion(life: Life, *, as_seen: bool = False) -> Delete:
-    """Return the deletion of a pod, at once where its machine is gone; `as_seen`: unless it has changed."""
+    """Return the deletion of a pod, at once if its machine is gone; `as_seen`: at no newer version."""
     version = (life.version or None) if as_seen else None
     return Delete(POD, life.name, life.uid, grace=0 if life.lost else None, version=version)
 
@@ -86,7 +86,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Note:
-    """One thing that is done, and why: an event and a log line."""
+    """An event and a log line."""
 
     reason: str
     sentence: str
@@ -97,7 +97,7 @@ class Note:
 class Plan:
     """Groups of writes, one after another, the members of a group at once; `reason` and `sentence` say why.
 
-    They are told to people when the plan writes something, unless it is quiet or has details that say more.
+    They become an event if the plan writes something, unless it is quiet or has details instead.
     `obstacle` has a name that the plan wanted, and may be an orphan.
     """
 
@@ -117,7 +117,7 @@ class Plan:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """What to tell people about this plan; nothing where it changes nothing."""
+        """The events of this plan; none if it writes nothing."""
         if self.quiet or not self.actions:
             return ()
         return self.details or ((Note(self.reason, self.sentence),) if self.sentence else ())

@@ -1,8 +1,7 @@
-"""Admission of our kinds: one thin file each; the decisions are in api/v1alpha1/checks.
+"""Admission webhooks: one file for each kind; the checks are in api/v1alpha1/checks.
 
-Defaults are in the CRDs' schemas, where everybody sees them; nothing that a user applied is rewritten, or
-GitOps tools would see a difference that never goes away. What mutation adds are labels by which people and
-caches find an object.
+Defaults are in the schemas of the CRDs. Mutation only adds labels: if it changed a field that a user applied,
+GitOps tools would see a difference that never goes away.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Admission of ElasticJobs: checked, never changed."""
+"""The webhook of ElasticJobs: validation only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elasticjob.kube.review import Review, Webhook
 
 
 def validate(review: Review[ElasticJob]) -> Sequence[Problem]:
-    """Return what is wrong with a job that is created or updated."""
+    """Return the problems of a job that is created or updated."""
     return problems(review.new, review.old) if review.new is not None else ()
 
 

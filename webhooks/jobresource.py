@@ -1,4 +1,4 @@
-"""Admission of JobResources: labelled with their job, and checked."""
+"""The webhook of JobResources: adds the label of the job, and validates."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from elasticjob.webhooks.labels import missing_labels
 
 
 def mutate(review: Review[JobResource]) -> Sequence[JsonPatchOperation]:
-    """Name the job in a label."""
+    """Add the label that names the job."""
     if review.new is None or not is_label(review.new.spec.selector.name):
         return ()
     return missing_labels(review, {LABEL_JOB: review.new.spec.selector.name})
 
 
 def validate(review: Review[JobResource]) -> Sequence[Problem]:
-    """Return what is wrong with a JobResource that is created or updated."""
+    """Return the problems of a JobResource that is created or updated."""
     return problems(review.new, review.old) if review.new is not None else ()
 
 

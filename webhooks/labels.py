@@ -1,4 +1,4 @@
-"""Labels that admission adds where they are absent."""
+"""The patch that adds missing labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from elasticjob.kube.review import JsonPatchOperation, Review
 
 
 def missing_labels(review: Review[Any], wanted: Mapping[str, str]) -> list[JsonPatchOperation]:
-    """Return the patch that adds the labels that the new object lacks; those it has stay."""
+    """Return the patch that adds the labels that the new object lacks, and changes no other."""
     present = (review.raw.get("metadata") or {}).get("labels")
     if not present:
         return [{"op": "add", "path": "/metadata/labels", "value": dict(wanted)}] if wanted else []

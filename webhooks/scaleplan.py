@@ -1,4 +1,4 @@
-"""Admission of ScalePlans: labelled with their job and who asked for them, and checked beside the job."""
+"""The webhook of ScalePlans: adds the labels of job and scale type, and validates against the job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from elasticjob.webhooks.labels import missing_labels
 
 
 def mutate(review: Review[ScalePlan]) -> Sequence[JsonPatchOperation]:
-    """Name the job in a label, and whether a person asked."""
+    """Add the labels of the job and of the scale type, manual or auto."""
     plan = review.new
     if plan is None or not is_label(plan.spec.owner_job):
         return ()
@@ -24,7 +24,7 @@ def mutate(review: Review[ScalePlan]) -> Sequence[JsonPatchOperation]:
 
 
 async def validate(review: Review[ScalePlan], reader: Reader) -> Sequence[Problem]:
-    """Return what is wrong with a plan; a new one is checked beside its job as it is now."""
+    """Return the problems of a plan; a new one is checked against its job as it is now."""
     plan = review.new
     if plan is None:
         return ()

@@ -1,1 +1,1 @@
-"""ElasticJob → its master, services, rights and JobResource; and the job's state in words."""
+"""ElasticJob → its master, services, rights and JobResource, and the job's status."""

@@ -1,4 +1,4 @@
-"""Bringing one ElasticJob closer to its spec: read, decide, write, status last."""
+"""The controller of ElasticJobs: read, decide, write, status last."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from elasticjob.kube.predicates import any_of
 
 MANAGER: Final = "elasticjob-job"
 SETTLE: Final = timedelta(milliseconds=100)
-"""The pods of a job start and end together: one pass, and one status, tells of all."""
+"""The pods of a job start and end together: one pass, and one status write, covers them all."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class JobReconciler:
             return Result.again(await self.orphans.collect(key))
         plan = decide(seen, self.now())
         if _makes_anew(seen, plan) and not await self.hand.is_there(ELASTICJOB, seen.job):
-            return Result.done()  # the cache is behind: what was collected with the job is not missing
+            return Result.done()  # the cache is behind: the job is gone, and its objects with it
         plan = await self.hand.attempt(seen.job, plan)
         if plan.reason in HANDS_OFF:
             return Result.again(plan.again_by(await self.orphans.collect(key)).again_in)
@@ -88,7 +88,7 @@ class JobReconciler:
         )
 
     async def _say(self, seen: Seen, plan: Plan) -> timedelta | None:
-        """Write the status, and tell of an end once it is written; or return how long it may wait."""
+        """Write the status and then the event of the job's end; or return how long the status may wait."""
         status = describe(seen, plan, self.now())
         said, old = status.manifest(), seen.job.status.model_copy(update={"training": None}).manifest()
         if held := self.news.hold(seen.job.key, old, said, self.now()):
@@ -101,12 +101,12 @@ class JobReconciler:
 
 
 def _makes_anew(seen: Seen, plan: Plan) -> bool:
-    """Whether something is made that was there before, as far as is known."""
+    """Whether the plan creates objects that this job probably had before."""
     return bool(seen.job.status.phase) and any(isinstance(action, Create) for action in plan.actions)
 
 
 def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
-    """Return the controller: what makes a job be looked at again."""
+    """Return the controller, with the changes that cause a pass."""
     return Controller(
         "elasticjob",
         reconcile,

@@ -1,4 +1,4 @@
-"""What a job needs next: its end, its parts, its master, the user's changes. RULES is the contents."""
+"""What a job needs next: its end, its objects, its master, the user's changes. See RULES."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from elasticjob.controllers.rules import (
 
 KEPT_MASTERS: Final = 3
 FOREVER: Final = timedelta(days=36_500)
-"""No job runs longer: the largest numbers of seconds lie beyond all dates."""
+"""No job runs longer; larger numbers of seconds would overflow a date."""
 CRITICAL: Final = frozenset({PS, CHIEF})
 """Roles of which every node is needed."""
 AT_THE_SIDE: Final = frozenset({PS, EVALUATOR})
@@ -81,7 +81,7 @@ def rest_when_over(seen: Seen, now: datetime) -> Plan | None:
 
 
 def end_on_the_verdict(seen: Seen, now: datetime) -> Plan | None:
-    """The master's last words end the job; that restarts are spent is told of the pods where they show it."""
+    """The master's verdict ends the job; where restarts are spent, the pods tell the more exact reason."""
     ends = (life.ended for life in seen.master.lives if life.ended)
     said = next((found for end in ends if (found := verdict(end)) is not None), None)
     if said is None:
@@ -147,7 +147,7 @@ def complete_by_the_pods(seen: Seen, now: datetime) -> Plan | None:
 
 
 def wait_for_the_predecessor(seen: Seen, now: datetime) -> Plan | None:
-    """A namesake's JobResource is collected before this job begins."""
+    """A JobResource of an earlier job of this name must be gone before this job begins."""
     if seen.resource is None or controller_uid(seen.resource.metadata) == seen.job.metadata.uid:
         return None
     sentence = f"JobResource {seen.job.metadata.name} belongs to another job: waiting until it is gone"
@@ -156,9 +156,9 @@ def wait_for_the_predecessor(seen: Seen, now: datetime) -> Plan | None:
 
 
 def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
-    """A suspended job has no pod; its JobResource knows, its services and snapshot stay.
+    """A suspended job has no pods; its services and snapshot stay.
 
-    A master may have ended meanwhile, with the job's verdict: only one that is as it was seen is deleted.
+    A master may have ended meanwhile, with the job's verdict: it is deleted only at the version seen.
     """
     if not seen.job.spec.suspend:
         return None
@@ -219,7 +219,7 @@ def free_masters_of_lost_machines(seen: Seen, now: datetime) -> Plan | None:
 def follow_the_users_sizes(seen: Seen, now: datetime) -> Plan | None:
     """A size that the user changed becomes a manual ScalePlan, once: its name is the job's generation.
 
-    So do bounds that a size, whoever chose it, is outside of.
+    The same goes for a size that is outside of its role's bounds.
     """
     if seen.resource is None:
         return None
@@ -288,7 +288,7 @@ def _span(seconds: int) -> timedelta:
 
 
 def _growth(seen: Seen) -> Growth | None:
-    """What the first node asks for that was out of memory and is not answered yet."""
+    """The growth for the first node that was out of memory, if no plan gives it more yet."""
     if seen.resource is None:
         return None
     sizing = Sizing(seen.job, seen.resource, seen.plans)
@@ -297,7 +297,7 @@ def _growth(seen: Seen) -> Growth | None:
 
 
 def _fewest(seen: Seen, role: str) -> int:
-    """With how few nodes of a role the job goes on: its minimum where it is elastic, else all of them."""
+    """The fewest nodes of a role with which the job goes on: its minimum if it is elastic, else all."""
     spec, size = seen.job.spec.replica_specs[role], seen.sizes[role]
     return size if role in CRITICAL or not spec.elastic else max(1, min(spec.bounds.least, size))
 

@@ -23,7 +23,7 @@ COMMAND: Final = ["elasticjob", "master"]
 CONTAINER: Final = "main"
 NOBODY: Final = 65532
 BUDGET: Final = 5
-"""Crashes of the master that are borne; being killed, evicted or stopped does not count."""
+"""Crashes after which the master is restarted; being killed, evicted or stopped does not count."""
 
 SECURE: Final[Mapping[str, Any]] = {
     "allowPrivilegeEscalation": False,
@@ -41,7 +41,7 @@ UNPRIVILEGED: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Provision:
-    """What every master gets unless its job says otherwise."""
+    """The defaults of every master's pod."""
 
     image: str
     pull_policy: str = ""
@@ -58,7 +58,7 @@ _WORDS = JsonReader(_Words)
 
 
 def policy(job: ElasticJob) -> Policy:
-    """Return how often the master is made again."""
+    """Return how often the master is restarted."""
     said = job.spec.master
     budget = max(BUDGET, said.restart_count) if said else BUDGET
     return Policy(RestartPolicy.ALWAYS, budget)

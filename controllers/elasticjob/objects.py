@@ -1,4 +1,4 @@
-"""The manifests of what a job is made of beside its nodes: token, rights, services, JobResource."""
+"""The manifests of a job's objects other than pods: token, rights, services, JobResource."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RBAC = "rbac.authorization.k8s.io"
 
 
 def foundation(job: ElasticJob, token: str) -> tuple[Create, ...]:
-    """Return what must be there before the first pod; `token` is used if the job has none yet."""
+    """Return the objects that the first pod needs; `token` is used if the job has none yet."""
     found = [_make(job, SERVICE, job.metadata.name, _pods_service(job))]
     if job.spec.network_policy:
         found.append(_make(job, NETWORK_POLICY, job.metadata.name, _network_policy(job)))
@@ -72,7 +72,7 @@ def written(sizes: Mapping[str, int]) -> str:
 
 
 def rights(job: str) -> list[Manifest]:
-    """Return what a job's master may do: see and mark pods, say how it goes, plan, keep its snapshot."""
+    """Return the RBAC rules of a master: watch and patch pods, report progress, plan, keep its snapshot."""
     state = names.master_state(job)
     return [
         _allow(GROUP, ELASTICJOB.plural, "get", "list", "watch", only=job),

@@ -1,4 +1,4 @@
-"""All that a decision about an ElasticJob rests on, read once."""
+"""The input of a decision about an ElasticJob, read once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from elasticjob.controllers.lives import Life, Node, Policy, nodes
 
 @dataclass(frozen=True)
 class Seen:
-    """A job and what was made for it. `fresh_token` is random, for a job that has none yet."""
+    """A job and its objects. `fresh_token` is random, for a job that has none yet."""
 
     job: ElasticJob
     resource: JobResource | None = None
@@ -41,7 +41,7 @@ class Seen:
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
-        """How many nodes each role should have now: the JobResource says, before there is one the user."""
+        """The wanted nodes of each role: as in the JobResource, or in the job before there is one."""
         if self.resource is None:
             return {r: s.replicas for r, s in self.job.spec.roles.items() if s.replicas is not None}
         specs = self.resource.spec.replica_resource_specs
@@ -50,7 +50,7 @@ class Seen:
 
     @cached_property
     def wanted(self) -> tuple[Node, ...]:
-        """The nodes that there should be, as far as they have lived."""
+        """The wanted nodes, with the pods they have had."""
         places = ((role, index) for role, count in self.sizes.items() for index in range(count))
         return tuple(self.nodes.get(place, Node(*place)) for place in places)
 
@@ -62,13 +62,13 @@ class Seen:
 
     @cached_property
     def asked_at(self) -> int:
-        """The generation of the job of which `last_asked` tells."""
+        """The generation of the job in which `last_asked` was asked for."""
         kept = self.resource.metadata.annotations.get(names.ASKED_AT, "0") if self.resource else "0"
         return int(kept)
 
     @cached_property
     def told(self) -> Mapping[str, int]:
-        """What the user asked for last, by what was remembered and by plans whose making died before that."""
+        """The sizes that the user asked for last: as remembered, or in plans made just before a crash."""
         job, told = self.job.metadata.name, dict(self.last_asked)
         dated = {names.generation_of(job, plan.metadata.name): plan for plan in self.plans}
         for generation in sorted(at for at in dated if at > self.asked_at):
@@ -86,7 +86,7 @@ class Seen:
 
 
 def _as_master(life: Life) -> Life:
-    """Return a master's life, which is no success if it ended well without a verdict: it was told to stop."""
+    """Return a master's life, in which exit code 0 without a verdict means that it was told to stop."""
     end = life.ended
     if end is None or end.reason is not ExitReason.SUCCEEDED or verdict(end) is not None:
         return life

@@ -1,4 +1,4 @@
-"""What the user's wishes become: what a job's JobResource is told, and ScalePlans."""
+"""The sizes that the user asks for, as ScalePlans and as annotations of the JobResource."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def asked_anew(seen: Seen) -> dict[str, int]:
 
 
 def out_of_bounds(seen: Seen, name: str) -> dict[str, int]:
-    """The nearest allowed sizes of roles that are outside of their bounds, unless plan `name` saw to it."""
+    """The nearest allowed sizes of roles that are out of bounds, unless plan `name` exists already."""
     if any(plan.metadata.name == name for plan in seen.plans):
         return {}
     nearest = {role: seen.job.spec.roles[role].bounds.clamp(count) for role, count in seen.sizes.items()}
@@ -29,7 +29,7 @@ def out_of_bounds(seen: Seen, name: str) -> dict[str, int]:
 
 
 def suspension(seen: Seen) -> tuple[Apply, ...]:
-    """Tell the JobResource whether the job is suspended, if it does not know."""
+    """Return the write that copies `suspend` to the JobResource, if it differs there."""
     if seen.resource is None or seen.resource.spec.suspend == seen.job.spec.suspend:
         return ()
     return (_said(seen, seen.last_asked, seen.asked_at),)
@@ -41,7 +41,7 @@ def remembered(seen: Seen) -> Apply:
 
 
 def _said(seen: Seen, sizes: Mapping[str, int], generation: int) -> Apply:
-    """All that this controller says about a JobResource after it was created; the rest is the plans'."""
+    """All fields of an existing JobResource that this controller applies; the others come from plans."""
     job = seen.job.metadata
     metadata = {
         "name": job.name,

@@ -1,1 +1,1 @@
-"""JobResource → pods: which nodes there are, and what becomes of each."""
+"""JobResource → pods: which nodes there are, and how each is replaced."""

@@ -1,4 +1,4 @@
-"""Bringing the pods of one job to what its JobResource says: read, decide, write, status last."""
+"""The controller of JobResources, which has the pods of a job: read, decide, write, status last."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ class NodesReconciler:
         if seen is None:
             self.news.forget(key)
             return Result.done()
-        about = seen.job or seen.resource  # what happens to nodes is told where people look: at the job
+        about = seen.job or seen.resource  # events about nodes are recorded where people look: at the job
         plan = decide(seen, self.now())
         if _makes_anew(seen, plan) and not await self.hand.is_there(JOBRESOURCE, seen.resource):
-            return Result.done()  # the cache is behind: what was collected with its owner is not missing
+            return Result.done()  # the cache is behind: the JobResource is gone, and its pods with it
         plan = await self.hand.attempt(about, plan)
         if plan.reason in HANDS_OFF:
             return Result.again(plan.again_in)
         if seen.job is not None:  # else the job's own pass collects this JobResource and its pods
             await self.orphans.collect(key, JOBRESOURCE, plan.obstacle)
         if plan.reason == CONVERGING and plan.actions and self.news.leave(key):
-            return Result.again(plan.again_by(SOON).again_in)  # the pass that sees what was done tells of it
+            return Result.again(plan.again_by(SOON).again_in)  # the pass that sees these writes reports them
         status, old = describe(seen, plan, self.now()).manifest(), seen.resource.status.manifest()
         if held := self.news.hold(key, old, status, self.now()):
             return Result.again(plan.again_by(held).again_in)
@@ -90,7 +90,7 @@ class NodesReconciler:
 
 
 def _makes_anew(seen: Seen, plan: Plan) -> bool:
-    """Whether a node is made of which nothing is left, where there were pods as far as is known."""
+    """Whether the plan creates a node that has no pods, though the status counts some."""
     if not any(isinstance(action, Create) for action in plan.actions):
         return False
     counted = seen.resource.status.replica_statuses.values()
@@ -98,7 +98,7 @@ def _makes_anew(seen: Seen, plan: Plan) -> bool:
 
 
 def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
-    """Return the controller: what makes the nodes of a job be looked at again."""
+    """Return the controller, with the changes that cause a pass."""
 
     def there(key: Key) -> bool:
         return reconcile.caches.resources.meta(key) is not None

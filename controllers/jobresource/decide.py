@@ -40,7 +40,7 @@ from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.objects import POD
 
 MEMORY_PATIENCE: Final = timedelta(minutes=1)
-"""How long a node that was out of memory waits at most for more that is asked for: nobody may give it."""
+"""How long a node that was out of memory waits at most for a plan that gives it more."""
 KEPT_LIVES: Final = 3
 """Ended pods that are kept of each node, for their logs."""
 
@@ -52,7 +52,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class Seen:
-    """All that a decision about a JobResource rests on."""
+    """The input of a decision about a JobResource."""
 
     resource: JobResource
     job: ElasticJob | None
@@ -74,13 +74,13 @@ class Seen:
 
     @cached_property
     def wanted(self) -> Mapping[Place, Node]:
-        """The nodes that there should be, as far as they have lived."""
+        """The wanted nodes, with the pods they have had."""
         places = ((role, index) for role, count in self.desired.items() for index in range(count))
         return {place: self.nodes.get(place, Node(*place)) for place in places}
 
     @cached_property
     def exceptions(self) -> Mapping[str, Mapping[str, str]]:
-        """What single nodes get, by the node's name."""
+        """Resources of single nodes, by the node's name."""
         return {
             node.name: {name: str(amount) for name, amount in node.resource.items()}
             for node in self.resource.spec.nodes
@@ -88,7 +88,7 @@ class Seen:
 
     @cached_property
     def sizing(self) -> Sizing | None:
-        """What the memory of the nodes rests on; None without a job."""
+        """The input of decisions about memory; None without a job."""
         return Sizing(self.job, self.resource, self.plans) if self.job else None
 
     def policy(self, role: str) -> Policy:
@@ -105,7 +105,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Step:
-    """What happens to one node: writes, and the note that tells of them; or only a time to look again."""
+    """What happens to one node: writes with their event, or only a time to look again."""
 
     actions: tuple[Action, ...] = ()
     note: Note | None = None
@@ -131,7 +131,7 @@ def leave_its_pods_to_the_collector(seen: Seen, now: datetime) -> Plan | None:
 
 
 def wait_for_its_job(seen: Seen, now: datetime) -> Plan | None:
-    """Without the job there is no template to make pods from."""
+    """Without the job there is no pod template."""
     if seen.job is not None:
         return None
     return Plan("JobNotFound", f"there is no ElasticJob {seen.resource.metadata.name} that owns this object")
@@ -145,9 +145,9 @@ def clean_up_after_the_end(seen: Seen, now: datetime) -> Plan | None:
 
 
 def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
-    """A suspended job has no pod that runs, or will.
+    """A suspended job has no pod that runs or may run.
 
-    Without a master the pods' own ends are the verdict: one that may have ended since is not deleted unheard.
+    Without a master, the ends of pods are the verdict: they are deleted only at the version that was seen.
     """
     if not seen.resource.spec.suspend:
         return None
@@ -158,7 +158,7 @@ def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
 
 
 def wait_for_the_masters_address(seen: Seen, now: datetime) -> Plan | None:
-    """Nodes are born knowing where their master is."""
+    """The master's address is in the environment of each pod."""
     if seen.job is None or not seen.job.spec.needs_master or seen.master:
         return None
     return Plan("WaitingForMaster", "the master's Service has no address yet")
@@ -203,7 +203,7 @@ def _steps(seen: Seen, now: datetime) -> Iterator[Step]:
 
 
 def _begin(seen: Seen, node: Node, now: datetime) -> Step:
-    """Make the next life of a node, unless more memory for it is on the way."""
+    """Create the next pod of a node, unless a plan that gives it more memory is on its way."""
     assert seen.job is not None  # converge comes after wait_for_its_job
     if (left := _memory_wait(seen, node, now)) > timedelta(0):
         return Step(again_in=left)
@@ -224,7 +224,7 @@ def _birth_note(seen: Seen, node: Node, name: str) -> Note:
 
 
 def _memory_wait(seen: Seen, node: Node, now: datetime) -> timedelta:
-    """How long a node that was out of memory may still wait for more that is on its way."""
+    """How long a node that was out of memory may still wait for a plan that gives it more."""
     life = node.latest
     if seen.sizing is None or life is None or life.ended is None or life.ended.at is None:
         return timedelta(0)
@@ -270,7 +270,7 @@ def _housekeeping(node: Node) -> Iterator[Step]:
 
 
 def _let_go(seen: Seen, node: Node) -> Iterator[Step]:
-    """A surplus node leaves with its grace period, once nothing depends on it."""
+    """A surplus node is deleted with its grace period, once nothing depends on it."""
     for life in node.lives:
         if life.alive and not life.terminating and _may_leave(seen, life):
             yield Step((deletion(life),), Note("NodesRemoved", life.name))

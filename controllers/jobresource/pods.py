@@ -19,7 +19,7 @@ Resource = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Birth:
-    """A life that is about to begin: which node, which relaunch, and what is known of those before it."""
+    """A pod to create: which node, which relaunch, and what earlier pods of the node leave to it."""
 
     role: str
     index: int
@@ -92,7 +92,7 @@ def _spec(
 
 
 def _implied(job: ElasticJob) -> Manifest:
-    """What a template that is silent means: no credentials for the API server, the job's priority."""
+    """Defaults of the template: no credentials for the API server, the job's priority."""
     priority = job.spec.run_policy.scheduling.priority_class_name
     return {"automountServiceAccountToken": False} | ({"priorityClassName": priority} if priority else {})
 

@@ -1,4 +1,4 @@
-"""The status of a JobResource: how many nodes there are of those wanted, and what keeps the rest."""
+"""The status of a JobResource: how many of the wanted nodes are there, and why others are not."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _role(seen: Seen, role: str) -> RoleStatus:
 
 
 def _restarts(seen: Seen) -> dict[str, dict[str, int]]:
-    """Restarts of the nodes that there should be; one that was scaled away begins afresh."""
+    """Restarts of the wanted nodes; a node that was removed and added again starts at 0."""
     found: dict[str, dict[str, int]] = {}
     for node in seen.wanted.values():
         if node.restarts:

@@ -1,1 +1,1 @@
-"""ScalePlans → JobResource: commands to change a job once, in order, kept as a record."""
+"""ScalePlans → JobResource: requests to change a job once, carried out in order and kept as a record."""

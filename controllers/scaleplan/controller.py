@@ -1,4 +1,4 @@
-"""Carrying out the ScalePlans of one job: read, decide, write."""
+"""The controller of ScalePlans: read, decide, write."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PlansReconciler:
 
 
 def controller(reconcile: PlansReconciler, concurrency: int) -> Controller:
-    """Return the controller: what makes the plans of a job be looked at again."""
+    """Return the controller, with the changes that cause a pass."""
 
     def planned(key: Key) -> bool:
         return bool(reconcile.caches.plans_of(key))

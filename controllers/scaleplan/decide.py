@@ -1,4 +1,4 @@
-"""Which plan of a job is carried out, which gives way, and how each ended."""
+"""Which plan of a job is carried out, which is superseded, and how each ended."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def decide(seen: Seen, now: datetime) -> Plan:
 
 
 def fail_plans_without_a_job(seen: Seen, now: datetime) -> Plan | None:
-    """There is nothing to change."""
+    """Plans need a job to change."""
     if seen.job is not None:
         return None
     message = "there is no ElasticJob of this name"
@@ -59,7 +59,7 @@ def fail_plans_without_a_job(seen: Seen, now: datetime) -> Plan | None:
 
 
 def close_plans_of_a_finished_job(seen: Seen, now: datetime) -> Plan | None:
-    """A job that is over changes no more."""
+    """A job that is over no longer changes."""
     if seen.job is None or not is_over(seen.job):
         return None
     ends = (End(plan, PlanPhase.SUPERSEDED, "JobFinished", "the job is over") for plan in seen.open)
@@ -67,7 +67,7 @@ def close_plans_of_a_finished_job(seen: Seen, now: datetime) -> Plan | None:
 
 
 def adopt_plans(seen: Seen, now: datetime) -> Plan | None:
-    """A plan that a person or Brain wrote goes with its job."""
+    """A plan without an owner gets its job as one, so that it is deleted with it."""
     orphans = [plan for plan in seen.plans if not plan.metadata.owner_references]
     if seen.job is None or not orphans:
         return None
@@ -76,7 +76,7 @@ def adopt_plans(seen: Seen, now: datetime) -> Plan | None:
 
 
 def close_plans_that_give_way(seen: Seen, now: datetime) -> Plan | None:
-    """A newer plan that changes the same supersedes an older one, an automatic one never a manual one."""
+    """A newer plan supersedes an older one that changes the same, but an automatic one never a manual one."""
     ended = {
         old.metadata.name: End(
             old, PlanPhase.SUPERSEDED, "Superseded", f"{new.metadata.name} is newer and changes the same"
@@ -148,7 +148,7 @@ def _pairs(plans: Iterable[ScalePlan]) -> Iterator[tuple[ScalePlan, ScalePlan]]:
 
 
 def _carry_out(resource: JobResource, plan: ScalePlan, folded: Folded, now: datetime) -> Plan:
-    """Change the JobResource, then say so; a pass that died in between only says so."""
+    """Change the JobResource, then the plan's status; after a crash in between, only the status."""
     mark = f"{plan.metadata.name}/{plan.metadata.uid}"
     why = f" ({plan.metadata.name}: {plan.spec.reason})" if plan.spec.reason else f" ({plan.metadata.name})"
     if resource.metadata.annotations.get(names.FOLDED) == mark:

@@ -1,4 +1,4 @@
-"""Folding a plan into a JobResource: what that says afterwards, within the bounds and limits of the job."""
+"""The spec of a JobResource after a plan, within the bounds and limits of the job."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Folded:
-    """What a JobResource would say, and the differences in words."""
+    """The new contents of a JobResource, and the differences in words."""
 
     sizes: Mapping[str, Size]
     nodes: Mapping[str, Amounts]
@@ -62,7 +62,7 @@ def touches(plan: ScalePlan) -> frozenset[str]:
 
 
 def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan) -> Folded:
-    """Return what `resource` says once `plan` is carried out. Raises Impossible.
+    """Return the contents of `resource` once `plan` is carried out. Raises Impossible.
 
     Sizes are clamped to the role's bounds, rounded down to a multiple of nodeUnit (workers), and lowered
     until the job fits its resourceLimits; what the plan does not name stays as it is.

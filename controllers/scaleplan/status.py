@@ -1,4 +1,4 @@
-"""What is written about a ScalePlan: its begin, its end, and whose it is."""
+"""Writes to a ScalePlan: its start, its end, and its owner."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class End:
     message: str
 
     def written(self, now: datetime) -> Apply:
-        """The status that says so."""
+        """Return the write of its final status."""
         changes = tuple(self.plan.status.changes)
         return _status(self.plan, self.phase, self.reason, self.message, now, changes)
 
     @property
     def note(self) -> Note:
-        """What to tell people at the job."""
+        """The event at the job."""
         failed = self.phase is PlanPhase.FAILED
         return Note(f"ScalePlan{self.phase}", f"{self.plan.metadata.name}: {self.message}", warning=failed)
 
@@ -56,7 +56,7 @@ def begin(plan: ScalePlan, changes: tuple[str, ...], now: datetime) -> Apply:
 
 
 def adoption(plan: ScalePlan, job: ElasticJob) -> Apply:
-    """Return the write that makes a plan go with its job."""
+    """Return the write that makes a job the owner of a plan."""
     return Apply(SCALEPLAN, _about(plan, ownerReferences=[controlled_by(job)]))
 
 

@@ -103,7 +103,7 @@ async def test_a_predecessors_object_is_waited_for_and_the_others_are_made() -> 
     done = await hands.attempt(job(), creation("a", "b"))
     assert (done.reason, done.actions) == (NAME_TAKEN, ())
     assert (
-        done.sentence == "Pod a exists and does not belong to this object: it is made when that one is gone"
+        done.sentence == "Pod a exists and is not owned by this object: it is created once that one is gone"
     )
     assert server.owners["b"] == "ours"
     assert audience.heard == []
