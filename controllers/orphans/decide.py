@@ -72,7 +72,7 @@ class Removal:
 
     @property
     def sentence(self) -> str:
-        """What is done and why, for the log."""
+        """The log line."""
         count = len(self.hidden) + len(self.shown)
         return (
             f"deleting {count} objects of {self.owner.kind} {self.owner.name} ({self.owner.uid}): it is gone"
@@ -105,5 +105,6 @@ def unfinished(memory: Memory, asked: Iterable[OwnerReference], failed: Iterable
 
 
 def _removal(left: Left, answer: Answer) -> Removal:
-    theirs = (each for each in left.orphans if each.owner == answer.owner)
-    return Removal(answer.owner, answer.hidden, tuple(each for each in theirs if each not in answer.hidden))
+    hidden = {each.uid for each in answer.hidden}
+    shown = (each for each in left.orphans if each.owner == answer.owner and each.uid not in hidden)
+    return Removal(answer.owner, answer.hidden, tuple(shown))

@@ -1,4 +1,4 @@
-"""What is left of former lives of a job: in the caches, and on the server."""
+"""Reading the objects of former lives of a job: from the caches, and from the server."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ log = logging.getLogger(__name__)
 
 def left_behind(caches: Caches, key: Key, waiting: Kind[Any] | None, obstacle: Owned | None) -> Left:
     """Return what the caches show of former lives of a job and its JobResource, and `obstacle` with it."""
-    found = list(dict.fromkeys([*_others(caches, key), *([obstacle] if obstacle else [])]))
-    urgent = (each for each in found if each == obstacle or _is_in_the_way(each, waiting))
-    return Left(tuple(found), tuple(urgent))
+    found = {each.uid: each for each in _others(caches, key)}
+    if obstacle is not None:
+        found[obstacle.uid] = obstacle  # read from the server, so at least as new as the cache
+    urgent = (each for each in found.values() if each == obstacle or _is_in_the_way(each, waiting))
+    return Left(tuple(found.values()), tuple(urgent))
 
 
 async def ask(client: Client, owner: OwnerReference, namespace: str) -> Answer:

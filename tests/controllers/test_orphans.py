@@ -51,6 +51,7 @@ OLD_JOB = OwnerReference(ELASTICJOB.api_version, ELASTICJOB.name, "digits", "job
 OLD_RESOURCE = OwnerReference(JOBRESOURCE.api_version, JOBRESOURCE.name, "digits", "res-0")
 MASTER = Owned(POD, "digits-master", "uid-1", "1", OLD_JOB)
 WORKER = Owned(POD, "digits-worker-0", "uid-2", "1", OLD_RESOURCE)
+NEWER = MASTER._replace(version="2")
 POLICY = Owned(NETWORK_POLICY, "digits", "uid-3", "1", OLD_JOB)
 BOTH, ONE = Left((MASTER, WORKER)), Left((WORKER,))
 SECOND = timedelta(seconds=1)
@@ -94,7 +95,7 @@ def test_owners_are_asked_about_when_it_is_time(left: Left, before: Memory | Non
         (Answer(OLD_JOB, complete=False), ()),
         (Answer(OLD_JOB, True), (Removal(OLD_JOB, (), (MASTER,)),)),
         (Answer(OLD_JOB, True, (POLICY,)), (Removal(OLD_JOB, (POLICY,), (MASTER,)),)),
-        (Answer(OLD_JOB, True, (MASTER,)), (Removal(OLD_JOB, (MASTER,), ()),)),
+        (Answer(OLD_JOB, True, (NEWER,)), (Removal(OLD_JOB, (NEWER,), ()),)),
     ],
     ids=["it lives", "it could not be read", "it is gone", "uncached objects first", "each object once"],
 )
