@@ -13,7 +13,7 @@ ENDINGS: Final = frozenset({COMPLETE, FAILED})
 """Conditions that say that a job is over."""
 SUSPENDED: Final = "Suspended"
 OPERATOR: Final = "elasticjob"
-"""What `spec.managedBy` may say beside "" to mean this operator."""
+"""The value of `spec.managedBy` that, like "", means this operator."""
 
 
 def is_over(job: ElasticJob) -> bool:

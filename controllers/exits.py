@@ -22,7 +22,7 @@ from elasticjob.kube.reading import JsonReader
 
 RUN_AGAIN = 75
 LEFT = "Left"
-"""The reason in an agent's last words when it was told to go before the training was over."""
+"""The reason in an agent's termination message when it was stopped before the training was over."""
 OOM_CODE = 247
 HARDWARE_CODES = frozenset({14, 201, 202})
 KILLED_CODES = frozenset({137, 143})
@@ -53,10 +53,10 @@ class ExitReason(StrEnum):
 
 
 SUDDEN = frozenset({ExitReason.OOM_KILLED, ExitReason.KILLED})
-"""Ends that a program does not foresee: the last line of its log says nothing about them."""
+"""Ends from outside: the last line of the program's log does not explain them."""
 
 FRAME = " \t│╭╮╰╯─"
-"""What stands around the lines of programs that draw boxes."""
+"""Characters around the lines of programs that draw boxes."""
 
 ON_ANY_FAILURE = frozenset({RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE})
 ON_RETRYABLE = ON_ANY_FAILURE | {RestartPolicy.EXIT_CODE}
@@ -88,7 +88,7 @@ CONSEQUENCES: Mapping[ExitReason, Consequence] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Exit:
-    """The end of one pod. `words` is what its program wrote to the termination log, whole."""
+    """The end of one pod. `words` is the whole termination message."""
 
     reason: ExitReason
     code: int | None = None
@@ -99,12 +99,12 @@ class Exit:
 
     @property
     def consequence(self) -> Consequence:
-        """What follows from this end."""
+        """The consequence of this end."""
         return CONSEQUENCES[self.reason]
 
     @property
     def sentence(self) -> str:
-        """What happened, for people: `exit code 1: ValueError: x`."""
+        """The end as a message: `exit code 1: ValueError: x`."""
         last = message_of(self.words) if self.reason in SUDDEN else last_error(self.words)
         return f"{self._fact()}: {last}" if last else self._fact()
 
@@ -213,7 +213,7 @@ def _terminated(pod: Pod) -> ContainerTerminated | None:
 
 
 def _memory_limit(pod: Pod) -> str:
-    """What the kubelet says was in force, for the spec may ask for another since; else the spec's."""
+    """The limit in the container's status, since the spec may have been resized; else the spec's."""
     main, status = main_container(pod), main_status(pod)
     limits = main.resources.limits if main else {}
     allowed = status.resources.limits if status and status.resources else {}

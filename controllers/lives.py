@@ -1,4 +1,4 @@
-"""Lives of a node: its pods, oldest first, and what should happen to it next.
+"""Lives of a node: its pods, oldest first, and what happens to it next.
 
 A *node* is a place in the job (`<job>-<role>-<index>`), a *life* is one pod that held it. The rules:
 
@@ -72,7 +72,7 @@ class Life:
 
 
 class Standing(StrEnum):
-    """What should happen to a node next; see the rules above."""
+    """The next step of a node; see the rules above."""
 
     RUNS = "runs"
     LEAVES = "leaves"
@@ -123,7 +123,7 @@ class Node:
         )
 
     def standing(self, policy: Policy, now: datetime) -> Standing:
-        """Return what should happen to this node now."""
+        """Return the next step of this node."""
         alive = [life for life in self.lives if life.alive]
         if any(not life.terminating for life in alive):
             return Standing.RUNS
@@ -160,7 +160,7 @@ class Node:
 def pause(end: Exit, restarts: int, relaunch: int) -> timedelta:
     """Return how long to wait before the next life: not at all the first time, then twice as long each time.
 
-    After a kill the longest pause is short, and there is none after a long life: the program is innocent.
+    After a kill the longest pause is short, and there is none after a long life: the program is not to blame.
     """
     lived = end.at - end.started if end.at and end.started else timedelta(0)
     if lived >= LONG_LIFE and not end.consequence.counts:
@@ -187,7 +187,7 @@ def nodes(lives: Iterable[Life], remembered: Mapping[str, Mapping[str, int]]) ->
 
 
 def life_of(pod: Pod, machines: Container[str]) -> Life | None:
-    """Return the life that `pod` is, None if its labels do not say whose; `machines` are those there are."""
+    """Return a pod as a life, None without role and index labels; `machines` are the cluster's Nodes."""
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
     role, index = labels.get(LABEL_ROLE, ""), labels.get(LABEL_INDEX, "")
     if not role or not index.isdecimal():

@@ -50,7 +50,7 @@ class Growth:
 
     @property
     def changes(self) -> Manifest:
-        """What its plan changes."""
+        """The changes in its plan."""
         resource = {"memory": self.memory}
         if self.node:
             return {"migratePods": [{"name": self.node, "resource": resource}]}
@@ -115,7 +115,7 @@ class Sizing:
         return any(plan.metadata.name == name for plan in self.plans)
 
     def _resource_in(self, plan: ScalePlan, life: Life) -> Mapping[str, Raw]:
-        """What a plan says of the next life's resource: of its node, if that has memory of its own."""
+        """The resource in a plan for the next life: that of its node if the node has a memory of its own."""
         if (place := (life.role, life.index)) in self._own:
             ours = {self._name(place), life.name}
             return next((pod.resource for pod in plan.spec.migrate_pods if pod.name in ours), {})

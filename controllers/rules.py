@@ -24,7 +24,7 @@ Rule = Callable[[Seen, datetime], Plan | None]
 
 
 class OfJob(Protocol):
-    """What was seen of a job, if there is one."""
+    """The input of a decision, with the job if there is one."""
 
     @property
     def job(self) -> ElasticJob | None: ...

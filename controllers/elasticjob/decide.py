@@ -1,4 +1,4 @@
-"""What a job needs next: its end, its objects, its master, the user's changes. See RULES."""
+"""The rules for a job, in order: its end, its objects, its master, the user's changes. See RULES."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The status of an ElasticJob: what is true of it, in numbers and sentences; `training` is the master's."""
+"""The status of an ElasticJob, all but `training`, which the master writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from elasticjob.kube.objects import Condition
 
 @dataclass(frozen=True)
 class Saying:
-    """One condition: whether it is true, why, and whether it is worth saying where it was never true."""
+    """One condition; `always`: it is shown as False even if it was never True."""
 
     type: str
     true: bool
@@ -35,7 +35,7 @@ class Saying:
 
 @dataclass(frozen=True)
 class Picture:
-    """What the status is derived from."""
+    """The input of the status."""
 
     seen: Seen
     plan: Plan
@@ -43,7 +43,7 @@ class Picture:
 
     @cached_property
     def outcome(self) -> Outcome | None:
-        """How the job ended: as decided now, or as its conditions say since."""
+        """How the job ended: as its conditions say, or as decided now."""
         if is_over(self.seen.job):
             return _recorded(self.seen)
         return self.plan.outcome
@@ -55,7 +55,7 @@ class Picture:
 
     @cached_property
     def restarting(self) -> tuple[str, ...]:
-        """What is being replaced, a sentence each; a node that was scaled up or never ran is not."""
+        """A sentence for each node that is being replaced; a node that was added or never ran is not."""
         nodes = (*self.seen.wanted, self.seen.master) if self.seen.job.spec.needs_master else self.seen.wanted
         return tuple(filter(None, (self._replacement(node) for node in nodes)))
 
@@ -68,7 +68,7 @@ class Picture:
 
     @cached_property
     def obstacles(self) -> tuple[str, ...]:
-        """Why nodes do not run, a sentence each: what the server refuses first, then the master's reason."""
+        """Why nodes do not run, a sentence each: refused writes first, then the master's reason."""
         master = self.seen.master.latest
         held = [f"{master.name} is pending: {master.waiting}"] if master and master.waiting else []
         return tuple(
@@ -77,7 +77,7 @@ class Picture:
 
     @cached_property
     def freed(self) -> bool:
-        """Whether no pod of the job runs, or will."""
+        """Whether no pod of the job runs or may run."""
         return not any(life.ended is None for life in (*self.seen.lives, *self.seen.masters))
 
     def _refusals(self) -> list[str]:
@@ -137,7 +137,7 @@ def describe(seen: Seen, plan: Plan, now: datetime) -> ElasticJobStatus:
 
 
 def phase(picture: Picture) -> Phase:
-    """Return where the job is in its life, the first that applies."""
+    """Return the first phase that applies."""
     return next(found for applies, found in _PHASES if applies(picture))
 
 
@@ -255,7 +255,7 @@ def _succeeded_life(life: Life) -> bool:
 
 
 def _restarts(picture: Picture) -> int:
-    """Replacements after failures and kills; never fewer, though pods are deleted and nodes scaled away."""
+    """Replacements after failures and kills; the number never falls when pods or nodes are removed."""
     seen = sum(_replacements(picture.seen, node) for node in picture.seen.nodes.values())
     return max(picture.seen.job.status.restarts or 0, seen)
 
@@ -268,7 +268,7 @@ def _replacements(seen: Seen, node: Node) -> int:
 
 
 def _start(picture: Picture) -> datetime | None:
-    """When the job began, or began again after a suspension: what activeDeadlineSeconds counts from."""
+    """The start of the job, or of its last resume: activeDeadlineSeconds counts from it."""
     if picture.outcome is not None:
         return picture.seen.job.status.start_time
     if picture.seen.job.spec.suspend or picture.plan.reason == NAME_TAKEN:

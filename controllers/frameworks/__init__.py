@@ -13,7 +13,7 @@ from elasticjob.kube.problem import Problem
 
 
 class Framework(Protocol):
-    """What the operator asks of a framework."""
+    """The interface of a training framework."""
 
     def environment(self, job: ElasticJob, role: str, index: int) -> Mapping[str, str]:
         """Return variables for one node's containers; the user's own win."""

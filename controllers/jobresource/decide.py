@@ -96,7 +96,7 @@ class Seen:
         return rules.policy(self.job, role)
 
     def resource_of(self, role: str, index: int) -> dict[str, str]:
-        """What a node should get beside its template: the role's, with the node's own exceptions."""
+        """The resource of a node beside its template: the role's, with the node's own exceptions."""
         spec = self.resource.spec.replica_resource_specs.get(role)
         common = {name: str(amount) for name, amount in (spec.resource if spec else {}).items()}
         own = self.exceptions.get(names.node(self.resource.metadata.name, role, index), {})
@@ -105,7 +105,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Step:
-    """What happens to one node: writes with their event, or only a time to look again."""
+    """The next step of one node: writes with their event, or only a time to look again."""
 
     actions: tuple[Action, ...] = ()
     note: Note | None = None

@@ -77,7 +77,7 @@ def _ready(seen: Seen, plan: Plan, now: datetime) -> tuple[bool, str, str]:
 
 
 def _obstacles(seen: Seen, now: datetime) -> Iterator[tuple[str, str]]:
-    """What is not as it should be, the most serious kind first."""
+    """Reasons and sentences for nodes that are not ready, the most serious reason first."""
     found = [obstacle for node in seen.wanted.values() if (obstacle := _obstacle(seen, node, now))]
     surplus = (node for place, node in seen.nodes.items() if place not in seen.wanted)
     found += [("Leaving", f"{life.name} leaves") for node in surplus for life in node.lives if life.alive]

@@ -83,7 +83,7 @@ def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan) -> Folded:
 
 
 def _asked(job: ElasticJob, plan: ScalePlan, old: Mapping[str, Size]) -> Iterator[tuple[str, Size]]:
-    """What the plan asks of each role it names: single pods to create and remove count up and down."""
+    """The size that the plan asks for each role it names; createPods and removePods count up and down."""
     added = [_role(plan, pod.name, pod.type) for pod in plan.spec.create_pods]
     removed = [_role(plan, pod.name, pod.type) for pod in plan.spec.remove_pods]
     named = dict.fromkeys((*plan.spec.replica_resource_specs, *added, *removed))
