@@ -30,7 +30,7 @@ KINDS = {
     "authorization.k8s.io/v1": "SubjectAccessReview LocalSubjectAccessReview SelfSubjectAccessReview "
     "SelfSubjectRulesReview",
     "autoscaling/v1": "Scale",
-    "batch/v1": "Job",
+    "batch/v1": "Job CronJob",
     "coordination.k8s.io/v1": "Lease",
     "discovery.k8s.io/v1": "EndpointSlice",
     "events.k8s.io/v1": "Event",

@@ -108,6 +108,7 @@ TABLE = (
         status=True,
         scale=_REPLICAS,
     ),
+    Row("batch", "v1", "CronJob", "cronjobs", short=("cj",), categories=_ALL, status=True),
     Row("batch", "v1", "Job", "jobs", categories=_ALL, status=True, fields=("status.successful",)),
     Row("coordination.k8s.io", "v1", "Lease", "leases"),
     Row("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"),

@@ -98,6 +98,8 @@ class Call:
         return self._delete_options().get("dryRun") == ["All"]
 
     def _delete_options(self) -> Manifest:
+        if self.media == protobuf.MEDIA:
+            return protobuf.decode(self.body) if self.body else {}
         body = parsed(self.body) if self.body.strip() and "json" in (self.media or "json") else {}
         if not isinstance(body, dict):
             raise bad_request("DeleteOptions must be an object")

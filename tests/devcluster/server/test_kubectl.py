@@ -241,3 +241,39 @@ async def test_what_kubectl_sends_as_protobuf(kubectl: Run) -> None:
     assert len(await kubectl("create token bot --duration=10m")) > 20
     assert await kubectl("auth can-i create pods") == "yes\n"
     assert "admin" in await kubectl("auth whoami")
+
+
+CREATED = {
+    "deployment d --image=busybox --replicas=0": ("deploy/d", ".spec.replicas", "0"),
+    "deployment p --image=busybox --port=80": (
+        "deploy/p",
+        ".spec.template.spec.containers[0].ports[0].containerPort",
+        "80",
+    ),
+    "job j --image=busybox -- echo hi": ("job/j", ".spec.template.spec.containers[0].command[1]", "hi"),
+    "cronjob c --image=busybox --schedule=@hourly": ("cronjob/c", ".spec.schedule", "@hourly"),
+    "service clusterip s --tcp=80:8080": ("service/s", ".spec.ports[0].targetPort", "8080"),
+    "role r --verb=get,list --resource=pods": ("role/r", ".rules[0].verbs", '["get","list"]'),
+    "rolebinding b --role=r --user=me": ("rolebinding/b", ".subjects[0].name", "me"),
+    "clusterrole cr --verb=get --non-resource-url=/logs": (
+        "clusterrole/cr",
+        ".rules[0].nonResourceURLs[0]",
+        "/logs",
+    ),
+    "clusterrolebinding cb --clusterrole=cr --group=us": ("clusterrolebinding/cb", ".roleRef.name", "cr"),
+    "quota q --hard=cpu=1024m,memory=1024Mi": ("quota/q", ".spec.hard.memory", "1Gi"),
+    "ingress i --rule=a.example/x*=s:80": (
+        "ingress/i",
+        ".spec.rules[0].http.paths[0].backend.service.port.number",
+        "80",
+    ),
+    "poddisruptionbudget pb --selector=app=x --min-available=50%": ("pdb/pb", ".spec.minAvailable", "50%"),
+    "priorityclass pc --value=-5": ("priorityclass/pc", ".value", "-5"),
+}
+
+
+@pytest.mark.parametrize("command", CREATED)
+async def test_kubectl_creates(kubectl: Run, command: str) -> None:
+    name, path, expected = CREATED[command]
+    assert "created" in await kubectl(f"create {command}")
+    assert await kubectl(f"get {name} -o jsonpath={{{path}}}") == expected
