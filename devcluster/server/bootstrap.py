@@ -45,6 +45,28 @@ _ROLES: dict[str, tuple[list[Manifest], list[str]]] = {
 }
 
 
+def publish_address(objects: Objects, host: str, port: int) -> None:
+    """Make the Service `default/kubernetes` and what stands behind it: this server, at its own address.
+
+    Pods are processes of this machine and dial the server directly, so the Service is headless.
+    """
+    metadata: Manifest = {"name": "kubernetes", "namespace": "default"}
+    of_service = metadata | {"labels": {"component": "apiserver", "provider": "kubernetes"}}
+    spec: Manifest = {"type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"]}
+    ports: list[Manifest] = [{"name": "https", "protocol": "TCP", "port": port}]
+    service: Manifest = {"apiVersion": "v1", "kind": "Service", "metadata": of_service}
+    spec |= {"ports": [ports[0] | {"targetPort": port}], "sessionAffinity": "None"}
+    endpoints: Manifest = {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata}
+    subsets = [{"addresses": [{"ip": host}], "ports": ports}]
+    slice_: Manifest = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4"}
+    slice_ |= {"metadata": metadata | {"labels": {"kubernetes.io/service-name": "kubernetes"}}}
+    slice_ |= {"endpoints": [{"addresses": [host], "conditions": {"ready": True}}], "ports": ports}
+    put, group = objects.store.put, "discovery.k8s.io"
+    put(Type("", "services"), _stamped(objects, service | {"spec": spec, "status": {"loadBalancer": {}}}))
+    put(Type("", "endpoints"), _stamped(objects, endpoints | {"subsets": subsets}))
+    put(Type(group, "endpointslices"), _stamped(objects, slice_))
+
+
 def bootstrap(objects: Objects) -> None:
     """Put the first objects into an empty store."""
     for type_, manifest in (*_namespaces(), *_roles()):

@@ -10,7 +10,7 @@ from elasticjob.devcluster.server import protobuf
 from elasticjob.devcluster.server.asking import Deletion, Options, User
 from elasticjob.devcluster.server.errors import Cause, bad_request, invalid, unreadable, unsupported_media
 from elasticjob.devcluster.server.jsonbody import parsed, syntax_problem
-from elasticjob.devcluster.server.lists import Form
+from elasticjob.devcluster.server.lists import Form, flag
 from elasticjob.devcluster.server.names import missing, unsupported, wrong
 from elasticjob.devcluster.server.store import Manifest
 from elasticjob.devcluster.server.target import Target
@@ -52,7 +52,7 @@ class Call:
             raise invalid("meta.k8s.io", _OPTIONS.get(self.method, "PatchOptions"), "", problems)
         manager = self.query.get("fieldManager") or self.agent.partition("/")[0] or "unknown"
         validation = self.query.get("fieldValidation") or "Warn"
-        force = self.query.get("force") in ("true", "1")
+        force = bool(flag(self.query, "force"))
         return Options(
             self.user,
             manager,
@@ -83,12 +83,12 @@ class Call:
     def deletion(self) -> Deletion:
         """DeleteOptions from the body and the query; the query wins."""
         body = self._delete_options()
-        preconditions = body.get("preconditions") or {}
+        preconditions, orphans = body.get("preconditions") or {}, flag(self.query, "orphanDependents")
         return Deletion(
             _grace(self.query.get("gracePeriodSeconds", body.get("gracePeriodSeconds"))),
             _propagation(
                 self.query.get("propagationPolicy") or body.get("propagationPolicy") or "",
-                self.query.get("orphanDependents") or body.get("orphanDependents"),
+                body.get("orphanDependents") if orphans is None else orphans,
             ),
             preconditions.get("uid") or "",
             preconditions.get("resourceVersion") or "",
@@ -136,8 +136,7 @@ def _grace(value: Any) -> int | None:
         raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax') from error
 
 
-def _propagation(policy: str, orphan: Any) -> str:
-    orphans = None if orphan is None else orphan in (True, "true")
+def _propagation(policy: str, orphans: bool | None) -> str:
     if policy and orphans is not None:
         why = "orphanDependents and deletionPropagation cannot be both set"
         raise invalid("meta.k8s.io", "DeleteOptions", "", [wrong("propagationPolicy", policy, why)])

@@ -57,12 +57,23 @@ _TYPED = {
 }
 
 
+_MOST_DATA = 1024 * 1024
+
+
 def _check_keys(holder: Manifest) -> Iterator[Cause]:
-    """Keys become names of files where a volume is made of them."""
+    """Keys become names of files where a volume is made of them; all values together have a limit."""
+    plain = sum(len(value.encode()) for value in (holder.get("data") or {}).values())
+    if plain + sum(len(value) for value in (holder.get("binaryData") or {}).values()) > _limit(holder):
+        yield Cause("data", f"Too long: may not be more than {_MOST_DATA} bytes", "FieldValueTooLong")
     for member in ("data", "binaryData"):
         for name in holder.get(member) or ():
             if problem := file_name_problem(name):
                 yield wrong(f"{member}[{name}]", name, problem)
+
+
+def _limit(holder: Manifest) -> int:
+    """The values of Secrets are base64, a third longer than what they mean."""
+    return _MOST_DATA * 4 // 3 if holder["kind"] == "Secret" else _MOST_DATA
 
 
 def _check_config_map_update(new: Manifest, old: Manifest) -> Iterator[Cause]:

@@ -150,6 +150,11 @@ def _match_problems(version: str, match: str, initial: bool) -> Iterator[Cause]:
         yield Cause("resourceVersionMatch", why, forbidden)
 
 
+def flag(query: Mapping[str, str], name: str) -> bool | None:
+    """A parameter that is true unless it says `0` or `false`, as the real server reads it; None if absent."""
+    return query[name].lower() not in ("0", "false") if name in query else None
+
+
 def number(query: Mapping[str, str], name: str) -> int:
     """A parameter that counts something; 0 where it is absent."""
     text = query.get(name) or "0"

@@ -1,11 +1,14 @@
-"""Built-in objects as the real server would decode and encode them: no nulls, quantities as text."""
+"""Built-in objects as the real server would encode them: no nulls, quantities and times in one form."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
+from elasticjob.devcluster.quantity import parse
 from elasticjob.devcluster.server.schemas import ANYTHING, PRESERVE, QUANTITY, Schema, items, member
 
 _EMPTY: dict[str, Any] = {}  # what Go makes of a null among structs
@@ -13,8 +16,8 @@ _EMPTY: dict[str, Any] = {}  # what Go makes of a null among structs
 
 def normalise(value: Any, schema: Schema) -> Any:
     """Return the value in normal form; parts without a schema stay as they are."""
-    if schema.get("format") == QUANTITY:
-        return _quantity(value)
+    if value is not None and (canonical := _FORMS.get(schema.get("format", ""))):
+        return canonical(value)
     if schema.get(PRESERVE) and not schema.get("properties"):
         return value
     if isinstance(value, dict):
@@ -41,32 +44,59 @@ def _is_left_out(value: Any, schema: Schema, name: str) -> bool:
 _ALWAYS = frozenset({"containers", "rules", "versions", "endpoints", "addresses", "ports", "paths"})
 
 
-def _quantity(value: Any) -> Any:
-    if isinstance(value, str):
-        return _canonical(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+def canonical_quantity(value: Any) -> Any:
+    """A quantity with the largest suffix that leaves a whole number: `1024Mi` is `1Gi`, `0.5` is `500m`."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
         return value
-    return str(value) if value == int(value) and isinstance(value, int) else _decimal(value)
+    try:
+        amount = parse(value)
+    except ValueError:
+        return value
+    text = str(value)
+    if text.endswith("i") and abs(amount) >= 1024:
+        return _in_units(amount, 1024, _BINARY)
+    nanos = amount * 1000**3
+    rounded = Fraction(-(-nanos.numerator // nanos.denominator), 1000**3)  # nothing is finer than a nano
+    units = _EXPONENTS if _EXPONENT.search(text) else _DECIMAL
+    return _in_units(rounded * 1000**3, 1000, units)
 
 
-def _canonical(text: str) -> str:
-    """A quantity with a fraction in the largest unit that has none; others as they stand."""
-    match = _FRACTION.fullmatch(text)
-    if match is None:
-        return text
-    units = _BINARY if match["unit"].endswith("i") else _DECIMAL
-    amount = Fraction(match["number"])
-    index = units.index(match["unit"])
-    while amount.denominator != 1 and index:
-        index -= 1
-        amount *= 1024 if units is _BINARY else 1000
-    return f"{amount}{units[index]}" if amount.denominator == 1 else text
+def _in_units(amount: Fraction, step: int, units: Sequence[str]) -> str:
+    number, index = -(-amount.numerator // amount.denominator), 0
+    while number and index + 1 < len(units) and not number % step:
+        number, index = number // step, index + 1
+    return f"{number}{units[index]}" if number else "0"
 
 
-_FRACTION = re.compile(r"(?P<number>[+-]?\d*\.\d+)(?P<unit>[numkMGTPE]|[KMGTPE]i|)")
+_EXPONENT = re.compile(r"[eE][+-]?[0-9]+$")
 _DECIMAL = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
+_EXPONENTS = ("e-9", "e-6", "e-3", "", *(f"e{power}" for power in range(3, 19, 3)))
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
-def _decimal(value: float) -> str:
-    return str(int(value)) if value == int(value) else f"{round(value * 1000)}m"
+def _time(value: Any) -> Any:
+    """A timestamp in whole seconds of UTC."""
+    return _utc(value, "%Y-%m-%dT%H:%M:%SZ")
+
+
+def _micro_time(value: Any) -> Any:
+    return _utc(value, "%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _utc(value: Any, form: str) -> Any:
+    try:
+        return datetime.fromisoformat(value).astimezone(UTC).strftime(form)
+    except (TypeError, ValueError, OverflowError):
+        return value
+
+
+def _base64(value: Any) -> Any:
+    return value.replace("\r", "").replace("\n", "") if isinstance(value, str) else value
+
+
+_FORMS: dict[str, Callable[[Any], Any]] = {
+    QUANTITY: canonical_quantity,
+    "date-time": _time,
+    "date-time-micro": _micro_time,
+    "byte": _base64,
+}

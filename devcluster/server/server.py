@@ -16,7 +16,7 @@ from aiohttp import web
 
 from elasticjob.devcluster.server.access import Access
 from elasticjob.devcluster.server.admission import Webhooks
-from elasticjob.devcluster.server.bootstrap import bootstrap
+from elasticjob.devcluster.server.bootstrap import bootstrap, publish_address
 from elasticjob.devcluster.server.builtins import builtin_resources
 from elasticjob.devcluster.server.certs import make_identity, server_context
 from elasticjob.devcluster.server.cleanup import Cleanup
@@ -126,6 +126,7 @@ class ApiServer:
             session = aiohttp.ClientSession(connector=connector, timeout=timeout)
             self._webhooks.session = await stack.enter_async_context(session)
             await self._listen(stack, self._http(session))
+            publish_address(self._objects, self._host, self._port)
             for part in self._running:
                 task = asyncio.create_task(part.run(), name=type(part).__name__)
                 stack.push_async_callback(_end, task)

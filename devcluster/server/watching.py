@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from elasticjob.devcluster.server.errors import Cause, StatusError, bad_request, invalid, not_a_number
-from elasticjob.devcluster.server.lists import Form, page, selection, served, served_raw, version_of
+from elasticjob.devcluster.server.lists import Form, flag, page, selection, served, served_raw, version_of
 from elasticjob.devcluster.server.names import unsupported
 from elasticjob.devcluster.server.selectors import Predicate
 from elasticjob.devcluster.server.store import Change, Event, Manifest, Store, Stored, Subscription, encode
@@ -46,11 +46,8 @@ def request_of(target: Target, query: Mapping[str, str], form: Form, default_tim
     if problems:
         raise invalid("meta.k8s.io", "ListOptions", "", problems)
     version = version_of(query)
-    marked = query.get("sendInitialEvents") in ("true", "1")
-    bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
-    whole = marked or not version
-    if query.get("sendInitialEvents") in ("false", "0"):
-        whole = False
+    initial, bookmarks = flag(query, "sendInitialEvents"), bool(flag(query, "allowWatchBookmarks"))
+    marked, whole = bool(initial), not version if initial is None else initial
     return Request(
         target,
         form,

@@ -103,7 +103,7 @@ async def test_a_definition_and_its_objects(kubectl: Run) -> None:
     table = await kubectl("get things")
     assert table.split() == ["NAME", "REPLICAS", "AGE", "one", "5", table.split()[-1]]
     assert await kubectl("get things -o name") == "thing.example.com/one\n"
-    assert await kubectl("get all -o name") == "thing.example.com/one\n"
+    assert await kubectl("get all -o name") == "service/kubernetes\nthing.example.com/one\n"
     assert "What it should be." in await kubectl("explain thing.spec")
     assert "replicas\t<integer> -required-" in await kubectl("explain thing --recursive")
     wide = await kubectl("get th -o custom-columns=N:.metadata.name,R:.spec.replicas")
