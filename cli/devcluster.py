@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
@@ -80,6 +81,10 @@ def devcluster(
             return asyncio.run(serve(settings, place))
         except StateInUse as error:
             raise Failure(str(error)) from error
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            raise Failure(f"port {port} is in use", next_step="choose another --port") from error
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,10 @@
-"""PersistentVolumeClaims: bound as soon as they exist; the kubelet keeps a folder for each."""
+"""PersistentVolumeClaims: bound as soon as they exist, each a folder that is deleted with it."""
 
 from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
 
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
@@ -10,18 +14,26 @@ from elasticjob.kube.objects import PERSISTENT_VOLUME_CLAIM, PersistentVolumeCla
 
 
 class Claims:
-    """Says of every claim that it is bound."""
+    """Marks every claim as bound; deletes the folder of a claim that was seen and is deleted.
 
-    def __init__(self, client: Client, claims: Cache[PersistentVolumeClaim]) -> None:
-        self._client, self._claims = client, claims
+    Folders of an earlier run whose claims are not created again are kept.
+    """
+
+    def __init__(self, client: Client, claims: Cache[PersistentVolumeClaim], folder: Path) -> None:
+        self._client, self._claims, self._folder = client, claims, folder
 
     def controller(self) -> Controller:
         return Controller("claims", self.reconcile, for_=PERSISTENT_VOLUME_CLAIM)
 
     async def reconcile(self, key: Key) -> Result:
-        """One claim is Bound, with the capacity and the access modes that it asks for."""
+        """A claim is Bound, with the capacity and the access modes that it asks for."""
         claim = self._claims.get(key)
-        if claim is None or claim.status.get("phase") == "Bound":
+        if claim is None:
+            await asyncio.to_thread(
+                shutil.rmtree, self._folder / key.namespace / key.name, ignore_errors=True
+            )
+            return Result.done()
+        if claim.status.get("phase") == "Bound":
             return Result.done()
         patch = {"status": bound(claim.spec)}
         await self._client.merge_patch(

@@ -119,10 +119,11 @@ class DevCluster:
         """What a control plane does besides serving its API."""
         client, pods = operator.client, operator.cache(POD)
         services, slices = operator.cache(SERVICE), operator.cache(ENDPOINT_SLICE)
+        nodes, claims = operator.cache(NODE), operator.cache(PERSISTENT_VOLUME_CLAIM)
         events = recorder(operator, "default-scheduler")
         return (
-            Scheduler(client, pods, operator.cache(NODE), events, operator.clock).controller(),
+            Scheduler(client, pods, nodes, claims, events, operator.clock).controller(),
             Endpoints(client, services, pods, slices).controller(),
             Accounts(client, operator.cache(NAMESPACE), self._server.ca_pem).controller(),
-            Claims(client, operator.cache(PERSISTENT_VOLUME_CLAIM)).controller(),
+            Claims(client, claims, self.state / "claims").controller(),
         )

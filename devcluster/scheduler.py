@@ -20,7 +20,18 @@ from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.errors import Conflict, NotFound
 from elasticjob.kube.events import reference
 from elasticjob.kube.kinds import Key, Manifest
-from elasticjob.kube.objects import NODE, POD, Container, EventType, Node, ObjectReference, Pod, PodCondition
+from elasticjob.kube.objects import (
+    NODE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    Container,
+    EventType,
+    Node,
+    ObjectReference,
+    PersistentVolumeClaim,
+    Pod,
+    PodCondition,
+)
 
 NAME = "default-scheduler"
 
@@ -209,6 +220,12 @@ def occupied(nodes: Iterable[Node], pods: Iterable[Pod], assumed: Mapping[str, s
     return found
 
 
+def claims_of(pod: Pod) -> set[str]:
+    """The names of the PersistentVolumeClaims that the pod mounts."""
+    sources = (volume.get("persistentVolumeClaim") for volume in pod.spec.volumes)
+    return {source["claimName"] for source in sources if source}
+
+
 def is_ready(node: Node) -> bool:
     return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
 
@@ -228,14 +245,20 @@ class Scheduler:
     """
 
     def __init__(
-        self, client: Client, pods: Cache[Pod], nodes: Cache[Node], recorder: Recorder, clock: Clock
+        self,
+        client: Client,
+        pods: Cache[Pod],
+        nodes: Cache[Node],
+        claims: Cache[PersistentVolumeClaim],
+        recorder: Recorder,
+        clock: Clock,
     ) -> None:
-        self._client, self._pods, self._nodes = client, pods, nodes
+        self._client, self._pods, self._nodes, self._claims = client, pods, nodes, claims
         self._recorder, self._clock = recorder, clock
         self._assumed: dict[str, str] = {}
 
     def controller(self) -> Controller:
-        watches = ((NODE, self._waiting), (POD, self._room_after))
+        watches = ((NODE, self._waiting), (POD, self._room_after), (PERSISTENT_VOLUME_CLAIM, self._waiting))
         return Controller("scheduler", self.reconcile, for_=POD, watches=watches)
 
     async def reconcile(self, key: Key) -> Result:
@@ -246,7 +269,11 @@ class Scheduler:
         if pod.spec.scheduling_gates:
             await self._say(pod, "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
             return Result.done()
-        verdict = self._choose(pod)
+        there = {claim.metadata.name for claim in self._claims.list(key.namespace)}
+        absent = sorted(claims_of(pod) - there)
+        verdict = (
+            Verdict(why=f'persistentvolumeclaim "{absent[0]}" not found') if absent else self._choose(pod)
+        )
         if verdict.node:
             await self._bind(pod, verdict.node)
         else:

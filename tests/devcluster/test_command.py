@@ -6,13 +6,14 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from elasticjob.cli.devcluster import Settings, node_list, serve
+from elasticjob.cli.devcluster import Settings, devcluster, node_list, serve
 from elasticjob.cli.errors import Failure
 from elasticjob.devcluster import VirtualNode
 from tests.devcluster.live import eventually
@@ -112,3 +113,10 @@ def test_help_teaches(capfd: pytest.CaptureFixture[str]) -> None:
         check=True,
     )
     assert "Example" in answer.stdout
+
+
+def test_a_used_port_is_one_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(Failure, match=f"port {port} is in use; choose another --port"):
+            devcluster(["true"], port=port)

@@ -423,16 +423,39 @@ async def test_failed_post_start_hook_ends_the_container(cluster: Live) -> None:
     )
 
 
+CLAIM = {
+    "metadata": {"name": "c", "namespace": "default"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+MOUNT = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+CLAIMED = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+
+
 async def test_claims_are_found_again_by_the_next_cluster(tmp_path: Path) -> None:
-    mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
-    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
     async with live(tmp_path / "state") as cluster:
-        await cluster.start("p", "sh", "-c", "echo kept > /v/file", container=mount, volumes=volumes)
+        await cluster.client.create(PERSISTENT_VOLUME_CLAIM, CLAIM)
+        await cluster.start("p", "sh", "-c", "echo kept > /v/file", container=MOUNT, volumes=CLAIMED)
         await cluster.finished("p")
     async with live(tmp_path / "state") as cluster:
-        await cluster.start("q", "cat", "/v/file", container=mount, volumes=volumes)
+        await cluster.client.create(PERSISTENT_VOLUME_CLAIM, CLAIM)
+        await cluster.start("q", "cat", "/v/file", container=MOUNT, volumes=CLAIMED)
         await cluster.finished("q")
         assert await cluster.logs("q") == "kept\n"
+
+
+async def test_a_pod_waits_for_its_claim_whose_files_go_with_it(cluster: Live) -> None:
+    await cluster.start("p", "sh", "-c", "echo x > /v/file", container=MOUNT, volumes=CLAIMED)
+    waiting = await cluster.pod_where("p", lambda pod: pod.status.conditions)
+    said = waiting.status.conditions[0]
+    assert (said.reason, said.message) == ("Unschedulable", 'persistentvolumeclaim "c" not found')
+    await cluster.client.create(PERSISTENT_VOLUME_CLAIM, CLAIM)
+    await cluster.finished("p")
+    file = cluster.cluster.state / "claims/default/c/file"
+    assert file.exists()
+    await cluster.client.delete(POD, "p", "default")
+    await cluster.gone("p")
+    await cluster.client.delete(PERSISTENT_VOLUME_CLAIM, "c", "default")
+    await eventually(lambda: not file.exists())
 
 
 async def test_one_cluster_per_state_folder(cluster: Live) -> None:
