@@ -79,6 +79,12 @@ def unknown_path() -> StatusError:
     return StatusError(404, "NotFound", "the server could not find the requested resource", empty=True)
 
 
+def absent(subresource: str) -> StatusError:
+    return StatusError(
+        501, "NotImplemented", f"devcluster does not serve {subresource!r}, see docs/devcluster.md"
+    )
+
+
 def not_found(group: str, plural: str, name: str) -> StatusError:
     message = f'{qualified(plural, group)} "{name}" not found'
     return StatusError(404, "NotFound", message, _details(group, plural, name))

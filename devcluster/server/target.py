@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elasticjob.devcluster.server.errors import NoSuchPage, not_found, unknown_path
+from elasticjob.devcluster.server.errors import NoSuchPage, absent, not_found, unknown_path
 from elasticjob.devcluster.server.registry import Registry, Resource
 
 
@@ -37,8 +37,11 @@ def parse(path: list[str], registry: Registry) -> Target:
     if subresource and not _has(resource, subresource):
         if resource.custom:
             raise not_found(resource.group, resource.plural, name)
-        raise unknown_path()
+        raise absent(subresource) if subresource in _ABSENT else unknown_path()
     return Target(resource, namespace, name, subresource)
+
+
+_ABSENT = frozenset({"exec", "attach", "portforward", "proxy", "ephemeralcontainers"})
 
 
 def _has(resource: Resource, subresource: str) -> bool:

@@ -277,3 +277,9 @@ async def test_kubectl_creates(kubectl: Run, command: str) -> None:
     name, path, expected = CREATED[command]
     assert "created" in await kubectl(f"create {command}")
     assert await kubectl(f"get {name} -o jsonpath={{{path}}}") == expected
+
+
+async def test_exec_is_absent_and_says_so(kubectl: Run, api: Api) -> None:
+    await api.post(PODS, pod("p"))
+    for name in ("exec", "attach", "portforward"):
+        assert "docs/devcluster.md" in (await api.post(f"{PODS}/p/{name}", {})).message
