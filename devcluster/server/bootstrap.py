@@ -70,8 +70,12 @@ def publish_address(objects: Objects, host: str, port: int) -> None:
 def bootstrap(objects: Objects) -> None:
     """Put the first objects into an empty store."""
     for type_, manifest in (*_namespaces(), *_roles()):
-        stamps = {"uid": objects.new_uid(), "creationTimestamp": objects.stamp()}
-        objects.store.put(type_, manifest | {"metadata": manifest["metadata"] | stamps})
+        objects.store.put(type_, _stamped(objects, manifest))
+
+
+def _stamped(objects: Objects, manifest: Manifest) -> Manifest:
+    stamps = {"uid": objects.new_uid(), "creationTimestamp": objects.stamp()}
+    return manifest | {"metadata": manifest["metadata"] | stamps}
 
 
 def _namespaces() -> Iterator[tuple[Type, Manifest]]:
