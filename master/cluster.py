@@ -1,8 +1,7 @@
-"""A master in a cluster: what it reads of its ElasticJob and pods, and the two things that it writes.
+"""The master's Kubernetes client: it watches its ElasticJob and pods, and writes two objects.
 
-It writes `status.training` of its ElasticJob, at most once a second and only when it changed, and one
-ScalePlan at the start for roles whose size nobody has given. All decisions are functions of plain values;
-only `Cluster` talks.
+It writes `status.training` of its ElasticJob, at most once a second and only on a change, and one ScalePlan
+at the start, for roles without `replicas`. All decisions are pure functions; only `Cluster` does I/O.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ PLAIN_JOB, PLAIN_PLAN = ELASTICJOB.untyped(), SCALEPLAN.untyped()
 
 
 def spec_of(job: ElasticJob, limits: Limits) -> Spec:
-    """Return what the ElasticJob asks of its world: which roles train together, and how many nodes."""
+    """Return the roles that train together and the bounds of the world size, from an ElasticJob."""
     given = job.spec.roles
     roles = tuple(role for role in TRAINING_ROLES if role in given) or tuple(given)
     least = sum(given[role].bounds.least for role in roles)
@@ -66,12 +65,12 @@ def spec_of(job: ElasticJob, limits: Limits) -> Spec:
 
 
 def pods_of(job: str, pods: Iterable[Pod]) -> list[nodes.Pod]:
-    """Return the pods that train, as the master sees them: its own, and pods without a place, are not."""
+    """Return the pods of training nodes; skips the master's pod and pods without an index label."""
     return [_pod(job, pod) for pod in pods if _is_node(pod.metadata.labels)]
 
 
 def training_status(job: Job) -> Manifest:
-    """Return `status.training`: a function of the job alone, so that nothing new means nothing to write."""
+    """Return `status.training`, a pure function of the job: equal jobs cause no write."""
     training, world = job.training, job.running
     latest, rate, ends = training.progress, progress.speed(training), _end(training)
     share = latest.step / latest.total_steps if latest and latest.total_steps else None
@@ -90,9 +89,9 @@ def training_status(job: Job) -> Manifest:
 
 
 def start_up_plan(job: ElasticJob, now: datetime) -> Manifest | None:
-    """Return the ScalePlan for the roles whose size nobody has given; None if there is none.
+    """Return the ScalePlan for roles without `replicas`; None if every role has a size.
 
-    Its name follows from the job's uid, so a plan is made once, by whichever master comes first.
+    Its name is derived from the job's uid, so that restarted masters create it only once.
     """
     absent = {role: spec.bounds for role, spec in job.spec.roles.items() if spec.replicas is None}
     if not absent:
@@ -109,7 +108,7 @@ def start_up_plan(job: ElasticJob, now: datetime) -> Manifest | None:
     spec = {
         "ownerJob": job.metadata.name,
         "replicaResourceSpecs": {role: {"replicas": count} for role, count in sizes.items()},
-        "reason": f"the job says no size: it starts with {said}, the fewest that it allows",
+        "reason": f"replicas is not set: the job starts with {said}, its minimum",
     }
     return {
         "apiVersion": SCALEPLAN.api_version,
@@ -120,7 +119,7 @@ def start_up_plan(job: ElasticJob, now: datetime) -> Manifest | None:
 
 
 class Cluster:
-    """Feeds a master with what its cluster says, and writes what it has to say: `await cluster.run()`."""
+    """Feeds a master with its job and pods, and writes the job's status: `await cluster.run()`."""
 
     STATUS_EVERY = 1.0  # seconds
 
@@ -148,7 +147,7 @@ class Cluster:
             tasks.create_task(self._start_up())
 
     async def write_status(self) -> None:
-        """Write `status.training` if it has changed; an API server that is away is tried again later."""
+        """Write `status.training` if it has changed; retry later if the API server is unavailable."""
         status = training_status(self._master.job)
         if status == self._written:
             return
@@ -169,7 +168,7 @@ class Cluster:
         cache.subscribe(lambda _: self._changed.set())
 
     async def _observe(self) -> None:
-        """Look at the whole whenever something changed: what was missed is seen next time."""
+        """Pass the whole state to the master on every change, so that a missed event does no harm."""
         await self._operator.wait_started()
         while True:
             self._changed.clear()
@@ -186,7 +185,7 @@ class Cluster:
             await self.write_status()
 
     async def _start_up(self) -> None:
-        """Create the start-up plan once, however often that has to be tried."""
+        """Create the start-up plan once, with retries."""
         while self._plan:
             try:
                 await self._client.create(PLAIN_PLAN, self._plan)
@@ -205,7 +204,7 @@ _PHASES = {phase.value: phase for phase in Phase}
 
 
 def _is_node(labels: Mapping[str, str]) -> bool:
-    """Whether a pod has a role that trains and a place in it; anybody can label a pod."""
+    """Whether the labels name a training role and an index; labels are untrusted."""
     numbers = labels.get(LABEL_INDEX, "0"), labels.get(LABEL_RELAUNCH, "0")
     return labels.get(LABEL_ROLE) not in _NOT_NODES and all(map(str.isdecimal, numbers))
 
@@ -219,7 +218,8 @@ def _pod(job: str, pod: Pod) -> nodes.Pod:
         node=f"{job}-{role}-{index}",
         role=role,
         index=index,
-        # Unknown: its machine does not answer. Whether the node trains is told by its own line.
+        # # Unknown: the kubelet is unreachable. The heartbeat of the agent tells whether the node still
+        # trains.
         phase=_PHASES.get(pod.status.phase, Phase.RUNNING if pod.status.phase else Phase.INITIAL),
         leaving=pod.metadata.deletion_timestamp is not None,
         relaunch=int(labels.get(LABEL_RELAUNCH, "0")),
@@ -232,13 +232,13 @@ def _wanted(job: ElasticJob, role: str) -> int:
 
 
 def _most(job: ElasticJob, role: str) -> int:
-    """Return the largest size of a role; without a given end, the size that is asked for."""
+    """Return the largest size of a role; without maxReplicas, the requested size."""
     most = job.spec.roles[role].bounds.most
     return most if most is not None else max(_wanted(job, role), 1)
 
 
 def _end(training: Training) -> datetime | None:
-    """Return when the last step will be made; None when unknown, or too far away to mean anything."""
+    """Return the estimated time of the last step; None when unknown, or too far away to be meaningful."""
     left = progress.eta(training)
     if training.at is None or left is None or left > FORESEEABLE.total_seconds():
         return None

@@ -1,4 +1,4 @@
-"""Which function answers which request: the whole of what a master can be asked."""
+"""Tables of request handlers: every request that a master accepts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ HANDLERS: dict[type[Request[Any]], Handler] = {
     Finish: nodes.finish,
 }
 
-# Questions that wait. Later: what they are answered when the job has changed, None to wait on. Expired: what
-# they are answered after that, None for "ask again". Cut: what it means that nobody waits any more.
+# # Long polls. LATER: the response after the job changed, None to go on waiting. EXPIRED: the response at the
+# deadline, None for "ask again". CUT: how a disconnect during the poll changes the job.
 LATER: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
     Join: lambda job, request, _: rendezvous.answer(job, request),
     Watch: nodes.answer,
@@ -40,21 +40,21 @@ VERBS: dict[str, type[Request[Any]]] = {request.PATH: request for request in HAN
 
 
 def handle(job: Job, request: Request[Any], now: datetime) -> Turn[Any]:
-    """Return the job after `request`, and its answer; RequestError if it is refused, and nothing changes."""
+    """Return the job after `request`, and the response. A RequestError leaves the job unchanged."""
     turn = HANDLERS[type(request)](job, request, now)
     return Turn(health.judge(turn.job, now), turn.reply)
 
 
 def cut(job: Job, request: Request[Any], now: datetime) -> Job:
-    """Return the job after the line of a waiting `request` was cut."""
+    """Return the job after the client of a long poll has disconnected."""
     return health.judge(CUT[type(request)](job, request, now), now)
 
 
 def tick(job: Job, now: datetime) -> Job:
-    """Return the job after all that time alone changes."""
+    """Return the job after all timeouts that have expired by `now`."""
     return health.judge(nodes.tick(job, now), now)
 
 
 def judged(job: Job, now: datetime) -> Job:
-    """Return the job with its verdict, if what was observed brings one."""
+    """Return the job with its verdict, if the observed state brings one."""
     return health.judge(job, now)

@@ -1,4 +1,4 @@
-"""Why a request is refused. Handlers raise these; the server turns them into problem+json.
+"""Errors with which requests are refused. Handlers raise these; the server turns them into problem+json.
 
 RequestError
 ├── Stale      409  the sender was replaced, or its round is over
@@ -14,25 +14,25 @@ from elasticjob.api.rpc.message import Problem
 
 
 class RequestError(Exception):
-    """A request that changed nothing. The message says what was wrong, and the next step."""
+    """A refused request; the job is unchanged. The message says what was wrong, and the next step."""
 
     code: ClassVar[str]
     status: ClassVar[int]
     title: ClassVar[str]
 
     def problem(self) -> Problem:
-        """Return what travels to the sender."""
+        """Return the error as it is sent to the client."""
         return Problem(title=self.title, status=self.status, detail=str(self), code=self.code)
 
 
 class Stale(RequestError):
-    """The sender belongs to the past."""
+    """The sender was replaced, or its round is over."""
 
     code, status, title = "stale", 409, "The sender is out of date"
 
 
 class Refused(RequestError):
-    """The sender is right, the moment is not, and waiting will not help."""
+    """The job's state forbids the request for good; retrying will not help."""
 
     code, status, title = "refused", 409, "The job does not allow this"
 

@@ -1,4 +1,4 @@
-"""When a job ends, and why. The rules are tried in this order; the first that speaks is the verdict."""
+"""The rules that end a job. They are tried in this order; the first that returns a verdict wins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Rule = Callable[[Job, datetime], Verdict | None]
 
 
 def judge(job: Job, now: datetime) -> Job:
-    """Return the job with its verdict, once a rule has one. A verdict is final."""
+    """Return the job with the verdict of the first rule that has one. A verdict is final."""
     if job.verdict:
         return job
     verdict = next((verdict for rule in RULES if (verdict := rule(job, now))), None)
@@ -21,17 +21,17 @@ def judge(job: Job, now: datetime) -> Job:
 
 
 def succeed_when_all_finished(job: Job, now: datetime) -> Verdict | None:
-    """Every member of the world ended well."""
+    """Every member of the world succeeded."""
     if not job.world or not all(_finished(job, member.node) for member in job.world.members):
         return None
     return _success(job, len(job.world.members), f" of round {job.world.round}", now)
 
 
 def succeed_when_all_that_are_known_finished(job: Job, now: datetime) -> Verdict | None:
-    """Every node there ever was ended well, in a world that a predecessor did not live to save.
+    """Every known node succeeded, although the last world was lost with an earlier master.
 
-    Where one is gone that did not end well, its successor may be on its way: more nodes may be wanted than
-    `replicas`, which is what the job began with.
+    If a node that did not succeed is gone, its replacement may still come. There may also be more nodes than
+    `replicas`, which is the initial size.
     """
     nodes = [node for node in job.nodes.values() if node.role in job.spec.roles]
     if job.spec.replicas is None or len(nodes) < job.spec.replicas:
@@ -40,7 +40,7 @@ def succeed_when_all_that_are_known_finished(job: Job, now: datetime) -> Verdict
 
 
 def fail_when_no_world_is_possible(job: Job, now: datetime) -> Verdict | None:
-    """Nodes have failed for good, and those that are left cannot form a world."""
+    """Nodes have spent their restarts, and too few are left for a world."""
     if not job.restarts:
         return None
     spent = [node for node in job.nodes.values() if node.failures > job.spec.restart_count]
@@ -57,7 +57,7 @@ def fail_when_no_world_is_possible(job: Job, now: datetime) -> Verdict | None:
 
 
 def fail_when_too_few_nodes_come(job: Job, now: datetime) -> Verdict | None:
-    """No world could be formed for longer than the join timeout."""
+    """No world was formed within the join timeout."""
     limit = job.spec.limits.join_timeout
     if not job.gathering or now - job.gathering < limit:
         return None
@@ -87,14 +87,14 @@ def _finished(job: Job, name: str) -> bool:
 
 
 def _possible(job: Job, spent: list[Node]) -> int:
-    """Return how many nodes may still take part: those that are kept alive, else those that live."""
+    """Return how many nodes can still take part: those that are replaced when lost, else the live ones."""
     if job.spec.replicas is not None:
         return max(0, job.spec.replicas - len(spent))
     return sum(node.alive for node in job.nodes.values())
 
 
 def _why_missing(job: Job) -> str:
-    """Return what is known about the nodes that did not come."""
+    """Return the last known state of the nodes that did not join."""
     absent = [node for node in job.nodes.values() if not node.joined and not node.finished]
     said = [f"{node.name}: {node.failure or node.phase.lower()}" for node in absent]
     return f" ({'; '.join(said[:3])})" if said else ""

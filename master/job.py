@@ -1,7 +1,7 @@
-"""The whole state of a master as one frozen value, and what must always be true of it.
+"""The whole state of a master as one frozen value, and its invariants.
 
-`Job` is replaced, never changed: a handler is `(job, request, now) -> Turn(job, reply)`. Everything here
-encodes to JSON, so the durable part of a job is simply its fields (see `store.py`).
+`Job` is replaced, never changed: a handler is `(job, request, now) -> Turn(job, reply)`. Every field encodes
+to JSON; a subset of them is the snapshot (see `store.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Bounds(Value, frozen=True):
-    """How many nodes a world may have: a multiple of `unit` between `minimum` and `maximum`."""
+    """The world size in nodes: a multiple of `unit` between `minimum` and `maximum`."""
 
     minimum: int = 1
     maximum: int = 1
@@ -44,7 +44,7 @@ class Bounds(Value, frozen=True):
         return self.maximum // self.unit * self.unit
 
     def problem(self) -> str:
-        """Return why no world fits, or an empty string."""
+        """Return why no world size fits, or an empty string."""
         if self.unit < 1 or self.minimum < 1:
             return f"minimum {self.minimum} and unit {self.unit} must be at least 1"
         if self.lo > self.hi:
@@ -56,21 +56,21 @@ class Bounds(Value, frozen=True):
 
 
 class Limits(Value, frozen=True):
-    """How long the unexpected may last."""
+    """Timeouts of the job."""
 
-    silence: timedelta = timedelta(seconds=5)  # no Watch: the node is lost
-    takeover: timedelta = timedelta(seconds=15)  # the same, or more, while agents look for a new master
-    last_call: timedelta = timedelta(seconds=30)  # since the last join: do not wait for the others
-    join_timeout: timedelta = timedelta(seconds=900)  # no world for so long: the job fails
-    history: int = 64  # changes of the world that are remembered
+    silence: timedelta = timedelta(seconds=5)  # without a Watch for so long, a node is lost
+    takeover: timedelta = timedelta(seconds=15)  # the same while agents look for a new master
+    last_call: timedelta = timedelta(seconds=30)  # after the last join: start without the missing nodes
+    join_timeout: timedelta = timedelta(seconds=900)  # without a world for so long, the job fails
+    history: int = 64  # number of world changes kept
 
 
 class Spec(Value, frozen=True):
-    """What the job asks for; a change applies to the next round.
+    """The requested shape of the job; a change applies to the next round.
 
-    `replicas` is how many nodes somebody keeps alive by replacing lost ones (`restart_count` times after
-    a failure); None: nobody replaces a node. Only nodes of `roles` hold up a round that they have not
-    joined.
+    `replicas` is the number of nodes that the operator keeps alive by replacing lost ones (`restart_count`
+    times after a failure); None: lost nodes are not replaced. Only nodes of `roles` delay a round that they
+    have not joined.
     """
 
     job: str
@@ -82,7 +82,7 @@ class Spec(Value, frozen=True):
 
 
 class Phase(StrEnum):
-    """Where a node is in its life, as its pod tells (or, without pods, its agent)."""
+    """The phase of a node, from its pod or, without pods, from its agent."""
 
     INITIAL = "Initial"
     PENDING = "Pending"
@@ -93,11 +93,11 @@ class Phase(StrEnum):
 
 
 ENDS = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED})
-"""The phases after which a pod runs no more."""
+"""The terminal phases of a pod."""
 
 
 class Joined(Value, frozen=True):
-    """A node that waits for the next world: with what, since when, until when it counts unasked."""
+    """A waiting node: its slots, since when, and when the join expires unless repeated."""
 
     slots: int
     address: str
@@ -108,13 +108,13 @@ class Joined(Value, frozen=True):
 
 
 class Node(Value, frozen=True):
-    """One place of the job, and the life that fills it now.
+    """One place of the job, and its present incarnation.
 
-    `round` is the world whose model state the node holds, 0 if none. `beat` is when its agent was last
-    heard, None without an agent. `left` is the last round that it gave up while alive. `pod` is the pod
-    of this life, by its own words; `phase`, `uid` (of its newest pod) and `pods` are what the cluster
-    lists for this place. `failures` counts lives that failed for good, `reported` is the last failure
-    that was counted (round, local rank).
+    `round` is the world whose model state the node holds, 0 if none. `beat` is the last heartbeat of its
+    agent, None without an agent. `left` is the last round that it left while alive. `pod` is the name of this
+    incarnation's pod, as its agent reports it; `phase`, `uid` (of the newest pod) and `pods` come from the
+    API server. `failures` counts incarnations that failed for good, `reported` is the last failure counted
+    (round, local rank).
     """
 
     name: str
@@ -140,40 +140,40 @@ class Node(Value, frozen=True):
 
     @property
     def ended(self) -> bool:
-        """Whether this life takes no part any more."""
+        """Whether this incarnation takes no part any more."""
         return self.finished or self.failed or self.phase in ENDS
 
     @property
     def completed(self) -> bool:
-        """Whether it ended well, and not because it was told to go: by its word, or by its pod's alone.
+        """Whether the node succeeded, as its agent or its pod reports; a deleted pod does not count.
 
-        Not every script has an agent of ours, and last words may meet no master.
+        The pod counts because a script may run without our agent, and the agent's last request may be lost.
         """
         return self.finished or (self.phase is Phase.SUCCEEDED and not self.leaving)
 
     @property
     def alive(self) -> bool:
-        """A live agent connection, or a pod that is Running and not leaving."""
+        """Whether an agent is connected, or a pod is Running and not being deleted."""
         return not (self.leaving or self.ended) and (self.beat is not None or self.phase is Phase.RUNNING)
 
     @property
     def place(self) -> tuple[str, int, str]:
-        """The order of nodes that are equally old."""
+        """Sort key of nodes of equal age."""
         return self.role, self.index, self.name
 
 
 class Ending(Value, frozen=True):
-    """The current world is over: why, whose part is broken, and since when (nobody takes this back)."""
+    """The end of the current world: reason, lost members, and since when. It is never revoked."""
 
     reason: str
     since: datetime
     lost: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    stopped: datetime | None = None  # when the first member stopped stepping, as far as the master can tell
+    stopped: datetime | None = None  # when the first member made its last step, as far as the master knows
 
 
 class Change(Value, frozen=True):
-    """One change of the world, for people: why, who, and how long training stood still."""
+    """One change of the world, for status and logs: reason, nodes, and duration of the standstill."""
 
     round: int
     reason: str
@@ -183,17 +183,17 @@ class Change(Value, frozen=True):
     lost: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
-    ordered: datetime | None = None  # None in the first round: nothing had to end
+    ordered: datetime | None = None  # None in the first round, which ended no world
     stopped: datetime | None = None
     resumed: datetime | None = None
     step_before: int = 0
     step_after: int | None = None
     standstill: float | None = None  # seconds without a step; None until the first one
-    measured: bool = False  # by a worker, from step to step; else by the master, from message to message
+    measured: bool = False  # by a worker, from step to step; else by the master, from report to report
 
 
 class Sample(Value, frozen=True):
-    """Progress as it was at one moment of a round."""
+    """Progress at one time of a round."""
 
     at: datetime
     step: int
@@ -201,11 +201,11 @@ class Sample(Value, frozen=True):
 
 
 class Training(Value, frozen=True):
-    """How far the job is, and how well it spends its time (seconds)."""
+    """Progress of the job and where its time went (in seconds)."""
 
     progress: Progress | None = None
     round: int = 0
-    at: datetime | None = None  # of the last progress in this round
+    at: datetime | None = None  # time of the last progress in this round
     window: tuple[Sample, ...] = ()  # of this round only
     productive: float = 0.0
     standstill: float = 0.0
@@ -213,14 +213,14 @@ class Training(Value, frozen=True):
 
 
 class End(StrEnum):
-    """How a job can end."""
+    """The outcomes of a job."""
 
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
 
 
 class Verdict(Value, frozen=True):
-    """How the job ended, as a CamelCase reason and a sentence."""
+    """The outcome of a job, with a CamelCase reason and a sentence."""
 
     end: End
     reason: str
@@ -229,11 +229,11 @@ class Verdict(Value, frozen=True):
 
 
 class Job(Value, frozen=True):
-    """Everything a master knows.
+    """The whole state of a master.
 
-    `round` is the highest round that any node is known to have been in; `world` is the last one this
-    master completed or took over; `version` rises whenever the orders of any node change; `gathering` is
-    since when no world trains; `batch_slots` never shrinks.
+    `round` is the highest round any node is known to have been in; `world` is the last one that this master
+    completed or took over; `version` rises whenever the orders of any node change; `gathering` is the time
+    since which no world trains; `batch_slots` never shrinks.
     """
 
     spec: Spec
@@ -245,7 +245,7 @@ class Job(Value, frozen=True):
     gathering: datetime | None = None
     batch_slots: int = 0
     training: Training = Training()
-    restarts: int = 0  # workers that ended badly
+    restarts: int = 0  # workers that failed
     verdict: Verdict | None = None
 
     @property
@@ -254,29 +254,29 @@ class Job(Value, frozen=True):
         return self.world if self.world and not self.ending and not self.verdict else None
 
     def member(self, name: str) -> bool:
-        """Whether this life of the node has a part in the last world."""
+        """Whether this incarnation of the node is a member of the last world."""
         node = self.nodes.get(name)
         return bool(self.world and node and node.round == self.world.round)
 
     def put(self, node: Node) -> Job:
-        """Return the job with `node` in its place."""
+        """Return the job with `node` added or replaced."""
         return self.but(nodes={**self.nodes, node.name: node})
 
 
 class Turn(msgspec.Struct, Generic[Reply], frozen=True):
-    """The job after a request, and the answer; None: the question waits until the job changes."""
+    """The job after a request, and the response; None: the request waits until the job changes."""
 
     job: Job
     reply: Reply | None = None
 
 
 def invariants(job: Job) -> list[str]:
-    """Return what is wrong with `job`: always nothing. Checked after every turn in tests."""
+    """Return the violated invariants of `job`. Checked after every turn in tests."""
     return [sentence for check in INVARIANTS if (sentence := check(job))]
 
 
 def _world_fits_the_batch(job: Job) -> str:
-    """Its size is checked where it is formed: the bounds may have changed since."""
+    """Bounds are checked when a world is formed, not here: they may have changed since."""
     if not job.world:
         return ""
     names = [member.node for member in job.world.members]

@@ -1,7 +1,7 @@
-"""Lives of nodes: which incarnation speaks for a node, and what a newer one does to an older one.
+"""Incarnations of nodes: accept the newest, refuse the replaced.
 
-Incarnations are random, so the one that is heard for the first time is the newer one. It replaces the
-life before, whose id is refused from then on; a message is never believed because of a clock.
+Incarnations are random ids, so the one that is seen for the first time is the newer one. It replaces the
+present one, whose id is refused from then on. Timestamps of clients are never compared.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from elasticjob.master import rounds
 from elasticjob.master.errors import Stale
 from elasticjob.master.job import ENDS, Job, Node, Phase
 
-RETIRED = 16  # incarnations remembered for each node
+RETIRED = 16  # incarnations remembered per node
 
 
 class Sender(Protocol):
-    """What every message says about who sent it."""
+    """The fields of every message that identify its sender."""
 
     @property
     def node(self) -> str: ...
@@ -29,7 +29,7 @@ class Sender(Protocol):
 
 
 def known(job: Job, sender: Sender) -> Node:
-    """Return the node that `sender` speaks for; Stale if that is not its present life."""
+    """Return the sender's node; raises Stale unless it is the present incarnation."""
     node = job.nodes.get(sender.node)
     if node is None or not node.incarnation:
         raise Stale(f"the master does not know {sender.node} (yet): watch or join first")
@@ -39,7 +39,7 @@ def known(job: Job, sender: Sender) -> Node:
 
 
 def enter(job: Job, request: Watch | Join, now: datetime) -> Job:
-    """Return the job in which the sender is the present life of its node; Stale if it was replaced."""
+    """Return the job with the sender as the present incarnation of its node; Stale if it was replaced."""
     node = job.nodes.get(request.node) or Node(name=request.node, role=request.role, index=request.index)
     if node.incarnation == request.incarnation:
         return job
@@ -54,7 +54,7 @@ def enter(job: Job, request: Watch | Join, now: datetime) -> Job:
 
 
 def claim(job: Job, name: str, number: int, now: datetime) -> Job:
-    """Believe a node that trains in a round unknown to this master: a predecessor formed that world."""
+    """Accept a node that trains in a round unknown to this master: an earlier master formed that world."""
     node = job.nodes[name]
     newest = job.world.round if job.world else 0
     if number <= newest or number < job.round or number in (node.round, node.left):
@@ -66,12 +66,12 @@ def claim(job: Job, name: str, number: int, now: datetime) -> Job:
 
 
 def _begun(node: Node) -> Phase:
-    """Return the phase in which a life begins: a pod that has ended is not the one that speaks."""
+    """Return the initial phase of a new incarnation: a pod that has ended belongs to an earlier one."""
     return Phase.INITIAL if node.phase in ENDS else node.phase
 
 
 def _reborn(node: Node, request: Watch | Join) -> Node:
-    """Return the next life of `node`: what belongs to the place stays."""
+    """Return the next incarnation of `node`; what belongs to the place is kept."""
     return Node(
         name=node.name,
         role=request.role,

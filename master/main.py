@@ -1,4 +1,4 @@
-"""`elasticjob master` as a process: put together, run until the verdict or a signal, say the last words."""
+"""The `elasticjob master` process: run until the verdict or a signal, then write the termination message."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from elasticjob.master.store import MANAGER, ConfigMap, File, Nowhere, Store, St
 
 log = logging.getLogger("elasticjob.master")
 
-LINGER = 5.0  # seconds after the verdict in which agents may hear of it
+LINGER = 5.0  # seconds after the verdict in which agents can still fetch it
 
 
 async def run(settings: Settings, clock: Clock | None = None) -> int:
@@ -83,7 +83,7 @@ async def in_cluster(settings: Settings, clock: Clock) -> AsyncIterator[Master]:
 
 
 def read_token(path: Path | None) -> str:
-    """Return the job's token; without a file a new one, which is told to whoever started this process."""
+    """Return the job's token; without a file, make one and log it."""
     if path:
         return path.read_text().strip()
     token = secrets.token_urlsafe(32)
@@ -100,7 +100,7 @@ def say_last_words(job: Job, path: Path | None) -> None:
 
 
 def last_words(job: Job) -> dict[str, object]:
-    """Return what the controller reads: Succeeded, Failed, or Stopped, which does not end the job."""
+    """Return the termination message for the controller: Succeeded, Failed, or Stopped (the job goes on)."""
     verdict, progress = job.verdict, job.training.progress
     if verdict is None:
         said: dict[str, object] = {
@@ -124,7 +124,7 @@ async def _either(*events: asyncio.Event) -> None:
 
 
 async def _declared(client: Client, settings: Settings, clock: Clock) -> ElasticJob:
-    """Return the ElasticJob; without it there is nothing to lead, so this waits for the API server."""
+    """Return the ElasticJob; waits for the API server, since the master cannot start without it."""
     while True:
         try:
             return await client.get(ELASTICJOB, settings.job, settings.namespace)
@@ -136,7 +136,7 @@ async def _declared(client: Client, settings: Settings, clock: Clock) -> Elastic
 
 
 async def _loaded(store: Store, clock: Clock) -> bytes | None:
-    """Return the snapshot; going on without one that exists would give rounds twice."""
+    """Return the snapshot, with retries: starting without an existing one would reuse round numbers."""
     while True:
         try:
             return await store.load()

@@ -1,7 +1,7 @@
-"""The conversation about a node's life, and what becomes true of nodes without a word from them.
+"""Requests about the life of a node, and the detection of lost nodes.
 
-A node is lost at once when its line is cut or its pod is gone, after a short silence otherwise. A lost
-node may come back: it is told that its round is over, and joins the next one as a newcomer.
+A node is lost at once when its connection is cut or its pod is gone, otherwise after a heartbeat timeout. A
+lost node may come back: it is told to regroup, and joins the next round as a newcomer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from elasticjob.master import lives, progress, rounds
 from elasticjob.master.errors import Stale
 from elasticjob.master.job import ENDS, Job, Node, Phase, Turn
 
-DOUBT = timedelta(seconds=0.5)  # a line closed between two Watches: how long the next one may take
+DOUBT = timedelta(seconds=0.5)  # deadline for the next Watch after a connection closed between two of them
 
 TRANSITIONS: dict[Phase, frozenset[Phase]] = {
     Phase.INITIAL: frozenset({Phase.PENDING, Phase.RUNNING}) | ENDS,
@@ -31,7 +31,7 @@ TRANSITIONS: dict[Phase, frozenset[Phase]] = {
 
 
 class Pod(msgspec.Struct, frozen=True):
-    """What the cluster lists: one pod of a node."""
+    """A pod of a node, from the API server."""
 
     name: str
     node: str
@@ -44,24 +44,24 @@ class Pod(msgspec.Struct, frozen=True):
 
 
 def watch(job: Job, request: Watch, now: datetime) -> Turn[Orders]:
-    """Hear that the node lives, and answer if its orders are newer than those it has seen."""
+    """Record a heartbeat, and respond if the node's orders are newer than those it has seen."""
     job = lives.enter(job, request, now)
     job = lives.claim(job, request.node, request.round, now)
     node = job.nodes[request.node]
     job = job.put(node.but(beat=now, pod=request.pod))
-    if request.seen > job.version:  # a predecessor of this master counted further than it saved
+    if request.seen > job.version:  # an earlier master counted further than it saved
         job = job.but(version=request.seen + 1)
     return Turn(job, orders(job, request, now) if job.version > request.seen else None)
 
 
 def answer(job: Job, request: Watch, now: datetime) -> Orders | None:
-    """Return the orders if they are newer than those seen. Changes nothing."""
+    """Return the orders if they are newer than those seen."""
     lives.known(job, request)
     return orders(job, request, now) if job.version > request.seen else None
 
 
 def orders(job: Job, request: Watch, now: datetime) -> Orders:
-    """Return what is true for this node now."""
+    """Return the present orders of this node."""
     node, order = job.nodes[request.node], _Draft(job.version)
     if job.verdict:
         return order.stop(node.round, job.verdict.message)
@@ -79,7 +79,7 @@ def orders(job: Job, request: Watch, now: datetime) -> Orders:
 
 
 def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
-    """Take over usage, and progress if it is of the present round."""
+    """Record usage, and progress if it is of the present round."""
     node = lives.known(job, request)
     if request.progress and not (job.world and node.round == request.round == job.world.round):
         raise Stale(f"round {request.round} is over for {node.name}: the job is in round {job.round}")
@@ -91,7 +91,7 @@ def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
 
 
 def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
-    """Remember why a worker ended; if its agent gives up, the node is lost and has failed once more."""
+    """Record why a worker failed; a final failure loses the node and counts against its restarts."""
     node = lives.known(job, request)
     where = (request.round, request.local_rank)
     if node.reported != where:
@@ -105,7 +105,7 @@ def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
 
 
 def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
-    """All workers of the node ended well; its world ends well when all its members say so."""
+    """Record that all workers of the node succeeded; the job succeeds when all members have."""
     node = lives.known(job, request)
     if node.finished:
         return Turn(job, Empty())
@@ -118,7 +118,7 @@ def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
 
 
 def hang_up(job: Job, request: Watch, now: datetime) -> Job:
-    """The line of the node was cut while the master held it: the node is lost at once."""
+    """Treat the node as lost: its connection was cut during a Watch."""
     node = job.nodes.get(request.node)
     if node is None or node.incarnation != request.incarnation:
         return job
@@ -126,7 +126,7 @@ def hang_up(job: Job, request: Watch, now: datetime) -> Job:
 
 
 def doubt(job: Job, request: Watch, now: datetime) -> Job:
-    """The line was cut between two questions: the next one must come soon."""
+    """Shorten the heartbeat deadline: the connection closed between two Watches."""
     node = job.nodes.get(request.node)
     if node is None or node.incarnation != request.incarnation or node.beat is None:
         return job
@@ -134,7 +134,7 @@ def doubt(job: Job, request: Watch, now: datetime) -> Job:
 
 
 def tick(job: Job, now: datetime) -> Job:
-    """Give up the silent, forget joins that nobody holds open, and settle what follows."""
+    """Lose nodes without heartbeats, drop joins that were not repeated, and settle the round."""
     limits = job.spec.limits
     for node in job.nodes.values():
         if node.beat and now - node.beat > limits.silence:
@@ -145,12 +145,12 @@ def tick(job: Job, now: datetime) -> Job:
 
 
 def overslept(job: Job, gap: timedelta) -> Job:
-    """Return the job after the master itself was out for `gap`: what nobody could hear was no silence."""
+    """Extend heartbeat deadlines by `gap`, the time for which the master itself was suspended."""
     return job.but(nodes={name: _heard_later(node, gap) for name, node in job.nodes.items()})
 
 
 def observe(job: Job, pods: Sequence[Pod], now: datetime) -> Job:
-    """Take over what the cluster lists: all pods of the job's nodes, the master's not among them."""
+    """Apply the pods listed by the API server: all pods of training nodes."""
     by_node: dict[str, list[Pod]] = {name: [] for name, node in job.nodes.items() if node.pods}
     for pod in pods:
         by_node.setdefault(pod.node, []).append(pod)
@@ -179,7 +179,7 @@ def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
     if seen != node:
         job = job.put(seen)
     if own and own.phase is Phase.SUCCEEDED and seen.completed and job.member(name):
-        return job.put(seen.but(finished=True, beat=None, joined=None))  # its last words may be lost
+        return job.put(seen.but(finished=True, beat=None, joined=None))  # the Finish request may be lost
     if node.beat and (vanished or (own and own.phase in ENDS)):
         return _gone(job, seen, f"pod {node.pod} is gone", now)
     if own and own.leaving and not seen.leaving:
@@ -188,7 +188,7 @@ def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
 
 
 def _is_of_the_past(node: Node, current: Pod | None) -> bool:
-    """Whether the pod ended before the agent that talks to us began: its own pod is not listed yet."""
+    """Whether the pod ended before this agent began, so that the agent's own pod is not listed yet."""
     if current is None or node.beat is None or current.phase not in ENDS:
         return False
     if node.pod:
@@ -197,7 +197,7 @@ def _is_of_the_past(node: Node, current: Pod | None) -> bool:
 
 
 def _phase(node: Node, current: Pod | None) -> Phase:
-    """Return the phase by the table; another pod begins another life."""
+    """Return the next phase by the table of transitions; a new pod starts anew."""
     if current is None:
         return Phase.DELETED
     phase = Phase.DELETED if current.leaving and current.phase in ENDS else current.phase
@@ -206,7 +206,7 @@ def _phase(node: Node, current: Pod | None) -> Phase:
 
 
 def _leaves(job: Job, node: Node, now: datetime) -> Job:
-    """The pod is being deleted: its agent is told by SIGTERM, the others at once."""
+    """Plan the node's leave: its pod is being deleted, and its agent gets SIGTERM."""
     job = job.put(node.but(leaving=True, joined=None))
     if not job.member(node.name) or node.finished:
         return job
@@ -214,13 +214,13 @@ def _leaves(job: Job, node: Node, now: datetime) -> Job:
 
 
 def _gone(job: Job, node: Node, why: str, now: datetime) -> Job:
-    """The caller settles once all who are gone are known: nobody of them is to be in a world in between."""
+    """Mark the node as lost. The caller settles the round after all lost nodes are marked."""
     return rounds.lose(job.put(node.but(beat=None)), node.name, why, now)
 
 
 def _last_words(request: Failure) -> str:
     how = f"signal {-request.exit_code}" if request.exit_code < 0 else f"exit code {request.exit_code}"
-    return f"worker {request.local_rank} ended with {how}: {request.message[:2048] or 'it said nothing'}"
+    return f"worker {request.local_rank} ended with {how}: {request.message[:2048] or 'no message'}"
 
 
 class _Draft(NamedTuple):

@@ -1,4 +1,4 @@
-"""What people and machines may read without a token: probes, metrics, status as JSON, and a live page."""
+"""HTTP pages without authentication: probes, metrics, status as JSON, and a live page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READING = ("GET", "HEAD")
 
 
 def render(request: web.BaseRequest, job: Job, now: datetime) -> web.Response:
-    """Return the page at the request's path; 404 with the list of pages, 405 unless it is read."""
+    """Return the page at the request's path; 404 with the list of pages; 405 for methods that write."""
     page = PAGES.get(request.path)
     if page is None:
         return web.Response(status=404, text=f"no such page; there are {', '.join(PAGES)}\n")
@@ -31,7 +31,7 @@ def render(request: web.BaseRequest, job: Job, now: datetime) -> web.Response:
 
 
 def status(job: Job, now: datetime) -> dict[str, Any]:
-    """Return all that a person may want to know, in plain data."""
+    """Return the job's state as JSON data."""
     training, world = job.training, job.world
     rate = progress.speed(training)
     return {
@@ -54,7 +54,7 @@ def status(job: Job, now: datetime) -> dict[str, Any]:
 
 
 def state(job: Job, node: Node) -> str:
-    """Return in one word what the node does."""
+    """Return the node's state as one word."""
     rules = (
         (node.finished, "finished"),
         (node.failed, "failed"),
@@ -67,7 +67,7 @@ def state(job: Job, node: Node) -> str:
 
 
 class JobCollector(Collector):
-    """The metrics of one job, read from its state whenever somebody scrapes."""
+    """The Prometheus metrics of one job, computed from its state at every scrape."""
 
     def __init__(self, job: Job) -> None:
         self._job = job

@@ -1,4 +1,4 @@
-"""How far the job is, how fast it goes, and how much of its time it trains."""
+"""Progress, speed and goodput of a job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import structs
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.master.job import Change, Job, Sample, Training
 
-WINDOW = 30  # samples of one round from which its speed is computed
+WINDOW = 30  # samples of one round over which the speed is computed
 
 
 class Speed(NamedTuple):
@@ -21,9 +21,9 @@ class Speed(NamedTuple):
 
 
 def record(job: Job, progress: Progress, now: datetime) -> Job:
-    """Take over what a member of the running or ending world reports; older news changes nothing.
+    """Record the progress that a member of the running or ending world reports; older steps are ignored.
 
-    What is added to a step that is known, as by a test after the last one, counts as well.
+    Metrics of the newest known step are merged, such as a test result after the last step.
     """
     if not job.world:
         return job
@@ -49,7 +49,7 @@ def speed(training: Training) -> Speed | None:
 
 
 def goodput(training: Training) -> float | None:
-    """Return the share of time, since the first step, in which steps were made that count."""
+    """Return the share of time since the first step spent in steps that were not lost."""
     spent = training.productive + training.standstill
     return max(0.0, training.productive) / spent if spent > 0 else None
 
@@ -63,7 +63,7 @@ def eta(training: Training) -> float | None:
 
 
 def _go_on(training: Training, progress: Progress, now: datetime) -> Training:
-    """Count the time since the last report as productive: steps were made in it."""
+    """Add the time since the last report to the productive time."""
     elapsed = (now - training.at).total_seconds() if training.at else 0.0
     sample = Sample(at=now, step=progress.step, samples=progress.samples)
     return training.but(
@@ -75,7 +75,7 @@ def _go_on(training: Training, progress: Progress, now: datetime) -> Training:
 
 
 def _added(training: Training, progress: Progress) -> Training:
-    """Take over metrics that are told of the newest step later, or by another member."""
+    """Merge metrics of the newest known step that come later, or from another member."""
     known = training.progress
     if known is None or progress.step < known.step:
         return training
@@ -83,7 +83,7 @@ def _added(training: Training, progress: Progress) -> Training:
 
 
 def _resume(training: Training, number: int, progress: Progress, now: datetime) -> Training:
-    """Close the standstill before this round: it ends with the first progress in it."""
+    """End the standstill before this round at its first progress."""
     change = _of_round(training, number)
     stood = _standstill(change, progress, now)
     if change:
@@ -113,14 +113,14 @@ def _standstill(change: Change | None, progress: Progress, now: datetime) -> flo
 
 
 def _before_the_stop(training: Training, change: Change | None) -> float:
-    """Return the productive seconds between the last report and the moment when the round before stopped."""
+    """Return the productive seconds between the last report and the stop of the previous round."""
     if not (training.at and change and change.stopped):
         return 0.0
     return max(0.0, (change.stopped - training.at).total_seconds())
 
 
 def _redone(training: Training, progress: Progress) -> float:
-    """Return the seconds whose steps were lost, if training went back to an older state."""
+    """Return the seconds of steps that were lost, if training resumed from an older step."""
     rate = speed(training)
     if not rate or not training.progress or rate.steps <= 0:
         return 0.0
@@ -128,7 +128,7 @@ def _redone(training: Training, progress: Progress) -> float:
 
 
 def _measured(training: Training, progress: Progress) -> Training:
-    """Prefer what workers measured from step to step; the slowest of them counts."""
+    """Prefer the workers' own measurement from step to step, the slowest of them."""
     change = _of_round(training, training.round)
     stood = progress.standstill
     if stood is None or not change or (change.measured and stood <= (change.standstill or 0.0)):

@@ -1,4 +1,4 @@
-"""The conversation by which nodes enter and leave worlds. The rules themselves are in `rounds.py`."""
+"""Requests by which nodes enter and leave worlds. The rules are in `rounds.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elasticjob.master.job import Job, Joined, Node, Turn
 
 
 def join(job: Job, request: Join, now: datetime) -> Turn[World]:
-    """Let the node wait for the next world; the answer of a repeated question is the same world."""
+    """Record that the node waits for the next world; repeating the request returns the same world."""
     _refuse_useless(job)
     job = lives.enter(job, request, now)
     job = lives.claim(job, request.node, request.after, now)
@@ -27,7 +27,7 @@ def join(job: Job, request: Join, now: datetime) -> Turn[World]:
 
 
 def answer(job: Job, request: Join) -> World | None:
-    """Return the world that answers `request`, None while there is none. Changes nothing."""
+    """Return the world for `request`, None while there is none."""
     _refuse_useless(job)
     node = lives.known(job, request)
     world = job.world
@@ -35,7 +35,7 @@ def answer(job: Job, request: Join) -> World | None:
 
 
 def withdraw(job: Job, request: Join, now: datetime) -> Job:
-    """The node stopped waiting: it must not be in a world that it would not hear of."""
+    """Take the join back: the client disconnected, and would not receive the world."""
     node = job.nodes.get(request.node)
     if node is None or node.incarnation != request.incarnation or not node.joined:
         return job
@@ -43,7 +43,7 @@ def withdraw(job: Job, request: Join, now: datetime) -> Job:
 
 
 def leave(job: Job, request: Leave, now: datetime) -> Turn[Empty]:
-    """End the part of a node in its world, at the next step boundary if that was planned, else at once."""
+    """End the node's membership: at the next step boundary if that was planned, else at once."""
     node = lives.known(job, request)
     job = _leave_planned(job, node, request, now) if request.planned else _drop_out(job, node, request, now)
     return Turn(rounds.settle(job, now), Empty())
@@ -72,7 +72,7 @@ def _joined(job: Job, node: Node, request: Join, now: datetime) -> Joined:
 
 
 def _end_own_world(job: Job, request: Join, now: datetime) -> Job:
-    """A member that joins has stopped stepping: its world ends, if it has not ended already."""
+    """End the world of a member that joins: it has stopped stepping."""
     name = request.node
     if not (job.world and job.member(name)):
         return job
@@ -84,7 +84,7 @@ def _end_own_world(job: Job, request: Join, now: datetime) -> Job:
 
 
 def _leave_planned(job: Job, node: Node, request: Leave, now: datetime) -> Job:
-    """The node stays a member until the boundary, so that its last step counts."""
+    """Keep the node as a member until the step boundary, so that its last step counts."""
     job = job.put(node.but(leaving=True, joined=None))
     because = f": {request.reason}" if request.reason else ""
     return (
@@ -95,7 +95,7 @@ def _leave_planned(job: Job, node: Node, request: Leave, now: datetime) -> Job:
 
 
 def _drop_out(job: Job, node: Node, request: Leave, now: datetime) -> Job:
-    """A worker of the node died. The node lives on, and comes back as a newcomer."""
+    """Lose the node's part in the world: a worker died. The node itself lives on and joins as a newcomer."""
     if request.round <= node.left:
         return job
     if node.round != request.round:

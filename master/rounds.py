@@ -1,12 +1,13 @@
-"""Rounds: who must be waited for, who is in the next world and in which order, and when it is complete.
+"""Rounds: which nodes are waited for, which form the next world, in which order, and when.
 
-1. A world has lo <= k <= hi nodes, k a multiple of the unit. Nothing is formed below lo, nothing exceeds
-hi. 2. While any member of the last world lives, only such members hold up the next one; else every live
-node does. 3. Complete as soon as nobody is missing; last call bounds how long a missing one is waited
-for, once somebody who holds the model's state has joined. 4. Survivors come first, the oldest is rank 0;
-newcomers follow by place. Nobody who holds the model's state is pushed out by a newcomer. 5. A world that
-ends stays ended. Its number is never used again, so it fences every later message. 6. Newcomers are cut
-in when they are ready, in groups of the unit, as far as there is room.
+1. A world has k nodes, lo <= k <= hi, k a multiple of the unit.
+2. While a member of the last world is alive, only members delay the next one; otherwise every live node does.
+3. A world is complete as soon as no node is missing. After a member with the model's state has joined, the
+last-call timeout bounds the wait.
+4. Survivors come first, the oldest is rank 0; newcomers follow by place. A newcomer never displaces a node
+that holds the model's state.
+5. A world that ends stays ended. Its number is never reused, so it fences every later message.
+6. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from elasticjob.master.job import Change, Ending, Job, Joined, Node
 
 
 def lose(job: Job, name: str, why: str, now: datetime) -> Job:
-    """End the part of node `name` in its world, which is broken thereby."""
+    """End the membership of node `name`; its world is broken."""
     node = job.nodes[name]
-    if node.finished:  # its part ended well: it is missed by nobody
+    if node.finished:  # it succeeded, so the world is not broken
         return job
     member = job.member(name)
     job = job.put(node.but(round=0, joined=None))
@@ -31,7 +32,7 @@ def lose(job: Job, name: str, why: str, now: datetime) -> Job:
 def end(
     job: Job, reason: str, now: datetime, *, lost: tuple[str, ...] = (), left: tuple[str, ...] = ()
 ) -> Job:
-    """End the world: at once if somebody is `lost`, at its next step boundary otherwise."""
+    """End the world: at once if members are `lost`, at its next step boundary otherwise."""
     old = job.ending or Ending(reason=reason, since=now)
     news = old.but(lost=_union(old.lost, lost), left=_union(old.left, left))
     if lost and not old.lost:
@@ -42,7 +43,7 @@ def end(
 
 
 def settle(job: Job, now: datetime) -> Job:
-    """Do what the rules ask for now: end the world for newcomers, complete the next one."""
+    """Apply the rules now: end the world for newcomers, complete the next one."""
     if job.verdict:
         return job
     job = _cut_in(job, now)
@@ -55,7 +56,7 @@ def settle(job: Job, now: datetime) -> Job:
 
 
 def choose(job: Job, now: datetime) -> tuple[Node, ...]:
-    """Return who forms the next world now, in rank order; nobody while it has to wait."""
+    """Return the nodes that form the next world now, in rank order; empty while it has to wait."""
     joined, size = _joined(job)
     if not size:
         return ()
@@ -88,7 +89,7 @@ def sentence(job: Job, now: datetime) -> str:
 
 
 def _cut_in(job: Job, now: datetime) -> Job:
-    """End the running world for newcomers who are ready, unless it is full or already finishing."""
+    """End the running world for newcomers that are ready, unless it is full or a member has finished."""
     world, bounds = job.running, job.spec.bounds
     if not world or bounds.hi <= len(world.members):
         return job
@@ -102,7 +103,7 @@ def _cut_in(job: Job, now: datetime) -> Job:
 
 
 def _joined(job: Job) -> tuple[list[Node], int]:
-    """Return who has joined, and how many of them could form a world: 0, or a number that is in bounds."""
+    """Return the joined nodes, and the largest world size they allow: 0, or a number within bounds."""
     bounds = job.spec.bounds
     joined = [node for node in job.nodes.values() if node.joined]
     size = min(len(joined) // bounds.unit * bounds.unit, bounds.hi)
@@ -110,13 +111,13 @@ def _joined(job: Job) -> tuple[list[Node], int]:
 
 
 def _has_survivors(job: Job) -> bool:
-    """Whether anybody holds the model's state: then only such nodes are waited for."""
+    """Whether a node still holds the model's state; then only nodes that hold it are waited for."""
     nodes = job.nodes.values()
     return bool(job.round) and any(node.round and not (node.leaving or node.ended) for node in nodes)
 
 
 def _missing(job: Job, survivors: bool) -> Iterator[Node]:
-    """Yield who has to join before the world is complete."""
+    """Yield the nodes that have yet to join before the world is complete."""
     for node in job.nodes.values():
         if node.joined or node.leaving or node.ended:
             continue
@@ -125,9 +126,10 @@ def _missing(job: Job, survivors: bool) -> Iterator[Node]:
 
 
 def _last_call(job: Job, joined: list[Node], survivors: bool) -> datetime:
-    """Return when waiting for the missing is over; a trickle of joins cannot stretch it for ever.
+    """Return when to stop waiting for missing nodes; bounded, however many nodes join late.
 
-    Newcomers alone wait for the survivors, who may be on a long step: without them the model would be lost.
+    Without a survivor among them, newcomers wait the full join timeout: a survivor may be in a long step, and
+    a world without it would lose the model.
     """
     times = [node.joined.since for node in joined if node.joined]
     limits = job.spec.limits
@@ -156,7 +158,7 @@ class _Age:
 
 
 def _complete(job: Job, chosen: tuple[Node, ...], now: datetime) -> Job:
-    """Form the world of `chosen`; the others hold no state any more, and wait if they have joined."""
+    """Form the world of `chosen`; other nodes hold no model state any more, and wait if they have joined."""
     number, age = job.round + 1, _Age(job)
     members = tuple(_member(node, node.joined, age.entered(node)) for node in chosen if node.joined)
     slots = max(member.slots for member in members)
@@ -189,7 +191,7 @@ def _member(node: Node, joined: Joined, since: int) -> Member:
 
 
 def _placed(node: Node, number: int, inside: bool) -> Node:
-    """Return the node as it is after a world was formed with or without it."""
+    """Return the node after a world was formed with or without it."""
     if inside:
         return node.but(round=number, joined=None)
     return node.but(round=0) if node.round else node
@@ -217,6 +219,6 @@ def _union(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _names(nodes: list[Node]) -> str:
-    """Return the names for a sentence: the first three, and how many more."""
+    """Return the first three names, and how many more there are."""
     names = sorted(node.name for node in nodes)
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,9 +1,8 @@
-"""The shell around the job: the socket, the clock, and the only variable that holds the state.
+"""The I/O shell around the job: socket, clock, and the only variable that holds the state.
 
 Requests are handled one after another by pure functions; there is no await between reading the job and
-replacing it, so there are no locks. A question that cannot be answered yet waits here, and is asked again
-whenever `Job.version` has risen. Saving is asynchronous: no answer waits for it, since agents bring what
-a successor might lack.
+replacing it, so there are no locks. Long polls wait here, and are tried again whenever `Job.version` has
+risen. Saving is asynchronous and delays no response: agents resend what a successor may lack.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from elasticjob.master.store import Store, snapshot
 
 log = logging.getLogger("elasticjob.master")
 
-TICK = 0.25  # seconds between two looks at the clock
-LATE = timedelta(seconds=1)  # a tick that comes so late has seen no Watch that came in time
+TICK = 0.25  # seconds between checks of the timeouts
+LATE = timedelta(seconds=1)  # after a tick as late as this, missed Watches are the master's own fault
 SAVE_PROGRESS = timedelta(seconds=5)  # progress alone is saved at most so often
 
 
 class Poll:
-    """A question that waits for the job to change, on which connection, and until when."""
+    """A waiting long poll: its request, connection and deadline."""
 
     def __init__(self, request: Request[Any], line: object, until: datetime) -> None:
         self.request, self.line, self.until = request, line, until
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def same_node(self, request: Any) -> bool:
-        """Whether this is the same kind of question, from the same life of the same node."""
+        """Whether both are the same type of request from the same incarnation of a node."""
         mine: Any = self.request
         return (
             type(mine) is type(request)
@@ -54,8 +53,8 @@ class Poll:
 class Master:
     """One job's master: `async with Master(job, token, store) as master: master.address`.
 
-    `job` is the state to begin with (`store.restore` or `Job(spec)`). Everything that changes it goes through
-    `become`, which wakes those whose answer has changed. Without a token every call is refused.
+    `job` is the initial state (`store.restore` or `Job(spec)`). Every change goes through `become`, which
+    wakes the long polls it answers. Without the token every request is refused.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class Master:
         self.job = job
         self.clock: Clock = clock or SystemClock()
         self.ended = asyncio.Event()
-        if job.verdict:  # a predecessor had it, and did not live to say so
+        if job.verdict:  # reached by an earlier master that did not live to report it
             self.ended.set()
         self._token, self._store = token, store
         self._host, self._port = host, port
@@ -90,7 +89,7 @@ class Master:
         return f"{host}:{self._port}"
 
     def now(self) -> datetime:
-        """Return the time; it never steps back, so nobody falls silent because a clock was set."""
+        """Return the time; it never steps back, so that setting the clock times out no heartbeat."""
         return self._origin + timedelta(seconds=self.clock.monotonic() - self._began)
 
     async def __aenter__(self) -> Self:
@@ -117,7 +116,7 @@ class Master:
             log.warning("the last state of job %s is not saved: %s", self.job.spec.job, error)
 
     async def ask(self, request: Request[Any], line: object = None) -> Any:
-        """Return the answer to `request`, waiting where it is a long poll; None is "ask again"."""
+        """Return the response to `request`, waiting if it is a long poll; None is "ask again"."""
         turn = dispatch.handle(self.job, request, self.now())
         self.become(turn.job)
         if turn.reply is not None or type(request) not in dispatch.LATER:
@@ -130,7 +129,7 @@ class Master:
             self._polls.discard(poll)
 
     def become(self, job: Job) -> None:
-        """Replace the state; wake the questions that it answers."""
+        """Replace the state; wake the long polls that it answers."""
         before, self.job = self.job, job
         if job.version == before.version:
             return
@@ -142,7 +141,7 @@ class Master:
             self._try(poll)
 
     def observe(self, change: Callable[[Job, datetime], Job]) -> None:
-        """Let something seen outside of the conversations change the job: pods, the spec."""
+        """Apply a change observed outside of requests: pods, the spec."""
         self.become(dispatch.judged(change(self.job, self.now()), self.now()))
 
     async def wait_until_told(self, limit: float) -> None:
@@ -162,14 +161,14 @@ class Master:
         return reply
 
     def _until(self, request: Any, asked: datetime) -> datetime:
-        """Return when to stop waiting; a Watch must come often enough to prove that its node lives."""
+        """Return the deadline of a poll; a Watch must be repeated often enough to serve as heartbeat."""
         wait = timedelta(seconds=max(0.0, request.wait))
         if isinstance(request, Watch):
             wait = min(wait, self.job.spec.limits.silence / 2)
         return asked + wait
 
     def _try(self, poll: Poll) -> None:
-        """Answer `poll` if the job has an answer now."""
+        """Answer `poll` if the job has a response now."""
         if poll.answer.done():
             return
         try:
@@ -181,7 +180,7 @@ class Master:
             poll.answer.set_result(reply)
 
     def _say_what_changed(self, before: Job) -> None:
-        """One line for each decision that changed something."""
+        """Log one line for each decision that changed something."""
         job = self.job
         if job.verdict and not before.verdict:
             log.info("verdict %s, %s: %s", job.verdict.end, job.verdict.reason, job.verdict.message)
@@ -192,12 +191,12 @@ class Master:
             log.info("round %d: %d workers on %s", job.running.round, job.running.size, names)
 
     async def _tick(self) -> None:
-        """Carry all timeouts."""
+        """Apply all timeouts, forever."""
         looked, training = self.now(), self.job.training
         ticked = looked
         while True:
             await self.clock.sleep(TICK)
-            if self.now() - ticked > LATE:  # stopped, or starved: the silence was ours
+            if self.now() - ticked > LATE:  # suspended or starved: the heartbeats were missed here
                 self.job = nodes.overslept(self.job, self.now() - ticked)
             ticked = self.now()
             self.become(dispatch.tick(self.job, ticked))
@@ -213,7 +212,7 @@ class Master:
         poll.answer.set_result(dispatch.EXPIRED[type(poll.request)](self.job, poll.request, self.now()))
 
     async def _save(self) -> None:
-        """Keep the durable copy up to date; a store that fails is tried again, nobody waits for it."""
+        """Save the state after changes, with retries; no request waits for it."""
         delay = 0.5
         while True:
             await self._unsaved.wait()
@@ -228,7 +227,7 @@ class Master:
                 self._unsaved.set()
 
     def _hang_up_all(self) -> None:
-        """From now on a line that closes says nothing about its node: it is us who close it."""
+        """Stop all long polls. From now on a closed connection says nothing about its node."""
         self._closing = True
         for poll in self._polls:
             poll.answer.cancel()
@@ -255,7 +254,7 @@ class Master:
         return web.Response(body=wire.encode(reply, accepted), content_type=accepted)
 
     async def _ask_on_line(self, question: Request[Any], line: object) -> Any:
-        """Ask; a line that is cut meanwhile means what the question says it means."""
+        """Ask; handle a disconnect meanwhile as the request's type demands."""
         self._lines.pop(line, None)
         if isinstance(question, Watch):
             self._lines[line] = question
@@ -267,10 +266,10 @@ class Master:
             raise
 
     def _cut(self, question: Request[Any], asked: datetime) -> None:
-        """The sender hung up while its question waited, unless it is asking the same on another line.
+        """Handle a disconnect during a poll, unless the client repeats the poll on another connection.
 
-        Who got no answer when it was due is tired of waiting, and not gone: a master that was stopped hears
-        that line end before it hears the next one.
+        A disconnect after the deadline is the client's own timeout, not a lost node: a master that was
+        suspended sees the old connection end before it accepts the next one.
         """
         if self._closing or any(poll.same_node(question) for poll in self._polls):
             return
@@ -280,14 +279,14 @@ class Master:
             self.become(dispatch.cut(self.job, question, self.now()))
 
     def _line_closed(self, line: object) -> None:
-        """A line closed between two Watches: be quick to give its node up."""
+        """Shorten the node's heartbeat deadline: its connection closed between two Watches."""
         watch = self._lines.pop(line, None)
         if watch and not self._closing and not any(poll.same_node(watch) for poll in self._polls):
             self.become(nodes.doubt(self.job, watch, self.now()))
 
 
 class _Server(web.Server):
-    """aiohttp's low-level server, which also tells when a connection has closed."""
+    """aiohttp's low-level server, with a callback when a connection closes."""
 
     def __init__(
         self,

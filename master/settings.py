@@ -1,4 +1,4 @@
-"""Settings of a master: the environment that its pod is given, or flags of `elasticjob master`."""
+"""Settings of a master: environment variables of its pod, or flags of `elasticjob master`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from elasticjob.master.job import Bounds, Limits, Spec
 
 
 def _named(name: str, default: Any) -> Any:
-    """Return a field that is set by the environment variable `name` of the contract, or by its own name."""
+    """Return a field that is set by the environment variable `name`, or by its own name."""
     return Field(default=default, validation_alias=AliasChoices(name, name.lower()))
 
 
 def _seconds(value: Any) -> Any:
-    """Return a plain number as seconds; anything else is for Pydantic to read (ISO 8601)."""
+    """Return a plain number as seconds; leaves anything else to Pydantic (ISO 8601)."""
     return float(value) if isinstance(value, str) and value.replace(".", "", 1).isdecimal() else value
 
 
@@ -27,7 +27,7 @@ Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
 
 
 class Settings(BaseSettings):
-    """What differs between masters. In a cluster the size of the job comes from its ElasticJob."""
+    """Settings of a master process. In a cluster, the size of the job comes from its ElasticJob."""
 
     model_config = SettingsConfigDict(
         env_prefix="ELASTICJOB_MASTER_", frozen=True, populate_by_name=True, use_attribute_docstrings=True
@@ -49,39 +49,39 @@ class Settings(BaseSettings):
     """The file with the job's bearer token; without it a new token is made and printed."""
 
     termination_log: Path | None = _named(env.TERMINATION_LOG, None)
-    """Where the last words go, as JSON."""
+    """The file for the termination message, as JSON."""
 
     kubeconfig: Path | None = None
     """The cluster of the job; without it, KUBECONFIG or the pod's own service account."""
 
     state: Path | None = None
-    """Outside of a cluster: the file that keeps the job over restarts of its master."""
+    """Outside of a cluster: the file that keeps the job's state across restarts of its master."""
 
     nodes_min: int = Field(default=1, ge=1)
-    """Outside of a cluster: the fewest nodes that train."""
+    """Outside of a cluster: the smallest number of nodes that train."""
 
     nodes_max: int = Field(default=1, ge=1)
-    """Outside of a cluster: the most nodes that train."""
+    """Outside of a cluster: the largest number of nodes that train."""
 
     node_unit: int = Field(default=1, ge=1)
-    """Outside of a cluster: the number of nodes that train is a multiple of this."""
+    """Outside of a cluster: the number of training nodes is a multiple of this."""
 
     silence: Seconds = Limits().silence
-    """A node that is not heard for so long is lost (seconds, like the next two)."""
+    """Heartbeat timeout after which a node is lost (seconds, like the next two)."""
 
     last_call: Seconds = Limits().last_call
-    """So long after the last join, nodes that are missing are not waited for any more."""
+    """How long after the last join missing nodes are waited for."""
 
     join_timeout: Seconds = Limits().join_timeout
-    """A job without a world for so long has failed."""
+    """How long the job may be without a world before it fails."""
 
     @property
     def limits(self) -> Limits:
-        """The deadlines of the job."""
+        """The timeouts of the job."""
         return Limits(silence=self.silence, last_call=self.last_call, join_timeout=self.join_timeout)
 
     @property
     def spec(self) -> Spec:
-        """The job as it is described outside of a cluster."""
+        """The job's spec outside of a cluster."""
         bounds = Bounds(minimum=self.nodes_min, maximum=self.nodes_max, unit=self.node_unit)
         return Spec(job=self.job, bounds=bounds, limits=self.limits)

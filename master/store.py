@@ -1,8 +1,8 @@
-"""What survives a master: a snapshot of its job, in a file or in a ConfigMap.
+"""The master's snapshot of its job, in a file or in a ConfigMap.
 
-A new master continues from it: rounds go on counting, the lineage (who is oldest), budgets, verdict and
-progress are kept. What the snapshot lacks, because it was taken a moment too early, is brought by the
-agents: each Watch names the round in which its node trains.
+A new master continues from it: round numbers, the lineage (which node is oldest), restart counts, verdict and
+progress are kept. Changes after the last snapshot are recovered from the agents: each Watch names the round
+in which its node trains.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ MANAGER = "elasticjob-master"
 
 
 class StoreError(OSError):
-    """The snapshot could not be read or written this time."""
+    """The snapshot could not be read or written this time; retry."""
 
 
 class SnapshotError(ValueError):
-    """There is a snapshot, and it is none: going on without it must be somebody's decision."""
+    """The snapshot exists but cannot be decoded; starting without it needs a user's decision."""
 
 
 class Store(Protocol):
-    """Where the snapshot lies. `save` returns when it is durable, `load` None if there is none."""
+    """Storage of the snapshot. `save` returns when it is durable, `load` returns None if there is none."""
 
     async def load(self) -> bytes | None: ...
 
@@ -43,7 +43,7 @@ class Store(Protocol):
 
 
 class Nowhere:
-    """A store for a master whose job ends with it."""
+    """A store that keeps nothing."""
 
     async def load(self) -> bytes | None:
         return None
@@ -53,11 +53,11 @@ class Nowhere:
 
 
 class File:
-    """A file that always holds one whole snapshot, the old one or the new one."""
+    """A file that is replaced atomically."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._writing = threading.Lock()  # a save that is cancelled goes on in its thread
+        self._writing = threading.Lock()  # a cancelled save goes on in its thread
 
     async def load(self) -> bytes | None:
         return await asyncio.to_thread(self._read)
@@ -88,7 +88,7 @@ class File:
 
 
 class ConfigMap:
-    """A ConfigMap of the job. `owner` is the reference by which it goes with its job."""
+    """A ConfigMap of the job. `owner` is its ownerReference to the job."""
 
     KEY = "job.json"
 
@@ -106,7 +106,7 @@ class ConfigMap:
         return found.data[self.KEY].encode()
 
     def _is_ours(self, found: objects.ConfigMap) -> bool:
-        """Whether it is of this job, not of a deleted namesake whose objects are still being collected."""
+        """Whether it belongs to this job, not to a deleted job of the same name."""
         return any(owner.uid == self._owner["uid"] for owner in found.metadata.owner_references)
 
     async def save(self, data: bytes) -> None:
@@ -130,7 +130,7 @@ def snapshot(job: Job) -> bytes:
 
 
 def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
-    """Return the job to go on with: `spec` as it is today, lives as they were. Raises SnapshotError."""
+    """Return the job to continue with, under the present `spec`. Raises SnapshotError."""
     if data is None:
         return Job(spec=spec, gathering=now)
     try:
@@ -145,6 +145,6 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
 
 
 def _waiting_for_a_word(node: Node, spec: Spec, now: datetime) -> Node:
-    """Return the node with time to find this master; what it waited for, it will ask again."""
+    """Return the node with a fresh heartbeat deadline; long polls are dropped, since agents repeat them."""
     more = max(timedelta(0), spec.limits.takeover - spec.limits.silence)
     return node.but(beat=now + more if node.beat else None, joined=None)

@@ -1,4 +1,4 @@
-"""Bytes in and out: JSON or MessagePack as the headers say, checked against the type of the message."""
+"""Encoding of requests and responses: JSON or MessagePack by header, checked against the message type."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENCODERS = {JSON: msgspec.json.Encoder().encode, MSGPACK: msgspec.msgpack.Encod
 
 
 class Rejected(Exception):
-    """A call that never reached the job."""
+    """An HTTP request that was refused before it reached the job."""
 
     def __init__(
         self, status: int, code: str, title: str, detail: str, headers: Mapping[str, str] | None = None
@@ -32,7 +32,7 @@ class Rejected(Exception):
 
 
 def verb(method: str, path: str) -> str:
-    """Return the conversation and verb that `path` names; Rejected if there is none, or it is not POSTed."""
+    """Return the conversation and verb in `path`; Rejected if unknown, or if the method is not POST."""
     name = path.removeprefix(PREFIX)
     if name not in VERBS:
         known = ", ".join(sorted(VERBS))
@@ -44,9 +44,9 @@ def verb(method: str, path: str) -> str:
 
 
 def authorize(header: str, token: str) -> None:
-    """Reject a call without the job's token; takes the same time for every wrong one."""
+    """Reject a request without the job's token, by a comparison in constant time."""
     expected = f"Bearer {token}"
-    sent = header.encode(errors="surrogateescape")  # as which a header's odd bytes come
+    sent = header.encode(errors="surrogateescape")  # headers are decoded with surrogateescape
     if not token or not hmac.compare_digest(sent, expected.encode()):
         detail = "send the job's token as `Authorization: Bearer <token>`; it is in the Secret <job>-token"
         challenge = {"WWW-Authenticate": "Bearer"}
@@ -54,7 +54,7 @@ def authorize(header: str, token: str) -> None:
 
 
 def decode(name: str, mime: str, body: bytes) -> Request[Any]:
-    """Return the request in `body`; Rejected with the path of the field that is wrong."""
+    """Return the request in `body`; Rejected names the path of an invalid field."""
     try:
         return _DECODERS[mime][name].decode(body)  # type: ignore[no-any-return]
     except msgspec.MsgspecError as error:
@@ -62,12 +62,12 @@ def decode(name: str, mime: str, body: bytes) -> Request[Any]:
 
 
 def encode(answer: Any, mime: str) -> bytes:
-    """Return `answer` as bytes of that media type."""
+    """Return `answer` encoded as that media type."""
     return _ENCODERS[mime](answer)
 
 
 def media_type(content_type: str, default: str = JSON) -> str:
-    """Return which of the two media types a header names; `default` for anything else."""
+    """Return the media type that a header names; `default` for any other."""
     for mime in (MSGPACK, JSON):
         if mime in content_type:
             return mime
@@ -75,7 +75,7 @@ def media_type(content_type: str, default: str = JSON) -> str:
 
 
 def too_large(size: int | None) -> Rejected:
-    """Return the rejection of a body beyond the limit."""
+    """Return the error for a body beyond the limit."""
     seen = f"{size} bytes" if size else "the body"
     return Rejected(413, "too-large", "Body too large", f"{seen}: at most {LIMIT} are taken")
 

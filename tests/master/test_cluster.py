@@ -111,7 +111,7 @@ def test_the_start_up_plan_is_the_same_whoever_makes_it() -> None:
     assert plan["spec"] == {
         "ownerJob": "digits",
         "replicaResourceSpecs": {"worker": {"replicas": 2}},
-        "reason": "the job says no size: it starts with 2 of worker, the fewest that it allows",
+        "reason": "replicas is not set: the job starts with 2 of worker, its minimum",
     }
 
 
