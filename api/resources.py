@@ -20,7 +20,7 @@ from math import ceil
 from typing import Any, ClassVar, Final, Self, TypeGuard
 
 Raw = str | int | float
-"""A quantity as it stands in a manifest."""
+"""A quantity as written in a manifest."""
 
 _SUFFIXES: Final[Mapping[str, Fraction]] = {
     "": Fraction(1),
@@ -39,12 +39,12 @@ _WIDEST: Final = 30
 
 
 class MalformedQuantity(ValueError):
-    """The text is no quantity, or not one of this unit; the message says what to write."""
+    """The string is not a quantity, or not one of this unit; the message says what to write."""
 
 
 @dataclass(frozen=True, order=True)
 class Amount:
-    """A number of something; subclasses say of what, and only equal ones add and compare."""
+    """A quantity; only quantities of the same subclass add and compare."""
 
     value: Fraction | int
 
@@ -53,7 +53,7 @@ class Amount:
 
     @classmethod
     def parse(cls, raw: Raw) -> Self:
-        """Return the amount that `raw` means; MalformedQuantity says what is wrong with it."""
+        """Return `raw` as an amount; raises MalformedQuantity."""
         return cls(_exact(raw, cls))
 
     def __add__(self, other: Self) -> Self:
@@ -71,7 +71,7 @@ class Amount:
         return bool(self.value)
 
     def __str__(self) -> str:
-        """The shortest spelling that parses to the same amount, or to the next billionth above it."""
+        """The shortest string that parses to the same amount, rounded up to 1e-9."""
         return _spelled(self.value, _FINE)
 
     def _same(self, other: Self) -> Self:
@@ -94,12 +94,12 @@ class Bytes(Amount):
     EXAMPLE = "8Gi or 512Mi"
 
     def __str__(self) -> str:
-        """The largest binary suffix that leaves a whole number; part of a byte counts as one."""
+        """The largest binary suffix that leaves a whole number; fractions of a byte are rounded up."""
         return _spelled(ceil(self.value), _BINARY)
 
 
 class Devices(Amount):
-    """Whole things: `nvidia.com/gpu`, `pods` and all other names."""
+    """Whole devices: `nvidia.com/gpu`, `pods` and all other names."""
 
     WORD = "devices"
     EXAMPLE = "1"
@@ -123,7 +123,7 @@ def unit(name: str) -> type[Amount]:
 
 @dataclass(frozen=True)
 class Excess:
-    """One resource of which more is wanted than there may be."""
+    """A resource whose requested amount exceeds its limit."""
 
     name: str
     wanted: Amount
@@ -132,7 +132,7 @@ class Excess:
 
 @dataclass(frozen=True)
 class Resources(Mapping[str, Amount]):
-    """Amounts by resource name; what is not named is none of it (in sums) or without limit (in limits)."""
+    """Amounts by resource name. An absent name means 0 in sums, and unlimited in limits."""
 
     amounts: Mapping[str, Amount]
 
@@ -146,12 +146,12 @@ class Resources(Mapping[str, Amount]):
         return {name: str(amount) for name, amount in self.amounts.items()}
 
     def over(self, limits: Resources) -> tuple[Excess, ...]:
-        """Return what exceeds `limits`, by name; resources without a limit never do."""
+        """Return the excess over `limits`, by name; resources without a limit are skipped."""
         named = sorted(self.amounts.keys() & limits.amounts.keys())
         return tuple(Excess(n, self[n], limits[n]) for n in named if self[n].value > limits[n].value)
 
     def __or__(self, other: Resources) -> Resources:
-        """Return these amounts with those that `other` names in their place."""
+        """Return these amounts, overridden by those of `other`."""
         return Resources({**self.amounts, **other.amounts})
 
     def __add__(self, other: Resources) -> Resources:
@@ -182,16 +182,16 @@ NOTHING: Final = Resources({})
 
 
 def container_requests(container: Mapping[str, Any]) -> Resources:
-    """Return what a container asks for: its requests, and its limits where it names no request."""
+    """Return a container's requests; a limit without a request counts as the request."""
     resources = container.get("resources") or {}
     return Resources.parse(resources.get("limits")) | Resources.parse(resources.get("requests"))
 
 
 def pod_requests(pod: Mapping[str, Any]) -> Resources:
-    """Return what a pod spec asks of its machine, by the scheduler's rule.
+    """Return the requests of a pod spec, by the scheduler's rule.
 
-    Containers and restartable init containers run together; the other init containers run one by one before;
-    overhead comes on top.
+    Containers and restartable init containers are summed; the other init containers run one at a time before
+    them, so the largest counts; overhead is added.
     """
     together, before = NOTHING, NOTHING
     for container in pod.get("initContainers") or ():
@@ -219,7 +219,7 @@ def _exact(raw: Raw, of: type[Amount]) -> Fraction:
     return _value(text, of.EXAMPLE)
 
 
-@lru_cache(maxsize=4096)  # the same few quantities are read again on every pass
+@lru_cache(maxsize=4096)  # the same few quantities are parsed on every reconcile
 def _value(text: str, example: str) -> Fraction:
     if (found := _SPELLING.fullmatch(text)) is None:
         raise MalformedQuantity(f"{text!r} is not a quantity: write {example}")

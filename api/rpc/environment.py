@@ -1,6 +1,6 @@
-"""Names of the environment variables that the operator gives to pods and that agent and master read.
+"""Environment variables that the operator sets in pods, and that agent and master read.
 
-The right column is what the same thing is called in DLRover's pods; both are set, ours is read first.
+The comments name DLRover's variable for the same value; both are set, ours takes precedence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROLE: Final = "ELASTICJOB_ROLE"  # NODE_TYPE
 INDEX: Final = "ELASTICJOB_INDEX"  # NODE_RANK, NODE_ID
 POD_NAME: Final = "POD_NAME"
 POD_IP: Final = "POD_IP"
-TERMINATION_LOG: Final = "ELASTICJOB_TERMINATION_LOG"  # where the last words go; default /dev/termination-log
+TERMINATION_LOG: Final = "ELASTICJOB_TERMINATION_LOG"  # default: /dev/termination-log
 
 MASTER_PORT: Final = 50001
 TOKEN_PATH: Final = "/var/run/secrets/elasticjob/token"

@@ -1,7 +1,7 @@
-"""The frame of every message: the type of the answer travels with the question.
+"""Base types of all messages.
 
-A request class names its conversation and verb (`PATH`) and its answer (the type parameter), so a caller
-writes `world = await master.call(Join(...))` and a type checker knows what `world` is.
+A request class names its conversation and verb (`PATH`) and its response (the type parameter), so a caller
+writes `world = await master.call(Join(...))` and a type checker infers the type of `world`.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ JSON = "application/json"
 MSGPACK = "application/msgpack"
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-"""A round or a version: far from what a number on the wire can hold, since more will follow."""
+"""A round or a version; bounded well below the largest integer on the wire, since it is incremented."""
 Wait = Annotated[float, msgspec.Meta(ge=0, le=3600)]
-"""For how many seconds a question may wait for its answer."""
+"""How long a request may wait for its response, in seconds."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A frozen value on the wire: what a newer peer adds is ignored, what is absent takes its default."""
+    """A frozen value on the wire. Unknown fields are ignored, absent ones take their default."""
 
 
 class Request(Message, Generic[Answer], frozen=True, kw_only=True):
-    """A question to the master whose answer has type `Answer`."""
+    """A request to the master whose response has type `Answer`."""
 
     PATH: ClassVar[str]
 
 
 class Empty(Message, frozen=True, kw_only=True):
-    """The answer of a request that only reports."""
+    """The empty response."""
 
 
 class Problem(Message, frozen=True, kw_only=True):
-    """An error as RFC 9457 problem+json: what was wrong, and the next step, in `detail`.
+    """Errors as RFC 9457 problem+json: `detail` says what was wrong, and the next step.
 
     `code` is for programs:
 
     - `unauthenticated` (401), `unknown-verb` (404), `malformed` (400; 405: not by POST), `too-large` (413):
-      the call is wrong;
-    - `stale` (409): to Watch and Join: a newer incarnation of this node is at work, so end (exit code
-      75); to any other request: its round is over, or the master does not know the sender (yet): drop it
-      and go on watching;
-    - `refused` (409): the job's state forbids it: do not repeat;
-    - `stopping` (503): the job ends: the next Watch answers STOP.
+      the request is invalid;
+    - `stale` (409): to Watch and Join: a newer incarnation of this node is active, so exit (code 75); to any
+      other request: its round is over, or the master does not know the sender (yet): drop it and go on
+      watching;
+    - `refused` (409): the job's state forbids it: do not retry;
+    - `stopping` (503): the job ends: the next Watch returns STOP.
     """
 
     title: str
@@ -58,7 +58,7 @@ class Problem(Message, frozen=True, kw_only=True):
 
 
 def answer_type(request: type[Request[Answer]]) -> type[Answer]:
-    """Return the type of the answer to `request`, read from its class declaration."""
+    """Return the response type of `request`, read from its class declaration."""
     for base in getattr(request, "__orig_bases__", ()):
         for argument in get_args(base):
             return argument  # type: ignore[no-any-return]  # the one argument of Request[...]

@@ -1,4 +1,4 @@
-"""Life of a node: being alive, progress, failures, the end; and what the master asks of it."""
+"""Requests about the life of a node (heartbeat, progress, failures, end), and the master's orders to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elasticjob.api.rpc.message import Count, Empty, Message, Request, Wait
 
 
 class Order(StrEnum):
-    """What the master wants of a node's workers now."""
+    """What the master wants a node's workers to do now."""
 
     TRAIN = "train"  # go on
     REGROUP = "regroup"  # the world of `Orders.round` ends: join the next one (see `Orders.lost`)
@@ -19,14 +19,13 @@ class Order(StrEnum):
 
 
 class Orders(Message, frozen=True, kw_only=True):
-    """Level, not edge: what is true for this node now. `version` rises whenever the answer changes.
+    """The state that the master wants of this node now, not an event. `version` rises with every change.
 
-    With TRAIN, `round` is the world that this node is a member of, 0 while it is in none (then `reason`
-    says what it waits for). With REGROUP, `round` is the world that ends, and `lost` names the members
-    that are gone or whose part of it is broken: if any, collectives of this round are broken (abort them
-    at once); if none, the round ends at the next step boundary (somebody joins or leaves as planned).
-    Once ordered, a REGROUP is not taken back; it stands until the next world is complete, and is answered
-    by a Join with `after` = that round.
+    With TRAIN, `round` is the world that this node is a member of, 0 while it is in none (then `reason` says
+    what it waits for). With REGROUP, `round` is the world that ends, and `lost` names the members that are
+    gone or whose workers failed: if any, collectives of this round are broken (abort them at once); if none,
+    the round ends at the next step boundary (a node joins or leaves as planned). A REGROUP is never revoked;
+    it stands until the next world is complete, and is answered by a Join with `after` = that round.
     """
 
     version: int
@@ -37,12 +36,13 @@ class Orders(Message, frozen=True, kw_only=True):
 
 
 class Watch(Request[Orders], frozen=True, kw_only=True):
-    """Heartbeat and open line in one: answer when orders are newer than `seen`, at the latest after `wait` s.
+    """Heartbeat and long poll in one: returns when orders are newer than `seen`, at the latest after `wait`
+    s.
 
-    The agent sends it again at once. A connection that is reset while this waits is a lost node at once;
-    no Watch for 5 s is a silent one (`wait` is cut to half of that). `round` is the world in which the
-    workers of this node train, 0 if in none: with it a new master takes a training world over, and a node
-    that was given up for lost is told to REGROUP.
+    The agent repeats it at once. A connection that is reset during it is a lost node at once; without a Watch
+    for 5 s a node is lost too (`wait` is cut to half of that). `round` is the world in which the workers of
+    this node train, 0 if in none: from it a new master takes over a training world, and a node that was
+    treated as lost is told to REGROUP.
     """
 
     PATH: ClassVar[str] = "nodes/watch"
@@ -57,24 +57,24 @@ class Watch(Request[Orders], frozen=True, kw_only=True):
 
 
 class Progress(Message, frozen=True, kw_only=True):
-    """What the training library knows: `step` counts optimizer steps of the whole job since its beginning.
+    """Progress of the training; `step` counts optimizer steps since the beginning of the job.
 
-    `standstill` is how long training stood still for this round, in seconds: from the end of the last
-    step before to the end of the first step in it, by the clock of a worker that lived through it; None
-    for a new worker.
+    `standstill` is how long training stood still for this round, in seconds: from the end of the last step
+    before to the end of the first step in it, by the clock of a worker that took part in both; None for a new
+    worker.
     """
 
     step: int
     epoch: float = 0.0
     total_steps: int = 0
-    samples: int = 0  # records consumed by the job in all
-    loss: float | None = None  # None also for what JSON has no word for: NaN and infinities
+    samples: int = 0  # records consumed by the job in total
+    loss: float | None = None  # None also for NaN and infinities, which JSON cannot encode
     metrics: dict[str, float | None] = msgspec.field(default_factory=dict)
     standstill: float | None = None
 
 
 class Usage(Message, frozen=True, kw_only=True):
-    """What the workers of a node use: cores (float) and resident bytes."""
+    """Resources used by the workers of a node: cores (float) and resident bytes."""
 
     cpu: float
     memory: int
@@ -83,7 +83,7 @@ class Usage(Message, frozen=True, kw_only=True):
 class Report(Request[Empty], frozen=True, kw_only=True):
     """Progress and usage of a node; about one a second, from every node of the world.
 
-    The first progress in a round is reported at once: by it the master knows that training stands no longer.
+    The first progress in a round is reported at once: it ends the standstill.
     """
 
     PATH: ClassVar[str] = "nodes/report"
@@ -95,9 +95,9 @@ class Report(Request[Empty], frozen=True, kw_only=True):
 
 
 class Failure(Request[Empty], frozen=True, kw_only=True):
-    """A worker ended badly. `message` is the last line of its error (<= 2,048 characters).
+    """A worker failed. `message` is the last line of its error (<= 2,048 characters).
 
-    This only informs, unless it is `final`: what becomes of the round is said by Leave or Join.
+    This only informs, unless it is `final`; Leave or Join change the round.
     """
 
     PATH: ClassVar[str] = "nodes/failure"
@@ -107,7 +107,7 @@ class Failure(Request[Empty], frozen=True, kw_only=True):
     local_rank: Count
     exit_code: int  # negative: killed by that signal
     message: str
-    final: bool = False  # the agent gives up: its budget of restarts in place is spent
+    final: bool = False  # the agent gives up: its restarts in place are spent
 
 
 class Finish(Request[Empty], frozen=True, kw_only=True):

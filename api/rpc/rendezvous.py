@@ -1,8 +1,8 @@
-"""Rendezvous: how nodes become a world.
+"""Rendezvous: how nodes form a world.
 
 A *node* is a pod that trains, named by its place (`<job>-<role>-<index>`); an *incarnation* is one life of
-that node (the agent's own random id): a newer one replaces an older one, which is refused from then on. A
-*world* is what one *round* agreed on; its number fences every later message.
+that node (the agent's random id): a newer one replaces an older one, which is refused from then on. A *world*
+is the set of nodes that one *round* agreed on; the round's number fences every later message.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 class Member(Message, frozen=True, kw_only=True):
     """One node of a world, in rank order.
 
-    `slots` is its number of workers; `address` and `port` are where its first worker opens the store of
-    the round if it is rank 0 (the agent reserved the port); `since` is the round in which it entered the
-    lineage of the model: whose `since` is older than the round has lived in the world before.
+    `slots` is its number of workers; `address` and `port` are where its first worker opens the store of the
+    round if it is rank 0 (the agent reserved the port); `since` is the round in which it entered the lineage
+    of the model: a member whose `since` is older than the round has taken part in the world before.
     """
 
     node: str
@@ -35,7 +35,7 @@ class Member(Message, frozen=True, kw_only=True):
 
 
 class World(Message, frozen=True, kw_only=True):
-    """What a completed round agreed on: members in rank order, the oldest of the surviving lineage first.
+    """The result of a completed round: members in rank order, the oldest of the surviving lineage first.
 
     The global rank of a worker is the sum of the slots of the members before its node + its local rank.
     `batch_slots` is N of the fixed global batch: the configured maximum of workers (>= the sum of slots).
@@ -61,24 +61,23 @@ class World(Message, frozen=True, kw_only=True):
 
 
 class Recovery(StrEnum):
-    """How the workers of a node survive a change of the world."""
+    """How the workers of a node handle a change of the world."""
 
     IN_PROCESS = "in-process"  # the script uses elasticjob.trainer.torch: workers keep their state
     RESTART = "restart"  # any script: workers are restarted
 
 
 class Join(Request[World], frozen=True, kw_only=True):
-    """I am ready for the next round; answer when I am in a completed world newer than `after` (long poll).
+    """Wait for a completed world newer than `after` that contains this node (long poll).
 
-    The master answers 503 `stopping` when the job ends, 409 `stale` to a replaced incarnation, 409
-    `refused` to a node that finished or leaves, and closes a poll that waits longer than `wait` seconds
-    with 204, upon which the same Join is sent again. A poll changes nothing but the fact that the node is
-    waiting; closing its connection takes it back. `slots` may differ from an earlier join (a worker was
-    lost or is back).
+    The master responds 503 `stopping` when the job ends, 409 `stale` to a replaced incarnation, 409 `refused`
+    to a node that finished or leaves, and 204 after `wait` seconds, upon which the same Join is sent again.
+    Closing the connection of a poll takes the join back. `slots` may differ from an earlier join (a worker
+    was lost or is back).
 
-    A member of the running world may join unasked: that world then ends at its next step boundary or, if
-    `broken` says that collectives of round `after` failed on this node, at once. It keeps its place in
-    the lineage; a node that lost its model state says Leave(planned=False) first.
+    A member of the running world may join without an order: that world then ends at its next step boundary
+    or, if `broken` says that collectives of round `after` failed on this node, at once. It keeps its place in
+    the lineage; a node that lost its model state sends Leave(planned=False) first.
     """
 
     PATH: ClassVar[str] = "rendezvous/join"
@@ -96,13 +95,12 @@ class Join(Request[World], frozen=True, kw_only=True):
 
 
 class Leave(Request[Empty], frozen=True, kw_only=True):
-    """I stop after the current step (`planned`), or my part of this round is broken (`planned=False`).
+    """Leave the world after the current step (`planned`), or at once because a worker died (`planned=False`).
 
-    Planned: the node is on its way out (SIGTERM, scale-down); the others are interrupted at a step
-    boundary and form a world without it; it never joins again. Not planned: a worker of this node died in
-    round `round`; the survivors re-form at once and the node joins again, as a newcomer, when its
-    replacement worker is ready. A repeated Leave of a round that the node has left already changes
-    nothing.
+    Planned: the node shuts down (SIGTERM, scale-down); the other members are interrupted at a step boundary
+    and form a world without it; it never joins again. Not planned: a worker of this node died in round
+    `round`; the survivors re-form at once and the node joins again, as a newcomer, when its replacement
+    worker is ready. Repeating it changes nothing.
     """
 
     PATH: ClassVar[str] = "rendezvous/leave"

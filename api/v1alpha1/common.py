@@ -1,4 +1,4 @@
-"""What the three kinds share: the group, the roles' words, and a role's size and resources."""
+"""Shared by the three kinds: API group, role names, size and resources of a role."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MASTER: Final = "dlrover-master"
 MASTER_ALIAS: Final = "master"
 
 RESTARTS_SPENT: Final = "RestartsSpent"
-"""Why a job failed, whoever says so: nodes failed for good, and too few are left."""
+"""Reason of a failed job: nodes have spent their restarts, and too few are left."""
 
 LABEL_JOB: Final = "elasticjob.dlrover/name"
 LABEL_ROLE: Final = "elasticjob.dlrover/replica-type"
@@ -34,31 +34,31 @@ MOST_RESOURCES: Final = 32
 MOST_NODES: Final = 4096
 
 Count = Annotated[int, Field(ge=0, le=2_147_483_647, json_schema_extra={"format": "int32"})]
-"""A number of things: 0 or more."""
+"""A number, 0 or more."""
 
 MOST_REPLICAS: Final = 16_384
 Replicas = Annotated[int, Field(ge=0, le=MOST_REPLICAS, json_schema_extra={"format": "int32"})]
-"""How many nodes of a role there are: a slip of the hand must not make millions."""
+"""Number of nodes of a role; bounded, so that a typo cannot create millions."""
 
 Resource = Annotated[dict[str, Quantity], Field(max_length=MOST_RESOURCES)]
 """Resource name → quantity: `{cpu: "4", memory: 8Gi, nvidia.com/gpu: 1}`."""
 
 
 class ReplicaResourceSpec(Part):
-    """How many nodes of a role there are, and what each gets."""
+    """Number of nodes of a role, and the resources of each."""
 
     replicas: Replicas | None = None
-    """How many nodes; absent leaves the number as it is."""
+    """Number of nodes; absent keeps the present number."""
 
     resource: Resource = {}
-    """What each node gets, as resource name to quantity; absent leaves it as the job's template says."""
+    """Resources of each node, as resource name to quantity; absent keeps those of the job's template."""
 
 
 class NodeResource(Part):
-    """One node that differs from the others of its role."""
+    """A node whose resources differ from those of its role."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """The node, <job>-<role>-<index>, or the current name of its pod."""
 
     resource: Resource = {}
-    """What this node gets; resources that are not named keep the role's values."""
+    """Resources of this node; resources that are not listed keep the role's values."""

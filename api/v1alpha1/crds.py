@@ -19,7 +19,7 @@ DECLARATIONS: Final[tuple[Declaration, ...]] = (
 
 
 def manifest(declaration: Declaration, detail: Detail = Detail.TYPED) -> Manifest:
-    """Return the CRD of one kind; `detail` is how much its schema says of pod templates."""
+    """Return the CRD of one kind; `detail` selects how much of the pod template schema it contains."""
     return crd_manifest(
         declaration, {POD_TEMPLATE_SPEC: embedded_schema(POD_TEMPLATE_SPEC, definitions(), detail)}
     )

@@ -1,4 +1,5 @@
-"""ElasticJob: what the user wants trained, and how it is going. Never written by an autoscaler."""
+"""ElasticJob: the training job as the user wants it, and its status. The spec is never written by an
+autoscaler."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class DistributionStrategy(StrEnum):
 
 
 class OptimizeMode(StrEnum):
-    """Who decides about sizes and resources."""
+    """Source of sizes and resources: the user, the job's master, or Brain."""
 
     MANUAL = "manual"
     SINGLE_JOB = "single-job"
@@ -72,7 +73,7 @@ class CleanPodPolicy(StrEnum):
 
 
 class Gang(StrEnum):
-    """Which scheduler places all pods of a job at once."""
+    """The gang scheduler, which places all pods of a job at once."""
 
     NONE = "none"
     VOLCANO = "volcano"
@@ -80,7 +81,7 @@ class Gang(StrEnum):
 
 
 class Phase(StrEnum):
-    """Where a job is in its life; `kubectl get` shows it, programs read the conditions."""
+    """Summary of the state for `kubectl get`; programs read the conditions."""
 
     CREATED = "Created"
     PENDING = "Pending"
@@ -93,28 +94,28 @@ class Phase(StrEnum):
 
 
 class Bounds(NamedTuple):
-    """The sizes that a role may have; `most` is None where only resourceLimits end it."""
+    """The allowed sizes of a role; `most` is None if only resourceLimits bound it."""
 
     least: int
     most: int | None
 
     def clamp(self, replicas: int) -> int:
-        """The allowed size that is nearest to `replicas`."""
+        """The allowed size nearest to `replicas`."""
         at_least = max(self.least, replicas)
         return at_least if self.most is None else min(self.most, at_least)
 
 
 class EnvVar(Part):
-    """The value of an environment variable; its name is the key under which it stands."""
+    """The value of an environment variable; the key is its name."""
 
     name: str = ""
-    """The variable's name again; may be left out."""
+    """The name of the variable, equal to the key; optional."""
 
     value: str | None = None
-    """The value; $(OTHER) is replaced by another variable of the container."""
+    """The value; $(OTHER) is expanded to another variable of the container."""
 
     value_from: Manifest | None = None
-    """Where the value comes from, as in a container's env: a field, a resource, a ConfigMap or a Secret."""
+    """Source of the value, as in a container's env: a field, a resource, a ConfigMap or a Secret."""
 
 
 class Scheduling(Part):
@@ -124,34 +125,35 @@ class Scheduling(Part):
     """The gang scheduler: none, volcano or coscheduling."""
 
     min_available: Count | None = None
-    """How many pods must fit before any starts; absent means the least sizes of all roles."""
+    """How many pods must fit before any starts; absent means the minimum sizes of all roles."""
 
     queue: str = ""
     """The queue of the gang scheduler."""
 
     priority_class_name: str = ""
-    """The PriorityClass of pods whose template names none."""
+    """The PriorityClass of pods whose template has none."""
 
     timeout_seconds: Count | None = None
-    """How long the gang may wait for its place."""
+    """How long the gang may wait to be placed."""
 
 
 class RunPolicy(Part):
-    """When a job ends, and what remains of it."""
+    """When a job ends, and which of its objects are kept."""
 
     backoff_limit: Count | None = None
-    """How often nodes may be replaced after failures, over the whole job; absent: no limit beside
-    restartCount."""
+    """How many times nodes may be replaced after failures, over the whole job; absent means that only
+    restartCount limits it."""
 
     active_deadline_seconds: Annotated[int, Field(ge=1, json_schema_extra={"format": "int64"})] | None = None
-    """How long the job may run before it fails with DeadlineExceeded; time spent suspended does not count."""
+    """How long the job may run before it fails with DeadlineExceeded, in seconds; suspended time does not
+    count."""
 
     ttl_seconds_after_finished: Count | None = None
-    """How long after its end the job is deleted; absent means never. Argo CD would run a deleted job
-    again."""
+    """How long after its end the job is deleted, in seconds; absent means never. Argo CD would create a
+    deleted job again."""
 
     clean_pod_policy: CleanPodPolicy = CleanPodPolicy.RUNNING
-    """Which pods are deleted when the job has ended: Running (those still alive), All or None."""
+    """Which pods are deleted when the job has ended: Running (those not yet terminated), All or None."""
 
     scheduling: Scheduling = Scheduling()
     """Gang scheduling, queue and priority."""
@@ -177,18 +179,18 @@ _SIZES = (
 
 
 class ReplicaSpec(Part):
-    """The nodes of one role: how many, from which template, and what happens when one fails."""
+    """The nodes of one role: their number, template, and restart policy."""
 
     RULES = _SIZES
 
     replicas: Replicas | None = None
-    """How many nodes; absent means that the optimizer decides. kubectl scale writes the worker's."""
+    """Number of nodes; absent means that the optimizer decides. kubectl scale sets it for role worker."""
 
     min_replicas: Count | None = None
-    """The fewest nodes to train with; absent means replicas. Less than maxReplicas makes the role elastic."""
+    """Minimum number of nodes; absent means replicas. Less than maxReplicas makes the role elastic."""
 
     max_replicas: Count | None = None
-    """The most nodes to train with; absent means replicas."""
+    """Maximum number of nodes; absent means replicas."""
 
     restart_policy: RestartPolicy = RestartPolicy.ON_FAILURE
     """When a node that ended is replaced: Always, OnFailure, Never, or ExitCode (exit codes of 128 and
@@ -201,35 +203,35 @@ class ReplicaSpec(Part):
     """Whether an optimizer may change the number and the resources of this role."""
 
     priority: Annotated[str, Field(max_length=16)] = ""
-    """high, low, or the share of nodes that is high, such as 0.5: who keeps its place when the cluster is
-    full."""
+    """high, low, or the share of nodes with high priority, such as 0.5; nodes of low priority are preempted
+    first."""
 
     restart_timeout: Count | None = None
-    """Accepted for older manifests, without effect: silent nodes are found by their master."""
+    """Accepted for older manifests, without effect: the master detects lost nodes by heartbeat."""
 
     template: Annotated[Manifest, Embedded(POD_TEMPLATE_SPEC)] = {}
-    """The pod template of a node; resources may be absent, then a plan decides."""
+    """The pod template of a node; container resources may be left out if a ScalePlan sets them."""
 
     @property
     def bounds(self) -> Bounds:
-        """The sizes that this role may have; absent bounds are `replicas`, or else 1 and no end."""
+        """The allowed sizes of this role; absent bounds default to `replicas`, else to 1 and unbounded."""
         least = self.min_replicas if self.min_replicas is not None else self.replicas
         most = self.max_replicas if self.max_replicas is not None else self.replicas
         return Bounds(least if least is not None else min(1, most if most is not None else 1), most)
 
     @property
     def elastic(self) -> bool:
-        """Whether the role may have more than one size."""
+        """Whether the role has more than one allowed size."""
         return self.bounds.most is None or self.bounds.least < self.bounds.most
 
     @property
     def pod(self) -> Manifest:
-        """The template's pod spec, empty where the template has none. Shared: do not modify."""
+        """The template's pod spec, empty if the template has none. Shared: do not modify."""
         return self.template.get("spec") or {}
 
     @property
     def main_container(self) -> Manifest | None:
-        """The container that trains: the one named `main`, else the first. Shared: do not modify."""
+        """The training container: the one named `main`, else the first. Shared: do not modify."""
         containers: list[Manifest] = self.pod.get("containers") or []
         return next((c for c in containers if c.get("name") == "main"), containers[0] if containers else None)
 
@@ -248,7 +250,7 @@ _IMPLIED_STRATEGY: Final = DistributionStrategy.ALLREDUCE
 
 
 def _immutable(field: str, implied_value: str) -> Rule:
-    """A rule of the spec: `field`, or what its absence means, stays as it was."""
+    """A CEL rule: `field`, or its default, is immutable."""
     now, before = (
         f"(has({word}.{field}) ? {word}.{field} : '{implied_value}')" for word in ("self", "oldSelf")
     )
@@ -257,58 +259,58 @@ def _immutable(field: str, implied_value: str) -> Rule:
 
 
 class ElasticJobSpec(Part):
-    """What to train, with how many nodes, and within which limits."""
+    """The training to run: its nodes, policies and limits."""
 
     RULES = (_immutable("distributionStrategy", _IMPLIED_STRATEGY), _immutable("managedBy", ""))
 
     distribution_strategy: Annotated[DistributionStrategy, Field(json_schema_extra=IMPLIED)] = (
         _IMPLIED_STRATEGY
     )
-    """How the nodes work together: AllreduceStrategy (the default), ParameterServerStrategy,
-    CustomStrategy (the roles are yours), or Local (no master; the pods decide the end). Immutable."""
+    """How the nodes work together: AllreduceStrategy (the default), ParameterServerStrategy, CustomStrategy
+    (your own roles), or Local (no master; the pods decide the end). Immutable."""
 
     optimize_mode: OptimizeMode = OptimizeMode.SINGLE_JOB
-    """Who decides about sizes and resources: manual (you), single-job (the job's master), cluster (Brain)."""
+    """Source of sizes and resources: manual (you), single-job (the job's master), cluster (Brain)."""
 
     brain_service: str = ""
-    """The address host:port of the Brain service, if not the operator's own."""
+    """The address host:port of the Brain service; empty means the operator's own."""
 
     suspend: bool = False
-    """Whether the job rests: its pods are deleted, its progress stays, and false lets it go on."""
+    """Whether the job is suspended: its pods are deleted, its progress is kept; false resumes it."""
 
     managed_by: Annotated[str, Field(max_length=253)] = ""
-    """Who runs this job; empty means this operator, any other name means that it keeps its hands off.
+    """The controller that runs this job; empty means this operator, which ignores jobs with any other name.
     Immutable."""
 
     envs: Annotated[dict[str, EnvVar], Field(max_length=512)] = {}
     """Environment variables of all containers, by name."""
 
     resource_limits: Resource = {}
-    """The ceiling of the whole job, such as {cpu: 64, memory: 256Gi}; no plan goes beyond it."""
+    """Limits of the whole job, such as {cpu: 64, memory: 256Gi}; no plan exceeds them."""
 
     node_unit: Annotated[int, Field(ge=1, le=10_000)] = 1
     """The number of workers that train is a multiple of this."""
 
     run_policy: RunPolicy = RunPolicy()
-    """When the job ends, and what remains of it."""
+    """When the job ends, and which of its objects are kept."""
 
     network_policy: bool = True
-    """Whether only the job's own pods may reach the job's pods."""
+    """Whether only the job's own pods may connect to the job's pods."""
 
     replica_specs: Annotated[dict[str, ReplicaSpec], Field(max_length=MOST_ROLES)] = {}
-    """The roles by name: worker, ps, chief, evaluator, dlrover-master (or master), or names of your own."""
+    """The roles by name: worker, ps, chief, evaluator, dlrover-master (or master), or custom names."""
 
     enable_elastic_scheduling: bool | None = None
-    """Accepted for older manifests, without effect: minReplicas and maxReplicas say it."""
+    """Accepted for older manifests, without effect: use minReplicas and maxReplicas."""
 
     enable_dynamic_sharding: bool | None = None
-    """Accepted for older manifests, without effect: the training script says it."""
+    """Accepted for older manifests, without effect: configure it in the training script."""
 
     command: Annotated[str, Field(json_schema_extra=NULLABLE)] | None = None
-    """Older (EasyDL) form: the command line of all roles that have none. Write replicaSpecs instead."""
+    """Older (EasyDL) form: the command line of roles without one. Write replicaSpecs instead."""
 
     image: Annotated[str, Field(json_schema_extra=NULLABLE)] | None = None
-    """Older (EasyDL) form: the image of all roles that have none. Write replicaSpecs instead."""
+    """Older (EasyDL) form: the image of roles without one. Write replicaSpecs instead."""
 
     parameter_server: Annotated[OlderRole | None, Field(alias="parameter_server")] = None
     """Older (EasyDL) form of replicaSpecs.ps."""
@@ -326,7 +328,7 @@ class ElasticJobSpec(Part):
 
     @property
     def master(self) -> ReplicaSpec | None:
-        """What the user says about the master, under either name; None where nothing is said."""
+        """The user's spec of the master, under either name; None if absent."""
         return self.replica_specs.get(MASTER, self.replica_specs.get(MASTER_ALIAS))
 
     @property
@@ -338,13 +340,13 @@ class ElasticJobSpec(Part):
 
 
 class ReplicaStatus(Part):
-    """How many nodes of a role there are, by state."""
+    """Number of nodes of a role, by state."""
 
     desired: int = 0
-    """How many there should be."""
+    """Number wanted."""
 
     pending: int = 0
-    """Created, and not running yet."""
+    """Created, but not running yet."""
 
     active: int = 0
     """Running."""
@@ -357,57 +359,57 @@ class ReplicaStatus(Part):
 
 
 class Training(Part):
-    """The training itself, as the master sees it."""
+    """Progress of the training, as the master reports it."""
 
     step: int | None = None
     """Optimizer steps so far, over all restarts."""
 
     steps_per_second: float | None = None
-    """Speed over the last window."""
+    """Steps per second over the last window."""
 
     samples_per_second: float | None = None
-    """Speed over the last window, in records."""
+    """Records per second over the last window."""
 
     epoch: float | None = None
     """Passes over the data so far."""
 
     progress: float | None = None
-    """The share of the work that is done, from 0 to 1."""
+    """Completed share of the work, from 0 to 1."""
 
     eta: Time | None = None
-    """When the job will end at this speed."""
+    """Estimated time of the end, at the present speed."""
 
     world_size: int | None = None
-    """Worker processes that train together now."""
+    """Number of worker processes that train together now."""
 
     round: int | None = None
     """How many times the workers have regrouped."""
 
     goodput: float | None = None
-    """The share of the time since the start that went into steps that count, from 0 to 1."""
+    """Share of the time since the start spent in steps that were not lost, from 0 to 1."""
 
 
 class ElasticJobStatus(Part):
-    """How the job is going. Written by the operator; `training` by the job's master."""
+    """Observed state of the job. Written by the operator; `training` by the job's master."""
 
     phase: Phase | None = None
     """Created, Pending, Running, Scaling, Restarting, Suspended, Succeeded or Failed."""
 
     conditions: Annotated[list[OneCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
-    """What is true of the job: Created, Running, Scaling, Restarting, Suspended, Complete (and Succeeded),
+    """Conditions of the job: Created, Running, Scaling, Restarting, Suspended, Complete (and Succeeded),
     Failed."""
 
     observed_generation: Annotated[int, Field(json_schema_extra={"format": "int64"})] | None = None
-    """The metadata.generation that this status is about."""
+    """The metadata.generation for which this status was computed."""
 
     replicas: int | None = None
-    """How many worker pods there are; kubectl scale and autoscalers read it."""
+    """Number of worker pods; read by kubectl scale and autoscalers."""
 
     selector: str | None = None
-    """The label selector of the worker pods; autoscalers read it."""
+    """The label selector of the worker pods; read by autoscalers."""
 
     workers: str | None = None
-    """Workers that run of those wanted, such as 2/4."""
+    """Running and wanted workers, such as 2/4."""
 
     replica_statuses: Annotated[dict[str, ReplicaStatus], Field(max_length=MOST_ROLES)] = {}
     """Nodes by role and state."""
@@ -422,7 +424,7 @@ class ElasticJobStatus(Part):
     """When the job succeeded or failed."""
 
     last_scale_plan: str | None = None
-    """The ScalePlan that was carried out last."""
+    """The ScalePlan that was applied last."""
 
     training: Training | None = None
     """Progress and speed, written by the job's master."""
@@ -432,10 +434,10 @@ class ElasticJob(CustomResource):
     """A distributed training job that grows, shrinks and heals while it trains."""
 
     spec: ElasticJobSpec
-    """What to train, with how many nodes, and within which limits."""
+    """The training to run: its nodes, policies and limits."""
 
     status: ElasticJobStatus = ElasticJobStatus()
-    """How the job is going."""
+    """Observed state of the job."""
 
 
 ELASTICJOB: Final = Kind(GROUP, VERSION, "ElasticJob", "elasticjobs", ElasticJob)
@@ -462,5 +464,5 @@ DECLARATION: Final = Declaration(
 
 
 def is_master(role: str) -> bool:
-    """Whether a role word means the job's master."""
+    """Whether a role name means the job's master."""
     return role in (MASTER, MASTER_ALIAS)

@@ -1,5 +1,5 @@
-"""JobResource: what should run now. One per ElasticJob, of the same name and owned by it; only its controller
-writes it.
+"""JobResource: the nodes that should run now. One per ElasticJob, with its name; written only by the
+controller.
 
 A JobResource of another name is a request from a user or a tool, in this form or the older one of EasyDL.
 """
@@ -25,7 +25,7 @@ from elasticjob.kube.kinds import Kind
 
 
 class Selector(Part):
-    """Which job this is about."""
+    """A reference to the job."""
 
     RULES = (
         Rule(
@@ -44,17 +44,17 @@ class OlderReplicas(Part):
     """A role in the EasyDL form."""
 
     replicas: Replicas | None = None
-    """How many nodes."""
+    """Number of nodes."""
 
     resource: Resource = {}
-    """What each node gets: cpu in cores, memory and disk in MiB or as quantities, gpu as a whole number."""
+    """Resources of each node: cpu in cores, memory and disk in MiB or as quantities, gpu as an integer."""
 
 
 class JobResourceSpec(Part):
-    """The nodes that should run, and what each gets."""
+    """The nodes that should run, and their resources."""
 
     selector: Selector
-    """The job that this is about."""
+    """The job of these nodes."""
 
     suspend: bool = False
     """Whether all pods of the job are stopped for now."""
@@ -65,8 +65,7 @@ class JobResourceSpec(Part):
     nodes: Annotated[
         list[NodeResource], Field(max_length=MOST_NODES, json_schema_extra=list_map("name"))
     ] = []
-    """The nodes that differ from the others of their role; reached by resizing in place, or by
-    replacement."""
+    """Nodes whose resources differ from those of their role, by in-place resize or by replacement."""
 
     parameter_server: Annotated[OlderReplicas | None, Field(alias="parameter_server")] = None
     """Older (EasyDL) form of replicaResourceSpecs.ps."""
@@ -85,42 +84,42 @@ class JobResourceSpec(Part):
 
 
 class RoleStatus(Part):
-    """How far a role is."""
+    """Node counts of a role."""
 
     desired: int = 0
-    """How many nodes there should be."""
+    """Number of nodes wanted."""
 
     current: int = 0
-    """How many pods there are, without those that are being deleted."""
+    """Number of pods, without those that are being deleted."""
 
     ready: int = 0
-    """How many pods run and are ready."""
+    """Number of pods that are ready."""
 
 
 class JobResourceStatus(Part):
-    """How far the pods are from what should run."""
+    """Observed state of the nodes."""
 
     replica_statuses: Annotated[dict[str, RoleStatus], Field(max_length=MOST_ROLES)] = {}
     """Nodes by role."""
 
     restarts: Annotated[dict[str, dict[str, int]], Field(max_length=MOST_ROLES)] = {}
-    """Failures that were replaced: role to index to how often; nodes that never failed are left out."""
+    """Number of replacements after failures, by role and index; nodes that never failed are left out."""
 
     conditions: Annotated[list[OneCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
-    """What is true of the pods: Ready."""
+    """Conditions of the nodes: Ready."""
 
     observed_generation: Annotated[int, Field(json_schema_extra={"format": "int64"})] | None = None
-    """The metadata.generation that this status is about."""
+    """The metadata.generation for which this status was computed."""
 
 
 class JobResource(CustomResource):
-    """The nodes of a job that should run now: to an ElasticJob what a ReplicaSet is to a Deployment."""
+    """The nodes of a job that should run now: for an ElasticJob what a ReplicaSet is for a Deployment."""
 
     spec: JobResourceSpec
-    """The nodes that should run, and what each gets."""
+    """The nodes that should run, and their resources."""
 
     status: JobResourceStatus = JobResourceStatus()
-    """How far the pods are from it."""
+    """Observed state of the nodes."""
 
 
 JOBRESOURCE: Final = Kind(GROUP, VERSION, "JobResource", "jobresources", JobResource)

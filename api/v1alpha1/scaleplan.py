@@ -1,4 +1,5 @@
-"""ScalePlan: change a job once. Its spec never changes; it is kept as a record of what was done, and why."""
+"""ScalePlan: a one-time change of a job. Its spec is immutable; it is kept as a record of the change and its
+reason."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from elasticjob.kube.kinds import Kind
 
 
 class PlanPhase(StrEnum):
-    """Where a plan is in its life; the last three are ends."""
+    """The phase of a plan; the last three are terminal."""
 
     PENDING = "Pending"
     SCALING = "Scaling"
@@ -44,7 +45,7 @@ class PlanPhase(StrEnum):
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more will happen to the plan."""
+        """Whether the phase is terminal."""
         return self in (PlanPhase.SUCCEEDED, PlanPhase.FAILED, PlanPhase.SUPERSEDED)
 
 
@@ -55,32 +56,32 @@ class PodPlan(Part):
     """The pod's name, <job>-<role>-<index>."""
 
     type: Annotated[str, Field(max_length=63)] = ""
-    """The role; absent means the one in the name."""
+    """The role; absent means the role in the name."""
 
     id: Count | None = None
-    """The node's number in older manifests; the name says it."""
+    """The node's number in older manifests, without effect; the name contains it."""
 
     rank_index: Count | None = None
-    """The node's index in its role; absent means the one in the name."""
+    """The node's index in its role; absent means the index in the name."""
 
     service: Annotated[str, Field(max_length=253)] = ""
-    """The pod's service in older manifests; a job has one service for all its pods."""
+    """The pod's service in older manifests, without effect; a job has one service for all its pods."""
 
     resource: Resource = {}
-    """What the pod gets; resources that are not named keep the role's values."""
+    """Resources of the pod; resources that are not listed keep the role's values."""
 
 
 class PodName(Part):
     """A pod to remove."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
-    """The pod's name, or its node's."""
+    """The name of the pod, or of its node."""
 
     type: Annotated[str, Field(max_length=63)] = ""
-    """The role, in older manifests; the name says it."""
+    """The role, in older manifests; the name contains it."""
 
     id: Count | None = None
-    """The node's number in older manifests; the name says it."""
+    """The node's number in older manifests, without effect; the name contains it."""
 
 
 def _named(value: Any) -> Any:
@@ -88,7 +89,7 @@ def _named(value: Any) -> Any:
 
 
 class ScalePlanSpec(Part):
-    """What to change."""
+    """The changes to make."""
 
     RULES = (
         Rule(
@@ -102,7 +103,7 @@ class ScalePlanSpec(Part):
     """The ElasticJob to change, in the same namespace."""
 
     replica_resource_specs: Annotated[dict[str, ReplicaResourceSpec], Field(max_length=MOST_ROLES)] = {}
-    """The new number and resources of nodes, by role; roles that are not named stay as they are."""
+    """The new number and resources of nodes, by role; roles that are not listed stay unchanged."""
 
     create_pods: Annotated[
         list[PodPlan], Field(max_length=MOST_NODES, json_schema_extra=list_map("name"))
@@ -113,12 +114,12 @@ class ScalePlanSpec(Part):
         list[Annotated[PodName, BeforeValidator(_named), WithJsonSchema(OPAQUE)]],
         Field(max_length=MOST_NODES, json_schema_extra=ATOMIC),
     ] = []
-    """Single nodes to take away: names of pods or nodes, or objects with a name."""
+    """Single nodes to remove: names of pods or nodes, or objects with a name."""
 
     migrate_pods: Annotated[
         list[NodeResource], Field(max_length=MOST_NODES, json_schema_extra=list_map("name"))
     ] = []
-    """Nodes to give another resource, in place or by a replacement."""
+    """Nodes whose resources change, in place or by replacement."""
 
     ps_hosts: Annotated[
         list[Annotated[str, Field(max_length=253)]], Field(max_length=MOST_NODES, json_schema_extra=ATOMIC)
@@ -126,23 +127,23 @@ class ScalePlanSpec(Part):
     """The addresses host:port of the parameter servers after the change."""
 
     manual_scaling: bool = False
-    """Whether a person asked for it; an automatic plan never supersedes a manual one."""
+    """Whether a user requested it; an automatic plan never supersedes a manual one."""
 
     reason: Annotated[str, Field(max_length=1024)] = ""
-    """Why, as a sentence for people."""
+    """The reason, as a sentence."""
 
 
 class ScalePlanStatus(Part):
-    """How far the change is."""
+    """Observed state of the change."""
 
     phase: PlanPhase | None = None
     """Pending, Scaling, Succeeded, Failed or Superseded."""
 
     conditions: Annotated[list[OneCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
-    """What is true of the plan."""
+    """Conditions of the plan."""
 
     observed_generation: Annotated[int, Field(json_schema_extra={"format": "int64"})] | None = None
-    """The metadata.generation that this status is about."""
+    """The metadata.generation for which this status was computed."""
 
     start_time: Time | None = None
     """When the change began."""
@@ -153,21 +154,21 @@ class ScalePlanStatus(Part):
     changes: Annotated[
         list[Annotated[str, Field(max_length=1024)]], Field(max_length=256, json_schema_extra=ATOMIC)
     ] = []
-    """What was changed, one sentence each, such as: worker replicas 2 to 3."""
+    """The changes that were made, one sentence each, such as: worker replicas 2 to 3."""
 
 
 class ScalePlan(CustomResource):
     """A command to change the size or the resources of a job, once."""
 
     spec: ScalePlanSpec
-    """What to change."""
+    """The changes to make."""
 
     status: ScalePlanStatus = ScalePlanStatus()
-    """How far the change is."""
+    """Observed state of the change."""
 
     @property
     def manual(self) -> bool:
-        """Whether a person asked for it, by the field or by the label."""
+        """Whether a user requested it, by the field or by the label."""
         return self.spec.manual_scaling or self.metadata.labels.get(LABEL_SCALE_TYPE) == "manual"
 
 

@@ -1,6 +1,6 @@
-"""What is refused, and why: pure checks of each kind, one file each.
+"""Validation of each kind, one file each: pure functions.
 
-`problems(new, old)` returns what is wrong with an object that is created (`old` is None) or updated. Webhooks
-refuse by it, controllers and the command line ask it too. What the CRD's schema says already (types, enums,
-least values) is not said again here, but for what a CRD of another release might not say.
+`problems(new, old)` returns the errors of an object that is created (`old` is None) or updated. Used by
+webhooks, controllers and the command line. The CRD's schema (types, enums, minimums) is not repeated here,
+unless the CRD of another release may lack it.
 """

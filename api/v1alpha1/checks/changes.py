@@ -1,9 +1,8 @@
-"""What may not change on an ElasticJob.
+"""Immutable fields of an ElasticJob.
 
-What may change while a job exists: sizes, limits, suspend, restart and run policy, optimizer, priority. What
-its running nodes were made from (roles, templates, envs, nodeUnit) may change only while it is suspended, for
-half a job made from one template and half from another is nobody's wish; then all nodes are new. The strategy
-and managedBy never change.
+Sizes, limits, suspend, restart and run policy, optimizer and priority may change at any time. Fields from
+which running nodes were made (roles, templates, envs, nodeUnit) may change only while the job is suspended,
+so that all nodes come from the same template. The strategy and managedBy never change.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Change = Callable[[ElasticJob, ElasticJob], Iterable[Problem]]
 
 
 def identity_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
-    """The strategy and the manager of a job never change."""
+    """The strategy and the manager of a job are immutable."""
     for field, before, now in (
         ("distributionStrategy", str(old.spec.distribution_strategy), str(new.spec.distribution_strategy)),
         ("managedBy", old.spec.managed_by, new.spec.managed_by),
@@ -29,7 +28,7 @@ def identity_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
 
 
 def what_nodes_are_made_from_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
-    """Roles, templates, envs and nodeUnit change only while no node exists: when the job is suspended."""
+    """Roles, templates, envs and nodeUnit change only while the job is suspended, and so has no nodes."""
     if old.spec.suspend:
         return
     advice = "set suspend: true first, change it, and set suspend: false"
@@ -51,7 +50,7 @@ CHANGES: Final[tuple[Change, ...]] = (identity_stays, what_nodes_are_made_from_s
 
 
 def difference(path: str, before: Any, now: Any) -> str:
-    """Return the path of the deepest place that holds all differences between two JSON values."""
+    """Return the deepest path that contains all differences between two JSON values."""
     match before, now:
         case dict(), dict():
             pairs = {f"{path}.{key}": (before.get(key), now.get(key)) for key in sorted(before | now)}

@@ -16,12 +16,12 @@ DNS_LABEL_OF_A_SERVICE: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def is_label(name: str) -> bool:
-    """Whether a name is a DNS label: what names of pods are made of."""
+    """Whether a name is a DNS label, as pod names require."""
     return len(name) <= LONGEST_NAME and DNS_LABEL.fullmatch(name) is not None
 
 
 def name_problems(path: str, name: str) -> Iterator[Problem]:
-    """Find out whether `name` can be the name of another object; a `//` comment in YAML gets a hint."""
+    """Check that `name` can be an object's name; a `//` comment in YAML gets a hint."""
     if "//" in name or "#" in name:
         yield Problem(
             path, f"{name!r} is not a name: YAML comments start with ' #', '//' is part of the value"
@@ -33,7 +33,7 @@ def name_problems(path: str, name: str) -> Iterator[Problem]:
 
 
 def resource_problems(path: str, resource: Mapping[str, Raw]) -> Iterator[Problem]:
-    """Find malformed, negative and absurd quantities."""
+    """Check for malformed, negative and excessive quantities."""
     for name, raw in resource.items():
         here = f"{path}[{name}]"
         try:
@@ -49,7 +49,7 @@ def resource_problems(path: str, resource: Mapping[str, Raw]) -> Iterator[Proble
 
 
 def parsed(resource: Mapping[str, Raw]) -> Resources | None:
-    """Return the amounts, or None where a quantity is malformed (which resource_problems says)."""
+    """Return the amounts, or None if a quantity is malformed (reported by resource_problems)."""
     try:
         return Resources.parse(resource)
     except MalformedQuantity:
@@ -58,7 +58,7 @@ def parsed(resource: Mapping[str, Raw]) -> Resources | None:
 
 @dataclass(frozen=True)
 class Node:
-    """A place in a job, from the name of a node or of one of its pods."""
+    """A place in a job, parsed from the name of a node or of one of its pods."""
 
     role: str
     index: int
@@ -66,7 +66,7 @@ class Node:
 
 
 def node(job: str, roles: Iterable[str], name: str) -> Node | None:
-    """Return the place that `name` (<job>-<role>-<index>, or with a relaunch number) means, or None."""
+    """Parse `name` (<job>-<role>-<index>, or with a relaunch number); None if it is not of this job."""
     for role in roles:
         found = re.fullmatch(
             rf"{re.escape(job)}-{re.escape(role)}-(0|[1-9]\d{{0,6}})(?:-([1-9]\d{{0,6}}))?", name
@@ -77,14 +77,14 @@ def node(job: str, roles: Iterable[str], name: str) -> Node | None:
 
 
 def node_problems(path: str, name: str, job: str, roles: Iterable[str]) -> Iterator[Problem]:
-    """Find out whether `name` is a node of the job, in one of its roles."""
+    """Check that `name` is a node of the job, in one of its roles."""
     if node(job, roles, name) is None:
         wanted = " or ".join(f"{job}-{role}-<index>" for role in roles)
         yield Problem(path, f"{name!r} is not a node of job {job}: write {wanted}")
 
 
 def duplicate_problems(path: str, names: Iterable[str]) -> Iterator[Problem]:
-    """Find names that stand in a list twice."""
+    """Check for names that are in a list twice."""
     seen: set[str] = set()
     for index, name in enumerate(names):
         if name in seen:

@@ -1,12 +1,12 @@
-"""What is wrong with an ElasticJob.
+"""Validation of an ElasticJob.
 
-Which roles a strategy has:
+Roles of each strategy:
 
-    AllreduceStrategy         worker, and any of your own; ps and chief belong to parameter servers
+    AllreduceStrategy         worker, and custom roles; not ps and chief
     ParameterServerStrategy   ps, and worker or chief; at most one chief and one evaluator
-    CustomStrategy, Local     at least one, all yours
+    CustomStrategy, Local     one or more custom roles
 
-and all but Local may have dlrover-master (or master): the master's own template.
+All but Local may have dlrover-master (or master): the template of the master.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Check = Callable[[ElasticJob], Iterable[Problem]]
 
 
 def problems(new: ElasticJob, old: ElasticJob | None = None) -> list[Problem]:
-    """Return what is wrong with a job that is created, or updated from `old`.
+    """Return the errors of a job that is created, or updated from `old`.
 
-    An update that leaves the spec alone is always right, as is one of a job that is being deleted: what an
-    earlier release accepted can still be labelled, finalized and removed.
+    An update that keeps the spec, or of a job that is being deleted, is always valid, so that a job accepted
+    by an earlier release can still be labelled, finalized and deleted.
     """
     if old is not None and (new.spec == old.spec or new.metadata.deletion_timestamp is not None):
         return []
@@ -48,9 +48,9 @@ def problems(new: ElasticJob, old: ElasticJob | None = None) -> list[Problem]:
 
 
 def the_name_leaves_room(job: ElasticJob) -> Iterator[Problem]:
-    """Pods, services and host names are made of the job's name; the longest of them must fit a DNS label."""
+    """Pod, service and host names contain the job's name; the longest of them must be a valid DNS label."""
     name = job.metadata.name
-    if not name:  # generateName: the server adds five letters, and checks again under the final name
+    if not name:  # # generateName: the server adds five letters, and the final name is checked again
         return
     if DNS_LABEL_OF_A_SERVICE.fullmatch(name) is None:
         yield Problem(
@@ -68,13 +68,13 @@ def the_name_leaves_room(job: ElasticJob) -> Iterator[Problem]:
 
 
 def longest_suffix(role: str, spec: ReplicaSpec) -> str:
-    """Return what the longest pod name of a role adds to the job's name: -<role>-<index>-<relaunch>."""
+    """Return the longest suffix that a role adds to the job's name: -<role>-<index>-<relaunch>."""
     last = max((spec.bounds.most or 1000) - 1, 0)
     return f"-{role}-{last}-999"
 
 
 def there_is_a_role(job: ElasticJob) -> Iterator[Problem]:
-    """A job without roles has nothing to run; the older form is named where it was meant."""
+    """A job has at least one role; for the EasyDL form the message names the field to write instead."""
     if job.spec.roles:
         return
     older = [(field, role) for field, role in OLDER_FORM if getattr(job.spec, field) is not None]
@@ -93,7 +93,7 @@ OLDER_FORM: Final = (("parameter_server", PS), (WORKER, WORKER), (EVALUATOR, EVA
 
 
 def role_names_are_labels(job: ElasticJob) -> Iterator[Problem]:
-    """Role names become part of pod names, where a number at the end would read as an index."""
+    """Role names are part of pod names, where a number at the end would be read as an index."""
     for role in job.spec.replica_specs:
         path = f"spec.replicaSpecs[{role}]"
         if not is_label(role):
@@ -124,7 +124,7 @@ def the_strategy_has_its_roles(job: ElasticJob) -> Iterator[Problem]:
 
 
 def missing_role(strategy: str, choices: tuple[str, ...], roles: Iterable[str]) -> str:
-    """Return the sentence about a role that is not there, with the word that was probably mistyped."""
+    """Return the message for a missing role, with the role that was probably misspelled."""
     near = get_close_matches(choices[0], [role for role in roles if not is_master(role)], 1, 0.6)
     return f"{strategy} needs a role {' or '.join(choices)}" + (
         f": write {choices[0]} for {near[0]}" if near else ""
@@ -163,7 +163,7 @@ def sizes_are_in_order(job: ElasticJob) -> Iterator[Problem]:
 
 
 def single_roles_are_single(job: ElasticJob) -> Iterator[Problem]:
-    """There is one master; and with parameter servers at most one chief and one evaluator."""
+    """A job has one master and, with parameter servers, at most one chief and one evaluator."""
     single = [role for role in job.spec.replica_specs if is_master(role)]
     if job.spec.distribution_strategy is DistributionStrategy.PARAMETER_SERVER:
         single += [role for role in (CHIEF, EVALUATOR) if role in job.spec.replica_specs]
@@ -181,7 +181,7 @@ def single_roles_are_single(job: ElasticJob) -> Iterator[Problem]:
 
 
 def somebody_can_train(job: ElasticJob) -> Iterator[Problem]:
-    """A size of nothing but 0 rests for ever; that is what suspend is for."""
+    """A maximum of 0 nodes can never train; `suspend` is the field for that."""
     for role, spec in job.spec.roles.items():
         if spec.bounds.most == 0:
             field = "replicas" if spec.max_replicas is None else "maxReplicas"
@@ -192,7 +192,7 @@ def somebody_can_train(job: ElasticJob) -> Iterator[Problem]:
 
 
 def a_world_fits_the_unit(job: ElasticJob) -> Iterator[Problem]:
-    """Some multiple of nodeUnit must lie within the worker's sizes, and not above its replicas."""
+    """A multiple of nodeUnit must lie within the worker's bounds, and not above its replicas."""
     unit, spec = job.spec.node_unit, job.spec.roles.get(WORKER)
     if spec is None or unit == 1:
         return
@@ -216,7 +216,7 @@ _ENV_NAME: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
 def envs_are_variables(job: ElasticJob) -> Iterator[Problem]:
-    """Names that containers accept, each with one value."""
+    """Names are valid for containers, and each has one value."""
     for name, variable in job.spec.envs.items():
         path = f"spec.envs[{name}]"
         if _ENV_NAME.fullmatch(name) is None:
@@ -232,7 +232,7 @@ def envs_are_variables(job: ElasticJob) -> Iterator[Problem]:
 
 
 def priorities_are_shares(job: ElasticJob) -> Iterator[Problem]:
-    """high, low, or a share above 0 and up to 1."""
+    """priority is high, low, or a share above 0 and up to 1."""
     for role, spec in job.spec.replica_specs.items():
         if spec.priority and spec.priority not in ("high", "low") and not _is_share(spec.priority):
             yield Problem(
@@ -246,7 +246,7 @@ def _is_share(text: str) -> bool:
 
 
 def the_least_fits_the_limits(job: ElasticJob) -> Iterator[Problem]:
-    """The job at its least size must fit resourceLimits, or it could never run."""
+    """The job at its minimum size must fit resourceLimits; otherwise it could never run."""
     yield from resource_problems("spec.resourceLimits", job.spec.resource_limits)
     limits, needs = parsed(job.spec.resource_limits), least_needs(job)
     if limits is None or needs is None:
@@ -264,7 +264,7 @@ def the_least_fits_the_limits(job: ElasticJob) -> Iterator[Problem]:
 
 
 def least_needs(job: ElasticJob) -> dict[str, Resources] | None:
-    """Return what each role needs at its least size; None where a quantity is malformed."""
+    """Return the resources of each role at its minimum size; None if a quantity is malformed."""
     try:
         return {role: pod_requests(spec.pod) * spec.bounds.least for role, spec in job.spec.roles.items()}
     except MalformedQuantity:
@@ -272,7 +272,7 @@ def least_needs(job: ElasticJob) -> dict[str, Resources] | None:
 
 
 def the_brain_has_an_address(job: ElasticJob) -> Iterator[Problem]:
-    """host:port, without a scheme."""
+    """brainService is host:port."""
     address = job.spec.brain_service
     if address and re.fullmatch(r"(https?://)?[^\s/:]+(:\d{1,5})?/?", address) is None:
         yield Problem(
@@ -281,7 +281,7 @@ def the_brain_has_an_address(job: ElasticJob) -> Iterator[Problem]:
 
 
 def gangs_fit_the_sizes(job: ElasticJob) -> Iterator[Problem]:
-    """A gang that waits for more pods than the job ever has waits for ever."""
+    """A gang of more pods than the job ever has would wait forever."""
     asked = job.spec.run_policy.scheduling.min_available
     most = [spec.bounds.most for spec in job.spec.roles.values()]
     if asked is None or None in most:

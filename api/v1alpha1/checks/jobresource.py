@@ -1,8 +1,7 @@
-"""What is wrong with a JobResource.
+"""Validation of a JobResource.
 
-The one that bears its job's name is written by our controllers; others are requests from users and tools, so
-everything is checked here that does not need the job itself: that it exists is asked each time the
-JobResource is looked at.
+The JobResource with its job's name is written by our controllers; others are requests from users and tools,
+so every check that does not need the job itself is made here. The controller checks that the job exists.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ Check = Callable[[JobResource], Iterable[Problem]]
 
 
 def problems(new: JobResource, old: JobResource | None = None) -> list[Problem]:
-    """Return what is wrong with a JobResource that is created, or updated from `old`.
+    """Return the errors of a JobResource that is created, or updated from `old`.
 
-    An update that leaves the spec alone is always right, as is one of an object that is being deleted.
+    An update that keeps the spec, or of an object that is being deleted, is always valid.
     """
     if old is not None and (new.spec == old.spec or new.metadata.deletion_timestamp is not None):
         return []
@@ -36,7 +35,7 @@ def problems(new: JobResource, old: JobResource | None = None) -> list[Problem]:
 
 
 def the_job_stays(old: JobResource, new: JobResource) -> Iterator[Problem]:
-    """A JobResource is about one job for ever."""
+    """The selector of a JobResource is immutable."""
     before, now = old.spec.selector.name, new.spec.selector.name
     if before != now:
         yield Problem(
@@ -45,12 +44,12 @@ def the_job_stays(old: JobResource, new: JobResource) -> Iterator[Problem]:
 
 
 def the_job_has_a_name(resource: JobResource) -> Iterator[Problem]:
-    """The selector holds the name of an ElasticJob."""
+    """The selector is a valid ElasticJob name."""
     return name_problems("spec.selector.name", resource.spec.selector.name)
 
 
 def roles_are_labels(resource: JobResource) -> Iterator[Problem]:
-    """Roles are named as in the job."""
+    """Roles are valid role names."""
     for role in resource.spec.replica_resource_specs:
         if not is_label(role):
             yield Problem(
@@ -67,7 +66,7 @@ def quantities_are_amounts(resource: JobResource) -> Iterator[Problem]:
 
 
 def nodes_are_of_the_job(resource: JobResource) -> Iterator[Problem]:
-    """Each exception names a node of this job, once."""
+    """Each entry of `nodes` names a node of this job, once."""
     job = resource.spec.selector.name
     for index, one in enumerate(resource.spec.nodes):
         if re.fullmatch(rf"{re.escape(job)}-[-a-z0-9]+-\d+", one.name) is None:
@@ -77,7 +76,7 @@ def nodes_are_of_the_job(resource: JobResource) -> Iterator[Problem]:
 
 
 def the_older_form_is_rewritten(resource: JobResource) -> Iterator[Problem]:
-    """The EasyDL spellings are known, and not carried out yet: better no than no effect."""
+    """The EasyDL fields are not implemented: refuse them instead of ignoring them."""
     for field, attribute, newer in OLDER_FORM:
         if getattr(resource.spec, attribute):
             message = f"the older (EasyDL) form cannot be carried out yet: write spec.{newer}"

@@ -1,6 +1,6 @@
-"""What is wrong with a ScalePlan, beside the job that it is to change.
+"""Validation of a ScalePlan against its job.
 
-A plan is checked against its job once, when it is created; later its spec cannot change, and its job may.
+A plan is checked once, when it is created: its spec is immutable, while its job may change later.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ CheckWithJob = Callable[[ScalePlan, ElasticJob], Iterable[Problem]]
 
 
 def problems(new: ScalePlan, old: ScalePlan | None = None, *, job: ElasticJob | None) -> list[Problem]:
-    """Return what is wrong with a plan that is created for `job` (None: there is none), or updated from
-    `old`."""
+    """Return the errors of a plan that is created for `job` (None: not found), or updated from `old`."""
     if old is not None:
         return [] if new.spec == old.spec or new.metadata.deletion_timestamp is not None else [UNCHANGEABLE]
     found = [problem for check in CHECKS for problem in check(new)]
@@ -47,12 +46,12 @@ UNCHANGEABLE: Final = Problem(
 
 
 def the_job_has_a_name(plan: ScalePlan) -> Iterator[Problem]:
-    """The owner holds the name of an ElasticJob."""
+    """ownerJob is a valid ElasticJob name."""
     return name_problems("spec.ownerJob", plan.spec.owner_job)
 
 
 def something_changes(plan: ScalePlan) -> Iterator[Problem]:
-    """A plan that changes nothing was meant to say something."""
+    """A plan must change something."""
     spec = plan.spec
     if not (
         spec.replica_resource_specs
@@ -75,7 +74,7 @@ def quantities_are_amounts(plan: ScalePlan) -> Iterator[Problem]:
 
 
 def no_pod_is_named_twice(plan: ScalePlan) -> Iterator[Problem]:
-    """One thing happens to a pod."""
+    """A pod is in only one of the lists."""
     spec = plan.spec
     yield from duplicate_problems("spec.createPods", (pod.name for pod in spec.create_pods))
     yield from duplicate_problems("spec.removePods", (pod.name for pod in spec.remove_pods))
@@ -97,7 +96,7 @@ CHECKS: Final[tuple[Check, ...]] = (
 
 
 def roles_are_the_jobs(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
-    """A plan changes roles that the job has; the master is not scaled."""
+    """A plan names roles of the job; the master is not scaled."""
     for role in plan.spec.replica_resource_specs:
         if role not in job.spec.roles:
             known = ", ".join(job.spec.roles)
@@ -110,7 +109,7 @@ def roles_are_the_jobs(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
 
 
 def sizes_are_allowed(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
-    """A role's new size lies within its sizes in the job."""
+    """The new size of a role lies within its bounds in the job."""
     for role, spec in job.spec.roles.items():
         wanted = plan.spec.replica_resource_specs.get(role)
         if wanted is None or wanted.replicas is None:
@@ -132,7 +131,7 @@ def sizes_are_allowed(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
 
 
 def a_world_fits_the_unit(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
-    """The new number of workers holds at least one unit."""
+    """The new number of workers is at least one nodeUnit."""
     wanted, unit = plan.spec.replica_resource_specs.get(WORKER), job.spec.node_unit
     if wanted is not None and wanted.replicas is not None and 0 < wanted.replicas < unit:
         message = f"{wanted.replicas} workers hold no world of nodeUnit {unit}: write {unit} or more"
@@ -140,7 +139,7 @@ def a_world_fits_the_unit(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]
 
 
 def the_limits_hold(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
-    """The job as planned, other roles at their least, fits resourceLimits."""
+    """The planned sizes, with the minimum of other roles, fit resourceLimits."""
     limits = parsed(job.spec.resource_limits)
     needs = {role: planned_need(plan, role, spec) for role, spec in job.spec.roles.items()}
     if limits is None or None in needs.values():
@@ -158,7 +157,7 @@ def the_limits_hold(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
 
 
 def planned_need(plan: ScalePlan, role: str, spec: ReplicaSpec) -> Resources | None:
-    """Return what a role needs when the plan is carried out; None where a quantity is malformed."""
+    """Return the resources of a role under the plan; None if a quantity is malformed."""
     wanted = plan.spec.replica_resource_specs.get(role)
     size = spec.bounds.least if wanted is None or wanted.replicas is None else wanted.replicas
     try:
@@ -169,7 +168,7 @@ def planned_need(plan: ScalePlan, role: str, spec: ReplicaSpec) -> Resources | N
 
 
 def pods_are_the_jobs(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
-    """Every pod that is named belongs to the job, and to the role that stands beside it."""
+    """Every pod belongs to the job, and to the role in its `type`."""
     name, roles, spec = job.metadata.name, tuple(job.spec.roles), plan.spec
     named = (
         ("createPods", [(pod.name, pod.type) for pod in spec.create_pods]),

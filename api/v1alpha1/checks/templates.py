@@ -1,4 +1,4 @@
-"""What is wrong with the pod templates of an ElasticJob."""
+"""Validation of the pod templates of an ElasticJob."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from elasticjob.kube.problem import Problem
 
 
 def templates_have_their_shape(job: ElasticJob) -> Iterator[Problem]:
-    """All other checks take for granted that templates are made of the right types."""
+    """Templates have the right types; all later checks rely on it."""
     for role, spec in job.spec.replica_specs.items():
         yield from shape_problems(f"spec.replicaSpecs[{role}].template", spec.template, POD_TEMPLATE_SPEC)
 
 
 def templates_can_run(job: ElasticJob) -> Iterator[Problem]:
-    """A pod needs containers with images; only the master has its own."""
+    """A pod needs containers with images; only the master has a default."""
     for role, spec in job.spec.replica_specs.items():
         path = f"spec.replicaSpecs[{role}].template.spec"
         containers: list[Manifest] = spec.pod.get("containers") or []
@@ -33,7 +33,7 @@ def templates_can_run(job: ElasticJob) -> Iterator[Problem]:
 
 
 def container_problems(path: str, container: Manifest, image_is_known: bool) -> Iterator[Problem]:
-    """Find what keeps one container from being made."""
+    """Check the image, name, and resources of one container."""
     image = container.get("image") or ""
     if not image and not image_is_known:
         yield Problem(f"{path}.image", "there is no image: write one, such as python:3.11")
@@ -56,7 +56,7 @@ def container_problems(path: str, container: Manifest, image_is_known: bool) -> 
 
 
 def repeated_containers(path: str, pod: Manifest) -> Iterator[Problem]:
-    """Find container names that a pod has twice."""
+    """Check for container names that a pod has twice."""
     seen: set[str] = set()
     for field in ("initContainers", "containers"):
         for index, container in enumerate(pod.get(field) or ()):
@@ -69,7 +69,7 @@ def repeated_containers(path: str, pod: Manifest) -> Iterator[Problem]:
 
 
 def mounts_without_volume(path: str, pod: Manifest) -> Iterator[Problem]:
-    """Find mounts of volumes that the pod does not have."""
+    """Check for mounts of volumes that the pod does not have."""
     volumes = [volume.get("name") for volume in pod.get("volumes") or ()]
     for field in ("initContainers", "containers"):
         for index, container in enumerate(pod.get(field) or ()):
