@@ -1,5 +1,5 @@
-"""What runs in a training container: the agent, and the library that training scripts use.
+"""Code that runs in a training container: the agent, and the library for training scripts.
 
-`elasticjob.trainer.torch` is what a script imports; `elasticjob.trainer.agent` is what `elasticjob run`
-starts. This package itself imports neither torch nor the network, so that a user's image pays nothing for it.
+A script imports `elasticjob.trainer.torch`; `elasticjob run` starts `elasticjob.trainer.agent`. This package
+itself imports neither torch nor aiohttp, so that it adds no import time.
 """

@@ -1,12 +1,11 @@
-"""What a worker process and its agent say to each other: one JSON line per message over an inherited socket
-pair.
+"""Messages between a worker process and its agent: one JSON line each, over an inherited socket pair.
 
-A worker that never says `Hello` is any script. One that does keeps its state between worlds:
+A worker that never sends `Hello` is any script. One that does keeps its state between worlds:
 
-    worker -> agent:  Hello, then Ready (I wait for my first world), Advance (progress),
-                      Boundary or Broken (the world of `round` is over for me, I wait for the next)
-    agent -> worker:  Enter (your place in the next world), Interrupt (stop at a step boundary),
-                      Abort (collectives of `round` hang or fail: give them up now), Stop (end)
+    worker -> agent:  Hello, then Ready (waits for its first world), Advance (progress),
+                      Boundary or Broken (the world of `round` is over, waits for the next)
+    agent -> worker:  Enter (a place in the next world), Interrupt (stop at a step boundary),
+                      Abort (collectives of `round` hang or fail: abort them now), Stop (end)
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
 
 class Hello(Line, frozen=True, tag="hello"):
-    """I use elasticjob.trainer.torch: do not restart me when the world changes."""
+    """The worker uses elasticjob.trainer.torch: do not restart it when the world changes."""
 
 
 class Ready(Line, frozen=True, tag="ready"):
-    """I have a model and can enter a world; `port` is where I listen for the store of its round."""
+    """The worker has a model and can enter a world; `port` is where it listens for the store of its round."""
 
     port: int
 
@@ -56,7 +55,7 @@ class Boundary(Line, frozen=True, tag="boundary"):
 
 
 class Broken(Line, frozen=True, tag="broken"):
-    """A collective of `round` failed; my state is that of the last whole step."""
+    """A collective of `round` failed; the worker's state is that of the last whole step."""
 
     round: int
     port: int
@@ -88,7 +87,7 @@ class Abort(Line, frozen=True, tag="abort"):
 
 
 class Stop(Line, frozen=True, tag="stop"):
-    """This worker leaves the job now."""
+    """Leave the job now."""
 
     reason: str = ""
 
@@ -105,7 +104,7 @@ def encode(message: FromWorker | FromAgent) -> bytes:
 
 
 class Lines:
-    """Cuts a byte stream into lines; ValueError if one is longer than LIMIT."""
+    """Splits a byte stream into lines; ValueError if one is longer than LIMIT."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -25,20 +25,20 @@ from elasticjob.api.rpc.message import JSON, PREFIX, PROBLEM, Problem, Request, 
 
 Answer = TypeVar("Answer")
 
-SLACK = 5.0  # seconds that an answer may take beyond the time that the question itself waits
+SLACK = 5.0  # seconds that a response may take beyond the request's own wait
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 
 
 class MasterError(Exception):
-    """A question without an answer."""
+    """The base of all errors of `call`."""
 
 
 class Unreachable(MasterError):
-    """The master did not answer before the deadline."""
+    """The master did not respond before the deadline."""
 
 
 class Rejected(MasterError):
-    """The master refused the question; asking again changes nothing."""
+    """The master refused the request; retrying will not help."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(f"{problem.title}: {problem.detail}")
@@ -62,10 +62,10 @@ TRANSIENT = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutE
 
 
 class MasterClient:
-    """Asks the master of one job, through restarts of the master and resets of the connection.
+    """The client of a job's master, with retries across restarts of the master and connection resets.
 
-    Every request may be repeated (the master promises that), so a broken connection is followed by the same
-    request with growing pauses, until `patience` seconds have passed since the call began.
+    Requests are idempotent, so a request whose connection breaks is retried with exponential backoff, until
+    `patience` seconds have passed since the call began.
     """
 
     def __init__(
@@ -92,19 +92,19 @@ class MasterClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close all connections; whoever still waits in `call` is cancelled by its own task."""
+        """Close all connections; pending `call`s are cancelled by their own tasks."""
         if self._session is not None:
             await self._session.close()
 
     async def call(self, request: Request[Answer], *, patience: float | None = None) -> Answer:
-        """Return the answer; Unreachable after `patience` seconds of silence, Rejected if refused."""
+        """Return the response; Unreachable after `patience` seconds, Rejected if refused."""
         allowed = self._patience if patience is None else patience
         while (body := await self._until_heard(request, allowed)) is None:
-            pass  # a long poll that ended without news: ask again at once
+            pass  # a long poll expired: repeat it at once
         return msgspec.json.decode(body, type=answer_type(type(request)))
 
     async def _until_heard(self, request: Request[Any], allowed: float) -> bytes | None:
-        """Send until there is an answer; None if it is empty."""
+        """Retry until there is a response; None if it is empty."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + allowed
         for pause in pauses(self._jitter):
@@ -121,7 +121,7 @@ class MasterClient:
         )
 
     async def _post(self, request: Request[Any]) -> bytes | None:
-        """Send once; None for 204. Problems of the server's own making count as a broken connection."""
+        """Send once; None for 204. An error without problem+json counts as a broken connection."""
         if self._session is None:
             raise RuntimeError("use the client as `async with MasterClient(...) as master`")
         url = f"http://{self.address}{PREFIX}{type(request).PATH}"
@@ -140,7 +140,7 @@ class MasterClient:
 
 
 def pauses(jitter: Callable[[], float]) -> Iterator[float]:
-    """Yield how long to wait before each next try: doubling up to a second, cut by up to half."""
+    """Yield the delay before each retry: doubling up to a second, with a jitter of up to half."""
     pause = FIRST_PAUSE
     while True:
         yield pause * (1 - jitter() / 2)

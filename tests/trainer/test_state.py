@@ -36,7 +36,7 @@ def test_what_the_script_made_is_the_first_state(peers: Peers) -> None:
 
 def test_a_mixture_is_not_trained_on_without_a_checkpoint(peers: Peers) -> None:
     mine = state(mixed=True)
-    with pytest.raises(RuntimeError, match="half-way, nobody else has it, and there is no checkpoint"):
+    with pytest.raises(RuntimeError, match="no other has it, and there is no checkpoint"):
         mine.share(peers, lambda: False)
     assert not mine.whole
 

@@ -1,5 +1,4 @@
-"""The agent: one per training pod. It starts the workers, speaks for them to the master, and outlives none of
-them.
+"""The agent: one per training pod. It starts the workers and represents them at the master.
 
-`group` says what is true, `decide` what to do about it, `loop` does it.
+`group` is the state, `decide` the decisions, `loop` the I/O.
 """

@@ -1,7 +1,7 @@
-"""What the agent does next: ordered rules over what is true; the first that applies is the step.
+"""The agent's decisions: ordered rules over the group's state; the first that applies returns the step.
 
-The loop performs a step's actions, takes its group for the truth, and asks again until no rule applies. RULES
-reads as the table of contents.
+The loop performs the step's actions, replaces the group by the step's, and repeats until no rule applies.
+RULES reads as the table of contents.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery
 from elasticjob.trainer.agent.group import KILLED, Ending, Failed, Group, Life, Worker
 from elasticjob.trainer.channel import Abort, Enter, FromAgent, Interrupt, Stop
 
-EXCUSE = 1.0  # seconds in which the master may say that a failure was only the echo of another node's
-ECHOES = 3  # failures per restart in the budget, those that echo another node's included
-STUCK = 3.0  # seconds that a worker of quick steps has to give a broken collective up
-UNKNOWN = 30.0  # the same, of a worker whose steps are not known yet
-PATIENCE = 5.0  # seconds that a worker of a world that is over has to end by itself
-LEFT = "Left"  # the reason of an end that was asked for by SIGTERM
+EXCUSE = 1.0  # seconds in which the master may attribute a failure to the loss of another node
+ECHOES = 3  # failures allowed per restart in the budget, including those caused by other nodes
+STUCK = 3.0  # seconds that a worker with short steps has to leave a broken collective
+UNKNOWN = 30.0  # the same for a worker whose step time is not known yet
+PATIENCE = 5.0  # seconds that a worker of an ended world has to exit by itself
+LEFT = "Left"  # the reason for an end requested by SIGTERM
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class Tell:
 
 @dataclass(frozen=True)
 class Report:
-    """Tell the master; nobody waits for the answer."""
+    """Report to the master without waiting for the response."""
 
     request: Failure | Finish | Leave
 
 
 @dataclass(frozen=True)
 class Ask:
-    """Ask the master for the next world, in place of what was asked before; None: take the question back."""
+    """Request the next world, replacing an earlier request; None: cancel the request."""
 
     join: Join | None
 
@@ -76,7 +76,7 @@ Action = Spawn | Signal | Tell | Report | Ask | Exit
 
 @dataclass(frozen=True)
 class Step:
-    """What to do and what is true then; `why` is the log line (empty: nothing worth one)."""
+    """The actions to perform and the resulting group; `why` is the log line, if any."""
 
     group: Group
     actions: tuple[Action, ...]
@@ -92,7 +92,7 @@ def decide(group: Group, now: float) -> Step | None:
 
 
 def again_at(group: Group) -> float | None:
-    """Return when a rule may apply without any event."""
+    """Return the time at which a rule may apply without any event."""
     times = [worker.kill_at for worker in group.workers.values() if worker.kill_at is not None]
     if group.ending and group.ending.gentle and group.workers:
         times.append(group.ending.kill_at)
@@ -101,7 +101,7 @@ def again_at(group: Group) -> float | None:
 
 
 def exit_when_nothing_is_left(group: Group, now: float) -> Step | None:
-    """The agent ends after its workers."""
+    """Exit once all workers have ended."""
     end = group.ending
     if end is None or group.workers:
         return None
@@ -109,7 +109,7 @@ def exit_when_nothing_is_left(group: Group, now: float) -> Step | None:
 
 
 def kill_after_grace(group: Group, now: float) -> Step | None:
-    """A worker that was asked to end and did not is killed."""
+    """Kill a worker that was asked to end and did not within its grace period."""
     over = group.ending is not None and group.ending.gentle and group.ending.kill_at <= now
     late = [w for w in group.workers.values() if (w.kill_at <= now if w.kill_at is not None else over)]
     if not late:
@@ -120,7 +120,7 @@ def kill_after_grace(group: Group, now: float) -> Step | None:
 
 
 def stop_when_ordered(group: Group, now: float) -> Step | None:
-    """The job ends: so do we."""
+    """Stop the workers when the master orders it."""
     if group.ending or group.orders is None or group.orders.order is not Order.STOP:
         return None
     ending = Ending(0, "Stopped", group.orders.reason or "the job ended", kill_at=now + group.terms.grace)
@@ -128,7 +128,7 @@ def stop_when_ordered(group: Group, now: float) -> Step | None:
 
 
 def finish_when_all_workers_ended(group: Group, now: float) -> Step | None:
-    """Every worker ended with code 0."""
+    """Report Finish once every worker exited with code 0."""
     if group.ending or len(group.ended) < group.terms.workers:
         return None
     finish = Finish(
@@ -142,7 +142,7 @@ def finish_when_all_workers_ended(group: Group, now: float) -> Step | None:
 
 
 def leave_when_asked(group: Group, now: float) -> Step | None:
-    """SIGTERM: tell the others, finish the step, go."""
+    """On SIGTERM, send Leave, finish the step, and exit."""
     if group.ending or not group.asked_to_leave:
         return None
     leave = Leave(
@@ -157,7 +157,7 @@ def leave_when_asked(group: Group, now: float) -> Step | None:
 
 
 def report_failures(group: Group, now: float) -> Step | None:
-    """A worker ended badly: say so, and give up if starting it again is hopeless."""
+    """Report failed workers, and give up if a restart is hopeless."""
     failed = next((each for each in group.failures if not each.reported), None)
     if failed is None or group.ending:
         return None
@@ -191,7 +191,7 @@ def report_failures(group: Group, now: float) -> Step | None:
 
 
 def end_workers_when_ending(group: Group, now: float) -> Step | None:
-    """On the way out: a gentle end lets elastic workers finish their step, anything else is terminated."""
+    """Stop the workers: a gentle end lets elastic workers finish their step, else they are terminated."""
     end = group.ending
     if end is None:
         return None
@@ -212,9 +212,10 @@ def end_workers_when_ending(group: Group, now: float) -> Step | None:
 
 
 def abort_what_is_broken(group: Group, now: float) -> Step | None:
-    """Members are gone: workers that wait for them in a collective are told to give up.
+    """Tell workers to abort collectives of a world that lost members.
 
-    One that does not (gloo may miss that a connection closed) is killed, and replaced by a fresh one.
+    A worker that stays blocked (gloo may miss that a connection closed) is killed, and replaced by a fresh
+    one.
     """
     if not (group.lost or group.given_up == group.round):
         return None
@@ -227,12 +228,12 @@ def abort_what_is_broken(group: Group, now: float) -> Step | None:
 
 
 def give_up_a_broken_round(group: Group, now: float) -> Step | None:
-    """A worker of this world died here: leave it, unless another one here holds the job's state."""
+    """Leave a world in which a worker here died, unless another one here holds the job's state."""
     gone = set(group.seats) - set(group.workers) - group.ended
     if group.ending or not group.world or group.given_up >= group.round or not gone or not_started(group):
         return None
     if group.regroup and group.recovery is Recovery.RESTART:
-        return None  # they were terminated because the round is over
+        return None  # terminated because the round is over
     done = replace(group, given_up=group.round)
     if any(worker.elastic and worker.round for worker in group.workers.values()):
         return Step(done, ())
@@ -242,7 +243,7 @@ def give_up_a_broken_round(group: Group, now: float) -> Step | None:
 
 
 def leave_a_world_never_entered(group: Group, now: float) -> Step | None:
-    """The master counts us into a world that we took our question for back: say that we are not there."""
+    """Send Leave for a world that the master formed although this node had cancelled its join."""
     orders = group.orders
     if group.ending or orders is None or orders.order is not Order.TRAIN or group.asking is not None:
         return None
@@ -256,7 +257,7 @@ def leave_a_world_never_entered(group: Group, now: float) -> Step | None:
 
 
 def end_at_the_boundary(group: Group, now: float) -> Step | None:
-    """The world ends as planned, or a worker here waits to be cut in: agree on a step boundary."""
+    """Agree on a step boundary: the world ends as planned, or a worker here waits to be cut in."""
     newcomer = any(w.round == 0 for w in group.waiting) and not group.starting
     if group.ending or not (group.regroup or newcomer):
         return None
@@ -273,7 +274,7 @@ def end_at_the_boundary(group: Group, now: float) -> Step | None:
 
 
 def terminate_what_cannot_regroup(group: Group, now: float) -> Step | None:
-    """Workers that are not elastic end with their world."""
+    """Terminate workers that are not elastic: they end with their world."""
     if not (group.regroup or group.given_up == group.round):
         return None
     rest = [w for w in group.training if not w.elastic and w.kill_at is None]
@@ -289,7 +290,7 @@ def terminate_what_cannot_regroup(group: Group, now: float) -> Step | None:
 
 
 def enter_the_world(group: Group, now: float) -> Step | None:
-    """A world is complete: send its workers in."""
+    """Send the waiting workers into the completed world."""
     if group.ending or not group.world or group.lost or group.given_up >= group.round:
         return None
     entering = [
@@ -306,7 +307,7 @@ def enter_the_world(group: Group, now: float) -> Step | None:
 
 
 def start_workers_in_the_world(group: Group, now: float) -> Step | None:
-    """A world is complete: start scripts that have to know it from the beginning."""
+    """Start non-elastic scripts, which need the complete world at start."""
     if not not_started(group) or group.ending or group.lost or group.given_up >= group.round:
         return None
     actions = tuple(Spawn(slot, entry(group, slot)) for slot in group.seats)
@@ -317,7 +318,7 @@ def start_workers_in_the_world(group: Group, now: float) -> Step | None:
 
 
 def start_missing_workers(group: Group, now: float) -> Step | None:
-    """Elastic workers are started before they have a world."""
+    """Start elastic workers, which need no world at start."""
     if (
         group.ending
         or group.recovery is not Recovery.IN_PROCESS
@@ -332,7 +333,7 @@ def start_missing_workers(group: Group, now: float) -> Step | None:
 
 
 def ask_for_a_world(group: Group, now: float) -> Step | None:
-    """Join with the workers that are ready; take the question back when they are not any more."""
+    """Join with the workers that are ready; cancel the join when they no longer are."""
     wanted, seats = wish(group)
     if wanted == group.asking:
         return None
@@ -360,12 +361,12 @@ RULES: tuple[Rule, ...] = (
 
 
 def patience(worker: Worker) -> float:
-    """Return how many seconds a worker has to come out of a broken collective: many times its step."""
+    """Return how many seconds a worker has to leave a broken collective: a multiple of its step time."""
     return max(STUCK, 10 * worker.step_seconds) if worker.step_seconds else UNKNOWN
 
 
 def wish(group: Group) -> tuple[Join | None, tuple[int, ...]]:
-    """Return the question that this node has for the master now, and the slots it asks for in rank order."""
+    """Return the Join that this node should have pending, and its slots in rank order."""
     if group.ending or not_started(group) or enterable(group):
         return None, ()
     if group.recovery is Recovery.RESTART:
@@ -382,7 +383,7 @@ def wish(group: Group) -> tuple[Join | None, tuple[int, ...]]:
 
 
 def question(group: Group, seats: tuple[int, ...], port: int, *, broken: bool) -> Join:
-    """Return the Join for `seats`; port 0 stands for one that the loop reserves."""
+    """Return the Join for `seats`; the loop replaces port 0 by a reserved one."""
     return Join(
         node=group.terms.node,
         role=group.terms.role,
@@ -398,7 +399,7 @@ def question(group: Group, seats: tuple[int, ...], port: int, *, broken: bool) -
 
 
 def not_started(group: Group) -> bool:
-    """Whether the current world waits for its scripts to be started."""
+    """Whether the scripts of the current world have yet to be started."""
     return group.recovery is Recovery.RESTART and group.spawned < group.round and not dead_on_arrival(group)
 
 
@@ -408,14 +409,14 @@ def dead_on_arrival(group: Group) -> bool:
 
 
 def enterable(group: Group) -> bool:
-    """Whether workers that wait are about to enter the current world."""
+    """Whether waiting workers are about to enter the current world."""
     return not dead_on_arrival(group) and any(
         worker.round < group.round for worker in group.waiting if worker.slot in group.seats
     )
 
 
 def entry(group: Group, slot: int) -> Enter:
-    """Return the place of `slot` in the current world."""
+    """Return the Enter message for `slot` in the current world."""
     if group.world is None:
         raise ValueError("no world to enter")
     first = group.world.members[0]
@@ -430,7 +431,7 @@ def entry(group: Group, slot: int) -> Enter:
 
 
 def why_hopeless(group: Group) -> str:
-    """Return why starting workers again would not help, empty if it may."""
+    """Return why a restart of the workers would not help, empty if it may."""
     last = group.failures[-2:]
     if len(last) == 2 and all(failed.fruitless for failed in last):
         return "it failed twice without any progress, so it is not started again"
@@ -443,13 +444,13 @@ def why_hopeless(group: Group) -> str:
 
 
 def may_be_an_echo(group: Group, failed: Failed) -> bool:
-    """Whether a script failed perhaps only because a peer on another node was lost."""
+    """Whether a script may have failed only because a peer on another node was lost."""
     alone = group.world is None or len(group.world.members) == 1
     return failed.code > 0 and not (alone or failed.fruitless) and group.recovery is Recovery.RESTART
 
 
 def how_it_ended(failed: Failed) -> str:
-    """Return the end of a worker in words."""
+    """Return the exit code or signal of a worker in words."""
     if failed.code < 0:
         return f"was killed by {signal_name(-failed.code)}"
     return f"failed with exit code {failed.code}" + (f": {failed.message}" if failed.message else "")
@@ -464,7 +465,7 @@ def signal_name(number: int) -> str:
 
 
 def leave_broken(group: Group, round_: int, reason: str) -> Report:
-    """Return the word that this node's part of a round is lost."""
+    """Return the Leave for a lost part of a round."""
     return Report(
         Leave(
             node=group.terms.node,
@@ -477,7 +478,7 @@ def leave_broken(group: Group, round_: int, reason: str) -> Report:
 
 
 def describe_world(group: Group) -> str:
-    """Return the current world in a sentence."""
+    """Return a sentence about the current world."""
     world = group.world
     members = ", ".join(member.node for member in world.members) if world else ""
     return f"round {group.round}: {world.size if world else 0} worker(s) on {members}"

@@ -1,7 +1,6 @@
 """The environment of a worker: torch elastic's own names, so that any torchrun script runs unchanged.
 
-Of elastic workers the world is not yet known when they start; `Elastic` sets RANK and its kind on entering
-one.
+Elastic workers start without a world; `Elastic` sets RANK and the like on entering one.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from elasticjob.trainer.channel import ADDRESS
 def worker_environment(
     base: Mapping[str, str], settings: Settings, group: Group, spawn: Spawn, error_file: Path
 ) -> dict[str, str]:
-    """Return the whole environment of the worker in `spawn.slot`; what the user set stays."""
+    """Return the whole environment of the worker in `spawn.slot`; variables set by the user are kept."""
     count = settings.workers
     own = {
         "LOCAL_RANK": str(spawn.slot),
@@ -36,7 +35,7 @@ def worker_environment(
 
 
 def world(group: Group, spawn: Spawn) -> dict[str, str]:
-    """Return the variables that tell a worker its place in the world."""
+    """Return the variables that describe a worker's place in the world."""
     place = spawn.enter
     if place is None or group.world is None:
         return {}

@@ -1,7 +1,7 @@
 """The agent's folder for small files, removed at its end, or by the next agent if it was killed.
 
-Its owner holds a lock on it, which the kernel gives back however the owner ends: a folder that can be locked
-belongs to nobody.
+Its owner holds a lock on it, which the kernel releases however the owner ends: a folder that can be locked
+has no owner any more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PREFIX: Final = "elasticjob-agent-"
 
 @contextmanager
 def own_folder(parent: Path | None = None) -> Iterator[Path]:
-    """Give a new folder below `parent` (the system's own by default); sweep those of killed agents."""
+    """Create a new folder below `parent` (default: the system's); sweep those of killed agents."""
     sweep(parent or Path(tempfile.gettempdir()))
     while (fd := hold(folder := Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)))) is None:
         pass  # another agent swept it before it was locked
@@ -32,7 +32,7 @@ def own_folder(parent: Path | None = None) -> Iterator[Path]:
 
 
 def sweep(parent: Path) -> None:
-    """Remove the folders that no agent holds."""
+    """Remove the folders that no agent has locked."""
     for folder in parent.glob(f"{PREFIX}*"):
         fd = hold(folder)
         if fd is not None:
@@ -41,7 +41,7 @@ def sweep(parent: Path) -> None:
 
 
 def hold(folder: Path) -> int | None:
-    """Lock a folder; None if another process holds it, or it is gone, or another user's."""
+    """Lock a folder; None if another process holds the lock, or it is gone, or it is another user's."""
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError, PermissionError):

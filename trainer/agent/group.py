@@ -1,9 +1,9 @@
-"""What is true of the workers of one node, as one frozen value, and how each event changes it.
+"""The state of the workers of one node as one frozen value, and how each event changes it.
 
 Life of a worker: STARTING -> WAITING (for a world) -> TRAINING -> WAITING -> … until it ends. A worker that
-is not elastic is started into a world and is TRAINING all its life. Ended well: its slot is in `ended`. Ended
-badly: the slot is vacant, and `failures` tells. The round number fences everything that is said about a
-world.
+is not elastic is started into a world and is TRAINING all its life. After exit code 0 its slot is in `ended`;
+after a failure the slot is vacant, and `failures` has the reason. Messages about a world are fenced by its
+round number.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from elasticjob.api.rpc.nodes import Order, Orders, Progress
 from elasticjob.api.rpc.rendezvous import Join, Recovery, World
 from elasticjob.trainer.channel import Advance, Boundary, Broken, FromWorker, Hello, Ready
 
-KILLED = float("inf")  # `kill_at` of a worker that was killed, and whose end has not been heard yet
-QUICK = 10.0  # seconds: a script that ends badly sooner, by itself, got nothing done
+KILLED = float("inf")  # `kill_at` of a worker that was killed and has not been reaped yet
+QUICK = 10.0  # seconds: a script that fails sooner by itself made no progress
 
 
 class Life(StrEnum):
-    """Where a worker is."""
+    """The state of a worker."""
 
     STARTING = "starting"
     WAITING = "waiting"
@@ -31,7 +31,7 @@ class Life(StrEnum):
 
 @dataclass(frozen=True)
 class Terms:
-    """What stays the same for the life of the agent."""
+    """Constants for the life of the agent."""
 
     node: str
     role: str
@@ -45,7 +45,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Worker:
-    """One process; `round` is the last world it was in, 0 if none yet: such a worker has no state to lose."""
+    """One process; `round` is the last world it was in, 0 if none yet: then it has no state to lose."""
 
     slot: int
     born: float
@@ -56,14 +56,14 @@ class Worker:
     broken: bool = False
     progressed: bool = False
     step_seconds: float = 0.0  # of its last step, 0 if unknown
-    interrupted: int = 0  # the round it was asked to end at a boundary
-    aborted: int = 0  # the round whose collectives it was told to give up
-    kill_at: float | None = None  # asked to end; killed then
+    interrupted: int = 0  # the round that it was asked to end at a boundary
+    aborted: int = 0  # the round whose collectives it was told to abort
+    kill_at: float | None = None  # deadline for a worker that was asked to end
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A worker that ended badly; `code` is negative if a signal did it."""
+    """A worker that failed; `code` is negative if it was killed by a signal."""
 
     slot: int
     code: int
@@ -71,13 +71,13 @@ class Failed:
     at: float
     message: str
     fruitless: bool
-    echo: bool = False  # only because a peer on another node was lost
+    echo: bool = False  # caused by the loss of a peer on another node
     reported: bool = False
 
 
 @dataclass(frozen=True)
 class Ending:
-    """The agent is on its way out. `gentle`: workers may finish their step."""
+    """The agent is shutting down. `gentle`: workers may finish their step."""
 
     code: int
     reason: str
@@ -89,7 +89,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Group:
-    """Everything that decisions rest on. `seats`: this node's slots in `world`, in rank order."""
+    """The input of all decisions. `seats`: this node's slots in `world`, in rank order."""
 
     terms: Terms
     recovery: Recovery
@@ -101,7 +101,7 @@ class Group:
     seats: tuple[int, ...] = ()
     spawned: int = 0  # the last round for which workers that are not elastic were started
     orders: Orders | None = None
-    given_up: int = 0  # the last round whose part on this node is over though nobody ordered it
+    given_up: int = 0  # the last round that this node left without an order
     asking: Join | None = None
     asking_seats: tuple[int, ...] = ()
     asked_to_leave: str = ""
@@ -121,18 +121,18 @@ class Group:
 
     @property
     def waiting(self) -> tuple[Worker, ...]:
-        """The workers that want a world, those with a state of the job first."""
+        """The workers that wait for a world, those with a state of the job first."""
         waiting = (w for w in self.workers.values() if w.life is Life.WAITING and w.kill_at is None)
         return tuple(sorted(waiting, key=lambda w: (w.round == 0, w.slot)))
 
     @property
     def starting(self) -> tuple[Worker, ...]:
-        """The workers that are not yet ready."""
+        """The workers that are not ready yet."""
         return tuple(w for w in self.workers.values() if w.life is Life.STARTING)
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Who is gone from the current world, by the master's word."""
+        """The lost members of the current world, as the master reports."""
         return self.orders.lost if self.orders and self.regroup else ()
 
     @property
@@ -195,7 +195,7 @@ class AskedToLeave:
 
 @dataclass(frozen=True)
 class Dismissed:
-    """The master has no use for this agent any more, or cannot be found: the exit code and the reason."""
+    """The master refuses this agent for good, or is unreachable: the exit code and the reason."""
 
     code: int
     reason: str
@@ -206,7 +206,7 @@ Event = WarmReady | Said | Ended | Ordered | Formed | AskedToLeave | Dismissed
 
 
 def observe(group: Group, event: Event, now: float) -> Group:
-    """Return what is true after `event`."""
+    """Return the group after `event`."""
     match event:
         case WarmReady():
             return replace(group, warm=True)
@@ -228,10 +228,10 @@ def observe(group: Group, event: Event, now: float) -> Group:
 
 
 def excused(group: Group, orders: Orders) -> tuple[Failed, ...]:
-    """Return the failures, with those marked as an echo that `orders` explain by the loss of another node.
+    """Return the failures, those explained by the loss of another node in `orders` marked as echoes.
 
-    A script without progress is never excused: when it fails on every node, each would excuse the other for
-    ever.
+    A script without progress is never excused: if it fails on every node, each failure would excuse the
+    others forever.
     """
     others = set(orders.lost) - {group.terms.node}
     return tuple(
@@ -243,7 +243,7 @@ def excused(group: Group, orders: Orders) -> tuple[Failed, ...]:
 
 
 def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
-    """Return the group after one of its workers spoke; what is said of an older round is no news."""
+    """Return the group after a worker's message; messages about an older round are ignored."""
     match message:
         case Hello():
             return replace(group.with_worker(replace(worker, elastic=True)), recovery=Recovery.IN_PROCESS)
@@ -263,12 +263,12 @@ def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
 
 
 def reprieved(worker: Worker) -> Worker:
-    """Return a worker that came out of its world in time: it need not be killed, unless it already was."""
+    """Return a worker that left its world in time: its kill is cancelled, unless already sent."""
     return worker if worker.kill_at == KILLED else replace(worker, kill_at=None)
 
 
 def buried(group: Group, event: Ended, now: float) -> Group:
-    """Return the group without the worker that ended, and with what its end means."""
+    """Return the group without the worker that ended, with the consequences of its end."""
     worker = group.workers.get(event.slot)
     if worker is None:
         return group

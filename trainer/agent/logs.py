@@ -1,7 +1,6 @@
-"""The output of workers: passed on line by line, kept in files if asked, its last words remembered.
+"""The output of workers: forwarded line by line, written to files if asked, the last lines kept.
 
-One thread per stream, because whoever reads the agent's own output may be slow, and the agent must not wait
-for it.
+One thread per stream, because the reader of the agent's own output may be slow and must not block the agent.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 TAIL: Final = 20  # lines of error output that are remembered
-LONGEST: Final = 1 << 16  # bytes of a line; a longer one is passed on in parts
+LONGEST: Final = 1 << 16  # bytes of a line; a longer one is forwarded in parts
 END: Final = re.compile(rb"\r?\n|\r(?=[^\n])")  # progress bars end their lines by \r alone
 
 
@@ -36,17 +35,17 @@ class Stream:
         self._thread.start()
 
     def started(self) -> None:
-        """The worker has its own copy of the writing end: give ours up, so that its end is the end."""
+        """Close our copy of the writing end after the worker has started, so that EOF marks its end."""
         os.close(self.write)
 
     @property
     def last_line(self) -> str:
-        """The last line that says something."""
+        """The last line that is not blank."""
         texts = (line.decode(errors="replace").strip() for line in reversed(self._tail))
         return next((text for text in texts if text), "")
 
     def drained(self, patience: float) -> bool:
-        """Wait until everything was passed on; whether it was, within `patience` seconds."""
+        """Wait until everything was forwarded; False if that takes longer than `patience` seconds."""
         self._thread.join(patience)
         return not self._thread.is_alive()
 
@@ -64,7 +63,7 @@ class Stream:
         self._ended()
 
     def _pass_on(self, line: bytes) -> None:
-        """Write a line to the agent's own output; nobody listens there any more: go on without."""
+        """Write a line to the agent's own output; ignore a closed one."""
         try:
             if self._sink is not None:
                 self._sink.write(self._prefix + line)
@@ -74,7 +73,7 @@ class Stream:
 
 
 def lines(fd: int) -> Iterator[bytes]:
-    """Yield the lines of a pipe until its end, and close it; the last one may have no end."""
+    """Yield the lines of a pipe until EOF, and close it; the last one may lack a newline."""
     rest = b""
     with open(fd, "rb", buffering=0) as source:
         while received := source.read(LONGEST):
@@ -85,7 +84,7 @@ def lines(fd: int) -> Iterator[bytes]:
 
 
 def cut(text: bytes) -> tuple[list[bytes], bytes]:
-    """Return the lines of `text` with their ends, and the beginning of the next."""
+    """Return the lines of `text` with their line ends, and the incomplete rest."""
     ends = [match.end() for match in END.finditer(text)]
     *whole, rest = [text[start:end] for start, end in pairwise((0, *ends, len(text)))]
     return ([*whole, rest], b"") if len(rest) > LONGEST else (whole, rest)

@@ -1,7 +1,6 @@
-"""The agent's shell: hears workers, master and signals, asks `decide` what to do, and does it.
+"""The agent's I/O shell: turns messages, orders and signals into events, and performs decided steps.
 
-Everything that happens is an event in one queue; everything that is decided is decided there, one event at a
-time.
+All events go through one queue and are handled one at a time.
 """
 
 from __future__ import annotations
@@ -54,22 +53,22 @@ from elasticjob.trainer.master import (
 
 log = logging.getLogger("elasticjob.agent")
 
-AGAIN = 75  # exit code: run me again
+AGAIN = 75  # exit code: restart this pod
 REPORT_EVERY = 1.0  # seconds
-LAST_CALLS = 3.0  # seconds that the last words to the master may take; it may be gone already
-FAREWELL = 1.0  # the same for one who leaves: where the master has gone too, nobody waits for it
+LAST_CALLS = 3.0  # seconds that the last requests to the master may take; it may be gone already
+FAREWELL = 1.0  # the same for a planned leave
 GOODBYE = (signal.SIGTERM, signal.SIGINT)
 
 
 async def run(settings: Settings, environment: Mapping[str, str]) -> int:
-    """Run the workers of one node to their end; return the exit code. The one entry of the agent."""
+    """Run the workers of one node to their end; return the exit code. The only entry point of the agent."""
     async with MasterClient(settings.place.master, token=settings.place.token) as master:
         with own_folder() as folder:
             return await Agent(settings, environment, master, folder).run()
 
 
 class Agent:
-    """One node's part of a job."""
+    """The agent of one node."""
 
     def __init__(
         self, settings: Settings, environment: Mapping[str, str], master: MasterClient, folder: Path
@@ -128,14 +127,14 @@ class Agent:
                     self._noticed(event.message)
 
     async def _next_event(self, until: float | None) -> Event | None:
-        """Return what happens next, None if nothing does in time."""
+        """Return the next event, None at the timeout."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 return await self._events.get()
         return None
 
     def _perform(self, step: Step) -> Exit | None:
-        """Do all of a step's actions; return its Exit if there is one."""
+        """Perform all actions of a step; return its Exit if there is one."""
         self._group = step.group
         if step.why:
             log.info(step.why)
@@ -165,7 +164,7 @@ class Agent:
                 assert_never(action)
 
     def _ask(self, join: Join | None) -> None:
-        """Replace the question for a world that waits at the master."""
+        """Replace the pending Join."""
         if self._joining is not None:
             self._joining.cancel()
             self._joining = None
@@ -188,7 +187,7 @@ class Agent:
             self._events.put_nowait(Formed(world))
 
     async def _watch(self) -> None:
-        """Keep the line to the master open, and hear its orders."""
+        """Keep a Watch pending at the master, and emit its orders."""
         seen = 0
         while True:
             try:
@@ -233,7 +232,7 @@ class Agent:
                 progress=self._group.progress if self._group.progress_round == self._group.round else None,
                 usage=self._meter.sample(self._workers.pids),
             )
-            with suppress(MasterError):  # the next report says more
+            with suppress(MasterError):  # the next report includes it
                 await self._master.call(report, patience=REPORT_EVERY)
 
     def _noticed(self, advance: Advance) -> None:
@@ -242,7 +241,7 @@ class Agent:
             self._news.set()
 
     def _call(self, request: Request[Any]) -> None:
-        """Say something to the master; it may refuse what is out of date by now."""
+        """Send a request; a refusal is ignored, since the request may be out of date by now."""
         task = asyncio.get_running_loop().create_task(self._say(request))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
@@ -262,7 +261,7 @@ class Agent:
         return task
 
     async def _finish_calls(self, end: Exit) -> None:
-        """Let the last words to the master arrive."""
+        """Wait, with a limit, for the last requests to the master."""
         if self._calls:
             await asyncio.wait(self._calls, timeout=last_calls(end))
 
@@ -275,8 +274,11 @@ class Agent:
         await self._workers.close()
 
     def _reserve_port(self) -> int:
-        """Hold a port for a script's store, until the next is asked for: bound, not listening, so a listener
-        that sets SO_REUSEADDR, as torch's store does, may share it, and nobody is given it by chance."""
+        """Reserve a port for a script's store until the next call: bound but not listening.
+
+        Torch's store, which sets SO_REUSEADDR, can share the port, and the kernel assigns it to no other
+        process.
+        """
         self._release_port()
         family = socket.AF_INET6 if ":" in self._settings.place.address else socket.AF_INET
         self._reserved = socket.socket(family)
@@ -301,7 +303,7 @@ class Agent:
         return folder / f"{stream}.log"
 
     def _last_words(self, end: Exit) -> None:
-        """Leave the termination message, and the last log line."""
+        """Write the termination message and the last log line."""
         log.info("%s: %s (exit code %d)", end.reason, end.message, end.code)
         words = {
             "reason": end.reason,
@@ -315,7 +317,7 @@ class Agent:
 
 
 def terms(settings: Settings) -> Terms:
-    """Return what decisions need of the settings, with a fresh incarnation."""
+    """Return the settings that decisions need, with a fresh incarnation."""
     place = settings.place
     return Terms(
         node=place.node,
@@ -330,12 +332,12 @@ def terms(settings: Settings) -> Terms:
 
 
 def last_calls(end: Exit) -> float:
-    """Return how many seconds the last words may take: a leave shows on the line too, a result does not."""
+    """Return the limit of the last requests in seconds; lower for a leave, which a disconnect also shows."""
     return FAREWELL if end.reason == LEFT else LAST_CALLS
 
 
 def recovery(wanted: Recover, found: frozenset[str]) -> Recovery:
-    """Return how the workers will recover, as far as one can tell before they run."""
+    """Return the expected recovery mode of the workers, before they run."""
     match wanted:
         case Recover.AUTO:
             return Recovery.IN_PROCESS if is_elastic(found) else Recovery.RESTART
@@ -348,5 +350,5 @@ def recovery(wanted: Recover, found: frozenset[str]) -> Recovery:
 
 
 def replace_port(join: Join, port: int) -> Join:
-    """Return `join` with the port that was reserved for it."""
+    """Return `join` with the reserved port."""
     return msgspec.structs.replace(join, port=port)

@@ -1,8 +1,7 @@
-"""What the user asked to run, and what its source tells before it runs.
+"""The script to run, and what can be learnt from its source before it runs.
 
-An elastic worker is started before it has a world, any other script after; so the agent has to know which it
-will be. It reads the imports of the script. A wrong guess is mended: a script that says Hello is elastic from
-then on.
+An elastic worker is started before it has a world, any other script after; the agent decides by the script's
+imports. A script that sends Hello is treated as elastic from then on, so a wrong guess is corrected.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from typing import Final
 LIBRARY: Final = "elasticjob.trainer.torch"
 
 PRELOADED: Final = frozenset({"numpy", "pandas", "scipy", "sklearn", "torch", "torchaudio", "torchvision"})
-"""Packages that the warm process imports if the script does: slow to import, and start no thread by it."""
+"""Packages that the warm process imports if the script does: slow to import, and their import starts no
+thread."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Script:
     python: bool = True
 
     def source(self) -> Path | None:
-        """Return the file that holds the script, None if that cannot be known."""
+        """Return the file that holds the script, None if it cannot be found."""
         if not self.python:
             return None
         if not self.module:
@@ -72,7 +72,7 @@ def is_elastic(names: frozenset[str]) -> bool:
 
 
 def preloads(names: frozenset[str]) -> tuple[str, ...]:
-    """Return what the warm process imports for a script that imports `names`; torch in any case."""
+    """Return the modules that the warm process imports for a script that imports `names`; torch always."""
     wanted = {name for name in names if name.split(".")[0] in PRELOADED and is_module(name)}
     own = {LIBRARY} if is_elastic(names) else set()
     return tuple(sorted(wanted | own | {"torch"}))

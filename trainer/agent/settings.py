@@ -1,4 +1,4 @@
-"""What an agent is told by its flags and its pod's environment, read once."""
+"""Settings of an agent, from its flags and its pod's environment."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from elasticjob.trainer.agent.script import Script
 
 
 class Start(StrEnum):
-    """How worker processes come to be."""
+    """How worker processes are started."""
 
     WARM = "warm"  # forked from a process that has imported torch
     COLD = "cold"  # a new interpreter each
 
 
 class Recover(StrEnum):
-    """How workers survive a change of the world."""
+    """How workers handle a change of the world."""
 
-    AUTO = "auto"  # as the script's imports tell
+    AUTO = "auto"  # detected from the script's imports
     IN_PROCESS = "in-process"
     RESTART = "restart"
 
 
 @dataclass(frozen=True)
 class Place:
-    """Who this node is, and where its job's master listens."""
+    """Identity of this node, and address of its job's master."""
 
     node: str
     role: str
@@ -45,7 +45,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything an agent needs to know."""
+    """All settings of an agent."""
 
     place: Place
     script: Script
@@ -56,11 +56,11 @@ class Settings:
     name: str = "default"  # torchrun's --role: the prefix of log lines
     log_dir: Path | None = None
     redirect: bool = False
-    grace: float = 20.0  # seconds that a worker has to end by itself
+    grace: float = 20.0  # seconds that a worker has to exit by itself
 
 
 def place_from(env: Mapping[str, str], *, node_rank: int = 0, address: str = "", master: str = "") -> Place:
-    """Return the place that a pod's environment describes; flags win where they are given."""
+    """Return the place from a pod's environment; flags take precedence."""
     job = first(env, names.JOB, "ELASTIC_JOB_NAME") or "local"
     role = first(env, names.ROLE, "NODE_TYPE") or "worker"
     index = int(first(env, names.INDEX, "NODE_RANK", "NODE_ID") or node_rank)
@@ -86,7 +86,7 @@ def token_from(env: Mapping[str, str]) -> str:
 
 
 def default_log() -> Path | None:
-    """Return Kubernetes' own place for last words, None outside a container."""
+    """Return the default path of the termination message, None outside a container."""
     path = Path("/dev/termination-log")
     return path if path.is_file() else None
 
@@ -97,7 +97,7 @@ def first(env: Mapping[str, str], *keys: str) -> str:
 
 
 def worker_count(text: str) -> int:
-    """Return the workers that --nproc-per-node asks for: a number, auto, cpu or gpu. ValueError else."""
+    """Return the number of workers for --nproc-per-node: a number, auto, cpu or gpu; else ValueError."""
     if text.isdecimal() and int(text) > 0:
         return int(text)
     if text not in ("auto", "cpu", "gpu", "xpu"):

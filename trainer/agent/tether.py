@@ -1,7 +1,7 @@
-"""Dying with one's parent: no process of a job outlives its agent.
+"""Parent-death signals: no process of a job outlives its agent.
 
 Linux sends the signal when the *thread* that made the process ends, so parents start processes from their
-main thread. `python -m elasticjob.trainer.agent.tether PARENT COMMAND …` becomes COMMAND, tethered.
+main thread. `python -m elasticjob.trainer.agent.tether PARENT COMMAND …` execs COMMAND, tethered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def tether(parent: int) -> None:
 
 
 def main() -> None:
-    """Become the command."""
+    """Exec the command."""
     parent, *command = sys.argv[1:]
     tether(int(parent))
     try:

@@ -1,4 +1,4 @@
-"""What the workers of a node use: cores and resident memory of their process groups."""
+"""Cores and resident memory used by the workers' process trees."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from elasticjob.api.rpc.nodes import Usage
 
 
 class Meter:
-    """Samples process trees; cores are averaged since the sample before."""
+    """Samples process trees; cores are averaged since the previous sample."""
 
     def __init__(self) -> None:
         self._known: dict[int, psutil.Process] = {}
 
     def sample(self, roots: Iterable[int]) -> Usage:
-        """Return the usage of `roots` and their descendants; those that end meanwhile count nothing."""
+        """Return the usage of `roots` and their descendants; processes that end meanwhile are skipped."""
         trees = {process.pid: process for root in roots for process in tree(root)}
         self._known = {pid: self._known.get(pid, process) for pid, process in trees.items()}
         samples = [reading for process in self._known.values() if (reading := read(process))]

@@ -1,7 +1,6 @@
-"""Worker processes: started warm or cold, heard, signalled, reaped. Events go to `emit`; nothing is decided
-here.
+"""Worker processes: start (warm or cold), messages, signals, reaping. Events go to `emit`; no decisions here.
 
-A worker leads a process group, which is swept when the worker ends: what it started does not outlive it.
+A worker leads a process group, which is killed when the worker ends, so that its children do not outlive it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ LAST_WORDS = 1.0  # seconds that a dead worker's output may take to arrive
 
 @dataclass
 class Process:
-    """One worker process and our ends of its streams; `pid` is 0 until the warm process has told it."""
+    """One worker process and our ends of its streams; `pid` is 0 until the warm process has reported it."""
 
     slot: int
     channel: socket.socket
@@ -42,7 +41,7 @@ class Process:
     quiet: asyncio.Event  # stderr has ended
     error_file: Path
     pid: int = 0
-    wanted: signal.Signals | None = None  # a signal for a process whose pid is not yet known
+    wanted: signal.Signals | None = None  # a signal to send once the pid is known
 
 
 class Started:
@@ -93,7 +92,7 @@ class Workers:
         quiet: bool,
         folder: Path,
     ) -> None:
-        """Start nothing yet; `preloads` None means cold starts, `quiet` that output goes to files only."""
+        """`preloads` None means cold starts; `quiet` sends output to files only."""
         self._script = script
         self._emit = emit
         self._preloads = preloads
@@ -106,7 +105,7 @@ class Workers:
         self._line: socket.socket | None = None
         self._cold: dict[int, tuple[subprocess.Popen[bytes], int]] = {}
         self._endings: set[asyncio.Task[None]] = set()
-        self._streams: list[Stream] = []  # that may still have something to pass on
+        self._streams: list[Stream] = []  # with output yet to be forwarded
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -158,7 +157,7 @@ class Workers:
             os.killpg(process.pid, number)
 
     def tell(self, slot: int, message: FromAgent) -> None:
-        """Send a message to a worker; one that ended meanwhile does not need it any more."""
+        """Send a message to a worker; ignored if the worker has ended."""
         process = self._processes.get(slot)
         if process is None:
             return
@@ -166,7 +165,7 @@ class Workers:
             process.channel.send(encode(message))
 
     async def close(self) -> None:
-        """Kill what is left, the warm process last, and wait for it and for the last of the output."""
+        """Kill all workers, then the warm process; wait for them and for the rest of the output."""
         loop = asyncio.get_running_loop()
         for process in list(self._processes.values()):
             self.signal(process.slot, signal.SIGKILL)
@@ -187,7 +186,7 @@ class Workers:
         await asyncio.to_thread(self._drain)
 
     def _drain(self) -> None:
-        """Let what the workers printed arrive; a process that they left behind may hold a pipe open."""
+        """Wait for the rest of the output, with a limit: an orphan may hold a pipe open."""
         deadline = time.monotonic() + LAST_WORDS
         for stream in self._streams:
             stream.drained(max(0.0, deadline - time.monotonic()))
@@ -236,7 +235,7 @@ class Workers:
             socket.send_fds(self._line, [msgspec.json.encode(order)], streams)
 
     def _start_cold(self, process: Process, environment: dict[str, str], channel: socket.socket) -> None:
-        """Start a new program, tethered to us, and watch for its end."""
+        """Start a new interpreter, tethered to this process, and watch for its end."""
         child = subprocess.Popen(
             [sys.executable, "-m", "elasticjob.trainer.agent.tether", str(os.getpid()), *self._command()],
             pass_fds=(channel.fileno(),),
@@ -264,7 +263,7 @@ class Workers:
         self._reaped(child.pid, child.wait())
 
     def _hear_warm(self) -> None:
-        """Take one message of the warm process; its end is the end of its forks."""
+        """Handle one message of the warm process; EOF means that its forks have ended too."""
         if self._line is None:
             return
         try:
@@ -286,15 +285,15 @@ class Workers:
                 self._reaped(pid, code)
 
     def _warm_ended(self) -> None:
-        """The warm process is gone, and its forks with it; the next spawn starts another."""
+        """Report the end of all forks of the ended warm process; the next spawn starts another."""
         if self._line is not None:
             asyncio.get_running_loop().remove_reader(self._line)
             self._line.close()
             self._line = None
         if self._warm is not None:
-            self._warm.wait()  # its end of the line closes when it ends
+            self._warm.wait()  # its end of the socket closes when it exits
             self._warm = None
-        self._emit(WarmReady())  # it may have died before it said so; the next one serves as well
+        self._emit(WarmReady())  # it may have died before it was ready; the next one serves as well
         for process in list(self._processes.values()):
             self._end(process, -signal.SIGKILL)
 
@@ -304,7 +303,7 @@ class Workers:
             self._end(process, code)
 
     def _end(self, process: Process, code: int) -> None:
-        """Hear the last messages, sweep the process group, and report the end with its last words."""
+        """Read the last messages, kill the process group, and report the end with its last error line."""
         self._hear(process)
         asyncio.get_running_loop().remove_reader(process.channel)
         process.channel.close()
@@ -326,7 +325,7 @@ class Workers:
         self._emit(Ended(process.slot, code, recorded_error(process.error_file) or process.err.last_line))
 
     def _hear(self, process: Process) -> None:
-        """Take what a worker said; a worker that breaks the protocol is killed."""
+        """Read a worker's messages; a worker that violates the protocol is killed."""
         try:
             while received := process.channel.recv(65536):
                 for line in process.lines.feed(received):
@@ -335,11 +334,11 @@ class Workers:
             return
         except (ValueError, msgspec.DecodeError):
             self.signal(process.slot, signal.SIGKILL)
-        asyncio.get_running_loop().remove_reader(process.channel)  # closed by the worker: its end follows
+        asyncio.get_running_loop().remove_reader(process.channel)  # closed by the worker, which will exit
 
 
 def recorded_error(path: Path) -> str:
-    """Return the message that torch's @record left in its error file, empty if there is none."""
+    """Return the message from the error file of torch's @record, empty if there is none."""
     try:
         message = json.loads(path.read_text())["message"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""What a training script imports: `from elasticjob.trainer.torch import Elastic`."""
+"""The public API for training scripts: `from elasticjob.trainer.torch import Elastic`."""
 
 from elasticjob.trainer.torch.elastic import Elastic as Elastic
 from elasticjob.trainer.torch.link import Stopped as Stopped

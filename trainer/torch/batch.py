@@ -1,4 +1,4 @@
-"""The fixed global batch: which micro-batches a worker computes, and how much each of them counts.
+"""The fixed global batch: which micro-batches a worker computes, and their weights.
 
 A step always consists of N micro-batches, N being the configured maximum of workers. With n workers, worker i
 takes m_i = ⌊N/n⌋ + [i < N mod n] of them, and Σ m_i = N, so a step consumes the same records and has the same

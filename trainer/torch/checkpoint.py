@@ -15,13 +15,13 @@ KEEP: Final = 2
 
 
 class Checkpoints:
-    """The checkpoints of one job in `folder`; the process that writes may die at any byte."""
+    """The checkpoints of one job in `folder`; safe against a crash during a write."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def save(self, step: int, snapshot: dict[str, Any]) -> Path:
-        """Write `snapshot` as the checkpoint of `step`; durable on return. OSError names what failed."""
+        """Write `snapshot` as the checkpoint of `step`; durable on return. OSError names the failure."""
         self.folder.mkdir(parents=True, exist_ok=True)
         final = self.folder / f"step-{step:09d}.pt"
         temporary = final.with_suffix(f".{secrets.token_hex(4)}.tmp")  # pids of two pods may be equal
@@ -38,7 +38,7 @@ class Checkpoints:
         return final
 
     def _sweep(self, step: int) -> None:
-        """Remove what `step` made useless: old checkpoints, and what killed workers left half written."""
+        """Remove checkpoints older than the newest two, and partial files of killed workers."""
         old = [self.folder / f"step-{each:09d}.pt" for each in self.steps()[:-KEEP]]
         half = [path for path in self.folder.glob("step-*.tmp") if path.name < f"step-{step:09d}"]
         for path in (*old, *half):
@@ -61,7 +61,7 @@ class Checkpoints:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable."""
+    """Fsync the directory."""
     fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)

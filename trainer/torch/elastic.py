@@ -4,9 +4,9 @@
     for step in elastic.steps(epochs=10):
         loss = elastic.step(lambda images, labels: F.cross_entropy(elastic.model(images), labels))
 
-A lost peer breaks the step: it is repeated, with the same records, in the next world. Somebody who joins or
-leaves as planned ends the world at a step boundary, on which all agree by a flag in the one small all-reduce
-of each step.
+A lost peer breaks the step: it is repeated, with the same records, in the next world. A planned join or leave
+ends the world at a step boundary, on which all workers agree by a flag in the one small all-reduce of each
+step.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ ALONE = Enter(round=1, rank=0, size=1, address="", port=0, batch_slots=1)
 
 
 class Elastic:
-    """Trains `model` with `optimizer` on `dataset`, in whatever world the agent gives.
+    """Trains `model` with `optimizer` on `dataset`, in any world that the agent assigns.
 
     The global batch is fixed: N micro-batches of `micro_batch` records per step, N being the job's configured
     maximum of workers; fewer workers compute several each. Gradients, clipping and schedules see the same
     step for every number of workers. Random numbers in the model are drawn from a stream per micro-batch, so
-    they do not depend on it either. Buffers that `forward` changes (running statistics of BatchNorm) are
-    rank 0's, and see the micro-batches of a repeated step twice.
+    they do not depend on it either. Buffers that `forward` changes (running statistics of BatchNorm) are rank
+    0's, and see the micro-batches of a repeated step twice.
 
-    `loss_of` (see `step`) returns the mean loss of a micro-batch. With `checkpoint`, rank 0 saves there each
-    `save_every` steps, at the end and when the job is stopped, and a job that starts continues from the
-    newest file. Without an agent this is one worker that trains alone.
+    `loss_of` (see `step`) returns the mean loss of a micro-batch. With `checkpoint`, rank 0 saves there every
+    `save_every` steps, at the end and when the job is stopped; a new job resumes from the newest file.
+    Without an agent this is a single worker.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Elastic:
         self._order: tuple[int, Tensor] | None = None
         self._epochs = 0
         self._said = self._began = 0.0
-        self._stepped: float | None = None  # when the last step of the world before ended
+        self._stepped: float | None = None  # end of the last step in the previous world
         self._entered = False  # no step in this world yet
         self._boundary = False  # all agreed to end this world
         self._distributed: DistributedDataParallel | None = None
@@ -96,7 +96,7 @@ class Elastic:
 
     @property
     def model(self) -> nn.Module:
-        """What `loss_of` must call: the model, wrapped for the present world; bare afterwards."""
+        """The model for `loss_of` to call: wrapped for the present world, bare after the last step."""
         return self._distributed or self._state.model
 
     @property
@@ -116,7 +116,7 @@ class Elastic:
 
     @property
     def is_main(self) -> bool:
-        """Whether this worker prints, evaluates and writes files."""
+        """Whether this worker should print, evaluate and write files."""
         return self.rank == 0
 
     @property
@@ -126,12 +126,12 @@ class Elastic:
 
     @property
     def progress(self) -> Done:
-        """Steps and records so far, in all worlds together."""
+        """Steps and records so far, over all worlds."""
         return self._state.done
 
     def steps(self, epochs: int) -> Iterator[int]:
-        """Yield the number of each step that is left, counted from 1 over the life of the job; each needs a
-        `step`.
+        """Yield the number of each remaining step, counted from 1 over the life of the job; call `step` for
+        each.
 
         Ends after `epochs` epochs; then the group is closed and the last checkpoint written.
         """
@@ -151,8 +151,8 @@ class Elastic:
     def step(self, loss_of: Callable[..., Tensor]) -> float:
         """Take one step on the next records; return the mean loss over all of them.
 
-        `loss_of(*batch)` is called for each micro-batch of this worker, and again if the world breaks: it
-        must change nothing but its result. A worker that is told to leave ends after its step (SystemExit).
+        `loss_of(*batch)` is called for each micro-batch of this worker, and again if the world breaks, so it
+        must have no side effects. A worker that is told to leave exits after its step (SystemExit).
         """
         number = self._state.done.step + 1
         while self._state.done.step < number:
@@ -167,7 +167,7 @@ class Elastic:
         return self._state.done.loss
 
     def report(self, **metrics: float) -> None:
-        """Add numbers of your own (accuracy, perplexity) to the progress that the job's status shows."""
+        """Add your own metrics (accuracy, perplexity) to the progress in the job's status."""
         self._metrics |= {name: float(value) for name, value in metrics.items()}
         if self._link is not None:
             self._link.advance(Advance(round=self._peers.place.round, progress=self._news(None)))
@@ -185,7 +185,7 @@ class Elastic:
         sums = self._peers.sum((loss, interrupted, done.step))
         if sums[2] != done.step * self.world_size:
             raise RuntimeError(
-                f"the workers take different steps: mine is {done.step}, the sum of all {sums[2]:.0f}"
+                f"the workers take different steps: this one step {done.step}, the sum of all {sums[2]:.0f}"
             )
         self._state.optimizer.step()
         if self._state.scheduler is not None:
@@ -248,7 +248,7 @@ class Elastic:
             self._next_world(str(error))
 
     def _next_world(self, error: str | None = None) -> None:
-        """Leave the group and enter the next one that holds; Stopped if there is none for this worker."""
+        """Leave the group and enter the next world that holds; Stopped if there is none for this worker."""
         if self._link is None:
             raise RuntimeError("a worker without an agent has no next world")
         while True:
@@ -269,7 +269,7 @@ class Elastic:
                 error = str(failed)
 
     def _enter(self, place: Enter, listener: socket.socket | None) -> None:
-        """Form the group of `place` and bring everybody to one state."""
+        """Form the group of `place` and synchronize the state of all workers."""
         self._peers = Peers(place, self._device)
         if self._link is not None:
             self._link.guard(place.round, self._peers)
@@ -290,7 +290,7 @@ class Elastic:
         self._used = True
 
     def _start_state(self) -> bool:
-        """Begin with the newest checkpoint; return whether there is one."""
+        """Start with the newest checkpoint; return whether there is one."""
         snapshot = self._checkpoints.load() if self._checkpoints else None
         if snapshot is not None:
             self._state.restore(snapshot)
@@ -311,7 +311,7 @@ class Elastic:
             self._save()
 
     def _report(self, *, last: bool) -> None:
-        """Tell the agent: the first step of a world at once, then a few a second, and the last."""
+        """Report progress: the first step of a world at once, then a few a second, and the last."""
         now = time.monotonic()
         seconds = now - self._began
         first, before = not self._entered, self._stepped
@@ -348,6 +348,6 @@ def permutation(records: int, seed: int, epoch: int) -> Tensor:
 
 
 def stream(seed: int, step: int, index: int) -> int:
-    """Return the seed of one stream of random numbers, another one for any other arguments."""
+    """Return the seed of one stream of random numbers, unique to its arguments."""
     mixed = (seed * 0x9E3779B97F4A7C15 + step) * 0xBF58476D1CE4E5B9 + index + 1
     return (mixed ^ (mixed >> 31)) & 0x7FFF_FFFF_FFFF_FFFF

@@ -1,6 +1,6 @@
-"""The worker's end of the channel to its agent, read by one thread of its own.
+"""The worker's end of the channel to its agent, read by its own thread.
 
-The thread exists because the main one may be blocked in a collective that only an abort can end.
+The main thread may be blocked in a collective that only an abort can end.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from elasticjob.trainer.channel import (
 
 
 class Abortable(Protocol):
-    """What an abort ends."""
+    """A process group that can be aborted."""
 
     def abort(self) -> None: ...
 
 
 class Stopped(SystemExit):
-    """The agent asked this worker to leave; nothing is wrong (exit code 0)."""
+    """The agent asked this worker to leave (exit code 0)."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(0)
@@ -48,7 +48,7 @@ class Stopped(SystemExit):
 
 
 class Link:
-    """Talks to the agent: asks for worlds, hears interrupts, aborts the group when peers are lost."""
+    """Talks to the agent: requests worlds, receives interrupts, aborts the group when peers are lost."""
 
     def __init__(self, channel: socket.socket, address: str) -> None:
         self._channel = channel
@@ -62,12 +62,13 @@ class Link:
         threading.Thread(target=self._read, name="elasticjob-agent", daemon=True).start()
 
     def first_world(self) -> tuple[Enter, socket.socket]:
-        """Say that this worker is ready; return its first world and where it listens."""
+        """Send Ready; return the first world and the listening socket."""
         listener = self._listen()
         return self._wait(Ready(port=port_of(listener)), listener)
 
     def next_world(self, ended: int, error: str | None = None) -> tuple[Enter, socket.socket]:
-        """Say that the world of round `ended` is over (broken, if there is an `error`); return the next one.
+        """Report that the world of round `ended` is over (broken, if there is an `error`); return the next
+        one.
 
         Raises Stopped if there is none for this worker.
         """
@@ -90,7 +91,7 @@ class Link:
         return self._aborted == round_
 
     def guard(self, round_: int, group: Abortable) -> None:
-        """From now on an abort of `round_` aborts `group`; at once if it was heard already."""
+        """Abort `group` on an abort of `round_`; at once if it was received already."""
         with self._lock:
             self._group = (round_, group)
             late = self._aborted == round_
@@ -98,7 +99,7 @@ class Link:
             group.abort()
 
     def release(self) -> None:
-        """The group is gone: abort nothing any more."""
+        """Stop guarding the group."""
         with self._lock:
             self._group = None
 
@@ -125,7 +126,7 @@ class Link:
         self._channel.sendall(line)
 
     def _read(self) -> None:
-        """Hear the agent until it is gone; then there is nobody to train for."""
+        """Read the agent's messages until EOF; without an agent the worker exits."""
         lines = Lines()
         while received := self._channel.recv(65536):
             for line in lines.feed(received):
@@ -150,9 +151,9 @@ class Link:
 
 
 def from_environment(environment: Mapping[str, str]) -> Link | None:
-    """Return the link to the agent that started this process, None if no agent did: then it trains alone.
+    """Return the link to the agent that started this process, None without an agent: the worker trains alone.
 
-    Another launcher's worker would train alone too, beside the others: that is an error.
+    Raises an error under another launcher, where each worker would train alone.
     """
     if FD not in environment:
         if int(environment.get("WORLD_SIZE") or 1) > 1:

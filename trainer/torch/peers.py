@@ -1,8 +1,8 @@
 """The process group of one round: opened, used for small sums, aborted when a member is gone, closed.
 
 A collective of gloo cannot be aborted by torch (2.15: `ProcessGroup.abort` leaves it blocked), and a peer
-that is stopped or cut off resets no connection. So an abort also shuts down the connections that the group
-opened: the kernel then fails whatever waits on them, within milliseconds.
+that is stopped or disconnected resets no connection. So an abort also shuts down the connections that the
+group opened: the kernel then fails pending operations on them within milliseconds.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from torch.distributed import HashStore, PrefixStore, Store, TCPStore  # type: i
 
 from elasticjob.trainer.channel import Enter
 
-TIMEOUT = timedelta(minutes=30)  # of one collective; a lost member is noticed by the agents, long before
-REACH = 2.0  # seconds; a store listens before its world is formed. Less than an aborted worker is given
+TIMEOUT = timedelta(minutes=30)  # of one collective; the agents notice a lost member long before
+REACH = 2.0  # seconds; a store listens before its world is formed. Less than an aborted worker's limit
 MARK = "gloo"  # its errors are plain RuntimeErrors, which name their file in gloo's source
 
 
@@ -49,13 +49,13 @@ class Peers:
         return self.place.size
 
     def open(self, listener: socket.socket | None) -> None:
-        """Join the group; returns when all members have. RuntimeError (see `broken_by`) if one does not come.
+        """Join the group; returns when all members have. RuntimeError (see `broken_by`) if one does not.
 
-        Rank 0 opens the store on `listener`, which has been accepting connections since before the world was
-        formed: nobody has to try twice.
+        Rank 0 opens the store on `listener`, which has been listening since before the world was formed, so
+        connecting needs no retries.
         """
         store = self._store(listener)
-        if self._aborted:  # before there was a connection to shut
+        if self._aborted:  # before there was a connection to shut down
             raise dist.DistNetworkError(f"round {self.place.round} was given up before it began")
         dist.init_process_group(
             backend="cpu:gloo,cuda:nccl" if self._device.type == "cuda" else "gloo",
@@ -81,13 +81,13 @@ class Peers:
         return [int(tensor) for tensor in all_]
 
     def broken_by(self, error: RuntimeError) -> bool:
-        """Whether `error` is the group's own (a lost peer), and not a mistake in the training code."""
+        """Whether `error` comes from the group (a lost peer), not from the training code."""
         if self._aborted or isinstance(error, dist.DistError):
             return True
         return MARK in str(error).lower()
 
     def abort(self) -> None:
-        """Fail every collective of this group that waits, here and now."""
+        """Fail all pending collectives of this group on this worker."""
         self._aborted = True
         if self._device.type == "cuda" and dist.group.WORLD is not None:
             dist.group.WORLD.abort()
@@ -119,7 +119,7 @@ class Peers:
 
 
 def reach(address: str, port: int) -> None:
-    """DistNetworkError if nobody listens there: torch would try again for half an hour."""
+    """Raise DistNetworkError if the address refuses connections: torch would retry for half an hour."""
     try:
         socket.create_connection((address, port), timeout=REACH).close()
     except OSError as error:
@@ -128,26 +128,26 @@ def reach(address: str, port: int) -> None:
 
 @dataclass(frozen=True)
 class Connection:
-    """One open TCP connection of this process: a descriptor, and the socket it stood for when seen."""
+    """One open TCP connection of this process: a descriptor and the identity of its socket."""
 
     fd: int
     inode: int
 
     def shut(self) -> None:
-        """End the connection in both directions; it stays open for its owner to close."""
+        """Shut down both directions; the descriptor stays open for its owner to close."""
         with suppress(OSError), socket.socket(fileno=os.dup(self.fd)) as duplicate:
             if os.fstat(duplicate.fileno()).st_ino == self.inode:
                 duplicate.shutdown(socket.SHUT_RDWR)
 
 
 def connections() -> frozenset[Connection]:
-    """Return the TCP connections of this process, listening sockets not included."""
+    """Return the TCP connections of this process, without listening sockets."""
     found = (connection(int(name)) for name in os.listdir("/proc/self/fd"))
     return frozenset(each for each in found if each is not None)
 
 
 def connection(fd: int) -> Connection | None:
-    """Return what `fd` is connected to, None if it is anything but a connected TCP socket."""
+    """Return the connection of `fd`, None if it is not a connected TCP socket."""
     try:
         status = os.fstat(fd)
         if not stat.S_ISSOCK(status.st_mode):

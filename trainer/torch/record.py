@@ -1,4 +1,4 @@
-"""A file of all counted steps, for plots and tests: one JSON line each, written only where asked for.
+"""A file of all counted steps, for plots and tests: one JSON line each, off by default.
 
 The job sets ELASTICJOB_STEPS to a path that all workers can write; the main one of each world appends to it.
 """
@@ -28,7 +28,7 @@ class Counted(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Record:
-    """Appends steps to a file; a line is one write, so nobody reads half a step of a worker that dies."""
+    """Appends steps to a file; each line is a single write, so a worker that dies leaves no partial line."""
 
     def __init__(self, file: RawIOBase, *, clock: Callable[[], float] = time.time) -> None:
         self._file = file
@@ -36,7 +36,7 @@ class Record:
         self._last = 0
 
     def add(self, round_: int, world: int, before: Done, done: Done) -> None:
-        """Count a step now, and the one before, if its main worker may have died before it could."""
+        """Record a step now, and the one before, if its main worker may have died before it could."""
         for each in (before, done):
             if each is done or each.step > self._last:
                 counted = Counted(at=self._clock(), round=round_, step=each.step, world=world, loss=each.loss)
@@ -45,6 +45,6 @@ class Record:
 
 
 def from_environment(environment: Mapping[str, str]) -> Record | None:
-    """Return the record that was asked for, None if none was."""
+    """Return the record named by the environment, or None."""
     path = environment.get(STEPS)
     return Record(open(path, "ab", buffering=0)) if path else None  # as long as the worker lives

@@ -1,8 +1,8 @@
 """Our rendezvous for plain torchrun: `torchrun --rdzv-backend=elasticjob --rdzv-endpoint=HOST:PORT …`.
 
-torch finds `create_handler` by the entry point `torchrun.handlers`. Its agent asks from a thread and polls;
-ours waits for the master in a loop of its own thread, so a lost node is known at once instead of after
-torch's keep-alive.
+torch finds `create_handler` by the entry point `torchrun.handlers`. Its agent calls from a thread and polls;
+the handler holds a long poll in a thread of its own, so a lost node is known at once instead of after torch's
+keep-alive.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Answer = TypeVar("Answer")
 
 
 class Handler(RendezvousHandler):
-    """One torch agent's line to the master; its node is one member, however many workers it starts."""
+    """The connection of one torch agent to the master; its node is one member, for any number of workers."""
 
     def __init__(self, master: MasterClient, *, run_id: str, node: str, index: int, address: str) -> None:
         self._master = master
@@ -57,7 +57,7 @@ class Handler(RendezvousHandler):
 
     @property
     def use_agent_store(self) -> bool:
-        """The workers use the store of this round too, below a prefix of their own."""
+        """The workers share the store of this round, below a prefix of their own."""
         return True
 
     def get_backend(self) -> str:
@@ -88,7 +88,7 @@ class Handler(RendezvousHandler):
         return self._orders is not None and self._orders.order is Order.STOP
 
     def set_closed(self) -> None:
-        """Nothing: the master alone decides that a job ends."""
+        """No-op: only the master ends a job."""
 
     def num_nodes_waiting(self) -> int:
         """Return 1 if the present world ends (torch restarts its workers then), else 0."""
@@ -97,7 +97,7 @@ class Handler(RendezvousHandler):
         return int(ends and orders is not None and world is not None and orders.round >= world.round)
 
     def shutdown(self) -> bool:
-        """Leave the job, and hang up."""
+        """Leave the job, and close the connection."""
         self._watching.cancel()
         if self._world is not None:
             leave = Leave(
@@ -132,7 +132,7 @@ class Handler(RendezvousHandler):
         first = world.members[0]
         fd = listener.detach() if rank == 0 else None
         listener.close()
-        self._store = None  # the last round's, if any, ends here
+        self._store = None  # closes the store of the last round
         self._store = TCPStore(
             first.address, first.port, is_master=rank == 0, wait_for_workers=False, master_listen_fd=fd
         )
@@ -144,7 +144,7 @@ class Handler(RendezvousHandler):
         )
 
     async def _watch(self) -> None:
-        """Keep the line open, and know the master's orders."""
+        """Keep a Watch pending, and store the master's orders."""
         seen = 0
         while True:
             self._orders = await self._master.call(
@@ -164,14 +164,14 @@ class Handler(RendezvousHandler):
 
 
 def create_handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
-    """Return the function that makes handlers: what torch asks of an entry point in `torchrun.handlers`."""
+    """Return the factory of handlers, as entry points in `torchrun.handlers` require."""
     return connect
 
 
 def connect(params: RendezvousParameters) -> RendezvousHandler:
-    """Return the handler that torchrun asked for; the endpoint names the master, the environment its secret.
+    """Return the handler for torchrun; the endpoint is the master's address, the token is in the environment.
 
-    Outside a pod the secret is the --rdzv-id, as for `elasticjob run`.
+    Outside a pod the token is the --rdzv-id, as for `elasticjob run`.
     """
     place = place_from(os.environ, address=params.local_addr or "", master=params.endpoint)
     if not place.master:

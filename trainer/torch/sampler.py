@@ -1,8 +1,8 @@
-"""Which records a step consumes: a window of the epoch's permutation, whatever the number of workers.
+"""The records of each step: a window of the epoch's permutation, for any number of workers.
 
-The position in an epoch counts records, not steps of somebody, so training goes on at the same record after
-any change of the world. The last window of an epoch is short; it is split as evenly as possible: nothing is
-padded, nothing dropped.
+The position in an epoch counts records, not steps, so training resumes at the same record after any change of
+the world. The last window of an epoch is short; it is split as evenly as possible: without padding or
+dropping.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from elasticjob.trainer.torch.batch import bounds, micro_batches
 
 @dataclass(frozen=True)
 class Position:
-    """Where the job stands in its data: `offset` records of `epoch` are consumed."""
+    """The position of the job in its data: `offset` records of `epoch` are consumed."""
 
     epoch: int = 0
     offset: int = 0
@@ -30,7 +30,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Window:
-    """What one step consumes: `places` in the permutation of `epoch`, cut into `slots` micro-batches."""
+    """The records of one step: `places` in the permutation of `epoch`, cut into `slots` micro-batches."""
 
     epoch: int
     places: range
@@ -47,7 +47,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Sampler:
-    """Deals `records` records in windows of `slots` micro-batches of `micro_batch` records."""
+    """Splits `records` records into windows of `slots` micro-batches of `micro_batch` records."""
 
     records: int
     micro_batch: int
@@ -60,7 +60,7 @@ class Sampler:
             )
 
     def window(self, position: Position) -> Window:
-        """Return what the step at `position` consumes."""
+        """Return the window of the step at `position`."""
         end = min(position.offset + self.slots * self.micro_batch, self.records)
         return Window(position.epoch, range(position.offset, end), self.slots)
 

@@ -1,4 +1,4 @@
-"""What a worker knows and the others may lack: model, optimizer, scheduler, and how far the job is."""
+"""The state that workers share: model, optimizer, scheduler, and progress of the job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOTHING = -1  # the step of a worker that holds no state of the job
 
 @dataclass(frozen=True)
 class Done:
-    """How far the job is: optimizer steps and records in all, the position in the data, the last loss."""
+    """Progress of the job: optimizer steps and records in total, the position in the data, the last loss."""
 
     step: int = 0
     samples: int = 0
@@ -31,11 +31,11 @@ class Done:
 
     @property
     def position(self) -> Position:
-        """Where the next step finds its records."""
+        """The position of the next step's records."""
         return Position(self.epoch, self.offset)
 
     def then(self, position: Position, samples: int, loss: float) -> Done:
-        """Return this after one more step."""
+        """Return the progress after one more step."""
         return replace(
             self,
             step=self.step + 1,
@@ -51,7 +51,7 @@ class State:
     """The training state of one worker; `done` is replaced after each step.
 
     `whole` says that this is the state of the job. `mixed` is True from the first received tensor of a
-    broadcast until the last: a worker whose giver dies in between holds a mixture, which is nobody's source.
+    broadcast until the last: if the sender dies in between, the state is inconsistent and must not be shared.
     """
 
     model: nn.Module
@@ -71,12 +71,11 @@ class State:
         self._restore_small(snapshot)
 
     def share(self, peers: Peers, start: Callable[[], bool]) -> None:
-        """Bring all workers to the newest whole state among them: the oldest worker's, or one that is a step
-        ahead.
+        """Bring all workers to the newest whole state: the oldest worker's, or one that is a step ahead.
 
-        Survivors of a broken collective may stand one whole step apart. Nobody receives what everybody has.
-        If nobody holds a state, rank 0 begins with what `start` restores, or with what the script made.
-        RuntimeError if `start` restores nothing and what the script made is gone.
+        Survivors of a broken collective may be one whole step apart. The broadcast is skipped if all states
+        are equal. If no worker holds a state, rank 0 starts with what `start` restores, or with the script's
+        initial state. RuntimeError if `start` restores nothing and the initial state is gone.
         """
         steps = peers.gather(self.done.step if self.whole else NOTHING)
         newest = max(steps)
@@ -86,8 +85,8 @@ class State:
         giving = peers.rank == source
         if newest == NOTHING and giving and not start() and self.mixed:
             raise RuntimeError(
-                "the worker that gave its model died half-way, nobody else has it, and there is no "
-                "checkpoint: start again, with Elastic(checkpoint=...) to lose less next time"
+                "the worker that sent its model died during the transfer, no other has it, and there is no "
+                "checkpoint: restart the job, with Elastic(checkpoint=...) to lose less next time"
             )
         self.whole, self.mixed = giving, not giving
         self._broadcast_model(source)
@@ -118,7 +117,7 @@ class State:
                     work.wait()
 
     def _broadcast_small(self, source: int, giving: bool) -> dict[str, Any] | None:
-        """Send optimizer, scheduler and progress as one block of bytes; None for the giver."""
+        """Send optimizer, scheduler and progress as one block of bytes; None for the sender."""
         block = torch.empty(0, dtype=torch.uint8)
         if giving:
             file = io.BytesIO()
