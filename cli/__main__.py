@@ -1,4 +1,4 @@
-"""`python -m elasticjob.cli`: the program for a known interpreter, whatever PATH says."""
+"""`python -m elasticjob.cli`: the program under a given interpreter, independent of PATH."""
 
 from elasticjob.cli.main import main
 

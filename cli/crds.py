@@ -15,14 +15,14 @@ from elasticjob.cli.options import Context, Kubeconfig
 
 
 class Format(StrEnum):
-    """How a manifest is written."""
+    """The output format of a manifest."""
 
     YAML = "yaml"
     JSON = "json"
 
 
 class Template(StrEnum):
-    """How much the schemas say of pod templates."""
+    """How much of the pod template schema the CRDs contain."""
 
     FULL = "full"
     TYPED = "typed"
@@ -50,7 +50,7 @@ def crds(
     """Print the custom resource definitions, ElasticJob, JobResource and ScalePlan, or apply them.
 
     Example: [bold]elasticjob crds | kubectl apply --server-side -f -[/], or [bold]elasticjob crds --apply[/],
-    which first tells what changes for the objects that the cluster has.
+    which first lists the changes that affect stored objects.
     """
     # Pydantic and the schemas of pods take a quarter of a second: not for --help
     from elasticjob.api.v1alpha1.crds import manifests
@@ -70,7 +70,7 @@ def crds(
 async def _apply(
     written: list[dict[str, object]], kubeconfig: Path | None, context: str | None, *, allow_breaking: bool
 ) -> None:
-    """Tell what changes in the cluster, then apply; Failure where objects would suffer."""
+    """List the changes in the cluster, then apply; Failure if stored objects would become invalid."""
     from elasticjob.kube import config
     from elasticjob.kube.client import Client
     from elasticjob.kube.crd.installing import install, upgrades

@@ -1,4 +1,4 @@
-"""`elasticjob devcluster`: a Kubernetes in this process, until Ctrl-C or for the length of one command."""
+"""`elasticjob devcluster`: a Kubernetes in this process, until Ctrl-C or for the duration of one command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from elasticjob.devcluster.node.heartbeat import machine_capacity
 from elasticjob.devcluster.quantity import parse
 
 OURS = '"name": "devcluster"'
-"""Stands in every kubeconfig that this command wrote, so that it never overwrites another."""
+"""Present in every kubeconfig that this command wrote, so that it overwrites no other."""
 
 
 def devcluster(
@@ -64,11 +64,11 @@ def devcluster(
         typer.Option("--rbac", help="Have Roles count: who has no right is refused, as on a real cluster."),
     ] = False,
 ) -> int:
-    """A Kubernetes in one process, for kubectl and tests: no containers, no root, nothing installed.
+    """A Kubernetes in one process, for kubectl and tests: no containers, no root, nothing to install.
 
     Pods run as processes of this machine. Images [bold]python:*[/], [bold]busybox*[/], [bold]debian*[/] and
     [bold]elasticjob/*[/] all mean the programs of this machine, those of this Python environment first.
-    Memory limits hold; cpu limits, securityContext and read-only mounts have no effect.
+    Memory limits are enforced; cpu limits, securityContext and read-only mounts have no effect.
 
     Example: [bold]elasticjob devcluster -- kubectl run hello --image=busybox --restart=Never -- echo hello[/]
     """
@@ -89,7 +89,7 @@ def devcluster(
 
 @dataclass(frozen=True)
 class Settings:
-    """What was asked for."""
+    """The command's flags."""
 
     command: Sequence[str]
     kubeconfig: Path | None
@@ -101,7 +101,7 @@ class Settings:
 
 
 def node_list(count: int, capacity: Sequence[str]) -> list[VirtualNode]:
-    """The nodes, with what the machine has unless `capacity` says otherwise. Raises Failure."""
+    """The nodes, with this machine's resources unless `capacity` overrides them. Raises Failure."""
     given = dict(_amount(text) for text in capacity)
     names = ["devcluster"] if count == 1 else [f"devcluster-{number}" for number in range(count)]
     return [VirtualNode(name, {**machine_capacity(), **given}) for name in names]
@@ -132,7 +132,7 @@ def folder(state: Path | None) -> Iterator[Path]:
 
 
 async def serve(settings: Settings, state: Path) -> int:
-    """Run the cluster for as long as it is wanted; the exit code."""
+    """Run the cluster until it is stopped; the exit code."""
     target = settings.kubeconfig
     if target is not None and target.exists() and OURS not in target.read_text():
         raise Failure(
@@ -162,7 +162,7 @@ async def serve(settings: Settings, state: Path) -> int:
 
 
 def directions(cluster: DevCluster, nodes: int) -> str:
-    """How to use the cluster from another terminal."""
+    """Instructions for using the cluster from another terminal."""
     count = "1 node" if nodes == 1 else f"{nodes} nodes"
     return (
         f"Kubernetes is up at {cluster.url}, {count}. In another terminal:\n\n"
@@ -173,7 +173,7 @@ def directions(cluster: DevCluster, nodes: int) -> str:
 
 
 async def until_told(cluster: DevCluster) -> None:
-    """Until Ctrl-C or SIGTERM, or until a part of the cluster fails."""
+    """Wait for Ctrl-C or SIGTERM, or until a part of the cluster fails."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -190,7 +190,7 @@ async def until_told(cluster: DevCluster) -> None:
 
 
 async def run(command: Sequence[str], kubeconfig: Path) -> int:
-    """The exit code of a program that finds the cluster; 128 + n after signal n. Signals are passed on."""
+    """Run a program on the cluster; return its exit code, 128 + n after signal n. Signals are passed on."""
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
     try:
         process = await asyncio.create_subprocess_exec(*command, env=environment)
@@ -206,7 +206,7 @@ async def run(command: Sequence[str], kubeconfig: Path) -> int:
 
 
 def _pass_on(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    """A terminal has sent SIGINT to the program already."""
+    """Pass a signal on, except a terminal's SIGINT, which the program gets by itself."""
     by_terminal = number == signal.SIGINT and sys.stdin.isatty()
     if process.returncode is None and not by_terminal:
         process.send_signal(number)

@@ -1,4 +1,4 @@
-"""What a command raises when it cannot go on and its user can act on the reason: one line, never a traceback.
+"""Expected errors of commands: shown as one line, without a traceback.
 
 Exit codes of every command: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 """
@@ -18,7 +18,7 @@ class Exit(IntEnum):
 
 
 class Failure(Exception):
-    """An expected error: what went wrong and, in `next_step`, what the reader can do about it."""
+    """An expected error: the problem and, in `next_step`, its remedy."""
 
     def __init__(self, message: str, *, next_step: str = "", code: Exit = Exit.FAILED) -> None:
         super().__init__(message)

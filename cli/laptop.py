@@ -19,15 +19,15 @@ from elasticjob.devcluster import DevCluster
 from elasticjob.kube.client import Client
 
 GRACE, START = 10.0, 90.0
-"""Seconds that the operator has to end by itself, and to become ready; the machine may be very busy."""
+"""Seconds that the operator has to exit by itself, and to become ready; the machine may be very busy."""
 LOOK_EVERY = 0.05
-"""Seconds between two questions whether it is ready, which nothing announces."""
+"""Seconds between polls of its readiness."""
 PORTS = range(10_000, 32_000)
-"""Below those that the kernel gives to connections: one of them could have it before the operator listens."""
+"""Below the kernel's ephemeral ports: a connection could take one of those before the operator listens."""
 
 
 class OperatorProcess:
-    """The operator as a process of its own, which installs its resource definitions; it may be restarted."""
+    """The operator as a process of its own, which installs its CRDs; it may be restarted."""
 
     def __init__(self, kubeconfig: Path, log: Path) -> None:
         self.log = log
@@ -37,14 +37,14 @@ class OperatorProcess:
 
     @property
     def pid(self) -> int:
-        """Its process. Failure if there is none."""
+        """Its pid. Failure if it is not running."""
         if self._process is None:
             raise Failure("the operator is not running", next_step="start it first")
         return self._process.pid
 
     @property
     def url(self) -> str:
-        """Where it serves probes and metrics."""
+        """The URL of its probes and metrics."""
         return f"http://{self._probes}"
 
     async def start(self) -> None:
@@ -61,7 +61,7 @@ class OperatorProcess:
             )
 
     async def ready(self) -> None:
-        """Return once it works and its webhooks are registered. Failure if that never comes."""
+        """Return once it is ready and its webhooks are registered. Failure after a timeout."""
         with suppress(TimeoutError):
             async with asyncio.timeout(START), aiohttp.ClientSession() as session:
                 while self._process and self._process.returncode is None:
@@ -73,7 +73,7 @@ class OperatorProcess:
         raise Failure(f"the operator {self._fate()}: {self.last_line()}", next_step=f"see {self.log}")
 
     async def stop(self) -> None:
-        """End it: SIGTERM, and SIGKILL if it does not follow."""
+        """Stop it: SIGTERM, then SIGKILL after a grace period."""
         process, self._process = self._process, None
         if process is None or process.returncode is not None:
             return
@@ -86,7 +86,7 @@ class OperatorProcess:
             await process.wait()
 
     async def kill(self) -> int:
-        """SIGKILL it, so that it has no chance to say anything; return its pid."""
+        """SIGKILL it; return its pid."""
         process, self._process = self._process, None
         if process is None:
             raise Failure("the operator is not running", next_step="start it before it is killed")
@@ -96,7 +96,7 @@ class OperatorProcess:
         return process.pid
 
     def last_line(self) -> str:
-        """Return what it logged last."""
+        """Return its last log line."""
         return (self.log.read_text().splitlines() or ["(its log is empty)"])[-1]
 
     def _fate(self) -> str:
@@ -116,7 +116,7 @@ class Laptop:
 
 @asynccontextmanager
 async def laptop(state: Path) -> AsyncIterator[Laptop]:
-    """Start a cluster with its operator, keeping files in `state`; nothing of it runs when this ends."""
+    """Start a cluster with its operator, keeping files in `state`; both are stopped on exit."""
     async with (
         DevCluster(state) as cluster,
         Client(cluster.config()) as client,
@@ -127,7 +127,7 @@ async def laptop(state: Path) -> AsyncIterator[Laptop]:
 
 @asynccontextmanager
 async def operator_of(kubeconfig: Path, state: Path) -> AsyncIterator[OperatorProcess]:
-    """Run an operator for a cluster; it is ready when this begins, and gone when this ends."""
+    """Run an operator for a cluster; it is ready on entry, and stopped on exit."""
     operator = OperatorProcess(kubeconfig, state / "operator.log")
     try:
         await operator.start()
@@ -145,7 +145,7 @@ def operator_command(kubeconfig: Path, probes: str) -> list[str]:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on, and that no connection is given meanwhile."""
+    """Return a free port of this machine outside the ephemeral range."""
     while True:
         port = random.SystemRandom().choice(PORTS)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):

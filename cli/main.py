@@ -1,8 +1,7 @@
-"""The program `elasticjob`: a table of commands, of which only the one that runs is imported.
+"""The program `elasticjob`: a table of commands; only the chosen one is imported.
 
-`elasticjob run` starts in every training container, so it must not pay for Pydantic, the Kubernetes client or
-torch, and `elasticjob --help` answers at once: each row names its module as text, and only the chosen one is
-imported.
+`elasticjob run` starts in every training container, so it must not import Pydantic, the Kubernetes client or
+torch, and `elasticjob --help` must be fast. Each row therefore names its module as a string.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ Command = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Row:
-    """One command: its name, the sentence in the list, and where its function is (`module:function`)."""
+    """One command: its name, its help line, and its function (`module:function`)."""
 
     name: str
     summary: str
     target: str
     panel: str = "Programs"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the parser: a command that starts another program leaves that program's flags alone."""
+    """Settings of the parser, such as leaving the flags of a started program unparsed."""
 
 
 PASSES_ARGUMENTS_ON = {"allow_interspersed_args": False, "ignore_unknown_options": False}
@@ -73,7 +72,7 @@ COMMANDS: tuple[Row, ...] = (
 
 
 def main() -> None:
-    """Run the command that the process was started with, and exit with its code."""
+    """Run the command in sys.argv, and exit with its code."""
     application(sys.argv[1:])()
 
 
@@ -114,7 +113,7 @@ def load(row: Row) -> Command:
 
 
 def missing(command: str, package: str) -> Command:
-    """Return a command that says which package is not installed and how to get it."""
+    """Return a command that names the missing package and how to install it."""
 
     def explain() -> None:
         raise Failure(
@@ -126,13 +125,13 @@ def missing(command: str, package: str) -> Command:
 
 
 def listed() -> None:
-    """Stand in for a command that was not chosen: it is shown in the list and never called."""
+    """A placeholder for a command that was not chosen: it is listed and never called."""
 
 
 def guarded(command: Command) -> Command:
-    """Return `command` with expected errors shown as one line on stderr, and exit codes as `Exit` says.
+    """Return `command` with expected errors shown as one line on stderr, and exit codes as in `Exit`.
 
-    An integer that the command returns is its exit code. Anything else keeps its traceback: it is a bug.
+    An integer that the command returns is its exit code. Other exceptions keep their traceback.
     """
 
     @functools.wraps(command)
@@ -150,6 +149,6 @@ def guarded(command: Command) -> Command:
 
 
 def expected() -> tuple[type[Exception], ...]:
-    """Return the classes of errors whose message is enough; those of kube only if the command uses kube."""
+    """Return the expected error classes, shown without traceback; those of kube only if it is imported."""
     kube = sys.modules.get("elasticjob.kube.errors")
     return (Failure, kube.KubeError) if kube is not None else (Failure,)

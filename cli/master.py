@@ -1,4 +1,4 @@
-"""`elasticjob master`: hold one job's workers together, in its pod or on any machine."""
+"""`elasticjob master`: coordinate one job's workers, in its pod or on any machine."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def master(
         Path | None, typer.Option(help="The cluster, if not KUBECONFIG or the pod's account.")
     ] = None,
 ) -> int:
-    """Hold one job's workers together: who trains with whom, how far they are, when the job ends.
+    """Coordinate one job's workers: rendezvous, progress, and the end of the job.
 
     The operator starts it in a pod of its own and configures it by the environment. Elsewhere, for agents on
-    several machines (`elasticjob run --rdzv-endpoint` brings one along, too):
+    several machines (`elasticjob run --rdzv-endpoint` also includes one):
 
     Example: [bold]elasticjob master --nnodes 2:4 --host 10.0.0.1 --token-file token[/]
     """
@@ -72,7 +72,7 @@ def master(
 
 
 def _range(nnodes: str) -> tuple[int | None, int | None]:
-    """Return the bounds that --nnodes names, none if it names none."""
+    """Return the bounds in --nnodes, none without the flag."""
     low, _, high = nnodes.partition(":")
     if not nnodes:
         return None, None

@@ -48,7 +48,7 @@ def operator(
     log_format: Annotated[str, typer.Option(help="console or json.")] = "console",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
-    """Make ElasticJobs of a cluster real: masters, services, pods, scaling, conditions.
+    """Run ElasticJobs in a cluster: masters, services, pods, scaling, conditions.
 
     Every flag can also be set in the environment, as ELASTICJOB_OPERATOR_NAMESPACE and so on; flags win.
 
@@ -81,7 +81,7 @@ def operator(
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
-    """Return the settings of flags and environment. Raises Failure, which names what is wrong."""
+    """Return the settings from flags and environment. Failure names an invalid field."""
     from pydantic import ValidationError
 
     from elasticjob.controllers.settings import Settings
@@ -94,6 +94,6 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
 
 
 def lease_of(flag: str | None) -> dict[str, str | None]:
-    """Return the settings that `--lease` stands for."""
+    """Return the leader election settings for `--lease`."""
     namespace, _, name = (flag or "").rpartition("/")
     return {"lease": name or None, "lease_namespace": namespace or None}

@@ -1,4 +1,4 @@
-"""How a command prints what there is to read: `--output`."""
+"""The option `--output`, shared by commands that print data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Output(StrEnum):
-    """For people, or for programs."""
+    """Output for people, or for programs."""
 
     TEXT = "text"
     JSON = "json"

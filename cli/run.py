@@ -1,7 +1,7 @@
-"""`elasticjob run` (and `agent`, the same in a pod): torchrun's flags, our agent behind them.
+"""`elasticjob run` (and `agent`, the same in a pod): torchrun's flags for our agent.
 
-Where the environment or a flag names a master, the agent joins it. Else this process brings its own:
-standalone for one node, or on the rendezvous endpoint for the node that can listen there.
+If the environment or a flag names a master, the agent joins it. Otherwise this process hosts one: standalone
+for one node, or on the rendezvous endpoint for the node that can listen there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from elasticjob.cli.errors import Exit, Failure
 from elasticjob.trainer.agent.script import Script
 from elasticjob.trainer.agent.settings import Place, Recover, Settings, Start, place_from, worker_count
 
-LINGER = 60.0  # seconds that a master waits for the other nodes to hear the end
+LINGER = 60.0  # seconds that a master waits until the other nodes know of the end
 COLD = ("spawn", "cold")
 WARM = ("fork", "forkserver", "warm")
 
@@ -99,7 +99,7 @@ def run(
 ) -> int:
     """Run a training script on one or more nodes: survive lost workers, grow and shrink.
 
-    Takes torchrun's flags. In a pod of an ElasticJob it finds the master by itself, elsewhere it brings one:
+    Takes torchrun's flags. In a pod of an ElasticJob it finds the master by itself, elsewhere it hosts one:
 
     [bold]elasticjob run --nproc-per-node 2 train.py --epochs 10[/]
     """
@@ -127,7 +127,7 @@ def run(
 
 @dataclass(frozen=True)
 class Hosted:
-    """The job whose master this process brings along: its size, and where (empty: for this node alone)."""
+    """The job whose master this process hosts: its size, and address (empty: for this node alone)."""
 
     low: int
     high: int
@@ -136,7 +136,7 @@ class Hosted:
 
 
 async def join(settings: Settings) -> int:
-    """Run the agent under the master that its place names."""
+    """Run the agent with the master in its settings."""
     from elasticjob.trainer.agent import loop  # aiohttp and psutil: not for --help
 
     return await loop.run(settings, os.environ)
@@ -155,7 +155,7 @@ async def host_or_join(settings: Settings, job: Hosted) -> int:
         master = Master(Job(spec=spec), token, Nowhere(), host=host, port=port)
         try:
             await stack.enter_async_context(master)
-        except OSError:  # another host's address, or another node of this one was first
+        except OSError:  # the address of another host, or in use by another node on this one
             if not job.endpoint:
                 raise
             return await join(with_master(settings, f"{host}:{port}", token))
@@ -166,7 +166,7 @@ async def host_or_join(settings: Settings, job: Hosted) -> int:
 
 
 def with_master(settings: Settings, address: str, token: str) -> Settings:
-    """Return the settings of an agent that finds its master at `address`."""
+    """Return the settings of an agent whose master is at `address`."""
     place: Place = replace(settings.place, master=address, token=token)
     return replace(settings, place=place)
 
@@ -186,7 +186,7 @@ def endpoint_of(text: str) -> tuple[str, int]:
 
 
 def node_range(text: str) -> tuple[int, int]:
-    """Return the bounds that --nnodes names."""
+    """Return the bounds in --nnodes."""
     low, _, high = text.partition(":")
     if not (low.isdecimal() and (high or low).isdecimal()) or not 1 <= int(low) <= int(high or low):
         raise Failure(
@@ -206,7 +206,7 @@ def workers(text: str) -> int:
 
 
 def start(method: str) -> Start:
-    """Return how workers are started, from torchrun's name for it."""
+    """Return the start method for torchrun's name of it."""
     if method in COLD:
         return Start.COLD
     if method in WARM:

@@ -1,4 +1,4 @@
-"""`elasticjob version`: what runs here."""
+"""`elasticjob version`: print installed versions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES = ("torch", "aiohttp", "msgspec", "pydantic", "scikit-learn")
 def version(
     output: Annotated[Output, typer.Option("--output", "-o", help="What to print.")] = Output.TEXT,
 ) -> None:
-    """Print the version of elasticjob and of what it runs on.
+    """Print the version of elasticjob and of the software it runs on.
 
     Example: [bold]elasticjob version --output json[/]
     """
@@ -30,7 +30,7 @@ def version(
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of elasticjob, Python, this platform and the packages that training depends on."""
+    """Return the versions of elasticjob, Python, this platform and the main dependencies."""
     return {
         "elasticjob": elasticjob.__version__,
         "python": platform.python_version(),

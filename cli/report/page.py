@@ -1,4 +1,4 @@
-"""The report of a run: one HTML page that needs nothing beside itself. Pure: a result in, text out."""
+"""The report of a run: one self-contained HTML page. Pure: a result in, a string out."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from elasticjob.cli.story.timeline import Line, Result
 SMOOTHING = 0.04
 """The weight of a new loss in the moving average."""
 WINDOW = 0.5
-"""Seconds over which the speed is counted."""
+"""Seconds over which the speed is computed."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the run was made of: the applied manifest, and versions by name."""
+    """The environment of the run: the applied manifest, and versions by name."""
 
     job: str
     manifest: str
@@ -98,7 +98,7 @@ def picture(result: Result) -> Figure:
 
 
 def world(result: Result) -> Iterator[Point]:
-    """Yield the size of the world: as it was stepped with, and 0 while the job was suspended."""
+    """Yield the size of the world over time, 0 while the job was suspended."""
     stills = {still.round: still for still in standstills(result.steps)}
     before = None
     for step in result.steps:
@@ -111,7 +111,7 @@ def world(result: Result) -> Iterator[Point]:
 
 
 def bands(result: Result) -> Iterator[Band]:
-    """Yield a band for each standstill, and one for the pause that was asked for."""
+    """Yield a band for each standstill, and one for the requested pause."""
     for still in standstills(result.steps):
         began, ended = still.began - result.began, still.ended - result.began
         asked = pause(still, result)
@@ -123,20 +123,20 @@ def bands(result: Result) -> Iterator[Band]:
 
 
 def pause(still: Standstill, result: Result) -> float | None:
-    """Return when the pause inside a standstill was over, in seconds of the story; None if it was none."""
+    """Return the end of the pause inside a standstill, in seconds of the story; None without a pause."""
     asked = [line.at for line in result.lines if line.act.mark is Mark.PAUSE]
     inside = [at for at in asked if still.began - result.began < at < still.ended - result.began]
     return inside[-1] if inside else None
 
 
 def outcome(result: Result) -> str:
-    """Return the headline: how it ended."""
+    """Return the headline with the outcome."""
     accuracy = "" if result.accuracy is None else f", {result.accuracy:.1%} accurate"
     return f"Succeeded after {result.step:,} steps{accuracy}"
 
 
 def story(result: Result) -> str:
-    """Return in one sentence what the job went through."""
+    """Return one sentence about the course of the job."""
     acts = ", ".join(line.act.title for line in result.lines if line.act.mark is not Mark.LIFE)
     again = len(result.steps) - len({step.step for step in result.steps})
     missing = result.step - len({step.step for step in result.steps})
@@ -145,7 +145,7 @@ def story(result: Result) -> str:
 
 
 def facts(result: Result) -> Iterator[str]:
-    """Yield the numbers that matter most, as tiles."""
+    """Yield the most important numbers, as tiles."""
     stills = [(pause, line.act.title) for line in result.lines for pause in line.pauses]
     total = sum(seconds for seconds, _ in stills)
     longest, cause = max(stills, default=(0.0, "never"))
@@ -158,12 +158,12 @@ def facts(result: Result) -> Iterator[str]:
 
 
 def first_step(result: Result) -> float:
-    """Return how many seconds after the beginning the first step was made."""
+    """Return the seconds from the start to the first step."""
     return result.steps[0].at - result.began if result.steps else 0.0
 
 
 def tile(name: str, value: str, note: str) -> str:
-    """Return one number with its name and what it means."""
+    """Return one number with its name and explanation."""
     shown = f"{escape(value)}<small>{escape(note)}</small>"
     return f'<div class="card"><dt>{escape(name)}</dt><dd>{shown}</dd></div>'
 
@@ -182,7 +182,7 @@ def row(line: Line) -> str:
 
 
 def sentence(said: Said, began: float) -> str:
-    """Return one sentence of the operator as a row."""
+    """Return one message of the operator as a row."""
     return (
         f'<tr><td class="number">{said.at - began:.1f} s</td><td>{escape(said.reason)}</td>'
         f"<td{warning(said)}>{escape(said.sentence)}</td></tr>\n"
@@ -190,7 +190,7 @@ def sentence(said: Said, began: float) -> str:
 
 
 def warning(said: Said) -> str:
-    """Return the class attribute of a sentence that warns."""
+    """Return the class attribute of a warning."""
     return ' class="warning"' if said.warning else ""
 
 
@@ -204,7 +204,7 @@ def series(figure: Figure) -> str:
 
 
 def short(point: Point) -> Point:
-    """Return a point with as many digits as can be seen."""
+    """Return a point rounded to visible digits."""
     return round(point[0], 2), float(f"{point[1]:.4g}")
 
 
@@ -214,5 +214,5 @@ def pair(name: str, value: str) -> str:
 
 
 def asset(name: str) -> str:
-    """Return a file that lies beside this module."""
+    """Return a file from this directory."""
     return resources.files(__package__).joinpath(name).read_text()

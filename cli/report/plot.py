@@ -1,6 +1,6 @@
-"""The picture of a run: loss, speed and world size over one axis of time, with what happened marked; as SVG.
+"""The plot of a run as SVG: loss, speed and world size over one time axis, with events marked.
 
-The SVG carries its own style (light and dark), so it serves inside the report and alone, in a README.
+The SVG carries its own style (light and dark), so it works inside the report and alone, in a README.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ WIDTH, LEFT, RIGHT = 1080.0, 60.0, 20.0
 LABEL_HEIGHT, LETTER, PADDING = 26.0, 6.7, 9.0
 GAP, AXIS = 40.0, 34.0
 BREAK = 1.0
-"""Seconds without a value over which no line is drawn."""
+"""Seconds without a value after which a line is broken."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened at a moment; `mark` names its colour."""
+    """Something that happened at a time; `mark` selects its colour."""
 
     at: float
     label: str
@@ -32,7 +32,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Band:
-    """A stretch of time that is shaded: `still` (no steps) or `pause` (none were wanted)."""
+    """A shaded time range: `still` (no steps) or `pause` (requested by the user)."""
 
     began: float
     ended: float
@@ -54,7 +54,7 @@ class Panel:
     faint: tuple[Point, ...] = ()
 
     def ticks(self, value: Scale) -> tuple[float, ...]:
-        """Return the values that get a line and a number: all of them if they are few and whole."""
+        """Return the values that get a line and a number: all of them if they are few integers."""
         if self.whole:
             return tuple(float(tick) for tick in range(int(value.domain[1]) + 1))
         return value.ticks(int(self.height / 40))
@@ -62,7 +62,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """All that one picture shows; times are seconds since the beginning."""
+    """The content of one plot; times are seconds since the beginning."""
 
     seconds: float
     panels: tuple[Panel, ...]
@@ -94,7 +94,7 @@ def draw(figure: Figure, *, title: str) -> str:
 
 
 def place_labels(events: Sequence[Event], time: Scale) -> tuple[tuple[float, int], ...]:
-    """Return (left, row) of each event's label: centred on its moment, on the paper, over no other label."""
+    """Return (left, row) of each event's label: centred on its time, inside the plot, without overlaps."""
     spans = []
     for event in events:
         width = label_width(event.label)
@@ -109,7 +109,7 @@ def style() -> str:
 
 
 def label_width(label: str) -> float:
-    """Return the width of a label with its padding, from the usual width of a letter."""
+    """Return the width of a label with its padding, from the average width of a letter."""
     return len(label) * LETTER + 2 * PADDING
 
 
@@ -163,7 +163,7 @@ def _domain(panel: Panel) -> tuple[float, float]:
 
 
 def _path(points: Sequence[Point], time: Scale, value: Scale) -> str:
-    """Return the path of a line, broken where for longer than BREAK seconds there is no value."""
+    """Return the path of a line, broken at gaps of more than BREAK seconds."""
     kept = thin(points, int(WIDTH))
     begins = [0, *(place for place in range(1, len(kept)) if kept[place][0] - kept[place - 1][0] > BREAK)]
     runs = (kept[begin:end] for begin, end in pairwise([*begins, len(kept)]))

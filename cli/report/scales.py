@@ -1,4 +1,4 @@
-"""From values to places on paper: linear and logarithmic scales, their ticks, and thinning of long series."""
+"""Scales from values to coordinates, linear and logarithmic, their ticks, and thinning of long series."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def thin(points: Sequence[Point], buckets: int) -> tuple[Point, ...]:
 
 
 def rows(spans: Iterable[tuple[float, float]], gap: float) -> tuple[int, ...]:
-    """Return for each span (left, right), ordered by left, the lowest row where it overlaps none before."""
+    """Return for each span (left, right), ordered by left, the lowest row without an overlap."""
     ends: list[float] = []
     placed = []
     for left, right in spans:

@@ -1,6 +1,7 @@
-"""The story of the demo, as data: what is done to the job, and what must be true before the story goes on.
+"""The acts of the demo, as data: an action on the job, and the condition that ends the act.
 
-An act ends when facts answer its question (the watched job, its pods, the record of steps), never by time.
+An act ends when its question is answered by observed facts (the job, its pods, the record of steps), never by
+time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from elasticjob.cli.story.seen import Question, has_succeeded, is_suspended, tra
 
 
 class Stage(Protocol):
-    """What can be done to the job. Each deed returns a sentence that says what exactly was done."""
+    """Actions on the job. Each returns a sentence with what exactly was done."""
 
     async def apply(self) -> str:
         """Create the job."""
@@ -32,11 +33,11 @@ class Stage(Protocol):
         """Suspend or resume the job."""
 
     async def wait(self) -> str:
-        """Do nothing: let it train to its end."""
+        """Do nothing: let the job train to its end."""
 
 
 class Mark(StrEnum):
-    """What kind of event an act is; decides how it is drawn."""
+    """The kind of event an act is; decides how it is drawn."""
 
     LIFE = "life"
     FAULT = "fault"
@@ -46,7 +47,7 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True)
 class Act:
-    """One deed and the fact that ends it: in words (`expects`), with a limit in seconds (`within`)."""
+    """One action and the condition that ends it: in words (`expects`), with a limit in seconds (`within`)."""
 
     title: str
     mark: Mark

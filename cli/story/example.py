@@ -1,4 +1,4 @@
-"""The job of examples/digits as the demo applies it: all objects of its file, with a few wishes fulfilled."""
+"""The job of examples/digits as the demo applies it: all objects of its file, with a few changes."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from elasticjob.kube.objects import BUILT_IN
 
 FILE = Path(elasticjob.__file__).resolve().parents[1] / "examples" / "digits" / "job.yaml"
 STEPS = "ELASTICJOB_STEPS"
-"""The variable that names the file to which the training library writes each step."""
+"""The variable with the path of the file to which the training library writes each step."""
 KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (ELASTICJOB, *BUILT_IN)}
 
 
 @dataclass(frozen=True)
 class Example:
-    """An ElasticJob and the objects that it needs; every change returns another one."""
+    """An ElasticJob and the objects that it needs; every change returns a copy."""
 
     job: Manifest
     others: tuple[Manifest, ...] = ()
 
     @property
     def key(self) -> Key:
-        """Where the job is."""
+        """Name and namespace of the job."""
         metadata = self.job["metadata"]
         return Key(metadata.get("namespace", "default"), metadata["name"])
 
     @property
     def workers(self) -> Manifest:
-        """What the job says of its workers."""
+        """The worker role of the job."""
         workers: Manifest = self.job["spec"]["replicaSpecs"]["worker"]
         return workers
 
     def recording(self, record: Path) -> Self:
-        """Have the workers write their steps to a file of this machine."""
+        """Set the workers' file of steps on this machine."""
         job = deepcopy(self.job)
         job["spec"].setdefault("envs", {})[STEPS] = {"value": str(record)}
         return replace(self, job=job)
 
     def training(self, epochs: int) -> Self:
-        """Train for so many epochs. Failure if the job's arguments name none."""
+        """Set the number of epochs. Failure if the job's arguments have none."""
         job = deepcopy(self.job)
         arguments = job["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0].get("args", [])
         if "--epochs" not in arguments:
@@ -59,7 +59,7 @@ class Example:
         return replace(self, job=job)
 
     def named(self, name: str) -> Self:
-        """Give the job, and the claim that holds its checkpoints, another name."""
+        """Rename the job, and the claim of its checkpoints."""
         job, others = deepcopy(self.job), deepcopy(self.others)
         job["metadata"]["name"] = name
         for volume in self._claims(job):
@@ -77,7 +77,7 @@ class Example:
             )
 
     def text(self) -> str:
-        """Return the job as it is applied, as YAML."""
+        """Return the applied job as YAML."""
         return yaml.safe_dump(self.job, sort_keys=False)
 
     @staticmethod
@@ -87,7 +87,7 @@ class Example:
 
 
 def load(file: Path = FILE) -> Example:
-    """Return what a file describes. Failure if it is missing or holds no ElasticJob."""
+    """Load a file. Failure if it is missing or contains no ElasticJob."""
     if not file.exists():
         raise Failure(f"{file} is missing", next_step="run this from a checkout of the repository")
     manifests = [one for one in yaml.safe_load_all(file.read_text()) if one]

@@ -1,4 +1,4 @@
-"""The demo while it runs: one screen in a terminal, one line per event elsewhere. Nothing is decided here."""
+"""The demo while it runs: one screen in a terminal, one line per event elsewhere. No decisions here."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from elasticjob.cli.story.steps import Step, standstills
 
 COLOURS = {Mark.LIFE: "white", Mark.FAULT: "red", Mark.SCALE: "magenta", Mark.PAUSE: "yellow"}
 RECENT = 2.0
-"""Seconds over which the shown speed is counted."""
+"""Seconds over which the shown speed is computed."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """All that can be shown at one moment; `now` and all times in seconds of the same clock."""
+    """The state to show at one time; all times in seconds of the same clock."""
 
     story: Story
     seen: Seen
@@ -85,7 +85,7 @@ def training(scene: Scene) -> RenderableType:
 
 
 def speed(steps: Sequence[Step], now: float) -> float:
-    """Return the steps per second of the last moments."""
+    """Return the recent steps per second."""
     recent = sum(1 for _ in takewhile(lambda step: now - step.at < RECENT, reversed(steps)))
     return recent / RECENT
 
@@ -100,7 +100,7 @@ def pods(seen: Seen) -> RenderableType:
 
 
 def sentences(scene: Scene, count: int) -> Iterator[Text]:
-    """Yield the last sentences of the operator."""
+    """Yield the last messages of the operator."""
     for said in scene.said[-count:]:
         yield (
             Text()
@@ -111,7 +111,7 @@ def sentences(scene: Scene, count: int) -> Iterator[Text]:
 
 @dataclass
 class Lines:
-    """The same for a log: prints what is new since the last time it was shown."""
+    """The same for a log: prints what is new since the last call."""
 
     write: Callable[[str], object]
     acts: int = 0
@@ -119,7 +119,7 @@ class Lines:
     announced: str = ""
 
     def show(self, scene: Scene) -> None:
-        """Write a line for each sentence and each act that ended or began, in order of time."""
+        """Write a line for each message and each act that ended or began, in order of time."""
         new = [(said.at, f"    {said.sentence}") for said in scene.said[self.said :]]
         done = scene.story.played[self.acts :]
         new += [(one.ended, f"✓ {one.act.title}: {stood(one, scene.steps)}") for one in done]
@@ -129,7 +129,7 @@ class Lines:
         self.said, self.acts = len(scene.said), len(scene.story.played)
 
     def _announcement(self, story: Story) -> Iterator[str]:
-        """Yield the line of an act that is under way and was not announced yet."""
+        """Yield the line of an act that has begun and was not announced yet."""
         if story.current and story.did and story.current.title != self.announced:
             self.announced = story.current.title
             yield f"▶ {story.current.title}: {story.did}"

@@ -1,7 +1,7 @@
 """The processes of a job on this machine, found by the environment that the kubelet gave them.
 
 A pod is a tree: its main process (a master, or an agent), and below an agent the workers, which train. A warm
-process may stand between them. A worker leads a process group, and nobody below it leads one.
+process may stand between them. Each worker leads a process group; its descendants do not.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ class Process:
 
     @property
     def pod(self) -> str:
-        """The pod that it belongs to; "" if to none."""
+        """The name of its pod; "" if none."""
         return self.environment.get(environment.POD_NAME, "")
 
     @property
     def job(self) -> str:
-        """The uid of the job that it belongs to; "" if to none."""
+        """The uid of its job; "" if none."""
         return self.environment.get(environment.JOB_UID, "")
 
 
 def running(belongs: Callable[[Process], bool]) -> tuple[Process, ...]:
-    """Return the live processes of this machine for which `belongs` holds; zombies are dead."""
+    """Return the live processes of this machine that match `belongs`, without zombies."""
     return tuple(filter(belongs, _all()))
 
 
 def of_job(uid: str) -> tuple[Process, ...]:
-    """Return all processes of a job, by its uid: other clusters of this machine may have its namesake."""
+    """Return all processes of a job, by uid: another cluster here may have a job of the same name."""
     return running(lambda process: bool(uid) and process.job == uid)
 
 
@@ -52,13 +52,13 @@ def of_pod(pod: str, job: str) -> tuple[Process, ...]:
 
 
 def main_of(tree: tuple[Process, ...]) -> Process | None:
-    """Return the process of a pod that the others descend from: its master, or its agent."""
+    """Return the root process of a pod: its master, or its agent."""
     pids = {process.pid for process in tree}
     return next((process for process in tree if process.parent not in pids), None)
 
 
 def workers_of(tree: tuple[Process, ...]) -> tuple[Process, ...]:
-    """Return the processes of a pod that train, the deepest first: a warm process without forks is last."""
+    """Return the worker processes of a pod, the deepest first: a warm process without forks is last."""
     parents = {process.pid: process.parent for process in tree}
     leaders = [process for process in tree if process.pid == process.group and process.parent in parents]
     led = {leader.parent for leader in leaders}

@@ -1,4 +1,4 @@
-"""Plays a story: do, then wait for the fact that ends the act; keeps what happened as data."""
+"""Plays acts: perform the action, wait for its end condition, record the result."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from elasticjob.cli.story.seen import Seen
 
 
 class View(Protocol):
-    """What is seen of the job, always up to date."""
+    """The observed state of the job, kept up to date."""
 
     @property
     def seen(self) -> Seen:
-        """The job at this moment."""
+        """The present state."""
 
     async def changed(self) -> None:
-        """Return when `seen` is another."""
+        """Return when `seen` has changed."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """One act that was played: when it began and ended, what was done, what was seen before and after."""
+    """A played act: when it began and ended, its action, and the state before and after."""
 
     act: Act
     began: float
@@ -37,7 +37,7 @@ class Played:
 
 @dataclass
 class Story:
-    """The state of a story that is being played, for whoever shows it."""
+    """The state of the acts that are being played, for the display."""
 
     acts: Sequence[Act]
     played: list[Played] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Story:
 
 
 class ActFailed(Failure):
-    """An act did not end as it should: says which, what was expected and what was seen instead."""
+    """An act failed: which one, the expected and the observed state."""
 
     def __init__(self, act: Act, seen: Seen, why: str) -> None:
         super().__init__(f"act '{act.title}': expected that {act.expects}, {why}; {_instead(seen)}")
@@ -74,7 +74,7 @@ async def _play(act: Act, story: Story, stage: Stage, view: View, now: Callable[
 
 
 async def _answer(act: Act, before: Seen, view: View) -> Seen:
-    """Return what is seen when the act's question is answered; ActFailed when it cannot be any more."""
+    """Return the state that answers the act's question; ActFailed when it can no longer be answered."""
     while not act.until(before, view.seen):
         if view.seen.holds("Failed"):
             raise ActFailed(act, view.seen, "but the job failed")

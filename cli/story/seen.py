@@ -1,4 +1,4 @@
-"""What the demo can see of a job at one moment, as one frozen value, and the questions its acts ask of it."""
+"""The observed state of a job at one time, as a frozen value, and the questions that acts ask of it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class Pod:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs or is going to."""
+        """Whether it runs or is about to."""
         return self.phase not in ("Succeeded", "Failed")
 
     @property
     def place(self) -> str:
-        """What it is for: role and index, which its replacement inherits."""
+        """Its role and index, which its replacement inherits."""
         return f"{self.role}-{self.index}"
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What the operator says of the job: a condition of its status."""
+    """A condition of the job's status."""
 
     type: str
     status: bool
@@ -42,7 +42,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Said:
-    """One sentence of the operator at a moment: an Event, or a condition that changed."""
+    """A message of the operator at a time: an Event, or a condition that changed."""
 
     at: float
     reason: str
@@ -73,19 +73,19 @@ class Seen:
 
     @property
     def world(self) -> int:
-        """How many workers made the last counted step; 0 before the first."""
+        """The number of workers in the last counted step; 0 before the first."""
         return self.last.world if self.last else 0
 
     @property
     def steady(self) -> bool:
-        """Whether the present round has gone on for long enough to be seen in a plot."""
+        """Whether the present round has lasted long enough to be visible in a plot."""
         if self.last is None or self.first is None:
             return False
         return self.last.at - self.first.at >= SECONDS or self.last.step - self.first.step >= STEPS
 
     @property
     def workers(self) -> tuple[Pod, ...]:
-        """Live pods that train and are not on their way out."""
+        """Live worker pods that are not being deleted."""
         return tuple(pod for pod in self.pods if pod.role == "worker" and pod.alive and not pod.leaving)
 
     def holds(self, condition: str) -> bool:
@@ -93,19 +93,19 @@ class Seen:
         return any(found.type == condition and found.status for found in self.conditions)
 
     def sentence(self) -> str:
-        """Return the messages of the conditions that are True: what the operator says now."""
+        """Return the messages of the conditions that are True."""
         return " ".join(f"{found.type}: {found.message}" for found in self.conditions if found.status)
 
 
 Question = Callable[[Seen, Seen], bool]
-"""Asked with what was seen when the act began and what is seen now."""
+"""A question about the state when the act began and the present state."""
 
 SECONDS, STEPS = 2.5, 200
-"""After so many a round counts as steady: in seconds on a slow machine, in steps on a fast one."""
+"""A round counts as steady after so many: in seconds on a slow machine, in steps on a fast one."""
 
 
 def trains(world: int, *, again: bool = True) -> Question:
-    """Ask whether `world` workers train steadily and the count went on; with `again`, in a later round."""
+    """Ask whether `world` workers train steadily and steps are counted; with `again`, in a later round."""
 
     def asked(before: Seen, now: Seen) -> bool:
         moved_on = now.step > before.step and (now.round > before.round or not again)
@@ -115,7 +115,7 @@ def trains(world: int, *, again: bool = True) -> Question:
 
 
 def is_suspended(before: Seen, now: Seen) -> bool:
-    """Ask whether the job says that it is suspended and none of its pods is alive."""
+    """Ask whether the job is suspended and none of its pods is alive."""
     return now.holds("Suspended") and not any(pod.alive for pod in now.pods)
 
 

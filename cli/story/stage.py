@@ -1,4 +1,4 @@
-"""The deeds of the story, done to a real cluster through its API, and to real processes of this machine."""
+"""The demo's actions on a real cluster through its API, and on real processes of this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCALE = Kind(ELASTICJOB.group, ELASTICJOB.version, "Scale", ELASTICJOB.plural, O
 
 @dataclass(frozen=True)
 class Real:
-    """A job of a real cluster, as the stage of a story; `look` returns what is seen of it now."""
+    """Actions on a job in a real cluster; `look` returns its present state."""
 
     client: Client
     example: Example
@@ -31,7 +31,7 @@ class Real:
 
     @property
     def key(self) -> Key:
-        """Where the job is."""
+        """Name and namespace of the job."""
         return self.example.key
 
     async def apply(self) -> str:
@@ -68,7 +68,7 @@ class Real:
         return f"kubectl patch elasticjob {self.key.name} --type merge -p '{patch}'"
 
     async def wait(self) -> str:
-        """Leave it alone."""
+        """Do nothing."""
         return "nothing is done to it any more"
 
     async def _patch(self, kind: Kind[Any], patch: Manifest, subresource: str = "") -> None:
@@ -76,7 +76,7 @@ class Real:
 
 
 def newest(pods: tuple[Pod, ...]) -> Pod:
-    """Return the pod with the last name: the highest index. Failure if there is none."""
+    """Return the pod with the highest index. Failure if there is none."""
     if not pods:
         raise Failure("the job has no worker pod", next_step="see kubectl describe elasticjob")
     return max(pods, key=lambda pod: pod.name)

@@ -1,7 +1,8 @@
-"""The record of counted steps, and what it proves: how long training stood still, that no step is missing.
+"""Analysis of the counted steps: durations of standstills, and missing steps.
 
 A standstill is the time between the last step of one round and the first of the next. It is measured in the
-workers, where steps are counted, so it holds all that a user feels: noticing, regrouping, starting, stepping.
+workers, where steps are counted, so it covers everything that a user waits for: detection, regrouping,
+starting, stepping.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One counted optimizer step: when it was done (Unix time), in which round, by how many workers."""
+    """One counted optimizer step: its time (Unix), round, and number of workers."""
 
     at: float
     round: int
@@ -26,7 +27,7 @@ class Step(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Standstill:
-    """No step was made between `began` and `ended`, the first step of `round`."""
+    """The time without a step between `began` and `ended`, the first step of `round`."""
 
     round: int
     began: float
@@ -36,7 +37,7 @@ class Standstill:
 
     @property
     def seconds(self) -> float:
-        """How long training stood still."""
+        """Duration of the standstill."""
         return self.ended - self.began
 
 
@@ -52,8 +53,8 @@ def standstills(steps: Sequence[Step]) -> tuple[Standstill, ...]:
 def gaps(steps: Sequence[Step]) -> tuple[str, ...]:
     """Return a sentence for each break in the count: within a round every step follows the one before it.
 
-    A new round may begin at most one step further than any step counted so far, and it may begin earlier:
-    what was not yet shared or saved is done again, under the same numbers.
+    A new round may begin at most one step after the last counted step, and it may begin earlier: steps that
+    were not shared or saved are repeated, under the same numbers.
     """
     return tuple(_gaps(steps))
 

@@ -1,4 +1,4 @@
-"""From a played story to what people read: what happened, how long training stood still, what was said."""
+"""The result of a played demo for people: its acts, standstills and messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Result:
-    """A story that ended well."""
+    """The result of a demo that succeeded."""
 
     began: float
     ended: float
@@ -42,7 +42,7 @@ class Result:
 
     @property
     def seconds(self) -> float:
-        """How long the whole story took."""
+        """The duration of the whole demo."""
         return self.ended - self.began
 
     @property
@@ -52,7 +52,7 @@ class Result:
 
     @property
     def faults(self) -> tuple[Line, ...]:
-        """Acts during which training stood still, in order; the start of the job is none of them."""
+        """Acts during which training stood still, in order; without the start of the job."""
         return tuple(line for line in self.lines if line.pauses)
 
     def sentence(self) -> str:
@@ -67,7 +67,7 @@ class Result:
 def tell(
     played: Sequence[Played], steps: Sequence[Step], said: Sequence[Said], accuracy: float | None
 ) -> Result:
-    """Return the result of a story: each standstill and sentence belongs to the act during which it ended."""
+    """Return the result of a demo: each standstill and message belongs to the act during which it ended."""
     stills = standstills(steps)
     ends = [*(act.began for act in played[1:]), float("inf")]
     lines = tuple(
@@ -92,12 +92,12 @@ def _line(
 
 
 def _counted_from(still: Standstill, one: Played) -> float:
-    """A pause that was asked for is no standstill: it counts from the moment at which it should end."""
+    """Return the start of the standstill; a requested pause counts only from its intended end."""
     return max(still.began, one.began) if one.act.mark is Mark.PAUSE else still.began
 
 
 def worlds(steps: Sequence[Step], began: float, end: float) -> tuple[int, ...]:
-    """Return the sizes of the world between two moments, the one before included, without repetition."""
+    """Return the world sizes between two times, including the one before, without repetition."""
     earlier = [step.world for step in steps if step.at <= began][-1:]
     sizes = earlier + [step.world for step in steps if began < step.at <= end]
     return tuple(size for before, size in pairwise([0, *sizes]) if size != before)
@@ -108,7 +108,7 @@ def _during(stills: Iterable[Standstill], began: float, end: float) -> tuple[Sta
 
 
 def _spoken(said: Iterable[Said], began: float, end: float) -> tuple[Said, ...]:
-    """Return what was said between two moments, without what another sentence says too."""
+    """Return the messages between two times, without those contained in another one."""
     during = [one for one in said if began <= one.at < end]
     others = [(one, [other.sentence for other in during if other is not one]) for one in during]
     return tuple(one for one, rest in others if not any(one.sentence in sentence for sentence in rest))

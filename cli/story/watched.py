@@ -1,4 +1,4 @@
-"""Follows one job: its object, pods and events by watches, its steps by the record that the workers write."""
+"""Follows one job: its object, pods and events by watches, its steps by the file that the workers write."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ ROLE = "elasticjob.dlrover/replica-type"
 NAME = "elasticjob.dlrover/name"
 INDEX = "elasticjob.dlrover/replica-index"
 ECHO = 5.0
-"""Seconds within which the same sentence is said only once."""
+"""Seconds within which a repeated message is dropped."""
 LOOK_EVERY = 0.05
-"""Seconds between two looks at the record of steps, which nothing announces."""
+"""Seconds between reads of the file of steps."""
 
 
 class Watched:
-    """All that is known of a job: `seen` now, all `steps`, all that was `said`; `look` sees each moment."""
+    """The state of a watched job: `seen` now, all `steps`, all messages in `said`; `look` is called on every
+    change."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Watched:
         self._broken: Exception | None = None
 
     async def run(self) -> None:
-        """Follow the job until cancelled; an error also reaches those who wait for a change."""
+        """Follow the job until cancelled; an error is also raised from `changed`."""
         try:
             await self._follow()
         except ExceptionGroup as group:
@@ -81,7 +82,7 @@ class Watched:
             raise self._broken
 
     async def synced(self) -> None:
-        """Return once everything there is has been seen."""
+        """Return once all caches are filled."""
         for cache in self._caches:
             await cache.wait_synced()
 
@@ -134,12 +135,12 @@ class Watched:
 
 
 def is_echo(said: Said, before: Sequence[Said]) -> bool:
-    """Whether the same was said just before: a condition and an event often say the same."""
+    """Whether the same message came just before: a condition and an event often have the same one."""
     return any(one.sentence == said.sentence and said.at - one.at < ECHO for one in before)
 
 
 class Record:
-    """The file of steps, read as it grows; a line that is not complete yet is left for later."""
+    """The file of steps, read as it grows; an incomplete line is kept for the next read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -166,7 +167,7 @@ def conditions_of(job: ElasticJob) -> tuple[Condition, ...]:
 
 
 def pod_of(pod: objects.Pod) -> Pod:
-    """Return what the demo needs to know of a pod."""
+    """Return the part of a pod that the demo needs."""
     meta = pod.metadata
     leaving = meta.deletion_timestamp is not None
     role, index = meta.labels.get(ROLE, ""), int(meta.labels.get(INDEX, "0"))
