@@ -67,7 +67,7 @@ class Strike:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one round; `wrong` holds a sentence for each thing that must not be."""
+    """The result of one round; `wrong` has a sentence for each violation."""
 
     number: int
     strikes: tuple[Strike, ...]
@@ -80,7 +80,7 @@ class Outcome:
 
 @dataclass
 class Witness:
-    """Collects what must never be seen, while it runs."""
+    """Collects violations while a round runs."""
 
     wrong: dict[str, None] = field(default_factory=dict)
 
@@ -118,7 +118,7 @@ def twins(pods: Iterable[Pod]) -> tuple[str, ...]:
 
 
 def verdict(seen: Seen, steps: Sequence[Step], left: Sequence[Process]) -> tuple[str, ...]:
-    """Return a sentence for each thing that is not as it must be when the job is over."""
+    """Return a sentence for each violation at the end of the job."""
     complete = next((one for one in seen.conditions if one.type == "Complete" and one.status), None)
     wrong = list(gaps(steps))
     if complete is None:
@@ -137,7 +137,7 @@ def verdict(seen: Seen, steps: Sequence[Step], left: Sequence[Process]) -> tuple
 
 
 async def play(here: Laptop, number: int, seed: int, console: Console) -> Outcome:
-    """Run one job through its kills and return what became of it."""
+    """Run one job through its kills and return the result."""
     record = here.state / f"steps-{number}.jsonl"
     example = load().named(f"chaos-{number}").recording(record).training(EPOCHS)
     key, began, planned = example.key, time.monotonic(), strikes(seed, number)
@@ -234,7 +234,7 @@ KILLS: Mapping[Victim, Kill] = {
 
 
 async def keep_evidence(here: Laptop, watched: Watched, number: int, wrong: Sequence[str]) -> None:
-    """Write down what is known of a round that went wrong."""
+    """Save the state of a failed round."""
     folder = Path("chaos-evidence") / f"round-{number}"
     folder.mkdir(parents=True, exist_ok=True)
     said = [f"{one.at:.3f} {one.reason}: {one.sentence}" for one in watched.said]

@@ -1,4 +1,4 @@
-"""What `benchmarks.scale` creates: ElasticJobs of two shapes and, as peers, the same pods by other hands."""
+"""Objects for `benchmarks.scale`: ElasticJobs of two shapes and, as peers, the same pods without us."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Made = tuple[str, Manifest]
 
 @dataclass(frozen=True)
 class Shape:
-    """What ElasticJobs are like: how many workers, how many pods with the master."""
+    """A shape of ElasticJobs: number of workers, and of pods with the master."""
 
     name: str
     strategy: str
@@ -64,7 +64,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
 
 @dataclass(frozen=True)
 class Peer:
-    """The pods of so many jobs, made without us: what the control plane needs for them in any case."""
+    """The same pods created without the operator: the cost of the control plane itself."""
 
     name: str
     title: str
@@ -103,7 +103,7 @@ def job_names(jobs: int) -> list[str]:
 
 
 def worker(job: str, index: int) -> Manifest:
-    """Return a pod as our operator makes it for a job with a master, but owned by nobody."""
+    """Return a pod as our operator makes it for a job with a master, but without an owner."""
     of = {"metadata": {"name": job, "namespace": NAMESPACE}, "spec": {"selector": {"name": job}}}
     made = pod_manifest(
         ELASTICJOB.convert(SHAPES["master"].manifest(job)),

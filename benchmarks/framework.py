@@ -83,7 +83,7 @@ QUICK: Final = Size(200, 1, 50, 50, 4, 4, 1.0, 1, (1, 16), 50, 400, 3.0)
 SLOW: Final = ("kubernetes_asyncio", "kr8s", "kopf")
 
 Samples = dict[str, dict[str, list[float]]]
-"""By figure, then by peer."""
+"""Samples by figure, then by peer."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Bench:
         return str(self.plane.kubeconfig)
 
     def in_round(self, turn: int) -> Sequence[str]:
-        """Return who takes part in a round: those who take long only in the first."""
+        """Return the peers of a round; slow ones take part in the first only."""
         return [peer for peer in self.peers if turn == 0 or peer not in SLOW]
 
     def measured(self, measure: str, peer: str, *args: object, kubeconfig: str = "") -> Any:
@@ -157,7 +157,7 @@ def _filled(bench: Bench, peer: str, names: Iterable[str]) -> Mapping[str, float
 
 @contextmanager
 def _borne() -> Iterator[None]:
-    """What fails, a peer or a row, has no figure; the others have theirs."""
+    """Skip a peer or a row that fails; the others are measured."""
     try:
         yield
     except ProgramFailed as error:

@@ -1,4 +1,4 @@
-"""What the API server is loaded with: pods as a busy cluster has them; and writes by nothing but aiohttp."""
+"""Load for the API server: pods as in a busy cluster, and writes by plain aiohttp."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def status(number: int) -> Manifest:
 
 
 class Plain:
-    """An API server through nothing but aiohttp: what any client on it may hope for."""
+    """An API client of plain aiohttp: the upper limit for any client on it."""
 
     def __init__(self, session: aiohttp.ClientSession, server: str) -> None:
         self._session = session
@@ -117,13 +117,13 @@ class Plain:
             await asyncio.sleep(0.05)
 
     async def lines(self, path: str) -> AsyncIterator[bytes]:
-        """Yield the lines of an answer that does not end."""
+        """Yield the lines of an endless response."""
         async with self._session.get(self.server + path, timeout=FOREVER) as response:
             async for line in response.content:
                 yield line
 
     async def chunks(self, path: str) -> AsyncGenerator[bytes]:
-        """Yield what comes of an answer that does not end."""
+        """Yield the chunks of an endless response."""
         async with self._session.get(self.server + path, timeout=FOREVER) as response:
             async for chunk in response.content.iter_any():
                 yield chunk

@@ -50,7 +50,7 @@ Step = dict[str, Any]
 
 @dataclass(frozen=True)
 class System:
-    """One way to run the training: `command(nodes, rank, port)`, then the script and its checkpoint."""
+    """A way to run the training: `command(nodes, rank, port)`, then the script and its checkpoint."""
 
     name: str
     command: Callable[[int, int, int], list[str]]

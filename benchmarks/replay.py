@@ -1,13 +1,13 @@
-"""A watch that was recorded once and is sent again as fast as it is read: what a client alone can take.
+"""Replays a recorded watch as fast as the client reads it, to measure the client alone.
 
-A recording is what a real API server said: discovery, the list of pods, and the changes that followed, one
-line each. Here it is said again on loopback, without TLS, in the server's own framing (one HTTP chunk per
-event):
+A recording contains the responses of a real API server: discovery, the list of pods, and the changes that
+followed, one line each. They are sent over loopback, without TLS, in the server's own framing (one HTTP chunk
+per event):
 
     GET /api/v1/pods                             the list
     GET /api/v1/pods?watch=…&sendInitialEvents   its objects as ADDED, the bookmark after them, the changes
     GET /api/v1/pods?watch=…&resourceVersion=…   the changes
-    anything else                                as it was recorded, 404 if it was not
+    anything else                                the recorded response, 404 if there is none
 
 After the last change the stream stays open.
 """
@@ -33,7 +33,7 @@ STREAM: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """What a server said: answers by path, the list of pods, and lines of a watch."""
+    """Recorded responses: bodies by path, the list of pods, and lines of a watch."""
 
     answers: dict[str, bytes]
     listed: bytes
@@ -51,7 +51,7 @@ def load(path: Path) -> Recording:
 
 @dataclass(frozen=True)
 class Asked:
-    """One request: its path and what follows the question mark."""
+    """One request: its path and query."""
 
     method: str
     path: str
@@ -64,12 +64,12 @@ class Asked:
 
     @property
     def wants_all(self) -> bool:
-        """Whether the stream is to begin with what there is already."""
+        """Whether the watch starts with the existing objects."""
         return self.query.get("sendInitialEvents") == "true" or not self.query.get("resourceVersion")
 
 
 def asked(head: bytes) -> Asked:
-    """Return what the head of a request asks for. Raises ValueError for what is no HTTP."""
+    """Parse the head of a request. Raises ValueError if it is not HTTP."""
     method, target, _ = head.split(b"\r\n", 1)[0].decode("ascii").split(" ")
     parts = urlsplit(target)
     query = {name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
@@ -91,7 +91,7 @@ class _List(msgspec.Struct):
 
 
 def initial_events(listed: bytes) -> list[bytes]:
-    """Return a list as the events that a watch with sendInitialEvents begins with."""
+    """Return a list as the initial events of a watch with sendInitialEvents."""
     found = msgspec.json.decode(listed, type=_List)
     end = {
         "kind": "Pod",
@@ -111,12 +111,12 @@ def event(type_: str, obj: bytes) -> bytes:
 
 
 def _typed(item: bytes) -> bytes:
-    """Return an item of a list with what a watch says besides: items do not repeat their kind."""
+    """Return an item of a list with kind and apiVersion, which list items lack."""
     return item if item.startswith(b'{"kind"') else b'{"kind":"Pod","apiVersion":"v1",' + item[1:]
 
 
 class Server:
-    """Sends a recording to everybody who asks."""
+    """Sends a recording to every client."""
 
     def __init__(self, recording: Recording, times: int) -> None:
         self._recording = recording

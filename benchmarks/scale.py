@@ -78,7 +78,7 @@ SELDOM: Final = 0.1
 
 @dataclass(frozen=True)
 class Taken:
-    """What so many jobs took."""
+    """The cost of creating a number of jobs."""
 
     jobs: int
     seconds: float
@@ -93,7 +93,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Lost:
-    """How long pods that were lost took to be made again, and to run."""
+    """The time until lost pods were created again, and until they ran."""
 
     deleting_seconds: float  # until the API server had answered the last deletion
     made_seconds: float
@@ -146,7 +146,7 @@ PASSES: Final = ("controller_runtime_reconcile_total", "controller")
 
 
 def writes_in(audited: Iterable[Audited]) -> Counter[str]:
-    """Return who wrote what how often: "who verb resource"."""
+    """Return the number of writes by client: "user verb resource"."""
     found: Counter[str] = Counter()
     for request in audited:
         who = request.agent.partition("/")[0]
@@ -202,7 +202,7 @@ def _takes_pods(machine: Node) -> bool:
 
 
 async def many(on: Stage, crowd: Crowd, jobs: int) -> Taken:
-    """Create so many jobs, or the pods that they would have, and wait until all of them run."""
+    """Create so many jobs, or their pods only, and wait until all of them run."""
     before, said, logged = on.usage(), on.metrics(), on.plane.audit_end()
     pods = Awaited(jobs * crowd.pods, "pods")
     all_say = Awaited(jobs if isinstance(crowd, Shape) else 0, "jobs")
@@ -233,7 +233,7 @@ async def many(on: Stage, crowd: Crowd, jobs: int) -> Taken:
 
 
 class Awaited:
-    """So many objects of which something is to be true."""
+    """Waits until a condition holds for a number of objects."""
 
     def __init__(self, number: int, what: str) -> None:
         self._number = number
@@ -265,7 +265,7 @@ class Awaited:
 
 
 def runs(job: ElasticJob) -> bool:
-    """Whether a job says that all of its nodes run."""
+    """Whether a job's status reports all of its nodes as running."""
     said = job.status.replica_statuses.values()
     whole = bool(said) and all(0 < role.desired == role.active for role in said)
     return whole and is_true(job.status.conditions, "Running")
@@ -389,7 +389,7 @@ def _row(name: str, runs: Sequence[Taken], figures: Iterable[float]) -> list[str
 
 
 def writers(taken: Taken, whose: str = "jobs") -> Sheet:
-    """Return who wrote what, per job, the most frequent first."""
+    """Return the writes per job by client, the most frequent first."""
     often = sorted(taken.writes.items(), key=lambda pair: -pair[1])
     rows = [[what, f"{count / taken.jobs:.2f}"] for what, count in often if count >= taken.jobs * SELDOM]
     return Sheet([f"writes at {taken.jobs:,} {whose}", "per job"], rows)
@@ -406,7 +406,7 @@ async def measured(crowd: Crowd, jobs: int, *, lost: bool = False) -> tuple[Take
 
 @dataclass
 class Found:
-    """What was measured so far."""
+    """The measurements so far."""
 
     runs: dict[str, list[Taken]] = field(default_factory=dict)
     losses: dict[str, Lost] = field(default_factory=dict)
@@ -414,7 +414,8 @@ class Found:
     failed: bool = False
 
     def measure(self, crowd: Crowd, jobs: int, *, lost: bool = False) -> None:
-        """Add one number of jobs. What takes too long is said and counts as failed; all else is raised."""
+        """Measure one more number of jobs. A timeout is reported and counts as failed; other errors are
+        raised."""
         try:
             taken, loss = asyncio.run(measured(crowd, jobs, lost=lost))
         except TimeoutError as error:
@@ -451,7 +452,7 @@ class Found:
 
 
 def main() -> None:
-    """Measure, print the tables: also of what was measured before something went wrong."""
+    """Measure and print the tables, also those of earlier measurements after an error."""
     args = _arguments()
     end_on_sigterm()
     configure(quiet=True)

@@ -1,11 +1,11 @@
-"""Writes to an API server from a process of its own, which prints what came of them as one line of JSON.
+"""Writes to an API server from a process of its own, and prints the results as one line of JSON.
 
     python -m benchmarks.writer KUBECONFIG flood  COLLECTION COUNT               until killed
     python -m benchmarks.writer KUBECONFIG pace   COLLECTION COUNT RATE SECONDS
     python -m benchmarks.writer KUBECONFIG record COLLECTION COUNT FILE          a watch of it goes to a file
 
 COLLECTION is the path of pods or ConfigMaps, whose names end in numbers below COUNT. `flood` writes as fast
-as the server takes it, `pace` so many times a second, `record` twice to each.
+as the server accepts, `pace` at a rate per second, `record` twice to each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.replay import PODS, Recording
 
 SEED = 1
 RUN = secrets.token_hex(4)
-"""So that no write says what is there already: such a write makes no event."""
+"""Makes every write a change: a write of the present value causes no event."""
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -96,7 +96,7 @@ async def record(server: Plain, collection: str, count: str, file: str) -> int:
 
 
 async def _answers(server: Plain) -> dict[str, bytes]:
-    """What clients ask for before they ask for pods: which types there are, and a few lists."""
+    """Return the responses that clients need before they list pods: discovery, and a few lists."""
     paths = ["/version", "/api", "/apis", "/api/v1", "/api/v1/namespaces"]
     paths += ["/apis/apiextensions.k8s.io/v1/customresourcedefinitions"]
     groups = json.loads(await server.send("GET", "/apis"))["groups"]

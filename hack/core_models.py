@@ -1,8 +1,9 @@
-"""Make api/core/models.py: Pydantic models of PodTemplateSpec and what it needs, from api/core/openapi.json.
+"""Generate api/core/models.py: Pydantic models of PodTemplateSpec and its references, from
+api/core/openapi.json.
 
-The published types are right for Go and wrong for a faithful model, so they are corrected before generation:
-- IntOrString and Quantity are strings there, but `port: 8080` and `cpu: 1` are what people write;
-- FieldsV1 and RawExtension are empty objects there, and would lose what they hold;
+The published types fit Go but not a faithful model, so they are corrected before generation:
+- IntOrString and Quantity are strings there, but manifests contain `port: 8080` and `cpu: 1`;
+- FieldsV1 and RawExtension are empty objects there, and would lose their content;
 - fields newer than the document are kept (`extra="allow"`), or a read followed by a write would erase them.
 """
 

@@ -48,7 +48,7 @@ Schema = dict[str, Any]
 
 
 def trim(published: dict[str, Schema]) -> dict[str, Schema]:
-    """Return the definitions of KINDS, their lists, ALSO, and all that these refer to, without texts."""
+    """Return the definitions of KINDS, their lists, ALSO, and all references, without descriptions."""
     names = closure(published, roots(published))
     return {name: without_texts(own_kinds_only(published[name])) for name in sorted(names)}
 
@@ -112,7 +112,7 @@ def own_kinds_only(schema: Schema) -> Schema:
 
 
 def without_texts(schema: Schema) -> Schema:
-    """Return a schema without its texts, at every depth; properties that happen to be called so stay."""
+    """Return a schema without descriptions, at every depth; properties of that name are kept."""
     cut = {key: value for key, value in schema.items() if key not in TEXTS}
     if "properties" in cut:
         cut["properties"] = {name: without_texts(value) for name, value in cut["properties"].items()}

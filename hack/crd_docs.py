@@ -1,4 +1,4 @@
-"""The tables of docs/crd-generation.md: made of the rows that the tests hold generator and servers to."""
+"""The tables of docs/crd-generation.md, from the rows with which generator and servers are tested."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def crd_docs(path: Path) -> str:
 
 
 def written() -> str:
-    """What each construct becomes, and what a server says to Pydantic's own schema of it."""
+    """The schema of each construct, and a server's response to Pydantic's own schema of it."""
     return table(
         ("", "You write", "The CRD says", "To Pydantic's own, servers say"),
         ((row.name, code(row.text), code(said(row.schema)), answer(row.answer)) for row in rows.WRITTEN),
@@ -38,7 +38,7 @@ def written() -> str:
 
 
 def refused() -> str:
-    """What is refused, and with which words."""
+    """The refused constructs, and the messages."""
     return table(
         ("", "You write", "The generator says", "Servers would say"),
         (
@@ -49,7 +49,7 @@ def refused() -> str:
 
 
 def advice(bad: rows.Bad) -> str:
-    """Return what the generator says to a bad construct."""
+    """Return the generator's message for a bad construct."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pydantic's, on defaults that do not fit
         try:
@@ -60,7 +60,7 @@ def advice(bad: rows.Bad) -> str:
 
 
 def sizes() -> str:
-    """How large a definition with one template is, and what servers make of a field of a later pod."""
+    """The size of a definition with one template, and the handling of a field of a later pod version."""
     effects = {
         Detail.FULL: "pruned, as an API server of that age would; 400 under strict validation",
         Detail.TYPED: "kept in the pod's spec, pruned below it",
@@ -98,7 +98,7 @@ def test_template_job(detail: Detail) -> Manifest:
 
 
 def templates() -> str:
-    """What servers make of templates, by how much the schema says."""
+    """How servers handle pod templates, by the detail of the schema."""
     return table(
         ("Template", "full", "typed", "opaque"),
         (
@@ -115,7 +115,7 @@ def templates() -> str:
 
 
 def fate(stored: Any, strict: bool) -> str:
-    """Say what becomes of a template."""
+    """Return how a template is handled."""
     if stored == test_template.REFUSED:
         return "refused"
     if stored == "default":
@@ -124,7 +124,7 @@ def fate(stored: Any, strict: bool) -> str:
 
 
 def upgrades() -> str:
-    """What each change of a schema does."""
+    """The effect of each change of a schema."""
     shown = []
     for row in test_compatibility.ROWS:
         old, new = test_compatibility.before_and_after((row,))
@@ -134,7 +134,7 @@ def upgrades() -> str:
 
 
 def beside(row: test_compatibility.Row) -> str:
-    """Say whether what is stored can be edited elsewhere in the same object."""
+    """Return whether another field of the same stored object can still be edited."""
     return "yes" if row.near else "no: the object around it is asked again"
 
 
@@ -164,7 +164,7 @@ def cell(text: str) -> str:
 
 
 def said(schema: Manifest) -> str:
-    """Return a schema in few characters: as flow-style YAML without quotes, and without descriptions."""
+    """Return a schema as compact flow-style YAML, without quotes and descriptions."""
     text = json.dumps(undescribed(schema), ensure_ascii=False)
     return re.sub(r'"([\w.-]+)":', r"\1:", text).replace('"', "'")
 
@@ -181,5 +181,5 @@ def undescribed(node: Any) -> Any:
 
 
 def answer(text: str) -> str:
-    """Return the words of a server's refusal."""
+    """Return the message of a server's refusal."""
     return f"refused: {code(text)}" if text else ""

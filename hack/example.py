@@ -1,4 +1,4 @@
-"""The example's manifest holds its training script: one `kubectl apply` is enough. Here it is put in."""
+"""Insert an example's training script into its manifest, so that one `kubectl apply` is enough."""
 
 from __future__ import annotations
 

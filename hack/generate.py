@@ -41,7 +41,7 @@ HEADER = "# Made by `make generate` from api/v1alpha1; do not edit.\n"
 
 
 def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
-    """Return what is generated: path → its text."""
+    """Return the generated files: path → content."""
     return {
         ROOT / "api" / "core" / "models.py": core_models,
         EXAMPLE / "job.yaml": lambda: example_job(EXAMPLE),
@@ -61,7 +61,7 @@ def crd_text(declaration: Declaration, detail: Detail = Detail.TYPED) -> str:
 
 
 class Packed(dict[str, Any]):
-    """A part that is written in flow style: for machines, and without a hundred kilobytes of indentation."""
+    """A part that is written in flow style, which saves a hundred kilobytes of indentation."""
 
 
 def packed(node: Any) -> Any:
@@ -124,7 +124,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def told(declaration: Declaration, detail: Detail, since: str) -> bool:
-    """Print what a CRD's change does to stored objects, and its size if that matters; whether it breaks."""
+    """Print how a CRD's change affects stored objects, and its size if that matters; return whether it
+    breaks."""
     new, path = manifest(declaration, detail), crd_path(declaration)
     if size := size_problem(new):
         print(f"{path.relative_to(ROOT)}: {size}")
@@ -139,9 +140,9 @@ def told(declaration: Declaration, detail: Detail, since: str) -> bool:
 
 
 def committed(path: Path, revision: str) -> Manifest | None:
-    """Return a CRD as it was in a revision; as it is on disk where there is no git; None if it was not.
+    """Return a CRD as of a revision; as on disk without git; None if it did not exist.
 
-    Raises SystemExit where git cannot tell, for then nobody knows what breaks.
+    Raises SystemExit if git fails, since breaking changes could not be detected.
     """
     name = str(path.relative_to(ROOT))
     command = ["git", "-C", str(ROOT), "show", f"{revision}:{name}"]

@@ -1,6 +1,6 @@
-"""The clients that are compared: each uses its public API as its documentation does.
+"""The compared clients: each uses its public API as its documentation does.
 
-A peer keeps nothing between calls but its connection; `follow` and `reconcile` run until they are cancelled.
+A peer keeps only its connection between calls; `follow` and `reconcile` run until they are cancelled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from hack.cluster.binaries import catalog
 
 Saw = Callable[[str, str], None]
-"""Told the name of an object and its resourceVersion."""
+"""Called with the name of an object and its resourceVersion."""
 
 OWN: Final = "elasticjob"
 SERVER: Final = "server"
@@ -29,7 +29,7 @@ class Peer(Protocol):
         """Return all pods of the cluster, `count` of them, held in memory as one would to look them up."""
 
     async def follow(self, saw: Saw) -> None:
-        """Tell of each change of a pod."""
+        """Report each change of a pod."""
 
     async def reconcile(self, namespace: str, workers: int, started: Saw, *, write: bool) -> None:
         """For each change of a ConfigMap tell that its handling starts; then `write` to it, once."""
@@ -42,10 +42,10 @@ def connect(name: str, kubeconfig: str) -> AbstractAsyncContextManager[Peer]:
 
 
 def version_of(name: str) -> str:
-    """Return which version of a peer is installed. Raises PackageNotFoundError where none is."""
+    """Return the installed version of a peer. Raises PackageNotFoundError if there is none."""
     return catalog().version if name == SERVER else version(name)
 
 
 def touched(data: dict[str, str]) -> dict[str, str]:
-    """Return what the one write of a reconcile says: a count that goes up."""
+    """Return the body of a reconcile's one write: an increasing count."""
     return {"count": str(int(data.get("count", "0")) + 1)}

@@ -2,7 +2,7 @@
 
     python -m benchmarks.peers MEASURE PEER KUBECONFIG ARGS…
 
-It prints "ready" where somebody waits for it, and its figures as one line of JSON at the end.
+It prints "ready" for measurements that the caller starts, and the figures as one line of JSON at the end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SETTLE = 1.0
 
 @dataclass
 class Stalls:
-    """How long the event loop was kept from a task that wants to run each millisecond."""
+    """Measures how long the event loop blocks a task that wants to run every millisecond."""
 
     longest: float = 0.0
 
@@ -56,7 +56,7 @@ class Stalls:
 
 @dataclass
 class Counter:
-    """How many objects were told of, and when the first and the last of them."""
+    """Counts reported objects, with the times of the first and the last."""
 
     wanted: int = 0
     count: int = 0
@@ -98,7 +98,7 @@ async def fill(peer: Peer, count: str) -> dict[str, float]:
 
 
 async def listed(peer: server.Peer, way: str, how: str) -> float:
-    """Measure how long the server takes to say all pods in one or several answers."""
+    """Measure how long the server takes to list all pods, in one or several responses."""
     began = time.monotonic()
     await (peer.pages(how) if way == "pages" else peer.whole(how))
     return time.monotonic() - began
@@ -114,7 +114,7 @@ async def replayed(peer: Peer, events: str) -> dict[str, float]:
 
 
 async def live(peer: Peer, seconds: str) -> dict[str, float]:
-    """Measure what the peer does with the changes that a server has to tell, while somebody writes."""
+    """Measure how the peer keeps up with live changes by a writer."""
     counter = Counter(1)
     async with _running(peer.follow(counter.saw)) as failed:
         print('"ready"', flush=True)
@@ -134,7 +134,7 @@ async def reconciled(
 
 
 async def started(peer: Peer, namespace: str, workers: str) -> list[tuple[str, str, float]]:
-    """Tell when the handling of which version of which object began, until a line comes on stdin."""
+    """Report when the handling of each version of each object began, until a line comes on stdin."""
     found: list[tuple[str, str, float]] = []
 
     def saw(name: str, version: str) -> None:
@@ -197,7 +197,7 @@ async def main(measure: str, peer: str, kubeconfig: str, *args: str) -> None:
     async with connect(peer, kubeconfig) as opened:
         print(json.dumps(await MEASURES[measure](opened, *args)), flush=True)
         sys.stdout.flush()
-        psutil.Process().kill()  # figures are out: nobody waits for peers that are slow to close
+        psutil.Process().kill()  # skip the shutdown of slow peers: the figures are printed
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class Peer:
         await handled(self._changes(path), workers, handle)
 
     async def _write(self, path: str, workers: int, started: Saw) -> None:
-        """The same writes as everybody's, with nothing watched: what the server can take."""
+        """The same writes, without a watch: the limit of the server."""
         listed = json.loads(await self.server.send("GET", path))
         counts = {item["metadata"]["name"]: item.get("data", {}) for item in listed["items"]}
 

@@ -1,4 +1,4 @@
-"""How a client without a queue of its own is used: a plain asyncio.Queue between watch and handlers."""
+"""A plain asyncio.Queue between watch and handlers, for clients without a queue of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API server itself: what it says is read and thrown away, nothing is parsed. Nobody can be faster."""
+"""The limit of the API server itself: responses are read and discarded, not parsed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Peer(aiohttp.Peer):
             pass
 
     async def _heard(self, path: str, words: bytes) -> AsyncGenerator[int]:
-        """Yield how often each next piece of a watch says some words."""
+        """Yield how often each next piece of a watch contains the given words."""
         async with aclosing(self.server.chunks(f"{path}?{WATCH}")) as chunks:
             before = b""
             async for chunk in chunks:

@@ -1,1 +1,1 @@
-"""`make soak`: an operator in bad weather for ten minutes; see __main__."""
+"""`make soak`: an operator under random faults for ten minutes; see __main__."""

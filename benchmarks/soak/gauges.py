@@ -1,4 +1,4 @@
-"""What the operator's process holds at a moment: memory, files, connections, tasks; and plots over time."""
+"""Resources of the operator's process: memory, files, connections, tasks; and plots over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who acts in a soak besides the operator: users whose jobs come and go, and a kubelet that only pretends."""
+"""Simulated users, whose jobs come and go, and a simulated kubelet."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from elasticjob.kube.store import Change
 
 LARGEST = 3
 STARTS_WITHIN = 0.3
-"""Seconds that a pretended container takes to start, at most."""
+"""Maximum start time of a simulated container in seconds."""
 AT_ONCE = 8
 SUCCEEDED = '{"verdict": "Succeeded", "reason": "TrainingSucceeded", "message": "played"}'
 
 
 class Eyes:
-    """The world as the server has it: caches of all kinds, straight from it."""
+    """The state on the server: caches of all kinds, without the fault proxy."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.namespace = namespace
@@ -64,7 +64,7 @@ class Eyes:
 
 
 class Kubelet:
-    """Says of every pod that it runs, soon after it was made; bound to no node, pods are deleted at once."""
+    """Reports pods as running soon after their creation; without a node they are deleted at once."""
 
     def __init__(self, client: Client, eyes: Eyes, chance: random.Random) -> None:
         self._client = client
@@ -122,7 +122,7 @@ def _now() -> str:
 
 @dataclass
 class Users:
-    """Apply, scale, suspend, delete jobs, and end their pods; `act` does one thing at random."""
+    """Applies, scales, suspends and deletes jobs, and ends their pods; `act` does one of these at random."""
 
     client: Client
     eyes: Eyes
@@ -133,14 +133,14 @@ class Users:
     gone: list[str] = field(default_factory=list)
 
     async def fill(self) -> None:
-        """Apply jobs until there are as many as there should be."""
+        """Apply jobs until the target number is reached."""
         while self.eyes.count(ELASTICJOB) < self.jobs:
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(min(AT_ONCE, self.jobs - self.eyes.count(ELASTICJOB))):
                     tasks.create_task(self.apply())
 
     async def act(self) -> None:
-        """Do one thing to one job."""
+        """Perform one random action on one job."""
         names = sorted(self.eyes.look().jobs)
         if len(names) < self.jobs:
             await self._do("apply", lambda _: self.apply(), "")
@@ -150,11 +150,11 @@ class Users:
 
     async def _do(self, what: str, deed: Callable[[str], Awaitable[None]], name: str) -> None:
         self.did[what] = self.did.get(what, 0) + 1
-        with suppress(KubeError):  # the job went meanwhile, or the server is away: users shrug
+        with suppress(KubeError):  # the job is gone, or the server is unavailable
             await deed(name)
 
     async def apply(self) -> None:
-        """A new job; now and then under the name of one that is gone."""
+        """Apply a new job; now and then under the name of a deleted one."""
         if self.gone and self.chance.random() < 0.3:
             name = self.gone.pop(self.chance.randrange(len(self.gone)))
         else:
@@ -177,7 +177,7 @@ class Users:
         await self.client.merge_patch(ELASTICJOB, name, patch, self.eyes.namespace)
 
     async def finish(self, name: str) -> None:
-        """Its pods end, the master first and with a verdict: a job whose master lives on is not over."""
+        """End its pods, the master first and with a verdict: a job ends only with its master."""
         pods = sorted(self._alive(name), key=lambda pod: role_of(pod) != MASTER)
         if not pods or role_of(pods[0]) != MASTER:
             return
@@ -216,11 +216,11 @@ DEEDS: Mapping[str, tuple[int, Deed]] = {
     "evict": (2, Users.evict),
     "suspend": (2, Users.suspend),
 }
-"""What users do, and how often, each in relation to the others. Whatever is deleted is replaced."""
+"""The actions of users, with relative frequencies. Deleted jobs are replaced."""
 
 
 def job(name: str, workers: int) -> Manifest:
-    """A job that anybody might apply."""
+    """Return a typical job."""
     container = {
         "name": "main",
         "image": "elasticjob/trainer:0.1.0",

@@ -1,4 +1,4 @@
-"""One soak: the operator as a process, bad weather between it and the server, users, and what came of it."""
+"""One soak: the operator as a process, a fault proxy to the server, users, and the result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PATIENCE, EMPTY_WITHIN, SETTLED_WITHIN = 120.0, 120.0, 45.0
 
 @dataclass(frozen=True)
 class Wishes:
-    """How long, how many, and which chance."""
+    """Settings of a soak."""
 
     minutes: float = 10.0
     jobs: int = 200
@@ -44,7 +44,7 @@ class Wishes:
 
 @dataclass
 class Outcome:
-    """What was measured; `wrong` holds a sentence for each thing that must not be."""
+    """The measurements; `wrong` has a sentence for each violation."""
 
     samples: list[Sample] = field(default_factory=list)
     began: float = 0.0
@@ -98,7 +98,7 @@ class Soak:
             await asyncio.sleep(EACH)
 
     async def until_none(self, what: Callable[[World], Iterable[str]], within: float) -> float:
-        """Seconds until `what` finds nothing any more; what it finds to the end is wrong."""
+        """Return the seconds until `what` returns nothing; its last results count as violations."""
         began = self.now()
         while found := list(what(self.eyes.look())):
             if self.now() - began > within:
@@ -111,7 +111,7 @@ class Soak:
 async def soak(
     config: Config, state: Path, wishes: Wishes, crash: Crash | None, say: Callable[[str], None]
 ) -> Outcome:
-    """Run it; `config` is an administrator's, who makes the CRDs and one namespace."""
+    """Run a soak; `config` is an administrator's, who creates the CRDs and a namespace."""
     chance, outcome = random.Random(wishes.seed), Outcome()
     async with Client(config, user_agent="soak") as client, FaultProxy(config, seed=wishes.seed) as proxy:
         await install(client)
@@ -142,7 +142,7 @@ async def soak(
 
 
 async def storm(it: Soak, weather: Weather, users: Users, seconds: float, chance: random.Random) -> None:
-    """Bad weather and busy users for so long, and until what a user began last is done."""
+    """Inject faults and run users for the given time, and until the last user action is done."""
     it.outcome.began = it.now()
     async with background(weather.run()):
         while it.now() - it.outcome.began < seconds:
@@ -160,7 +160,7 @@ def anything(world: World) -> Iterable[str]:
 
 
 async def settled(it: Soak, before: Sample | None) -> Sample:
-    """A sample once the operator holds no more than `before`, or is not going to any more."""
+    """Return a sample once the resources have returned to `before`, or no longer change."""
     until = it.now() + (SETTLED_WITHIN if before else 2 * EACH)
     while True:
         found = await it.sample()
@@ -170,7 +170,7 @@ async def settled(it: Soak, before: Sample | None) -> Sample:
 
 
 def leaks(before: Sample, after: Sample) -> list[str]:
-    """What is held after the last job and was not before the first."""
+    """Return the resources held after the last job that were not held before the first."""
     pairs = {
         "tasks": (before.tasks - before.inbound, after.tasks - after.inbound),
         "open files": (before.files - before.inbound, after.files - after.inbound),
@@ -186,7 +186,7 @@ def leaks(before: Sample, after: Sample) -> list[str]:
 
 
 def broken(metrics: dict[str, float]) -> list[str]:
-    """Errors that no weather excuses."""
+    """Log lines that no fault excuses."""
     panics = metrics.get("controller_runtime_reconcile_panics_total", 0)
     terminal = metrics.get("controller_runtime_terminal_reconcile_errors_total", 0)
     found = [f"{panics:.0f} runs broke unexpectedly"] if panics else []
@@ -195,7 +195,7 @@ def broken(metrics: dict[str, float]) -> list[str]:
 
 @asynccontextmanager
 async def running(proxy: FaultProxy, state: Path, eyes: Eyes, outcome: Outcome) -> AsyncIterator[Soak]:
-    """The operator at the proxy; it must be the same process at the end."""
+    """Run the operator behind the proxy; it must be the same process at the end."""
     operator = OperatorProcess(proxy.write_kubeconfig(state / "proxy.kubeconfig"), state / "operator.log")
     try:
         await operator.start()

@@ -1,4 +1,4 @@
-"""The faults of a soak: episodes of bad weather between the operator and the server, at random, seeded."""
+"""The faults of a soak: seeded random episodes between the operator and the server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Crash = Callable[[], Awaitable[None]]
 
 @dataclass
 class Weather:
-    """`run()` lets one episode follow another until it is cancelled; `clear()` ends what is left of them."""
+    """`run()` plays episodes until it is cancelled; `clear()` ends the active faults."""
 
     proxy: FaultProxy
     chance: random.Random
@@ -49,7 +49,7 @@ class Weather:
             await EPISODES[name][1](self)
 
     def clear(self) -> None:
-        """No more faults; connections that a stall left half-open are reset: nothing else would end them."""
+        """End all faults; reset connections that a stall left half-open, which would never end."""
         self.proxy.clear()
         self.proxy.heal()
         self.proxy.cut_connections()
@@ -59,7 +59,7 @@ class Weather:
 
     @contextmanager
     def raining(self, when: str, *faults: Fault, share: float = 0.5) -> Iterator[None]:
-        """Such faults for the length of the block."""
+        """Inject faults for the duration of the block."""
         rule = self.proxy.add(asking(when), Flaky(share, *faults))
         try:
             yield
@@ -141,4 +141,4 @@ EPISODES: Mapping[str, tuple[int, Episode]] = {
     "partition": (2, partitioned),
     "crash": (1, crashed),
 }
-"""What happens, and how often, each in relation to the others."""
+"""The episodes, with relative frequencies."""

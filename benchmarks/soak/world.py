@@ -1,4 +1,4 @@
-"""What there is, and what of it should not be: the jobs and all that bears their labels, as sentences."""
+"""The observed jobs and their objects, and checks of them; violations are returned as sentences."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ OWNED: tuple[Kind[Any], ...] = (
     NETWORK_POLICY,
     CONFIG_MAP,
 )
-"""All kinds of which an operator makes objects for a job."""
+"""All kinds of objects that the operator creates for a job."""
 KINDS: tuple[Kind[Any], ...] = (ELASTICJOB, *OWNED)
 OVER = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
 class World:
-    """One moment: the jobs, their pods, and the metadata of everything that is owned."""
+    """A snapshot: the jobs, their pods, and the metadata of all owned objects."""
 
     jobs: Mapping[str, ElasticJob]
     pods: Iterable[Pod]
@@ -62,7 +62,7 @@ class World:
 
 
 def unfinished(world: World) -> Iterator[str]:
-    """A sentence for each job that is not as its spec says."""
+    """A sentence for each job that does not match its spec."""
     pods = world.pods_of()
     for name, job in world.jobs.items():
         if why := _difference(job, pods.get(name, [])):
@@ -70,7 +70,7 @@ def unfinished(world: World) -> Iterator[str]:
 
 
 def leftovers(world: World) -> Iterator[str]:
-    """A sentence for each object whose job, or whose owner, is gone."""
+    """A sentence for each object whose job or owner is gone."""
     alive = {job.metadata.uid for job in world.jobs.values()}
     alive |= {meta.uid for meta in world.owned[JOBRESOURCE.name]}
     for kind, metas in world.owned.items():
@@ -81,7 +81,7 @@ def leftovers(world: World) -> Iterator[str]:
 
 
 def twins(world: World) -> Iterator[str]:
-    """A sentence for each place in a job that two pods hold at once; this must never be seen."""
+    """A sentence for each place in a job with two live pods, which must never happen."""
     places: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for pod in world.pods:
         if is_alive(pod):
@@ -95,7 +95,7 @@ def twins(world: World) -> Iterator[str]:
 
 
 def is_alive(pod: Pod) -> bool:
-    """Whether it runs or will, and nobody has asked it to go."""
+    """Whether it runs or will, and is not being deleted."""
     return pod.status.phase not in OVER and pod.metadata.deletion_timestamp is None
 
 

@@ -1,8 +1,8 @@
-"""Where the binaries of a cluster are, which are missing, and how they are built from the Go module proxy.
+"""Locate the binaries of a cluster, and build missing ones from the Go module proxy.
 
-Looked for in $KUBEBUILDER_ASSETS first, then in a cache outside of the tree, which is
-`$XDG_CACHE_HOME/elasticjob/kube/VERSION`. Nothing but Python's own library is needed here, because
-`hack/kube-binaries` runs before there is a virtual environment.
+Searched in $KUBEBUILDER_ASSETS first, then in a cache outside of the tree,
+`$XDG_CACHE_HOME/elasticjob/kube/VERSION`. Standard library only, because `hack/kube-binaries` runs before
+there is a virtual environment.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Say = Callable[[str], None]
 
 
 class Missing(RuntimeError):
-    """A program that is needed is nowhere; the message says which, for what, and how to get it."""
+    """A required program is missing; the message says which, for what, and how to get it."""
 
 
 class BuildFailed(RuntimeError):
-    """Go could not build a program; what the compiler said is on the terminal."""
+    """Go could not build a program; the compiler's output is on the terminal."""
 
 
 # What there is to find ------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Catalog:
-    """What `versions.toml` says."""
+    """The content of `versions.toml`."""
 
     version: str
     go: str
@@ -61,12 +61,12 @@ class Catalog:
     plugins: Mapping[str, str]
 
     def chosen(self, words: Iterable[str]) -> tuple[Program, ...]:
-        """The programs of sets and of single names, each once. Raises KeyError with the word nobody knows."""
+        """The programs of sets and of single names, each once. Raises KeyError for an unknown word."""
         names = [name for word in words for name in self.sets.get(word, (word,))]
         return tuple(self.programs[name] for name in dict.fromkeys(names))
 
     def users_of(self, missing: Iterable[Program]) -> str:
-        """What cannot be done without them."""
+        """The features that need a program."""
         names = {program.name for program in missing}
         return "; ".join(users for word, users in self.needed_by.items() if names & {*self.sets[word]})
 
@@ -126,7 +126,7 @@ class Places:
 
 
 def require(*words: str, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
-    """Where each program of those sets and names is. Raises Missing; builds nothing."""
+    """The paths of the programs of those sets and names. Raises Missing; builds nothing."""
     known = catalog()
     places = Places.of(environ, known.version)
     programs = known.chosen(words)
@@ -165,7 +165,7 @@ def toolchain(environ: Mapping[str, str] = os.environ) -> Go | None:
 
 
 def refusal(missing: Sequence[Program], go: Go | None, known: Catalog) -> str:
-    """Why they cannot be built, and the two ways to get them; "" when they can."""
+    """Why they cannot be built, and the two ways to get them; "" if they can."""
     if go and _numbers(go.version) >= _numbers(known.go):
         return ""
     reason = f"the Go here, {go.path}, is {go.version}" if go else "there is no Go on PATH"
@@ -280,7 +280,7 @@ def linked(program: Program) -> list[str]:
 
 @contextmanager
 def _alone(cache: Path, say: Say) -> Iterator[None]:
-    """One build at a time in a cache: a second one waits, and finds what the first has built."""
+    """A lock on the cache: a second build waits, and reuses the first one's results."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / ".lock").open("w") as file:
         try:

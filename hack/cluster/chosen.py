@@ -1,4 +1,5 @@
-"""Which node `make e2e` runs on: `python -m hack.cluster.chosen [node|kind]` says which, or why none."""
+"""Choose the node for `make e2e`: `python -m hack.cluster.chosen [node|kind]` prints it, or why there is
+none."""
 
 from __future__ import annotations
 

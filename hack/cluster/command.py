@@ -1,4 +1,4 @@
-"""The command `hack/control-plane`: a control plane that stays until it is told to go, or for one command."""
+"""The command `hack/control-plane`: a control plane that runs until stopped, or for one command."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> i
 
 
 def up(options: argparse.Namespace) -> int:
-    """Start it, or what of it does not run; it goes on when this ends."""
+    """Start the programs that do not run; they go on when this ends."""
     began = time.monotonic()
     plane = _plane(options, options.folder, outlive=True)
     plane.start()
@@ -54,7 +54,7 @@ def down(options: argparse.Namespace) -> int:
 
 
 def status(options: argparse.Namespace) -> int:
-    """Print what runs, with its memory and its log. Fails where nothing does."""
+    """Print the running programs with memory and log. Fails if there are none."""
     programs = Programs(options.folder / "programs")
     names = [name for name in reversed(LAST_FIRST) if programs.identity(name)]
     for name in names:
@@ -66,7 +66,7 @@ def status(options: argparse.Namespace) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """A fresh one for one command, which finds it by KUBECONFIG; nothing of it is left."""
+    """Run one command with a new control plane in KUBECONFIG; everything is removed afterwards."""
     if not options.command:
         print("error: name the command: hack/control-plane run -- kubectl get namespaces", file=sys.stderr)
         return WRONG_USE

@@ -1,4 +1,4 @@
-"""containerd on a socket of its own: which images it has, giving it others, and ending all that it runs."""
+"""A client of containerd on its own socket: list and load images, remove tasks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import BinaryIO, Final, cast
 from hack.cluster.oci import Image, Store, write_archive
 
 NAMESPACE: Final = "k8s.io"
-"""Of containerd: the one that the kubelet's containers are in."""
+"""The containerd namespace of the kubelet."""
 
 
 class ImportFailed(RuntimeError):
-    """containerd did not take an image; the message says what it said."""
+    """containerd failed to import an image; the message has its output."""
 
 
 class Containerd:
@@ -36,14 +36,14 @@ class Containerd:
         return {words[0]: words[2] for line in lines if len(words := line.split()) > 2}
 
     def load(self, image: Image, store: Store) -> bool:
-        """Give it an image, of which only the blobs that it lacks are sent; False if it has it already."""
+        """Load an image, sending only missing blobs; False if it is there already."""
         if self.images().get(image.name) == image.manifest.digest:
             return False
         present = set(self._said("content", "ls", "-q").split())
         command = self._command("images", "import", "-")
         with tempfile.TemporaryFile() as said:
             importing = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said, stderr=said)
-            with importing, suppress(BrokenPipeError):  # its exit code, and what it said, tell why
+            with importing, suppress(BrokenPipeError):  # its exit code and output have the reason
                 write_archive(store, image, cast(BinaryIO, importing.stdin), without=present)
             said.seek(0)
             if importing.returncode:
@@ -51,7 +51,7 @@ class Containerd:
         return True
 
     def load_archive(self, file: Path) -> None:
-        """Give it the images of an archive, OCI's or Docker's."""
+        """Load the images of an archive, OCI's or Docker's."""
         done = subprocess.run(
             self._command("images", "import", str(file)), capture_output=True, text=True, check=False
         )
@@ -59,7 +59,7 @@ class Containerd:
             raise ImportFailed(f"{file} was not taken: {(done.stderr or done.stdout).strip()}")
 
     def remove_tasks(self) -> None:
-        """Forget all containers that run or ran; their processes must be dead already."""
+        """Remove all containers; their processes must be dead already."""
         for name in self._said("tasks", "ls", "-q").split():
             with suppress(subprocess.TimeoutExpired):
                 subprocess.run(
@@ -67,7 +67,7 @@ class Containerd:
                 )
 
     def kill_shims(self) -> None:
-        """SIGKILL the helpers of containers, which outlive containerd; they name its socket."""
+        """SIGKILL the shims, which outlive containerd; their command lines have its socket."""
         ours = f"-address\0{self._socket}\0".encode()
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):

@@ -1,11 +1,11 @@
-"""A real control plane on loopback: etcd, kube-apiserver, kube-controller-manager, and more by switch.
+"""A real control plane on loopback: etcd, kube-apiserver, kube-controller-manager, and optional programs.
 
     with ControlPlane(folder) as plane:
         client = Client(plane.config())
 
-It listens on ports of chance, so several may run at once, and keeps everything in its folder: one that is
-opened again there has the objects of the last one. RBAC is on, service accounts work, every write is in the
-audit log. etcd speaks to nobody but the API server: to whoever has a certificate of the folder's `etcd-ca`.
+It listens on random ports, so several may run at once, and keeps everything in its folder: opened again
+there, it has the stored objects. RBAC is on, service accounts work, every write is in the audit log. etcd
+accepts only clients with a certificate of the folder's `etcd-ca`, such as the API server.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class ControlPlane:
 
     @cached_property
     def _binaries(self) -> dict[str, Path]:
-        """Looked for at the start: what runs can be stopped without them."""
+        """Located at the start: running programs can be stopped without them."""
         return binaries.require(*self._sets)
 
     # What it offers
@@ -107,12 +107,12 @@ class ControlPlane:
 
     @property
     def etcd_ports(self) -> tuple[int, int]:
-        """Where etcd listens on loopback: for clients, and for peers that it will never have."""
+        """etcd's ports on loopback: for clients, and for peers, which it never has."""
         return self._ports[1], self._ports[2]
 
     @property
     def ca_pem(self) -> str:
-        """The authority that its clients trust."""
+        """The CA certificate for clients."""
         return self.pki.ca_pem
 
     @property
@@ -121,7 +121,7 @@ class ControlPlane:
         return self.pki.kubeconfig(self.folder / "admin.kubeconfig", self.url, ADMIN, MASTERS)
 
     def kubeconfig_of(self, user: str, groups: Sequence[str] = ()) -> Path:
-        """A kubeconfig with a client certificate of that user; whoever that is, RBAC decides what it may."""
+        """A kubeconfig with a client certificate of that user; RBAC applies."""
         name = "-".join((user, *groups)).replace(":", "_").replace("/", "_")
         return self.pki.kubeconfig(self.folder / f"{name}.kubeconfig", self.url, user, groups)
 
@@ -139,14 +139,13 @@ class ControlPlane:
         return context
 
     def audit_end(self) -> int:
-        """Where the audit log ends now: `audit(since=…)` begins there."""
+        """The present end of the audit log, for `audit(since=…)`."""
         return self._audit_log.stat().st_size if self._audit_log.exists() else 0
 
     def audit(self, since: int = 0) -> list[Audited]:
-        """Every request that was answered so far, in the order of the answers; reads only with `audit_all`.
+        """All answered requests so far, in the order of the responses; reads only with `audit_all`.
 
-        A request is logged after its client has the answer: one of our own is sent and waited for, so that
-        all those before it are there.
+        A request is logged after its response, so a marker request is sent and awaited in the log.
         """
         mark = f"{MARK}{secrets.token_hex(8)}"
         self._post_mark(mark)
@@ -168,7 +167,7 @@ class ControlPlane:
         return self.programs.rss(name)
 
     def kill(self, name: str) -> None:
-        """SIGKILL, as a crash would do; `start(name)` brings it back."""
+        """SIGKILL a program; `start(name)` brings it back."""
         self.programs.kill(name)
 
     # Start and end
@@ -187,13 +186,13 @@ class ControlPlane:
         self.stop()
 
     def start(self, name: str = "") -> None:
-        """Start all its programs, or the one that is named; returns when they are ready."""
+        """Start all programs, or the named one; returns when they are ready."""
         for each in (name,) if name else self._commands:
             self.programs.start(each, self._commands[each](), _environ(self.folder))
             self.programs.wait_ready(each, lambda each=each: self._is_ready(each))  # type: ignore[misc]
 
     def stop(self, name: str = "") -> None:
-        """Stop all its programs, the last one first, or the one that is named; what they stored is kept."""
+        """Stop all programs in reverse order, or the named one; stored objects are kept."""
         for each in (name,) if name else reversed((*self._commands,)):
             self.programs.stop(each)
 
@@ -232,7 +231,7 @@ class ControlPlane:
             peer_key_file=serving.key,
             peer_client_cert_auth="true",
             peer_trusted_ca_file=authority,
-            unsafe_no_fsync="true",  # what a power cut may take is of no worth here
+            unsafe_no_fsync="true",  # data need not survive a power cut
             log_level="warn",
         )
 
@@ -338,7 +337,7 @@ class ControlPlane:
             return file.read().decode(errors="replace")  # a line may be half written
 
     def _post_mark(self, mark: str) -> None:
-        """A write that changes nothing, recognised by its user agent."""
+        """Send a write without effect, recognised by its user agent."""
         path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
         body = b'{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}'
         headers = {"Content-Type": "application/json", "User-Agent": mark}
@@ -352,12 +351,12 @@ def _command(binary: Path, **flags: object) -> list[str]:
 
 
 def _environ(folder: Path) -> dict[str, str]:
-    """What the programs get of ours: no proxies, no kubeconfig, no home to find things in."""
+    """The environment of the programs: without proxies, kubeconfig and home."""
     return {"PATH": os.environ.get("PATH", ""), "HOME": str(folder)}
 
 
 def _ports(file: Path, count: int) -> list[int]:
-    """So many free ports, the same ones as last time if this folder was used before."""
+    """Free ports, the same ones as last time if this folder was used before."""
     if file.exists():
         return [int(word) for word in file.read_text().split()]
     found: list[int] = []
@@ -380,7 +379,7 @@ def _can_bind(port: int) -> bool:
 
 
 def _unverified(port: int) -> http.client.HTTPSConnection:
-    """To a program of ours that made itself a certificate."""
+    """A TLS context without verification, for programs with self-signed certificates."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return http.client.HTTPSConnection(HOST, port, timeout=5, context=context)

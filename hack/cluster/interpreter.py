@@ -1,8 +1,8 @@
-"""What an image needs of this machine's Python: interpreter, shared libraries, installed distributions.
+"""Files of this machine's Python for an image: interpreter, shared libraries, installed distributions.
 
 Everything lands below /usr/local, as in the official Python images, and shared libraries beside the C
-library, where the loader finds them without a cache. Bytecode comes along in the form that is valid without a
-look at its source, so that a container with a read-only root starts as fast as one that was started before.
+library, where the loader finds them without a cache. Bytecode is included in the unchecked form, so that a
+container with a read-only root starts fast.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LEFT_OUT: Final = re.compile(
     r"(^|/)(__pycache__|test|tests|idlelib|tkinter|ensurepip|lib2to3|turtledemo|site-packages|config-3[^/]*)(/|$)"
     r"|(_test\w*|_tkinter|xxlimited\w*)\.[^/]*so$"
 )
-"""Of the standard library: what no program in a container uses."""
+"""Parts of the standard library that containers do not need."""
 SYSTEM_LIBRARIES: Final = (
     "libc.so.6",
     "libdl.so.2",
@@ -53,7 +53,7 @@ SYSTEM_LIBRARIES: Final = (
 
 
 class Missing(Exception):
-    """Something that an image needs is not on this machine. The message says what to install."""
+    """A file for an image is missing on this machine. The message says what to install."""
 
 
 def system() -> Entries:

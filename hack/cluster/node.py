@@ -50,7 +50,7 @@ class Refused(RuntimeError):
 
 
 class Node:
-    """The node at `place`. Its audit log has reads as well as writes, since it was last started."""
+    """The node at `place`. Its audit log has reads as well as writes, since its last start."""
 
     def __init__(self, place: Place, *, say: Say = lambda line: None) -> None:
         if problem := refusal(place):
@@ -100,7 +100,7 @@ class Node:
         return self.plane.audit()
 
     def is_up(self) -> bool:
-        """Whether anything of it runs."""
+        """Whether any of its programs runs."""
         return bool(self.status())
 
     @cached_property
@@ -140,13 +140,13 @@ class Node:
         self._tell("names are resolved: all is up")
 
     def load(self, image: Image, store: Store) -> None:
-        """Have an image on the node; it is sent only if it is another than the one of that name there."""
+        """Load an image; skipped if the node has the same one."""
         began = time.monotonic()
         if self.containerd.load(image, store):
             self._tell(f"loaded {image.name} in {time.monotonic() - began:.1f} s")
 
     def down(self) -> list[str]:
-        """End everything and undo all that was changed on the machine; return what is left, in words."""
+        """End everything and undo all changes of the machine; return the leftovers, in words."""
         if not (self.place.folder / MARK).exists():
             return []
         for name in BY_KUBELET:
@@ -258,7 +258,7 @@ class Node:
         return self._ask("POST", path, json.dumps(manifest))
 
     def _ask(self, method: str, path: str, body: str | None = None) -> dict[str, Any] | None:
-        """Return the object that was answered; None where it is missing, or is there already."""
+        """Return the object in the response; None if it is missing (GET), or exists already (POST)."""
         host, _, port = self.plane.url.removeprefix("https://").partition(":")
         api = http.client.HTTPSConnection(host, int(port), timeout=60, context=self.plane.tls())
         with closing(api):
@@ -276,7 +276,7 @@ class Node:
 
 
 def refusal(place: Place) -> str:
-    """Return why no node can be at `place`, and what to do; "" if one can, or is there."""
+    """Return why the node cannot run at `place`, and what to do; "" if it can, or does."""
     if os.geteuid() != 0:
         return "a node needs root: it makes network links, mounts and cgroups; run this with sudo"
     if problem := place.problem():
@@ -303,7 +303,7 @@ def plugins() -> Path:
 
 
 def is_taken(host: str, port: int) -> bool:
-    """Whether somebody of this machine listens there; an address that it does not have is free."""
+    """Whether the address is in use on this machine; an address that the machine lacks is free."""
     with socket.socket() as probe:
         try:
             probe.bind((host, port))

@@ -21,7 +21,7 @@ MIB: Final = 1 << 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says; return its exit code."""
+    """Run the command; return its exit code."""
     asked = _parser().parse_args(arguments)
     try:
         return _on_kind(asked) if asked.kind else _on_node(asked)
@@ -44,7 +44,7 @@ def _on_node(asked: argparse.Namespace) -> int:
 
 
 def up(node: Node, images: Sequence[Path]) -> int:
-    """Start everything, and say how kubectl reaches it."""
+    """Start everything, and print how to use kubectl."""
     node.up()
     load(node, images)
     print(f"export KUBECONFIG={node.kubeconfig}")
@@ -62,7 +62,7 @@ def purge(node: Node, images: Sequence[Path]) -> int:
 
 
 def status(node: Node, images: Sequence[Path]) -> int:
-    """Say what runs; exit code 1 if nothing does."""
+    """Print the running programs; exit code 1 if there are none."""
     running = node.status()
     for name, (pid, resident) in sorted(running.items()):
         print(f"{name:24} pid {pid:<8} {resident // MIB:5} MiB")
@@ -71,7 +71,7 @@ def status(node: Node, images: Sequence[Path]) -> int:
 
 
 def load(node: Node, images: Sequence[Path]) -> int:
-    """Have the images of archives on the node."""
+    """Load the images of archives."""
     for file in images:
         node.containerd.load_archive(file)
         print(f"loaded {file}")

@@ -1,7 +1,6 @@
-"""The configuration of a node's programs, as text. Pure.
+"""The configuration of a node's programs, as strings. Pure.
 
-Each odd value is here because a node without it did not come up, or did not work, in a container on cgroup v1
-without all capabilities; elsewhere it does no harm.
+Each unusual value is needed in a container on cgroup v1 without all capabilities; elsewhere it is harmless.
 """
 
 from __future__ import annotations

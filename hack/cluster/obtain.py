@@ -1,6 +1,6 @@
-"""The command `hack/kube-binaries`: what is asked for, what is missing, a build of it, a table.
+"""The command `hack/kube-binaries`: list the binaries, and build the missing ones.
 
-Python's own library alone: it runs before there is a virtual environment.
+Standard library only: it runs before there is a virtual environment.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ASK_VERSION: Mapping[str, tuple[str, ...]] = {
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
-    """The exit code; everything that a person should know is on the terminal."""
+    """Run the command; return its exit code."""
     known = catalog()
     options = _parser(known).parse_args(arguments)
     try:
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> i
 def obtain(
     programs: Sequence[Program], places: Places, known: Catalog, environ: Mapping[str, str] = os.environ
 ) -> int:
-    """Build what is missing; silent where nothing is."""
+    """Build the missing programs; silent if there are none."""
     missing = places.missing(programs)
     if not missing:
         return DONE
@@ -92,7 +92,7 @@ def table(programs: Sequence[Program], places: Places) -> str:
 
 
 def version_of(name: str, path: Path) -> str:
-    """What the program itself says; "unknown" where it says nothing that looks like a version."""
+    """Return the version that a program prints; "unknown" if it prints none."""
     command = [str(path), *ASK_VERSION.get(name, ("--version",))]
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout

@@ -102,7 +102,7 @@ class Recipe:
 
 
 class Store:
-    """A folder of blobs, and of what is known of layers: which entries gave which blob."""
+    """A folder of blobs, with a cache of the layers' digests by their entries."""
 
     def __init__(self, folder: Path) -> None:
         self._blobs = folder / "blobs" / "sha256"
@@ -157,7 +157,7 @@ class Store:
         return Image(recipe.name, top, blobs)
 
     def sweep(self, older_than: float) -> None:
-        """Remove the blobs, written before a Unix time, that the last image of no name has any more."""
+        """Remove blobs, written before a Unix time, that no tagged image refers to."""
         kept = {line for record in self._images.iterdir() for line in record.read_text().splitlines()}
         for blob in self._blobs.iterdir():
             if f"sha256:{blob.name}" not in kept and blob.stat().st_mtime < older_than:
@@ -187,7 +187,7 @@ def write_layer(entries: Entries, out: Any) -> None:
 
 
 def with_folders(entries: Entries) -> Iterator[tuple[str, Entry]]:
-    """Yield all entries in order, and the folders above them that nobody named."""
+    """Yield all entries in order, with their parent folders."""
     folders = {str(folder) for path in entries for folder in PurePosixPath(path).parents} - {"/"}
     yield from sorted({**dict.fromkeys(folders, Folder()), **entries}.items())
 
@@ -210,7 +210,7 @@ def write_archive(store: Store, image: Image, out: BinaryIO, without: Collection
 
 
 def fingerprint(entries: Entries) -> str:
-    """Return what tells layers apart without reading files: paths, modes, sizes, times, contents."""
+    """Return a fingerprint of entries without reading files: paths, modes, sizes, times, contents."""
     seen = hashlib.sha256()
     for path, entry in sorted(entries.items()):
         seen.update(repr((path, _look(entry))).encode())
@@ -253,7 +253,7 @@ def _json(value: object) -> bytes:
 
 
 class _Hashed:
-    """Passes on what is written, and knows its digest and size."""
+    """A stream that computes digest and size of its output."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

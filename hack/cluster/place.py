@@ -1,4 +1,4 @@
-"""What a node is called, where it is on the network, and where its files are."""
+"""Names, addresses and folders of a node."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ LONGEST_SOCKET: Final = 95
 
 @dataclass(frozen=True)
 class Place:
-    """A node's names, addresses and folders. The addresses are put on `lo`: nobody outside can reach them.
+    """A node's names, addresses and folders. The addresses are put on `lo`, unreachable from outside.
 
-    An address of 127/8 would not do: the kubelet refuses it, and pods could not reach it.
+    An address of 127/8 does not work: the kubelet refuses it, and pods could not reach it.
     """
 
     folder: Path
@@ -34,12 +34,12 @@ class Place:
 
     @property
     def containers(self) -> Path:
-        """What containerd keeps: images, snapshots, what runs."""
+        """containerd's data: images, snapshots, containers."""
         return self.folder / "containerd"
 
     @property
     def network(self) -> Path:
-        """The network's configuration and which pod has which address."""
+        """The network's configuration and the assigned pod addresses."""
         return self.folder / "cni"
 
     @property
@@ -60,5 +60,5 @@ class Place:
 
 
 def default_folder() -> Path:
-    """Return where the node of this machine is kept: outside of the tree, so that its images survive."""
+    """Return the default folder of this machine's node: outside of the tree, so that its images survive."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elasticjob" / "node"

@@ -1,7 +1,7 @@
-"""Programs that we start: their log files, their readiness, and their end.
+"""Child programs: their log files, readiness, and end.
 
-A program is known by its pid *and* the moment it started, both kept in a file: whoever reads the file later,
-in another process, ends that very program and never a stranger that was given the same pid since.
+A program is identified by its pid *and* its start time, both kept in a file, so that another process can end
+it later, and never a process that was given the same pid since.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def identity_of(pid: int) -> Identity | None:
 
 
 class Programs:
-    """The programs of one folder: `NAME.json` says who runs, `NAME.log` what it said.
+    """The programs of one folder: `NAME.json` has the identity, `NAME.log` the output.
 
     With `outlive` they run on when this process ends; otherwise the kernel kills them with the thread that
     started them.
@@ -121,7 +121,7 @@ class Programs:
         self.stop(name, 0.0)
 
     def last_words(self, name: str) -> str:
-        """Where the log is, and how it ends."""
+        """The path of the log, and its last lines."""
         log = self.log(name)
         lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:] if log.exists() else []
         return "\n  ".join((f"its log {log} ends with", *lines)) if lines else f"its log {log} is empty"
@@ -143,7 +143,7 @@ class Programs:
 
 
 def send(to: Identity, number: signal.Signals) -> bool:
-    """Send a signal to that very process; whether it was there to get it."""
+    """Send a signal to that process, unless it has ended; return whether it was sent."""
     if (handle := _open(to)) is None:
         return False
     with closing(handle), suppress(ProcessLookupError):
@@ -153,7 +153,7 @@ def send(to: Identity, number: signal.Signals) -> bool:
 
 
 class _Handle:
-    """A pidfd: it stays with its process, whatever becomes of the number."""
+    """A pidfd, which refers to its process even if the pid is reused."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -182,6 +182,6 @@ def _wait_for_end(found: Identity, seconds: float) -> bool:
 
 
 def _dying_with_us() -> list[str]:
-    """The prefix of a command that is to be killed when we end, however we end."""
+    """The prefix of a command that is killed when this process ends."""
     found = shutil.which("setpriv")
     return [found, "--pdeathsig", "KILL"] if found else []
