@@ -48,7 +48,7 @@ OPERATOR_AWAY = (0.0, 2.0)
 
 
 class Victim(StrEnum):
-    """What is killed."""
+    """The target of a kill."""
 
     OPERATOR = "operator"
     MASTER = "master"

@@ -102,7 +102,7 @@ def running(module: str, *args: str, environ: Mapping[str, str] | None = None) -
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process had used at one moment."""
+    """The resources used by a process so far."""
 
     cpu_seconds: float
     rss: int
@@ -133,7 +133,7 @@ def _answers(url: str) -> bool:
 
 
 def free_port() -> int:
-    """Return a port on which nobody listens."""
+    """Return a free port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port
@@ -145,7 +145,7 @@ def end_on_sigterm() -> None:
 
 
 def say(text: str) -> None:
-    """Tell whoever waits what happens."""
+    """Print progress."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -190,17 +190,17 @@ def running(system: System, nodes: int) -> Iterator[Run]:
 
 
 def wait_for_listener(port: int) -> None:
-    """Return when somebody listens on `port`; TimeoutError if nobody does."""
+    """Return when `port` accepts connections; TimeoutError if it does not in time."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
             return
         time.sleep(0.05)
-    raise TimeoutError(f"nobody listens on port {port}")
+    raise TimeoutError(f"port {port} accepts no connections")
 
 
 def free_port() -> int:
-    """Return a port on which nobody listens."""
+    """Return a free port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port

@@ -11,7 +11,7 @@ from elasticjob.api.rpc.message import Count, Empty, Message, Request, Wait
 
 
 class Order(StrEnum):
-    """What the master wants a node's workers to do now."""
+    """The master's order to a node's workers."""
 
     TRAIN = "train"  # go on
     REGROUP = "regroup"  # the world of `Orders.round` ends: join the next one (see `Orders.lost`)

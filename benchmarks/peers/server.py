@@ -13,7 +13,7 @@ from benchmarks.peers import Saw, aiohttp
 
 PODS: Final = "/api/v1/pods"
 WATCH: Final = "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
-"""What elasticjob asks for."""
+"""The query of elasticjob's watches."""
 DONE: Final = b'"k8s.io/initial-events-end":"true"'
 CHANGED: Final = b'{"type":"MODIFIED"'
 CONTINUE: Final = b'"continue":"'

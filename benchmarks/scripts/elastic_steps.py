@@ -1,4 +1,4 @@
-"""An elastic script that prints each counted step with the time, for as long as somebody listens."""
+"""An elastic script that prints each counted step with the time, until its reader is gone."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What both benchmark scripts train: a small convolutional network on images of 8 x 8 random pixels."""
+"""The model of both benchmark scripts: a small convolutional network on images of 8 x 8 random pixels."""
 
 from __future__ import annotations
 

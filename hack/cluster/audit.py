@@ -27,7 +27,7 @@ rules:
 
 @dataclass(frozen=True)
 class Audited:
-    """One request: when it came and was answered, by whom, what it asked for, and the answer's code."""
+    """One request: its times, user, verb, object, and status code."""
 
     began: datetime
     ended: datetime
@@ -43,7 +43,7 @@ class Audited:
     code: int
     uri: str
     message: str = ""
-    """What a refusal said."""
+    """The message of a refusal."""
 
 
 def read(lines: Iterable[str]) -> list[Audited]:

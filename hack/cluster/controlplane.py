@@ -51,7 +51,7 @@ DEFAULT_NAMESPACE = "/api/v1/namespaces/default"
 
 
 class ControlPlane:
-    """Runs while the `with` lasts; `start()` and `stop()` do the same for whoever needs them apart.
+    """Runs while the `with` lasts; `start()` and `stop()` do the same separately.
 
     `scheduler` and `kwok` start those too; kwok plays nodes with the annotation `kwok.x-k8s.io/node=fake`.
     `…_flags` are added to the programs' own and win over them. `audit_all` logs reads as well as writes.
@@ -264,7 +264,7 @@ class ControlPlane:
             service_account_issuer=ISSUER,
             service_account_key_file=signing,
             service_account_signing_key_file=signing,
-            endpoint_reconciler_type="none",  # nobody asks for a loopback address from a pod
+            endpoint_reconciler_type="none",  # pods never use the loopback address
             audit_policy_file=policy,
             audit_log_path=self._audit_log,
             audit_log_maxsize=1_000_000,  # in MiB: by default it begins anew after 100

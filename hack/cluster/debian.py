@@ -1,4 +1,4 @@
-"""What a node needs of the machine besides our binaries: programs that Debian's packages bring."""
+"""Programs that a node needs besides our binaries, from Debian's packages."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from hack.cluster import binaries
 
 PLUGINS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
-"""Where packages put network plugins, which are on nobody's PATH."""
+"""The folders of network plugins, which are not on PATH."""
 
 
 def missing_packages() -> dict[str, str]:
-    """What this machine lacks: command or network plugin → Debian's package."""
+    """Return the missing programs of this machine: command or network plugin → Debian's package."""
     known = binaries.catalog()
     commands = {name: package for name, package in known.debian.items() if not shutil.which(name)}
     return commands | {name: package for name, package in known.plugins.items() if not is_plugin(name)}

@@ -1,6 +1,6 @@
-"""What a node changes on its machine (kernel settings, addresses, cgroups), and how all of it is undone.
+"""Changes of a node to its machine (kernel settings, addresses, cgroups), and their reversal.
 
-What was there before is written down first, so `restore` works from another process, and after a crash.
+The previous values are saved first, so `restore` works from another process, and after a crash.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TOUCHED: Final = (
 """Ours, and those that kubelet and kube-proxy set."""
 TABLES: Final = (("ip", "kube-proxy"), ("ip6", "kube-proxy"))
 CONTROLLERS: Final = frozenset({"cpu", "cpuset", "hugetlb", "memory", "pids"})
-"""What the kubelet insists on having in its own cgroup, as far as the machine has it."""
+"""The cgroup controllers that the kubelet requires, as far as the machine has them."""
 CNI_RESULTS: Final = Path("/var/lib/cni/results")
 """A folder of the CNI library, which nothing can move."""
 LOG_LINKS: Final = Path("/var/log/containers")

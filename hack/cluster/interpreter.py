@@ -49,7 +49,7 @@ SYSTEM_LIBRARIES: Final = (
     "libutil.so.1",
     "libz.so.1",
 )
-"""What wheels may take from the system (the manylinux policy), and what the C library loads by itself."""
+"""Libraries that wheels may expect of the system (the manylinux policy), and those of the C library."""
 
 
 class Missing(Exception):

@@ -52,7 +52,7 @@ class Folder:
 
 Entry = File | Link | Folder
 Entries = Mapping[str, Entry]
-"""What a layer holds: an absolute path, and what is there."""
+"""The content of a layer, by absolute path."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an image is besides its layers."""
+    """The configuration of an image besides its layers."""
 
     name: str
     entrypoint: tuple[str, ...] = ()
