@@ -17,8 +17,8 @@ from types import MappingProxyType
 import msgspec
 
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
+from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects import Container, ContainerStatus, ContainerTerminated, Pod
-from elasticjob.kube.reading import JsonReader
 
 RUN_AGAIN = 75
 LEFT = "Left"

@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from elasticjob.controllers.perform import without_empty
+from elasticjob.kube.json import JsonReader
 from elasticjob.kube.kinds import Key, Manifest
-from elasticjob.kube.reading import JsonReader
 from elasticjob.kube.store import Change
 
 PAUSE: Final = timedelta(seconds=1)

@@ -19,9 +19,9 @@ from elasticjob.controllers.observe import MACHINE, Caches, Machines
 from elasticjob.controllers.owners import controller_name, controller_uid
 from elasticjob.kube.controller import MapToKeys
 from elasticjob.kube.errors import Undecodable
+from elasticjob.kube.json import JsonReader
 from elasticjob.kube.kinds import Key
 from elasticjob.kube.objects import Node, Pod, Service
-from elasticjob.kube.reading import JsonReader
 from elasticjob.kube.store import Change
 from elasticjob.kube.wire import Item, Meta
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.kube.reading import JsonReader
+from elasticjob.kube.json import JsonReader
 
 
 class KubeError(Exception):

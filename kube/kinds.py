@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from elasticjob.kube.reading import TooDeep
+from elasticjob.kube.json import TooDeep
 
 T = TypeVar("T")
 

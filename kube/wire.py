@@ -8,8 +8,8 @@ from enum import StrEnum
 import msgspec
 
 from elasticjob.kube.errors import KubeError, Unreachable, error_of
+from elasticjob.kube.json import JsonReader, TooDeep
 from elasticjob.kube.kinds import Key
-from elasticjob.kube.reading import JsonReader, TooDeep
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 

@@ -293,7 +293,7 @@ def test_all_python_of_the_page_is_run_here() -> None:
 
 def test_every_module_that_the_map_names_exists() -> None:
     kube = PAGE.parents[1] / "kube"
-    named = re.findall(r"`(\w+\.py|\w+/)`", PAGE.read_text().split("## The map of kube/")[1])
+    named = re.findall(r"`([\w/]+\.py|\w+/)`", PAGE.read_text().split("## The map of kube/")[1])
     assert len(named) > 30
     rooms = (kube, kube / "crd")
     missing = [name for name in named if not any((room / name).exists() for room in rooms)]
