@@ -11,8 +11,8 @@ from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
-from elasticjob.kube.kinds import Kind
-from elasticjob.kube.objects import POD
+from elasticjob.kube.objects.kinds import Kind
+from elasticjob.kube.objects.views import POD
 
 NAMESPACE: Final = "bench"
 JOB: Final = Kind("batch", "v1", "Job", "jobs", dict)

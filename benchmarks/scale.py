@@ -59,9 +59,9 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.controllers.logs import configure
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
-from elasticjob.kube.conditions import is_true
 from elasticjob.kube.informer import Informer
-from elasticjob.kube.objects import NODE, POD, Node
+from elasticjob.kube.objects.conditions import is_true
+from elasticjob.kube.objects.views import NODE, POD, Node
 from elasticjob.kube.store import Change
 from hack.cluster.audit import Audited
 from hack.cluster.controlplane import ControlPlane

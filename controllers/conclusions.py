@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.kube.conditions import is_true
+from elasticjob.kube.objects.conditions import is_true
 
 COMPLETE: Final = "Complete"
 FAILED: Final = "Failed"

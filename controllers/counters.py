@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, Counter
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ElasticJobStatus
 from elasticjob.controllers.conclusions import COMPLETE, FAILED
 from elasticjob.controllers.frameworks import name_of
-from elasticjob.kube.conditions import is_true
-from elasticjob.kube.kinds import Key
+from elasticjob.kube.objects.conditions import is_true
+from elasticjob.kube.objects.kinds import Key
 
 LABELS: Final = ("job_namespace", "framework")
 

@@ -9,7 +9,7 @@ from typing import Final
 from elasticjob.api.rpc import environment as env
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.controllers import names
-from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects.kinds import Manifest
 
 TOKEN_VOLUME: Final = "elasticjob-token"
 TERMINATION_LOG: Final = "/dev/termination-log"

@@ -18,7 +18,7 @@ import msgspec
 
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.kube.json import JsonReader
-from elasticjob.kube.objects import Container, ContainerStatus, ContainerTerminated, Pod
+from elasticjob.kube.objects.views import Container, ContainerStatus, ContainerTerminated, Pod
 
 RUN_AGAIN = 75
 LEFT = "Left"

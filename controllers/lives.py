@@ -26,7 +26,7 @@ from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_RELAUNCH, LABEL_RO
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.controllers import names
 from elasticjob.controllers.exits import Exit, ExitReason, ending, main_container, main_status
-from elasticjob.kube.objects import Pod
+from elasticjob.kube.objects.views import Pod
 
 LONG_LIFE = timedelta(minutes=1)
 FIRST_PAUSE = timedelta(seconds=2)

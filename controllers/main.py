@@ -24,8 +24,8 @@ from elasticjob.kube import config
 from elasticjob.kube.admission import AdmissionServer, ServiceRef
 from elasticjob.kube.client import Client
 from elasticjob.kube.election import Election
-from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import NODE, POD, SERVICE
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import NODE, POD, SERVICE
 from elasticjob.kube.operator import Operator
 from elasticjob.webhooks import WEBHOOKS
 

@@ -26,7 +26,7 @@ from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.lives import Life
-from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects.kinds import Manifest
 
 MOST_AT_ONCE: Final = Bytes.parse("8Gi")
 """The most that one plan adds."""

@@ -17,7 +17,7 @@ import msgspec
 
 from elasticjob.controllers.perform import without_empty
 from elasticjob.kube.json import JsonReader
-from elasticjob.kube.kinds import Key, Manifest
+from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.store import Change
 
 PAUSE: Final = timedelta(seconds=1)

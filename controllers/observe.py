@@ -18,8 +18,8 @@ from elasticjob.controllers.owners import controller_uid, kind_named, owner_of
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import NotFound, Unreachable
-from elasticjob.kube.kinds import Key, Kind
-from elasticjob.kube.objects import Node, ObjectMeta, Pod, Service
+from elasticjob.kube.objects.kinds import Key, Kind
+from elasticjob.kube.objects.views import Node, ObjectMeta, Pod, Service
 from elasticjob.kube.wire import Meta
 
 MACHINE = "machine"

@@ -10,8 +10,9 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
 from elasticjob.kube.crd.model import CustomResource
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import (
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.owner import owner_reference
+from elasticjob.kube.objects.views import (
     CONFIG_MAP,
     NETWORK_POLICY,
     ROLE,
@@ -21,7 +22,6 @@ from elasticjob.kube.objects import (
     ObjectMeta,
     OwnerReference,
 )
-from elasticjob.kube.owner import owner_reference
 from elasticjob.kube.wire import Meta, Owner
 
 _KINDS: Final[tuple[Kind[Any], ...]] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN)

@@ -35,8 +35,8 @@ from elasticjob.kube.errors import (
     NotFound,
 )
 from elasticjob.kube.events import Recorder, reference
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import POD, EventType, ObjectMeta
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import POD, EventType, ObjectMeta
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from elasticjob.controllers.lives import Life
 from elasticjob.controllers.owners import Owned
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import POD
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import POD
 
 NAME_TAKEN: Final = "NameTaken"
 """The reason of a plan that waits until another owner's object is gone."""

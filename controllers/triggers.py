@@ -20,8 +20,8 @@ from elasticjob.controllers.owners import controller_name, controller_uid
 from elasticjob.kube.controller import MapToKeys
 from elasticjob.kube.errors import Undecodable
 from elasticjob.kube.json import JsonReader
-from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import Node, Pod, Service
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import Node, Pod, Service
 from elasticjob.kube.store import Change
 from elasticjob.kube.wire import Item, Meta
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.controller import Controller, Result
-from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT, Namespace, ServiceAccount
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT, Namespace, ServiceAccount
 
 MANAGER = "devcluster-accounts"
 ACCOUNT = "default"

@@ -9,8 +9,8 @@ from pathlib import Path
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.controller import Controller, Result
-from elasticjob.kube.kinds import Key, Manifest
-from elasticjob.kube.objects import PERSISTENT_VOLUME_CLAIM, PersistentVolumeClaim
+from elasticjob.kube.objects.kinds import Key, Manifest
+from elasticjob.kube.objects.views import PERSISTENT_VOLUME_CLAIM, PersistentVolumeClaim
 
 
 class Claims:

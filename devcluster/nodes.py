@@ -38,7 +38,7 @@ from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.config import Config
 from elasticjob.kube.controller import Controller, Runner
 from elasticjob.kube.events import Recorder
-from elasticjob.kube.objects import POD, SERVICE
+from elasticjob.kube.objects.views import POD, SERVICE
 from elasticjob.kube.operator import Group, Operator
 
 HOST = "127.0.0.1"

@@ -19,8 +19,8 @@ from elasticjob.kube.clock import Clock
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.errors import Conflict, NotFound
 from elasticjob.kube.events import reference
-from elasticjob.kube.kinds import Key, Manifest
-from elasticjob.kube.objects import (
+from elasticjob.kube.objects.kinds import Key, Manifest
+from elasticjob.kube.objects.views import (
     NODE,
     PERSISTENT_VOLUME_CLAIM,
     POD,

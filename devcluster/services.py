@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.controller import Controller, Result
-from elasticjob.kube.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects import POD, SERVICE, Object, Pod, Service, ServicePort, View
-from elasticjob.kube.owner import owner_reference
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects.owner import owner_reference
+from elasticjob.kube.objects.views import POD, SERVICE, Object, Pod, Service, ServicePort, View
 
 MANAGER = "devcluster-endpoints"
 

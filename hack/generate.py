@@ -29,7 +29,7 @@ from elasticjob.kube.crd.compatibility import breaking, changes
 from elasticjob.kube.crd.embedded import Detail
 from elasticjob.kube.crd.installing import size_problem
 from elasticjob.kube.crd.model import Declaration
-from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects.kinds import Manifest
 from hack.core_models import core_models
 from hack.crd_docs import crd_docs
 from hack.example import example_job

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from elasticjob.kube.crd.model import Column, CustomResource, Declaration, Part
     from elasticjob.kube.election import Election
     from elasticjob.kube.errors import Terminal
-    from elasticjob.kube.kinds import Key, Kind, Manifest
+    from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+    from elasticjob.kube.objects.owner import owner_reference
+    from elasticjob.kube.objects.problem import Problem
     from elasticjob.kube.operator import Operator
-    from elasticjob.kube.owner import owner_reference
-    from elasticjob.kube.problem import Problem
     from elasticjob.kube.review import Review, Webhook
 
 __all__ = [
@@ -65,19 +65,19 @@ _HOME = {
     "CustomResource": "crd.model",
     "Declaration": "crd.model",
     "Election": "election",
-    "Key": "kinds",
-    "Kind": "kinds",
-    "Manifest": "kinds",
+    "Key": "objects.kinds",
+    "Kind": "objects.kinds",
+    "Manifest": "objects.kinds",
     "Operator": "operator",
     "Part": "crd.model",
-    "Problem": "problem",
+    "Problem": "objects.problem",
     "Result": "controller",
     "Review": "review",
     "Terminal": "errors",
     "Webhook": "review",
     "crd_manifest": "crd.generate",
     "load_config": "config",
-    "owner_reference": "owner",
+    "owner_reference": "objects.owner",
 }
 """In which module each name lives; a test holds it equal to the imports above."""
 

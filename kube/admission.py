@@ -25,11 +25,11 @@ from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.informer import Informer
-from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.mounted import Mounted
-from elasticjob.kube.objects import SECRET
-from elasticjob.kube.problem import Problem
+from elasticjob.kube.objects.kinds import Key, Kind
+from elasticjob.kube.objects.problem import Problem
+from elasticjob.kube.objects.views import SECRET
 from elasticjob.kube.registration import (
     Address,
     Registration,

@@ -17,8 +17,8 @@ from aiohttp import web
 
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.json import JsonReader
-from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.registration import path_of
 from elasticjob.kube.review import (
     AdmissionReview,

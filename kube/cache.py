@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from elasticjob.kube.errors import Undecodable
-from elasticjob.kube.kinds import Key, Kind
+from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.store import Change, Store
 from elasticjob.kube.watch import Event
 from elasticjob.kube.wire import Item, Meta

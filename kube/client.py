@@ -22,8 +22,8 @@ from elasticjob.kube import running
 from elasticjob.kube.clock import Clock, SystemClock, deadline
 from elasticjob.kube.config import Config
 from elasticjob.kube.errors import Conflict, Gone, Invalid, NotFound, Undecodable, Unreachable
-from elasticjob.kube.kinds import Key, Kind, Manifest
 from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.transport import TOTAL_TIMEOUT, Call, Transport
 
 T = TypeVar("T")

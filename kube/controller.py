@@ -38,8 +38,8 @@ from elasticjob.kube.errors import (
     Unreachable,
 )
 from elasticjob.kube.gate import PATIENCE, Gates
-from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.metrics import Metrics, QueueMeter, RunMeter
+from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.predicates import Predicate, any_change
 from elasticjob.kube.queue import LOW, Bounds, Queue, Taken
 from elasticjob.kube.store import Change

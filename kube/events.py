@@ -19,7 +19,6 @@ from typing import Any, Protocol
 
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock
-from elasticjob.kube.conditions import timestamp
 from elasticjob.kube.errors import (
     AlreadyExists,
     ConfigError,
@@ -29,9 +28,10 @@ from elasticjob.kube.errors import (
     TooManyRequests,
     Unreachable,
 )
-from elasticjob.kube.kinds import Kind, Manifest
 from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.objects import EVENT, EventType, ObjectReference
+from elasticjob.kube.objects.conditions import timestamp
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import EVENT, EventType, ObjectReference
 
 SERIES = timedelta(minutes=6)
 """A repetition later than this begins a new Event."""

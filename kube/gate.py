@@ -13,7 +13,7 @@ from typing import Any
 
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.clock import Clock
-from elasticjob.kube.kinds import Key
+from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.queue import Queue, Taken
 from elasticjob.kube.running import Written
 

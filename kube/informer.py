@@ -37,8 +37,8 @@ from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client, as_page, selectors
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.errors import ApiError, KubeError, ServerError, TooManyRequests, Unreachable
-from elasticjob.kube.kinds import Kind
 from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.objects.kinds import Kind
 from elasticjob.kube.store import Change
 from elasticjob.kube.transport import Call
 from elasticjob.kube.watch import (

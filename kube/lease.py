@@ -22,8 +22,8 @@ from enum import Enum, auto
 from math import ceil, inf, isfinite
 from typing import Final
 
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import Lease, LeaseSpec
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import Lease, LeaseSpec
 
 JITTER: Final = 1.2
 """A candidate that waits pauses for its retry period and up to that many more of them, at random."""

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import AlreadyExists
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from elasticjob.kube.review import Webhook
 
 INJECT_FROM = "cert-manager.io/inject-ca-from"

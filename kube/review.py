@@ -21,8 +21,8 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.problem import Problem
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.problem import Problem
 
 T = TypeVar("T")
 R = TypeVar("R")

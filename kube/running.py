@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from elasticjob.kube.kinds import Key, Kind
+from elasticjob.kube.objects.kinds import Key, Kind
 
 
 @dataclass(frozen=True)

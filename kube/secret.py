@@ -30,8 +30,8 @@ from elasticjob.kube.certificates import (
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.errors import ConfigError, Conflict
-from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import SECRET
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import SECRET
 from elasticjob.kube.registration import Notices
 
 ATTEMPTS = 5

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from elasticjob.kube.kinds import Key
+from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.watch import Advanced, Event, Listed, Removed, Restarted, Synced, Unlisted, Upserted
 from elasticjob.kube.wire import Item
 

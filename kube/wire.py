@@ -9,7 +9,7 @@ import msgspec
 
 from elasticjob.kube.errors import KubeError, Unreachable, error_of
 from elasticjob.kube.json import JsonReader, TooDeep
-from elasticjob.kube.kinds import Key
+from elasticjob.kube.objects.kinds import Key
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 

@@ -29,10 +29,10 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import AlreadyExists, KubeError
-from elasticjob.kube.kinds import Key, Manifest
-from elasticjob.kube.objects import POD, Pod
+from elasticjob.kube.objects.kinds import Key, Manifest
+from elasticjob.kube.objects.owner import owner_reference
+from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.operator import Operator
-from elasticjob.kube.owner import owner_reference
 from elasticjob.master import nodes, progress
 from elasticjob.master.job import Bounds, Job, Limits, Phase, Spec, Training
 from elasticjob.master.server import Master

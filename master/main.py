@@ -17,7 +17,7 @@ from elasticjob.kube import config
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.errors import ConfigError, KubeError
-from elasticjob.kube.owner import owner_reference
+from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.master.cluster import Cluster, spec_of
 from elasticjob.master.job import End, Job
 from elasticjob.master.server import Master

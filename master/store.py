@@ -16,11 +16,11 @@ from typing import Protocol
 
 import msgspec
 
-from elasticjob.kube import objects
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import KubeError
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import CONFIG_MAP
+from elasticjob.kube.objects import views
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import CONFIG_MAP
 from elasticjob.master.job import Job, Node, Spec
 
 MANAGER = "elasticjob-master"
@@ -105,7 +105,7 @@ class ConfigMap:
             return None
         return found.data[self.KEY].encode()
 
-    def _is_ours(self, found: objects.ConfigMap) -> bool:
+    def _is_ours(self, found: views.ConfigMap) -> bool:
         """Whether it belongs to this job, not to a deleted job of the same name."""
         return any(owner.uid == self._owner["uid"] for owner in found.metadata.owner_references)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from elasticjob.api.core import definitions
-from elasticjob.kube.problem import Problem
+from elasticjob.kube.objects.problem import Problem
 
 REFERENCE: Final = "#/definitions/"
 FREE: Final = ("Quantity", "IntOrString", "FieldsV1", "RawExtension", "JSON")

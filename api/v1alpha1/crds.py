@@ -9,7 +9,7 @@ from elasticjob.api.v1alpha1 import elasticjob, jobresource, scaleplan
 from elasticjob.kube.crd.embedded import Detail, embedded_schema
 from elasticjob.kube.crd.generate import crd_manifest
 from elasticjob.kube.crd.model import Declaration
-from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects.kinds import Manifest
 
 DECLARATIONS: Final[tuple[Declaration, ...]] = (
     elasticjob.DECLARATION,

@@ -35,7 +35,7 @@ from elasticjob.kube.crd.model import (
     Time,
     list_map,
 )
-from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Kind, Manifest
 
 
 class DistributionStrategy(StrEnum):

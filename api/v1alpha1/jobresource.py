@@ -21,7 +21,7 @@ from elasticjob.api.v1alpha1.common import (
     Resource,
 )
 from elasticjob.kube.crd.model import Column, CustomResource, Declaration, OneCondition, Part, Rule, list_map
-from elasticjob.kube.kinds import Kind
+from elasticjob.kube.objects.kinds import Kind
 
 
 class Selector(Part):

@@ -31,7 +31,7 @@ from elasticjob.kube.crd.model import (
     Time,
     list_map,
 )
-from elasticjob.kube.kinds import Kind
+from elasticjob.kube.objects.kinds import Kind
 
 
 class PlanPhase(StrEnum):

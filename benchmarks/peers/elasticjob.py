@@ -12,8 +12,8 @@ from benchmarks.peers import Saw, touched
 from elasticjob.kube import kubeconfig as kubeconfigs
 from elasticjob.kube.client import Client
 from elasticjob.kube.controller import Controller, Result
-from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import CONFIG_MAP, POD
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import CONFIG_MAP, POD
 from elasticjob.kube.operator import Operator
 from elasticjob.kube.store import Change
 

@@ -16,11 +16,11 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.names import MASTER
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
-from elasticjob.kube.conditions import timestamp
 from elasticjob.kube.errors import Conflict, Invalid, KubeError, NotFound
 from elasticjob.kube.informer import Informer
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import NAMESPACE, POD, Pod
+from elasticjob.kube.objects.conditions import timestamp
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import NAMESPACE, POD, Pod
 from elasticjob.kube.store import Change
 
 LARGEST = 3

@@ -12,9 +12,9 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.names import MASTER
-from elasticjob.kube.conditions import is_true
-from elasticjob.kube.kinds import Kind
-from elasticjob.kube.objects import (
+from elasticjob.kube.objects.conditions import is_true
+from elasticjob.kube.objects.kinds import Kind
+from elasticjob.kube.objects.views import (
     CONFIG_MAP,
     NETWORK_POLICY,
     POD,

@@ -38,8 +38,8 @@ from elasticjob.cli.version import versions
 from elasticjob.controllers.logs import configure
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import KubeError
-from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import POD
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import POD
 
 WIDE = 150
 REFRESH = 0.1

@@ -13,8 +13,8 @@ import elasticjob
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.errors import Failure
 from elasticjob.kube.client import Client
-from elasticjob.kube.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects import BUILT_IN
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects.views import BUILT_IN
 
 FILE = Path(elasticjob.__file__).resolve().parents[1] / "examples" / "digits" / "job.yaml"
 STEPS = "ELASTICJOB_STEPS"

@@ -14,8 +14,8 @@ from elasticjob.cli.story.example import Example
 from elasticjob.cli.story.processes import of_pod, workers_of
 from elasticjob.cli.story.seen import Pod, Seen
 from elasticjob.kube.client import Client
-from elasticjob.kube.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects import POD, Object
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects.views import POD, Object
 
 MANAGER = "elasticjob-demo"
 SCALE = Kind(ELASTICJOB.group, ELASTICJOB.version, "Scale", ELASTICJOB.plural, Object)

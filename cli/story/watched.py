@@ -13,12 +13,12 @@ import msgspec
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.cli.story.seen import Condition, Pod, Said, Seen
 from elasticjob.cli.story.steps import Step
-from elasticjob.kube import objects
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.informer import Informer
-from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import EVENT, POD
+from elasticjob.kube.objects import views
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import EVENT, POD
 
 ROLE = "elasticjob.dlrover/replica-type"
 NAME = "elasticjob.dlrover/name"
@@ -166,7 +166,7 @@ def conditions_of(job: ElasticJob) -> tuple[Condition, ...]:
     )
 
 
-def pod_of(pod: objects.Pod) -> Pod:
+def pod_of(pod: views.Pod) -> Pod:
     """Return the part of a pod that the demo needs."""
     meta = pod.metadata
     leaving = meta.deletion_timestamp is not None

@@ -31,8 +31,8 @@ from elasticjob.controllers.triggers import (
     more_than_reports,
 )
 from elasticjob.kube.controller import Controller, Result
-from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import NODE, POD
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import NODE, POD
 from elasticjob.kube.predicates import any_of
 
 MANAGER: Final = "elasticjob-job"

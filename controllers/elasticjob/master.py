@@ -16,8 +16,8 @@ from elasticjob.controllers.lives import Node, Policy
 from elasticjob.controllers.owners import controlled_by, manifest_of
 from elasticjob.controllers.plan import Create, Outcome
 from elasticjob.kube.json import JsonReader
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import POD
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import POD
 
 COMMAND: Final = ["elasticjob", "master"]
 CONTAINER: Final = "main"

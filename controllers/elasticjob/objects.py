@@ -15,8 +15,8 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
 from elasticjob.controllers.owners import controlled_by, manifest_of
 from elasticjob.controllers.plan import Create
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import (
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import (
     NETWORK_POLICY,
     ROLE,
     ROLE_BINDING,

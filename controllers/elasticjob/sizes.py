@@ -12,7 +12,7 @@ from elasticjob.controllers.elasticjob.objects import asked, written
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.owners import controlled_by, manifest_of
 from elasticjob.controllers.plan import Apply, Create
-from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects.kinds import Manifest
 
 
 def asked_anew(seen: Seen) -> dict[str, int]:

@@ -18,8 +18,8 @@ from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.lives import Life, Node, Standing
 from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Outcome, Plan, few
-from elasticjob.kube.conditions import find, is_true, set_condition
-from elasticjob.kube.objects import Condition
+from elasticjob.kube.objects.conditions import find, is_true, set_condition
+from elasticjob.kube.objects.views import Condition
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ElasticJobSpec
 from elasticjob.controllers import names
 from elasticjob.controllers.frameworks import pytorch
-from elasticjob.kube.problem import Problem
+from elasticjob.kube.objects.problem import Problem
 
 
 class Framework(Protocol):

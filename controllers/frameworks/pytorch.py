@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from elasticjob.api.v1alpha1.common import PS
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, ElasticJob, ElasticJobSpec
-from elasticjob.kube.problem import Problem
+from elasticjob.kube.objects.problem import Problem
 
 
 def environment(job: ElasticJob, role: str, index: int) -> Mapping[str, str]:

@@ -30,8 +30,8 @@ from elasticjob.controllers.triggers import (
     those_of,
 )
 from elasticjob.kube.controller import Controller, Result
-from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import NODE, POD, SERVICE
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import NODE, POD, SERVICE
 from elasticjob.kube.predicates import any_of
 
 MANAGER: Final = "elasticjob-nodes"

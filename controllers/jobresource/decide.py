@@ -36,8 +36,8 @@ from elasticjob.controllers.rules import (
     leave_it_to_others,
     leave_it_to_the_collector,
 )
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import POD
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import POD
 
 MEMORY_PATIENCE: Final = timedelta(minutes=1)
 """How long a node that was out of memory waits at most for a plan that gives it more."""

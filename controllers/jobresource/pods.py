@@ -11,8 +11,8 @@ from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.controllers import environment, names
 from elasticjob.controllers.frameworks import framework_of
 from elasticjob.controllers.owners import controlled_by, manifest_of
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import POD
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import POD
 
 Resource = Mapping[str, str]
 

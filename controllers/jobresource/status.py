@@ -11,8 +11,8 @@ from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
 from elasticjob.controllers.jobresource.decide import Seen, differing
 from elasticjob.controllers.lives import Node, Standing
 from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Plan, few
-from elasticjob.kube.conditions import set_condition
-from elasticjob.kube.objects import Condition
+from elasticjob.kube.objects.conditions import set_condition
+from elasticjob.kube.objects.views import Condition
 
 READY: Final = "Ready"
 BLOCKED: Final = frozenset(

@@ -15,7 +15,7 @@ from elasticjob.controllers.orphans.observe import ask, left_behind
 from elasticjob.controllers.owners import Owned
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import ApiError, Conflict, Unreachable
-from elasticjob.kube.kinds import Key, Kind
+from elasticjob.kube.objects.kinds import Key, Kind
 
 AT_ONCE: Final = 32
 """Deletions that are under way at the same time."""

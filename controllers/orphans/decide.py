@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.controllers.owners import Owned
-from elasticjob.kube.objects import OwnerReference
+from elasticjob.kube.objects.views import OwnerReference
 
 PATIENCE: Final = timedelta(seconds=30)
 """How long the garbage collector may take for one object; mostly it takes a moment."""

@@ -12,8 +12,8 @@ from elasticjob.controllers.orphans.decide import Answer, Left
 from elasticjob.controllers.owners import Owned, kind_named, owned_by_ours, unfollowed
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import ApiError, Unreachable
-from elasticjob.kube.kinds import Key, Kind
-from elasticjob.kube.objects import POD, ObjectMeta, OwnerReference
+from elasticjob.kube.objects.kinds import Key, Kind
+from elasticjob.kube.objects.views import POD, ObjectMeta, OwnerReference
 
 log = logging.getLogger(__name__)
 

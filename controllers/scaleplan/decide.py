@@ -18,7 +18,7 @@ from elasticjob.controllers.plan import Apply, Delete, Plan
 from elasticjob.controllers.rules import Rule, first, leave_it_to_others, leave_it_to_the_collector
 from elasticjob.controllers.scaleplan.fold import Folded, Impossible, fold, touches
 from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending
-from elasticjob.kube.conditions import find, is_true
+from elasticjob.kube.objects.conditions import find, is_true
 
 PATIENCE: Final = timedelta(minutes=10)
 """How long a plan may take until its nodes are ready."""

@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.jobresource.pods import resources_of
-from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects.kinds import Manifest
 
 Amounts = Mapping[str, str]
 TOLD: Final = 4

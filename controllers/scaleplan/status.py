@@ -11,8 +11,8 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan, ScalePlanStatus
 from elasticjob.controllers.owners import controlled_by, manifest_of
 from elasticjob.controllers.plan import Apply, Note, Plan, group
-from elasticjob.kube.conditions import set_condition
-from elasticjob.kube.objects import Condition
+from elasticjob.kube.objects.conditions import set_condition
+from elasticjob.kube.objects.views import Condition
 
 _CONDITIONS: Final = {
     PlanPhase.SCALING: ("Complete", "False"),

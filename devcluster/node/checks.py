@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import Container
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import Container
 
 Execute = Callable[[list[str], float], Awaitable[tuple[int, str]]]
 """Run a command as the container would: (argv, seconds) → exit code and output. Raises TimeoutError."""

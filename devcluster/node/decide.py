@@ -33,7 +33,7 @@ from elasticjob.devcluster.node.record import (
     every_container,
 )
 from elasticjob.devcluster.quantity import Quantities, parse_all
-from elasticjob.kube.objects import Container, EventType, Pod, Resources
+from elasticjob.kube.objects.views import Container, EventType, Pod, Resources
 
 
 @dataclass(frozen=True)

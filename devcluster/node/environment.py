@@ -12,8 +12,8 @@ from elasticjob.devcluster.node.images import Image
 from elasticjob.devcluster.node.mounts import Mount, rewrite, rewrite_all
 from elasticjob.devcluster.node.record import every_container
 from elasticjob.devcluster.quantity import parse
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import ConfigMap, Container, Pod, Quantity, Secret
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import ConfigMap, Container, Pod, Quantity, Secret
 
 
 class Unready(Exception):

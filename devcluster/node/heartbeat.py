@@ -14,8 +14,8 @@ from elasticjob.devcluster.node.logserver import LogAddress
 from elasticjob.devcluster.node.status import stamp
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import LEASE, NODE
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import LEASE, NODE
 
 MANAGER = "kubelet"
 LEASES = "kube-node-lease"

@@ -14,7 +14,7 @@ import msgspec
 from elasticjob.devcluster.node.environment import Unready
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import NotFound
-from elasticjob.kube.objects import SERVICE_ACCOUNT, Pod
+from elasticjob.kube.objects.views import SERVICE_ACCOUNT, Pod
 
 LIFETIME_SECONDS = 365 * 24 * 3600
 """Tokens are not renewed: one outlives any cluster on a laptop."""

@@ -64,8 +64,8 @@ from elasticjob.kube.clock import Clock
 from elasticjob.kube.controller import Result
 from elasticjob.kube.errors import Invalid, NotFound
 from elasticjob.kube.events import reference
-from elasticjob.kube.kinds import Key, Manifest
-from elasticjob.kube.objects import POD, Container, EventType, ObjectReference, Pod
+from elasticjob.kube.objects.kinds import Key, Manifest
+from elasticjob.kube.objects.views import POD, Container, EventType, ObjectReference, Pod
 
 log = logging.getLogger(__name__)
 

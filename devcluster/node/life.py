@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from elasticjob.devcluster.node.record import ContainerRecord, PodRecord
-from elasticjob.kube.objects import Container, Pod
+from elasticjob.kube.objects.views import Container, Pod
 
 
 @dataclass(frozen=True)

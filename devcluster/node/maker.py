@@ -23,7 +23,7 @@ from elasticjob.devcluster.node.place import Place
 from elasticjob.devcluster.node.processes import Order
 from elasticjob.devcluster.quantity import Quantities, parse
 from elasticjob.kube.client import Client
-from elasticjob.kube.objects import CONFIG_MAP, SECRET, Container, Pod
+from elasticjob.kube.objects.views import CONFIG_MAP, SECRET, Container, Pod
 
 
 @dataclass(frozen=True)

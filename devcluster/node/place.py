@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elasticjob.devcluster.node.volumes import Places
-from elasticjob.kube.objects import Pod
+from elasticjob.kube.objects.views import Pod
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 import msgspec
 
 from elasticjob.devcluster.node.record import Check, Checked
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import Container, View
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import Container, View
 
 
 class Probe(View, frozen=True):

@@ -15,7 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from elasticjob.kube.objects import Container, Pod, PodCondition, Resources
+from elasticjob.kube.objects.views import Container, Pod, PodCondition, Resources
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from elasticjob.devcluster.node.life import (
     restart_at,
 )
 from elasticjob.devcluster.node.record import ContainerRecord, PodRecord, Run, every_container
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import Container, Pod, PodCondition
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import Container, Pod, PodCondition
 
 MINE = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 RESIZE = ("PodResizePending", "PodResizeInProgress")

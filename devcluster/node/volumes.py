@@ -17,8 +17,8 @@ from elasticjob.devcluster.node.environment import (
     resource_of,
 )
 from elasticjob.devcluster.node.mounts import Mount
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import Container, Pod
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import Container, Pod
 
 MODE = 0o644
 

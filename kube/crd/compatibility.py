@@ -26,7 +26,7 @@ from elasticjob.kube.crd.schemas import (
     RULES,
     Schema,
 )
-from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects.kinds import Manifest
 
 
 class Effect(StrEnum):

@@ -8,7 +8,7 @@ from elasticjob.kube.crd.declaration import refuse_unsound
 from elasticjob.kube.crd.model import Column, Declaration
 from elasticjob.kube.crd.schemas import Schema, UnsupportedSchema
 from elasticjob.kube.crd.structural import structural
-from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects.kinds import Manifest
 
 
 def crd_manifest(declaration: Declaration, embedded: Mapping[str, Schema] | None = None) -> Manifest:

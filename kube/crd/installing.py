@@ -16,8 +16,8 @@ from elasticjob.kube.client import Client
 from elasticjob.kube.clock import deadline
 from elasticjob.kube.crd.compatibility import Change, breaking, changes
 from elasticjob.kube.errors import NotFound, Unreachable
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import CRD
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import CRD
 
 CLIENT_SIDE_BYTES: Final = 262_144
 MOST_BYTES: Final = 1024 * 1024

@@ -40,8 +40,8 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema
 
 from elasticjob.kube.crd.schemas import MOMENT, RULES, Schema
-from elasticjob.kube.kinds import Key, Kind, Manifest, without_nulls
-from elasticjob.kube.objects import Condition, ObjectMeta
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest, without_nulls
+from elasticjob.kube.objects.views import Condition, ObjectMeta
 
 __all__ = [
     "ATOMIC",

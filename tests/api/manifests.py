@@ -8,7 +8,7 @@ from typing import Any
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
-from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Kind, Manifest
 
 ABSENT: Any = object()
 """Put in the place of a value: the field is taken away."""

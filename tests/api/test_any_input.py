@@ -13,8 +13,8 @@ from elasticjob.api.v1alpha1.checks import elasticjob, jobresource, scaleplan
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.problem import Problem
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.problem import Problem
 from tests.api.manifests import JOB, PLAN, RESOURCE, changed, job
 
 FULL_JOB = changed(

@@ -15,7 +15,7 @@ from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest, manifests
 from elasticjob.kube.client import Client
 from elasticjob.kube.crd.embedded import Detail, embedded_schema
 from elasticjob.kube.crd.model import Declaration
-from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects.kinds import Manifest
 from hack import generate
 from hack.generate import committed, crd_path, crd_text, main, renew
 

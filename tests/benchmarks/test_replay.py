@@ -12,8 +12,8 @@ from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.config import Config
 from elasticjob.kube.informer import Informer
-from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import POD
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import POD
 from elasticjob.kube.store import Change
 from elasticjob.kube.wire import Bookmark, Changed, line_of
 

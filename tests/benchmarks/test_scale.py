@@ -22,8 +22,8 @@ from benchmarks.scale import (
     writes_in,
 )
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.kube.kinds import Manifest
 from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.objects.kinds import Manifest
 from hack.cluster.audit import Audited
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

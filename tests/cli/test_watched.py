@@ -10,7 +10,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.story.seen import Condition, Pod, Said
 from elasticjob.cli.story.steps import Step
 from elasticjob.cli.story.watched import Record, conditions_of, is_echo, pod_of
-from elasticjob.kube.objects import POD
+from elasticjob.kube.objects.views import POD
 
 ONE = b'{"at":1.5,"round":1,"step":1,"world":2,"loss":2.25}\n'
 TWO = b'{"at":2.5,"round":1,"step":2,"world":2}\n'

@@ -12,7 +12,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.exits import Exit, ExitReason, of_code
 from elasticjob.controllers.lives import Life
-from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects.kinds import Manifest
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=1)

@@ -17,8 +17,8 @@ from elasticjob.controllers.install import install
 from elasticjob.controllers.main import compose
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client import Client
-from elasticjob.kube.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects import EVENT, POD, SERVICE, Pod
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Pod
 from elasticjob.kube.operator import Operator
 from tests.controllers.rights import Noting
 from tests.kit.account import shipped_account

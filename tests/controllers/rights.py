@@ -6,7 +6,7 @@ import builtins
 from typing import Any, NamedTuple
 
 from elasticjob.kube.client import Client, Page
-from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.transport import Call
 
 ONE = "metadata.name="

@@ -13,8 +13,8 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
 from elasticjob.controllers.observe import Caches
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import NODE, POD, SERVICE
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import NODE, POD, SERVICE
 from elasticjob.kube.watch import Upserted
 from elasticjob.kube.wire import Item, item_of
 

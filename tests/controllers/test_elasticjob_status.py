@@ -12,7 +12,7 @@ from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.exits import Exit, ExitReason
-from elasticjob.kube.conditions import find
+from elasticjob.kube.objects.conditions import find
 from tests.controllers.build import (
     LONG_AGO,
     NOW,

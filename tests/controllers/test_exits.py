@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elasticjob.controllers.exits import CONSEQUENCES, Exit, ExitReason, ending, last_error, of_code
-from elasticjob.kube.objects import POD
+from elasticjob.kube.objects.views import POD
 
 CODES = [
     (0, ExitReason.SUCCEEDED),

@@ -17,7 +17,7 @@ from elasticjob.controllers.lives import Node
 from elasticjob.controllers.perform import Hand
 from elasticjob.kube.client import Client
 from elasticjob.kube.events import Recorder
-from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Kind, Manifest
 from tests.controllers.build import NOW, ended, job, life, pending, resource, template
 
 POLICY = "terminationMessagePolicy"

@@ -18,8 +18,8 @@ from elasticjob.controllers.jobresource.pods import Birth, pod_manifest, resourc
 from elasticjob.controllers.lives import Node
 from elasticjob.controllers.owners import unfollowed
 from elasticjob.controllers.plan import Outcome
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import POD, SERVICE, OwnerReference
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import POD, SERVICE, OwnerReference
 from tests.controllers.build import ended, job, resource, role, template
 
 ADDRESS = "10.0.0.1:50001"

@@ -11,7 +11,7 @@ import pytest
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
 from elasticjob.controllers.news import PAUSE, News
-from elasticjob.kube.kinds import Key, Manifest
+from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.store import Change
 from elasticjob.kube.wire import Item, Meta, item_of
 from tests.controllers.build import NOW

@@ -37,8 +37,8 @@ from elasticjob.controllers.plan import LATER, NAME_TAKEN, SOON, Create, Plan
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, Unreachable
 from elasticjob.kube.events import Recorder
-from elasticjob.kube.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects import NETWORK_POLICY, POD, ROLE, SERVICE, OwnerReference
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects.views import NETWORK_POLICY, POD, ROLE, SERVICE, OwnerReference
 from elasticjob.kube.watch import Removed
 from elasticjob.kube.wire import Item
 from elasticjob.master.cluster import start_up_plan

@@ -33,8 +33,8 @@ from elasticjob.kube.client import Client
 from elasticjob.kube.controller import Controller
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.events import Recorder
-from elasticjob.kube.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects import NODE, POD, SERVICE
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects.views import NODE, POD, SERVICE
 from elasticjob.kube.predicates import any_change
 from elasticjob.kube.store import Change
 from elasticjob.kube.watch import Upserted

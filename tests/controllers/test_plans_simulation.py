@@ -23,7 +23,7 @@ from elasticjob.controllers.observe import age
 from elasticjob.controllers.plan import Action, Apply, Create, Delete, Plan
 from elasticjob.controllers.scaleplan import decide as plans
 from elasticjob.controllers.scaleplan.decide import Seen as PlansSeen
-from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects.kinds import Manifest
 from tests.controllers.build import NOW, at, job, master, role
 
 LEAST, MOST = 1, 4

@@ -16,7 +16,7 @@ from elasticjob.cli.operator import lease_of, settings_of
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client import Client
 from elasticjob.kube.election import Election
-from elasticjob.kube.objects import EVENT, LEASE
+from elasticjob.kube.objects.views import EVENT, LEASE
 from elasticjob.kube.operator import Operator
 from tests.kit.account import ACCOUNT, KINDS, RIGHTS, SYSTEM, ship_rights
 from tests.kit.served import Served

@@ -16,8 +16,8 @@ from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, Unreachable
 from elasticjob.kube.events import Recorder
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import POD
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import POD
 from tests.controllers.build import job, over, role
 
 

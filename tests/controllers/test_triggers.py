@@ -14,7 +14,7 @@ from elasticjob.controllers import names
 from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.triggers import came_or_went, life_changed, more_than_reports
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.objects import NODE, POD, SERVICE, Node
+from elasticjob.kube.objects.views import NODE, POD, SERVICE, Node
 from elasticjob.kube.store import Change
 from elasticjob.kube.watch import Upserted
 from elasticjob.kube.wire import Item, item_of

@@ -9,8 +9,8 @@ import pytest
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import (
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import (
     NETWORK_POLICY,
     POD,
     ROLE,

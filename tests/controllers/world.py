@@ -15,8 +15,8 @@ from elasticjob.controllers.jobresource.decide import KEPT_LIVES, Seen, decide
 from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.lives import Node, Standing, life_of
 from elasticjob.controllers.plan import Create, Delete, Plan, Resize
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import POD
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import POD
 from tests.controllers.build import NOW, at
 
 MACHINES = ("m1", "m2")

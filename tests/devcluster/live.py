@@ -15,8 +15,8 @@ from elasticjob.devcluster import Backoff, DevCluster, VirtualNode
 from elasticjob.devcluster.services import ENDPOINT_SLICE, EndpointSlice
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
-from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import EVENT, POD, SERVICE, Event, Pod, Service
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Event, Pod, Service
 from elasticjob.kube.operator import Operator
 
 T = TypeVar("T")

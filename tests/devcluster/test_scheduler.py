@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from elasticjob.devcluster.quantity import parse
 from elasticjob.devcluster.scheduler import allocation, occupied, place, requests, tolerates
-from elasticjob.kube.objects import NODE, POD, Node, Pod
+from elasticjob.kube.objects.views import NODE, POD, Node, Pod
 
 
 def node(name: str, labels: dict[str, str] | None = None, **fields: Any) -> Node:

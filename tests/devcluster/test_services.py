@@ -19,7 +19,7 @@ from elasticjob.devcluster.services import (
     endpoints,
     slices,
 )
-from elasticjob.kube.objects import POD, SERVICE, Pod, Service
+from elasticjob.kube.objects.views import POD, SERVICE, Pod, Service
 from tests.devcluster.live import Live
 
 SERVER = """

@@ -19,8 +19,8 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJobStatus
 from elasticjob.cli.laptop import OperatorProcess, operator_of
 from elasticjob.cli.story.processes import Process, running
 from elasticjob.kube.client import Client
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import POD, Pod
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.operator import Operator
 from elasticjob.kube.store import Change
 from tests.controllers.conftest import KINDS, Site

@@ -28,8 +28,8 @@ from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.steps import gaps
 from elasticjob.cli.story.watched import Watched
 from elasticjob.kube.errors import Invalid
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import (
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import (
     CONFIG_MAP,
     NETWORK_POLICY,
     POD,

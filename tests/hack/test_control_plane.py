@@ -14,7 +14,7 @@ import pytest
 
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import Forbidden
-from elasticjob.kube.objects import CONFIG_MAP, NODE, POD
+from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD
 from hack.cluster.controlplane import APISERVER, CONTROLLER_MANAGER, ControlPlane
 from hack.cluster.processes import ProgramFailed
 from tests.kit.namespaces import new_namespace

@@ -6,7 +6,7 @@ import pytest
 
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import Forbidden
-from elasticjob.kube.objects import CONFIG_MAP, NAMESPACE
+from elasticjob.kube.objects.views import CONFIG_MAP, NAMESPACE
 from tests.kit.served import Served
 
 

@@ -12,8 +12,8 @@ from typing import TypeVar
 import pytest
 
 from elasticjob.kube.client import Client
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import PERSISTENT_VOLUME_CLAIM, POD, SERVICE, SERVICE_ACCOUNT
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import PERSISTENT_VOLUME_CLAIM, POD, SERVICE, SERVICE_ACCOUNT
 from tests.kit.namespaces import new_namespace
 from tests.kit.waiting import until
 from tests.kit.whole import WholeClusters

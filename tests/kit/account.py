@@ -13,8 +13,8 @@ import yaml
 from elasticjob.kube.client import Client
 from elasticjob.kube.config import Config, Static
 from elasticjob.kube.errors import AlreadyExists, Forbidden, NotFound
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import NAMESPACE, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import NAMESPACE, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT
 from tests.kit.leftovers import CLUSTER_ROLE, CLUSTER_ROLE_BINDING
 from tests.kit.waiting import until
 

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, suppress
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import NotFound
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import CRD, MUTATING_WEBHOOKS, NAMESPACE, NODE, VALIDATING_WEBHOOKS, Object
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import CRD, MUTATING_WEBHOOKS, NAMESPACE, NODE, VALIDATING_WEBHOOKS, Object
 from hack.cluster.controlplane import ControlPlane
 from tests.kit.volumes import PERSISTENT_VOLUME
 from tests.kit.waiting import until

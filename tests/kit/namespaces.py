@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elasticjob.kube.client import Client
-from elasticjob.kube.objects import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT
+from elasticjob.kube.objects.views import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT
 from tests.kit.waiting import until
 
 ROOT_CA = "kube-root-ca.crt"

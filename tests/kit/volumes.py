@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.client import Client
 from elasticjob.kube.controller import Controller, Result
-from elasticjob.kube.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects import PERSISTENT_VOLUME_CLAIM, Object, PersistentVolumeClaim
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects.views import PERSISTENT_VOLUME_CLAIM, Object, PersistentVolumeClaim
 from elasticjob.kube.operator import Operator
 
 PERSISTENT_VOLUME = Kind("", "v1", "PersistentVolume", "persistentvolumes", Object, namespaced=False)

@@ -7,7 +7,7 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import ApiError
-from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.waiting import until
 
 WRONG: Final[Manifest] = {

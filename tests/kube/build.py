@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.kube.kinds import Key
+from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.wire import Item, item_of
 
 Manifest = dict[str, Any]

@@ -21,10 +21,10 @@ from prometheus_client import CollectorRegistry
 from elasticjob.kube.admission import AdmissionServer, Policy, ServiceRef, Terms
 from elasticjob.kube.answering import waits
 from elasticjob.kube.clock import Clock, SystemClock, VirtualClock
-from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.objects import CONFIG_MAP, ConfigMap
-from elasticjob.kube.problem import Problem
+from elasticjob.kube.objects.kinds import Key, Kind
+from elasticjob.kube.objects.problem import Problem
+from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
 from elasticjob.kube.registration import holds
 from elasticjob.kube.review import (
     Answer,

@@ -29,8 +29,8 @@ from elasticjob.kube.errors import (
     Undecodable,
     Unreachable,
 )
-from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import CONFIG_MAP, NODE, POD
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD
 from elasticjob.kube.transport import Call
 from tests.kube.build import manifest, status
 from tests.kube.stub import Answer, Stub, answer, page, stream, until

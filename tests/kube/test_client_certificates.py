@@ -23,7 +23,7 @@ from elasticjob.kube import kubeconfig
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError, Unauthorized, Unreachable
-from elasticjob.kube.objects import CONFIG_MAP
+from elasticjob.kube.objects.views import CONFIG_MAP
 from elasticjob.kube.transport import Call
 from hack.cluster.pki import Pair, Pki
 from tests.kube.kubeconfigs import VERSION, plugin, printed_by, said, write

@@ -18,9 +18,9 @@ from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller import Controller, Result, Runner
 from elasticjob.kube.errors import Conflict, PayloadTooLarge, Terminal, Unreachable, api_error
 from elasticjob.kube.gate import KEPT, PATIENCE
-from elasticjob.kube.kinds import Key, Kind
 from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.objects import CONFIG_MAP, NODE, SECRET, SERVICE, ConfigMap
+from elasticjob.kube.objects.kinds import Key, Kind
+from elasticjob.kube.objects.views import CONFIG_MAP, NODE, SECRET, SERVICE, ConfigMap
 from elasticjob.kube.predicates import generation_changed
 from elasticjob.kube.watch import Advanced, Event, Listed, Removed, Restarted, Synced, Upserted
 from elasticjob.kube.wire import Item

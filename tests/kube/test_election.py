@@ -20,10 +20,10 @@ from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.election import Election, Keeper
 from elasticjob.kube.errors import Fenced, KubeError, LeadershipLost
 from elasticjob.kube.fence import Fence
-from elasticjob.kube.kinds import Key
 from elasticjob.kube.lease import Candidate, Terms
 from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.objects import CONFIG_MAP, EVENT, LEASE
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, LEASE
 from elasticjob.kube.operator import Operator
 from elasticjob.kube.rungroup import Group
 from elasticjob.kube.testing import Delay, FaultProxy, Lose, asking

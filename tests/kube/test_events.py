@@ -13,7 +13,7 @@ from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError
 from elasticjob.kube.events import BURST, LONGEST_START, WAITING, Recorder, reference
 from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.objects import CONFIG_MAP, NODE, ConfigMap, Node, ObjectMeta, ObjectReference
+from elasticjob.kube.objects.views import CONFIG_MAP, NODE, ConfigMap, Node, ObjectMeta, ObjectReference
 from tests.kube.build import Manifest, status
 from tests.kube.stub import Stub, answer, stream, until
 

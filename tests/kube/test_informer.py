@@ -26,7 +26,7 @@ from elasticjob.kube.cache import Cache
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.informer import BEGINNING, CONFIRMING, IDLE, IDLE_INITIAL, Informer
 from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.objects import CONFIG_MAP, ConfigMap
+from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
 from elasticjob.kube.store import Change
 from tests.kube.build import bookmark, event, manifest, status
 from tests.kube.stub import Answer, Stub, answer, hang, page, stream, until

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elasticjob.kube.lease import Candidate, Look, Lost, Terms, Wait, Write
-from elasticjob.kube.objects import LEASE, Lease
+from elasticjob.kube.objects.views import LEASE, Lease
 
 WALL = datetime(2026, 1, 1, tzinfo=UTC)
 TERMS = (Terms(), Terms(timedelta(seconds=30), timedelta(seconds=20), timedelta(seconds=3)))

@@ -24,8 +24,8 @@ from elasticjob.kube.certificates import (
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError
-from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import CONFIG_MAP
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import CONFIG_MAP
 from elasticjob.kube.registration import Address, Registration, admission_places
 from elasticjob.kube.review import Webhook
 from elasticjob.kube.secret import Authorities, CaSecret, read_secret, secret_data

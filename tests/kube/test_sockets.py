@@ -14,7 +14,7 @@ import pytest
 from elasticjob.kube.certificates import issue, new_authority, server_context
 from elasticjob.kube.client import Client
 from elasticjob.kube.config import Config
-from elasticjob.kube.objects import POD
+from elasticjob.kube.objects.views import POD
 
 AUTHORITY = new_authority("test", datetime.now(UTC))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.kube.kinds import Key
+from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.store import Change, Store
 from elasticjob.kube.watch import Advanced, Listed, Removed, Restarted, Synced, Unlisted, Upserted
 from elasticjob.kube.wire import Item

@@ -15,8 +15,9 @@ from elasticjob.kube.client import Client
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from elasticjob.kube.events import reference
-from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import (
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.owner import owner_reference
+from elasticjob.kube.objects.views import (
     CONFIG_MAP,
     EVENT,
     MUTATING_WEBHOOKS,
@@ -25,7 +26,6 @@ from elasticjob.kube.objects import (
     ConfigMap,
 )
 from elasticjob.kube.operator import Operator
-from elasticjob.kube.owner import owner_reference
 from tests.kube.stub import until
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from elasticjob.kube.client import as_page
 from elasticjob.kube.errors import Gone, ServerError, Unreachable
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import CONFIG_MAP
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import CONFIG_MAP
 from elasticjob.kube.wire import (
     Bookmark,
     Changed,

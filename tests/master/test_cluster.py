@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.kube.objects import POD
+from elasticjob.kube.objects.views import POD
 from elasticjob.master.cluster import pods_of, spec_of, start_up_plan, training_status
 from elasticjob.master.job import Bounds, Limits, Phase
 from tests.master.world import START, Played, played, report

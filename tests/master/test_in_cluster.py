@@ -17,7 +17,7 @@ from elasticjob.controllers.install import install
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import SystemClock
 from elasticjob.kube.errors import NotFound
-from elasticjob.kube.objects import CONFIG_MAP, POD
+from elasticjob.kube.objects.views import CONFIG_MAP, POD
 from elasticjob.master.main import in_cluster
 from elasticjob.master.settings import Settings
 from tests.kit.leftovers import let_go

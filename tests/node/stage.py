@@ -11,7 +11,7 @@ from typing import Final
 from elasticjob.cli.story.example import Example
 from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.stage import newest
-from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects.kinds import Manifest
 from tests.node.kubectl import Kubectl
 
 KILL: Final = """

@@ -11,7 +11,7 @@ import pytest
 
 from elasticjob import __version__
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.kube.kinds import Manifest
+from elasticjob.kube.objects.kinds import Manifest
 from tests.node.conftest import READY, Site
 from tests.node.stage import RESTRICTED, UNPRIVILEGED
 from tests.node.timeline import Row

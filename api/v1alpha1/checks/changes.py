@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.kube.problem import Problem
+from elasticjob.kube.objects.problem import Problem
 
 Change = Callable[[ElasticJob, ElasticJob], Iterable[Problem]]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from elasticjob.api.resources import MalformedQuantity, Raw, Resources, unit
-from elasticjob.kube.problem import Problem
+from elasticjob.kube.objects.problem import Problem
 
 LONGEST_NAME: Final = 63
 DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")

@@ -28,7 +28,7 @@ from elasticjob.api.v1alpha1.checks.common import (
 from elasticjob.api.v1alpha1.checks.templates import templates_can_run, templates_have_their_shape
 from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, MASTER, MASTER_ALIAS, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, ElasticJob, ReplicaSpec, is_master
-from elasticjob.kube.problem import Problem
+from elasticjob.kube.objects.problem import Problem
 
 Check = Callable[[ElasticJob], Iterable[Problem]]
 

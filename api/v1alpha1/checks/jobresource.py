@@ -18,7 +18,7 @@ from elasticjob.api.v1alpha1.checks.common import (
 )
 from elasticjob.api.v1alpha1.common import EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.kube.problem import Problem
+from elasticjob.kube.objects.problem import Problem
 
 Check = Callable[[JobResource], Iterable[Problem]]
 

@@ -20,7 +20,7 @@ from elasticjob.api.v1alpha1.checks.common import (
 from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec, is_master
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
-from elasticjob.kube.problem import Problem
+from elasticjob.kube.objects.problem import Problem
 
 Check = Callable[[ScalePlan], Iterable[Problem]]
 CheckWithJob = Callable[[ScalePlan, ElasticJob], Iterable[Problem]]

@@ -8,8 +8,8 @@ from elasticjob.api.core import POD_TEMPLATE_SPEC
 from elasticjob.api.core.shape import shape_problems
 from elasticjob.api.v1alpha1.checks.common import is_label, parsed, resource_problems
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, is_master
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.problem import Problem
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.problem import Problem
 
 
 def templates_have_their_shape(job: ElasticJob) -> Iterator[Problem]:

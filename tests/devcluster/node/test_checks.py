@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from elasticjob.devcluster.node.checks import Target, ask
-from elasticjob.kube.objects import Container, ContainerPort
+from elasticjob.kube.objects.views import Container, ContainerPort
 
 
 async def _answer(request: web.Request) -> web.Response:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from elasticjob.devcluster.node.decide import Kill, Remove, Rules, Start, Stop
 from elasticjob.devcluster.node.life import Backoff
 from elasticjob.devcluster.quantity import parse_all
-from elasticjob.kube.objects import Quantity, Resources
+from elasticjob.kube.objects.views import Quantity, Resources
 from tests.devcluster.node.virtual import SECOND, START, VirtualKubelet, pod, restarted_at
 
 

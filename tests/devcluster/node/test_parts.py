@@ -30,7 +30,7 @@ from elasticjob.devcluster.node.identity import Server, kubeconfig, write
 from elasticjob.devcluster.node.images import Image, find
 from elasticjob.devcluster.node.logs import Wanted, last_words, select
 from elasticjob.devcluster.node.mounts import Mount, rewrite
-from elasticjob.kube.objects import CONFIG_MAP, POD, SECRET, Pod
+from elasticjob.kube.objects.views import CONFIG_MAP, POD, SECRET, Pod
 
 MOUNTS = [Mount("/data", Path("/real/d")), Mount("/data/deep", Path("/real/deep"))]
 

@@ -13,7 +13,14 @@ import pytest
 
 from elasticjob.devcluster import DevCluster, StateInUse
 from elasticjob.kube.errors import ApiError
-from elasticjob.kube.objects import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, ContainerTerminated, Pod
+from elasticjob.kube.objects.views import (
+    CONFIG_MAP,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    SECRET,
+    ContainerTerminated,
+    Pod,
+)
 from tests.devcluster.live import Live, eventually, is_alive, live, manifest
 
 
@@ -127,7 +134,7 @@ async def test_processes_die_with_a_cluster_that_is_killed(tmp_path: Path) -> No
     program.write_text(
         "import asyncio, json, sys\n"
         "from pathlib import Path\n"
-        "from elasticjob.kube.objects import POD\n"
+        "from elasticjob.kube.objects.views import POD\n"
         "from tests.devcluster.live import eventually, live\n"
         "async def main():\n"
         f"    async with live(Path({str(tmp_path / 'state')!r})) as cluster:\n"

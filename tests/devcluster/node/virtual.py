@@ -26,7 +26,7 @@ from elasticjob.devcluster.node.decide import (
 from elasticjob.devcluster.node.probes import judge, probe_of
 from elasticjob.devcluster.node.record import PodRecord, Refusal, admit, every_container
 from elasticjob.devcluster.node.status import status
-from elasticjob.kube.objects import POD, Pod
+from elasticjob.kube.objects.views import POD, Pod
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

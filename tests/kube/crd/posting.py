@@ -9,8 +9,8 @@ import msgspec
 
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import ApiError, NotFound
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import CRD
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import CRD
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PATIENCE = 120.0

@@ -38,7 +38,7 @@ from elasticjob.kube.crd.model import (
 from elasticjob.kube.crd.rewriters import REWRITERS, Rewriter
 from elasticjob.kube.crd.schemas import UnsupportedSchema
 from elasticjob.kube.crd.structural import inlined, rewritten
-from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Kind, Manifest
 
 
 class Absent(enum.Enum):

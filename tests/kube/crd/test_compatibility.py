@@ -13,8 +13,8 @@ import pytest
 from elasticjob.kube.client import Client
 from elasticjob.kube.crd.compatibility import Change, Effect, breaking, changes
 from elasticjob.kube.errors import Invalid
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import CRD
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import CRD
 from tests.kube.crd.posting import crd_of, established
 
 TEXT: Manifest = {"type": "string"}

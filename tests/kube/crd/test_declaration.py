@@ -29,7 +29,7 @@ from elasticjob.kube.crd.model import (
     restricted,
 )
 from elasticjob.kube.errors import Invalid
-from elasticjob.kube.kinds import Kind
+from elasticjob.kube.objects.kinds import Kind
 from tests.kube.crd.posting import crd_of, established, said
 
 

@@ -7,8 +7,8 @@ from copy import deepcopy
 from elasticjob.kube.client import Client
 from elasticjob.kube.crd.compatibility import Effect
 from elasticjob.kube.crd.installing import install, upgrades
-from elasticjob.kube.kinds import Kind, Manifest
-from elasticjob.kube.objects import CRD
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import CRD
 from elasticjob.kube.testing import Answer, Asked, FaultProxy, failure, html
 from tests.kit.served import Served
 from tests.kube.crd.posting import with_spec

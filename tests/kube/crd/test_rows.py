@@ -12,7 +12,7 @@ from elasticjob.kube.crd.generate import crd_manifest
 from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.crd.schemas import UnsupportedSchema
 from elasticjob.kube.errors import Invalid
-from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Kind, Manifest
 from tests.kube.crd.posting import established, said, with_spec
 from tests.kube.crd.rows import (
     ABSENT,

@@ -15,7 +15,7 @@ from elasticjob.kube.crd.generate import crd_manifest
 from elasticjob.kube.crd.installing import CLIENT_SIDE_BYTES, size_of, size_problem
 from elasticjob.kube.crd.model import CustomResource, Declaration, Embedded, Part
 from elasticjob.kube.errors import BadRequest, Invalid
-from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Kind, Manifest
 from tests.kube.crd.posting import established, said, with_spec
 
 REFUSED = "refused"

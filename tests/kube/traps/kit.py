@@ -16,8 +16,8 @@ from elasticjob.kube.client import Client
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.informer import IDLE, IDLE_INITIAL, Informer
-from elasticjob.kube.kinds import Key, Kind
-from elasticjob.kube.objects import CONFIG_MAP, ConfigMap
+from elasticjob.kube.objects.kinds import Key, Kind
+from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
 from elasticjob.kube.operator import Operator
 from elasticjob.kube.store import Change
 from elasticjob.kube.testing import Asked, FaultProxy, asking

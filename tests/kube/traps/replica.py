@@ -26,9 +26,9 @@ from elasticjob.kube.client import Client
 from elasticjob.kube.controller import Controller, Reconcile, Result
 from elasticjob.kube.election import Election
 from elasticjob.kube.errors import LeadershipLost
-from elasticjob.kube.kinds import Key
 from elasticjob.kube.lease import Terms
-from elasticjob.kube.objects import CONFIG_MAP
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import CONFIG_MAP
 from elasticjob.kube.operator import Operator
 from tests.kube.traps.pace import Pace, PacedClock
 

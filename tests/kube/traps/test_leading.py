@@ -20,8 +20,8 @@ import pytest
 from elasticjob.kube.client import Client
 from elasticjob.kube.election import Election
 from elasticjob.kube.errors import Fenced
-from elasticjob.kube.kinds import Key
-from elasticjob.kube.objects import CONFIG_MAP, EVENT, LEASE, Lease
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, LEASE, Lease
 from elasticjob.kube.testing import FaultProxy, asking
 from hack.cluster.audit import Audited
 from tests.kit.served import Served

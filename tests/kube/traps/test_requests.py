@@ -18,8 +18,8 @@ from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.config import Config, TokenFile
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.errors import Conflict, NotFound, PayloadTooLarge, Unreachable
-from elasticjob.kube.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects import CONFIG_MAP, CRD, SERVICE_ACCOUNT
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects.views import CONFIG_MAP, CRD, SERVICE_ACCOUNT
 from elasticjob.kube.testing import Answer, Fault, FaultProxy, asking, failure, html
 from tests.kit.served import Served
 from tests.kube.kubeconfigs import printed_by

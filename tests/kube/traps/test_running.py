@@ -13,10 +13,10 @@ from elasticjob.kube.client import Client
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller import Result
 from elasticjob.kube.events import WAITING, Recorder, reference
-from elasticjob.kube.kinds import Key
 from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.objects import CONFIG_MAP, EVENT, SECRET
-from elasticjob.kube.owner import owner_reference
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.owner import owner_reference
+from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, SECRET
 from elasticjob.kube.testing import FaultProxy, Late, Stall, asking
 from tests.kube.stub import until
 from tests.kube.traps.kit import WITHIN, errors, for_maps, make, operator_of, results, running, total

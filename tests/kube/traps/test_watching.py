@@ -15,9 +15,9 @@ from elasticjob.kube.config import Config
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.errors import ApiError, TooManyRequests, is_too_large_resource_version
 from elasticjob.kube.informer import CONFIRMING, IDLE
-from elasticjob.kube.kinds import Key, Kind
-from elasticjob.kube.objects import CONFIG_MAP, EVENT, SECRET
-from elasticjob.kube.owner import owner_reference
+from elasticjob.kube.objects.kinds import Key, Kind
+from elasticjob.kube.objects.owner import owner_reference
+from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, SECRET
 from elasticjob.kube.testing import Answer, CutAfter, Fault, FaultProxy, Refuse, Stall, asking, failure, html
 from elasticjob.kube.transport import Call
 from tests.kit.served import Served

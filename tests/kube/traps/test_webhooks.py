@@ -24,8 +24,8 @@ from elasticjob.kube.admission import AdmissionServer, Policy, Problem, Review, 
 from elasticjob.kube.certificates import Leaf, certificates_in, issue, new_authority
 from elasticjob.kube.client import Client
 from elasticjob.kube.errors import ApiError, KubeError
-from elasticjob.kube.kinds import Key, Manifest
-from elasticjob.kube.objects import CONFIG_MAP, SECRET, VALIDATING_WEBHOOKS, ConfigMap
+from elasticjob.kube.objects.kinds import Key, Manifest
+from elasticjob.kube.objects.views import CONFIG_MAP, SECRET, VALIDATING_WEBHOOKS, ConfigMap
 from elasticjob.kube.registration import INJECT_FROM
 from elasticjob.kube.review import Reader
 from tests.kit.served import Served

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from elasticjob.kube.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Kind, Manifest
 
 Quantity = str | int | float
 """As it stands in the manifest: `"500m"`, `"4Gi"`, `1`."""

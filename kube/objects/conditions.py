@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from elasticjob.kube.kinds import Manifest
-from elasticjob.kube.objects import Condition
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import Condition
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.kube.conditions import find, is_true, manifest, set_condition
-from elasticjob.kube.objects import CONFIG_MAP, Condition, ConfigMap, ObjectMeta, OwnerReference
-from elasticjob.kube.owner import owner_reference
+from elasticjob.kube.objects.conditions import find, is_true, manifest, set_condition
+from elasticjob.kube.objects.owner import owner_reference
+from elasticjob.kube.objects.views import CONFIG_MAP, Condition, ConfigMap, ObjectMeta, OwnerReference
 
 NOON, LATER = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 1, 13, tzinfo=UTC)
 OWNER = ConfigMap(metadata=ObjectMeta(name="job", namespace="ns", uid="u"))

@@ -1,0 +1,1 @@
+"""Kubernetes objects: kinds and keys, typed views, owner references, conditions, problems."""
