@@ -31,9 +31,9 @@ from elasticjob.devcluster.services import (
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.events import reference
+from elasticjob.kube.http.sockets import refuse
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD, SERVICE, EventType, ObjectReference, Pod, Service
-from elasticjob.kube.sockets import refuse
 
 Address = tuple[str, int]
 RETRY_BIND = timedelta(seconds=2)

@@ -24,6 +24,7 @@ from elasticjob.kube.certificates import Leaf, Policy, load_leaf, server_context
 from elasticjob.kube.client import Client
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.errors import KubeError
+from elasticjob.kube.http.serving import Runner
 from elasticjob.kube.informer import Informer
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.mounted import Mounted
@@ -39,7 +40,6 @@ from elasticjob.kube.registration import (
 from elasticjob.kube.review import Mutate, Reader, Review, Terms, Validate, Webhook
 from elasticjob.kube.rungroup import Group
 from elasticjob.kube.secret import CaSecret
-from elasticjob.kube.serving import Runner
 
 __all__ = [
     "AdmissionServer",

@@ -16,6 +16,7 @@ import msgspec
 from aiohttp import web
 
 from elasticjob.kube.clock import Clock, deadline
+from elasticjob.kube.http.threads import Threads
 from elasticjob.kube.json import JsonReader
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Manifest
@@ -31,7 +32,6 @@ from elasticjob.kube.review import (
     validated,
 )
 from elasticjob.kube.room import Full, Room
-from elasticjob.kube.threads import Threads
 
 _REVIEW = JsonReader(AdmissionReview)
 

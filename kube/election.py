@@ -34,11 +34,11 @@ from elasticjob.kube.config import Config
 from elasticjob.kube.errors import Conflict, KubeError, LeadershipLost
 from elasticjob.kube.events import Said, Series, event_manifest, reference
 from elasticjob.kube.fence import Fence
+from elasticjob.kube.http.probes import Fine
 from elasticjob.kube.lease import Candidate, Look, Lost, Terms, Wait, Write
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import EVENT, LEASE, Lease
-from elasticjob.kube.probes import Fine
 
 __all__ = ["Election", "Keeper", "Terms"]
 

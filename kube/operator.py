@@ -41,10 +41,10 @@ from elasticjob.kube.election import Election
 from elasticjob.kube.errors import LeadershipLost
 from elasticjob.kube.events import Recorder, reference_to
 from elasticjob.kube.fence import behind
+from elasticjob.kube.http.probes import Check, LoopWatch, Probes
 from elasticjob.kube.informer import Informer
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Kind
-from elasticjob.kube.probes import Check, LoopWatch, Probes
 from elasticjob.kube.rungroup import STOP_ORDER, Group, RunGroup, Runnable
 from elasticjob.kube.wire import Item
 

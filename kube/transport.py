@@ -41,8 +41,8 @@ from elasticjob.kube.errors import (
     is_too_large_resource_version,
 )
 from elasticjob.kube.fence import Fence
+from elasticjob.kube.http.sockets import A_FEW, Make, Sockets, kept_alive
 from elasticjob.kube.metrics import Metrics, RequestMeter
-from elasticjob.kube.sockets import A_FEW, Make, Sockets, kept_alive
 
 Params = Mapping[str, str]
 

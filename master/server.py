@@ -20,7 +20,7 @@ from aiohttp.web_protocol import RequestHandler
 from elasticjob.api.rpc.message import PREFIX, Problem, Request
 from elasticjob.api.rpc.nodes import Order, Orders, Watch
 from elasticjob.kube.clock import Clock, SystemClock
-from elasticjob.kube.serving import ServerRunner
+from elasticjob.kube.http.serving import ServerRunner
 from elasticjob.master import dispatch, nodes, pages, wire
 from elasticjob.master.errors import RequestError
 from elasticjob.master.job import Job

@@ -24,9 +24,9 @@ from elasticjob.devcluster.node.logs import Wanted, plain, select
 from elasticjob.devcluster.node.place import Place
 from elasticjob.devcluster.node.record import ContainerRecord, PodRecord
 from elasticjob.kube.clock import Clock
+from elasticjob.kube.http.serving import Runner
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import Pod
-from elasticjob.kube.serving import Runner
 
 KUBELET_URL = "devcluster/kubelet-url"
 LOOK_AGAIN_SECONDS = 0.05

@@ -35,9 +35,9 @@ from elasticjob.devcluster.server.subresources import Subresources
 from elasticjob.devcluster.server.tokenrequests import TokenRequests
 from elasticjob.devcluster.server.tokens import Tokens
 from elasticjob.devcluster.server.verbs import Verbs
+from elasticjob.kube.http.serving import Runner
+from elasticjob.kube.http.sockets import Sockets, kept_alive
 from elasticjob.kube.rungroup import Runnable
-from elasticjob.kube.serving import Runner
-from elasticjob.kube.sockets import Sockets, kept_alive
 
 
 def _utc() -> datetime:

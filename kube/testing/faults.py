@@ -40,8 +40,8 @@ from yarl import URL
 
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.config import Config
-from elasticjob.kube.serving import Runner
-from elasticjob.kube.sockets import Sockets, kept_alive
+from elasticjob.kube.http.serving import Runner
+from elasticjob.kube.http.sockets import Sockets, kept_alive
 from elasticjob.kube.testing.asked import Asked
 from elasticjob.kube.transport import once
 

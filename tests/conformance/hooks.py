@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from elasticjob.devcluster.server.certs import make_identity, server_context
-from elasticjob.kube.serving import Runner
+from elasticjob.kube.http.serving import Runner
 
 Answer = dict[str, Any]
 

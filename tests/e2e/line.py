@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
-from elasticjob.kube.sockets import refuse
+from elasticjob.kube.http.sockets import refuse
 
 
 class Line:

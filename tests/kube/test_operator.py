@@ -14,10 +14,10 @@ from prometheus_client import CollectorRegistry
 
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.http.probes import Probes
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, SECRET
 from elasticjob.kube.operator import Operator
-from elasticjob.kube.probes import Probes
 from elasticjob.kube.rungroup import Group
 from tests.kube.build import bookmark, event, manifest
 from tests.kube.stub import Answer, Stub, stream, until

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from elasticjob.devcluster.server.certs import make_identity, server_context
-from elasticjob.kube.serving import Runner
+from elasticjob.kube.http.serving import Runner
 from tests.devcluster.server.conftest import CONFIG_MAPS, THINGS, Api, config_map, thing
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"

@@ -7,7 +7,7 @@ import itertools
 from types import TracebackType
 from typing import Self
 
-from elasticjob.kube.sockets import refuse
+from elasticjob.kube.http.sockets import refuse
 
 
 class Switch:

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from aiohttp import web
 
-from elasticjob.kube.sockets import let_go, refuse
+from elasticjob.kube.http.sockets import let_go, refuse
 
 FAREWELL = 1.0
 """Seconds in which clients may take what was sent to them, and end their side."""

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from elasticjob.kube.threads import Threads
+from elasticjob.kube.http.threads import Threads
 from tests.kube.stub import until
 
 WITHIN = 60.0

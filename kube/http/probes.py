@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from elasticjob.kube.clock import Clock
+from elasticjob.kube.http.serving import Runner
 from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.serving import Runner
 
 
 class Fine(str):

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from elasticjob.kube.certificates import issue, new_authority, server_context
-from elasticjob.kube.serving import Runner
+from elasticjob.kube.http.serving import Runner
 from tests.kube.stub import until
 
 AUTHORITY = new_authority("test", datetime.now(UTC))
