@@ -13,7 +13,7 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from elasticjob.kube import kubeconfig
+from elasticjob.kube.client import kubeconfig
 
 Manifest = dict[str, Any]
 MERGE: Final = "application/merge-patch+json"

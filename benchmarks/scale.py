@@ -58,7 +58,7 @@ from benchmarks.programs import (
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.controllers.logs import configure
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.informer import Informer
 from elasticjob.kube.objects.conditions import is_true
 from elasticjob.kube.objects.views import NODE, POD, Node

@@ -71,8 +71,8 @@ async def _apply(
     written: list[dict[str, object]], kubeconfig: Path | None, context: str | None, *, allow_breaking: bool
 ) -> None:
     """List the changes in the cluster, then apply; Failure if stored objects would become invalid."""
-    from elasticjob.kube import config
-    from elasticjob.kube.client import Client
+    from elasticjob.kube.client import config
+    from elasticjob.kube.client.client import Client
     from elasticjob.kube.crd.installing import install, upgrades
 
     async with Client(await config.load(kubeconfig, context)) as client:

@@ -16,7 +16,7 @@ import aiohttp
 
 from elasticjob.cli.errors import Failure
 from elasticjob.devcluster import DevCluster
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 
 GRACE, START = 10.0, 90.0
 """Seconds that the operator has to exit by itself, and to become ready; the machine may be very busy."""

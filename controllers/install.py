@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 
 MANAGER: Final = "elasticjob-install"
 

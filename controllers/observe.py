@@ -16,7 +16,7 @@ from elasticjob.controllers import names
 from elasticjob.controllers.lives import Life, life_of
 from elasticjob.controllers.owners import controller_uid, kind_named, owner_of
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound, Unreachable
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.views import Node, ObjectMeta, Pod, Service

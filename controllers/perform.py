@@ -23,7 +23,8 @@ from elasticjob.controllers.plan import (
     Plan,
     Resize,
 )
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.recorder import Recorder, reference
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.errors import (
     AlreadyExists,
@@ -34,7 +35,6 @@ from elasticjob.kube.errors import (
     Invalid,
     NotFound,
 )
-from elasticjob.kube.events import Recorder, reference
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD, EventType, ObjectMeta
 

@@ -33,11 +33,11 @@ from elasticjob.devcluster.node.processes import Nursery
 from elasticjob.devcluster.proxy import Proxy
 from elasticjob.devcluster.quantity import parse_all
 from elasticjob.devcluster.services import ENDPOINT_SLICE
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.clock import Clock, SystemClock
-from elasticjob.kube.config import Config
 from elasticjob.kube.controller import Controller, Runner
-from elasticjob.kube.events import Recorder
 from elasticjob.kube.objects.views import POD, SERVICE
 from elasticjob.kube.operator import Group, Operator
 

@@ -29,8 +29,8 @@ from elasticjob.devcluster.services import (
     slices,
 )
 from elasticjob.kube.cache import Cache
+from elasticjob.kube.client.recorder import reference
 from elasticjob.kube.controller import Controller, Result
-from elasticjob.kube.events import reference
 from elasticjob.kube.http.sockets import refuse
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD, SERVICE, EventType, ObjectReference, Pod, Service

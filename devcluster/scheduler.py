@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 from elasticjob.devcluster.quantity import Quantities, add, greatest, parse, parse_all
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.recorder import reference
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.errors import Conflict, NotFound
-from elasticjob.kube.events import reference
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import (
     NODE,

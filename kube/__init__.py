@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from elasticjob.kube.admission import AdmissionServer
-    from elasticjob.kube.client import Client
-    from elasticjob.kube.config import load as load_config
+    from elasticjob.kube.client.client import Client
+    from elasticjob.kube.client.config import load as load_config
     from elasticjob.kube.controller import Controller, Result
     from elasticjob.kube.crd.generate import crd_manifest
     from elasticjob.kube.crd.model import Column, CustomResource, Declaration, Part
@@ -59,7 +59,7 @@ __all__ = [
 
 _HOME = {
     "AdmissionServer": "admission",
-    "Client": "client",
+    "Client": "client.client",
     "Column": "crd.model",
     "Controller": "controller",
     "CustomResource": "crd.model",
@@ -76,7 +76,7 @@ _HOME = {
     "Terminal": "errors",
     "Webhook": "review",
     "crd_manifest": "crd.generate",
-    "load_config": "config",
+    "load_config": "client.config",
     "owner_reference": "objects.owner",
 }
 """In which module each name lives; a test holds it equal to the imports above."""

@@ -21,7 +21,7 @@ from elasticjob.kube.answering import Answering
 from elasticjob.kube.backoff import WATCH, Backoff, Failures
 from elasticjob.kube.cache import Cache
 from elasticjob.kube.certificates import Leaf, Policy, load_leaf, server_context
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.http.serving import Runner

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from elasticjob.kube.keyfile import as_file
+from elasticjob.kube.client.keyfile import as_file
 
 Certificate = bytes
 """One certificate, PEM, as `cryptography` writes it: equal bytes are equal certificates."""

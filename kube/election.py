@@ -28,12 +28,12 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.fence import Fence
+from elasticjob.kube.client.recorder import Said, Series, event_manifest, reference
 from elasticjob.kube.clock import BootClock, Clock, deadline
-from elasticjob.kube.config import Config
 from elasticjob.kube.errors import Conflict, KubeError, LeadershipLost
-from elasticjob.kube.events import Said, Series, event_manifest, reference
-from elasticjob.kube.fence import Fence
 from elasticjob.kube.http.probes import Fine
 from elasticjob.kube.lease import Candidate, Look, Lost, Terms, Wait, Write
 from elasticjob.kube.metrics import Metrics

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticjob.kube.cache import Cache
+from elasticjob.kube.client.writes import Written
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.queue import Queue, Taken
-from elasticjob.kube.running import Written
 
 PATIENCE = 5.0
 """Seconds that a key waits at most for the caches to show its last run's writes."""

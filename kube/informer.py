@@ -34,13 +34,13 @@ from elasticjob.kube.backoff import (
     longest_before_list,
 )
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.client import Client, as_page, selectors
+from elasticjob.kube.client.client import Client, as_page, selectors
+from elasticjob.kube.client.transport import Call
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.errors import ApiError, KubeError, ServerError, TooManyRequests, Unreachable
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Kind
 from elasticjob.kube.store import Change
-from elasticjob.kube.transport import Call
 from elasticjob.kube.watch import (
     Confirmed,
     Doubting,

@@ -34,13 +34,13 @@ from typing import Any, TypeVar, cast
 from prometheus_client import CollectorRegistry
 
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.fence import behind
+from elasticjob.kube.client.recorder import Recorder, reference_to
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.controller import Controller, Runner
 from elasticjob.kube.election import Election
 from elasticjob.kube.errors import LeadershipLost
-from elasticjob.kube.events import Recorder, reference_to
-from elasticjob.kube.fence import behind
 from elasticjob.kube.http.probes import Check, LoopWatch, Probes
 from elasticjob.kube.informer import Informer
 from elasticjob.kube.metrics import Metrics

@@ -27,7 +27,7 @@ from elasticjob.kube.certificates import (
     new_authority,
     read_authority,
 )
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.errors import ConfigError, Conflict
 from elasticjob.kube.objects.kinds import Key

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
-from elasticjob.kube import config
-from elasticjob.kube.client import Client
+from elasticjob.kube.client import config
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.errors import ConfigError, KubeError
 from elasticjob.kube.objects.owner import owner_reference

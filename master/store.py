@@ -16,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects import views
 from elasticjob.kube.objects.kinds import Manifest

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from hack.cluster.binaries import Places, catalog
 from hack.cluster.controlplane import ControlPlane
 from tests.kit.leftovers import cleaned

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.peers import Saw, touched
-from elasticjob.kube import kubeconfig as kubeconfigs
-from elasticjob.kube.client import Client
+from elasticjob.kube.client import kubeconfig as kubeconfigs
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, POD

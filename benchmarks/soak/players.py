@@ -15,7 +15,7 @@ from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.names import MASTER
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import Conflict, Invalid, KubeError, NotFound
 from elasticjob.kube.informer import Informer
 from elasticjob.kube.objects.conditions import timestamp

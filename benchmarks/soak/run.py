@@ -20,8 +20,8 @@ from benchmarks.soak.weather import Crash, Weather
 from benchmarks.soak.world import World, leftovers, twins, unfinished
 from elasticjob.cli.laptop import OperatorProcess
 from elasticjob.controllers.install import install
-from elasticjob.kube.client import Client
-from elasticjob.kube.config import Config
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.config import Config
 from elasticjob.kube.testing import FaultProxy
 
 NAMESPACE = "soak"

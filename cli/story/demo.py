@@ -36,7 +36,7 @@ from elasticjob.cli.story.timeline import Result, tell
 from elasticjob.cli.story.watched import Watched
 from elasticjob.cli.version import versions
 from elasticjob.controllers.logs import configure
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD

@@ -12,7 +12,7 @@ import yaml
 import elasticjob
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.errors import Failure
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import BUILT_IN
 

@@ -13,7 +13,7 @@ from elasticjob.cli.errors import Failure
 from elasticjob.cli.story.example import Example
 from elasticjob.cli.story.processes import of_pod, workers_of
 from elasticjob.cli.story.seen import Pod, Seen
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import POD, Object
 

@@ -14,7 +14,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.cli.story.seen import Condition, Pod, Said, Seen
 from elasticjob.cli.story.steps import Step
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.informer import Informer
 from elasticjob.kube.objects import views
 from elasticjob.kube.objects.kinds import Key

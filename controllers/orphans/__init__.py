@@ -13,7 +13,7 @@ from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.orphans.decide import Memory, Removal, due, removals, unfinished
 from elasticjob.controllers.orphans.observe import ask, left_behind
 from elasticjob.controllers.owners import Owned
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, Conflict, Unreachable
 from elasticjob.kube.objects.kinds import Key, Kind
 

@@ -10,7 +10,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.controllers.observe import Caches, read_metadata
 from elasticjob.controllers.orphans.decide import Answer, Left
 from elasticjob.controllers.owners import Owned, kind_named, owned_by_ours, unfollowed
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, Unreachable
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.views import POD, ObjectMeta, OwnerReference

@@ -12,7 +12,7 @@ import psutil
 
 from elasticjob.devcluster.node.logserver import LogAddress
 from elasticjob.devcluster.node.status import stamp
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import LEASE, NODE

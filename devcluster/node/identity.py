@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from elasticjob.devcluster.node.environment import Unready
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.views import SERVICE_ACCOUNT, Pod
 

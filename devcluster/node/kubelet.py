@@ -59,11 +59,11 @@ from elasticjob.devcluster.node.record import (
 )
 from elasticjob.devcluster.node.status import status
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.recorder import reference
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.controller import Result
 from elasticjob.kube.errors import Invalid, NotFound
-from elasticjob.kube.events import reference
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import POD, Container, EventType, ObjectReference, Pod
 

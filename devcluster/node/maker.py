@@ -22,7 +22,7 @@ from elasticjob.devcluster.node.mounts import SERVICE_ACCOUNT, Mount, rewrite
 from elasticjob.devcluster.node.place import Place
 from elasticjob.devcluster.node.processes import Order
 from elasticjob.devcluster.quantity import Quantities, parse
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import CONFIG_MAP, SECRET, Container, Pod
 
 

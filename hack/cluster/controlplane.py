@@ -31,7 +31,7 @@ from hack.cluster.pki import Pair, Pki, write_private
 from hack.cluster.processes import Programs
 
 if TYPE_CHECKING:
-    from elasticjob.kube.config import Config
+    from elasticjob.kube.client.config import Config
 
 HOST = "127.0.0.1"
 ADMIN = "admin"
@@ -127,7 +127,7 @@ class ControlPlane:
 
     def config(self, user: str = ADMIN, groups: Sequence[str] = MASTERS) -> Config:
         """For a Client of the framework, with a client certificate of that user."""
-        from elasticjob.kube.config import Config  # the command line does without the framework
+        from elasticjob.kube.client.config import Config  # the command line does without the framework
 
         return Config(self.url, self.tls(user, groups))
 

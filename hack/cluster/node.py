@@ -36,7 +36,7 @@ from hack.cluster.place import Place
 from hack.cluster.processes import Programs
 
 if TYPE_CHECKING:
-    from elasticjob.kube.config import Config
+    from elasticjob.kube.client.config import Config
 
 CURRENT: Final = Path("/run/elasticjob-node")
 """Names the folder of this machine's node."""

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import deadline
 from elasticjob.kube.crd.compatibility import Change, breaking, changes
 from elasticjob.kube.errors import NotFound, Unreachable

@@ -12,7 +12,7 @@ import yaml
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
 from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest, manifests
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.embedded import Detail, embedded_schema
 from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.objects.kinds import Manifest

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.replay import Asked, Recording, Server, asked, chunk, event, initial_events, load
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.client import Client
-from elasticjob.kube.config import Config
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.config import Config
 from elasticjob.kube.informer import Informer
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD

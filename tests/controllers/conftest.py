@@ -16,7 +16,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.controllers.install import install
 from elasticjob.controllers.main import compose
 from elasticjob.controllers.settings import Settings
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Pod
 from elasticjob.kube.operator import Operator

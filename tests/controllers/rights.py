@@ -5,9 +5,9 @@ from __future__ import annotations
 import builtins
 from typing import Any, NamedTuple
 
-from elasticjob.kube.client import Client, Page
+from elasticjob.kube.client.client import Client, Page
+from elasticjob.kube.client.transport import Call
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from elasticjob.kube.transport import Call
 
 ONE = "metadata.name="
 

@@ -15,8 +15,8 @@ from elasticjob.controllers.exits import Exit, ExitReason
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
 from elasticjob.controllers.lives import Node
 from elasticjob.controllers.perform import Hand
-from elasticjob.kube.client import Client
-from elasticjob.kube.events import Recorder
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from tests.controllers.build import NOW, ended, job, life, pending, resource, template
 

@@ -34,9 +34,9 @@ from elasticjob.controllers.orphans.decide import (
 from elasticjob.controllers.owners import Owned, controlled_by, unfollowed
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import LATER, NAME_TAKEN, SOON, Create, Plan
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, Unreachable
-from elasticjob.kube.events import Recorder
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NETWORK_POLICY, POD, ROLE, SERVICE, OwnerReference
 from elasticjob.kube.watch import Removed

@@ -29,10 +29,10 @@ from elasticjob.controllers.owners import kind_of
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.triggers import job_of, life_changed, more_than_reports
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.controller import Controller
 from elasticjob.kube.errors import NotFound
-from elasticjob.kube.events import Recorder
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
 from elasticjob.kube.predicates import any_change

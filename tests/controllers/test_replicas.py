@@ -14,7 +14,7 @@ import yaml
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.operator import lease_of, settings_of
 from elasticjob.controllers.settings import Settings
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.election import Election
 from elasticjob.kube.objects.views import EVENT, LEASE
 from elasticjob.kube.operator import Operator

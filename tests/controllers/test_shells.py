@@ -13,9 +13,9 @@ from elasticjob.controllers.frameworks import FRAMEWORKS, framework_of
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, SOON, Create, Delete, Plan, Resize
 from elasticjob.controllers.settings import Settings
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, Unreachable
-from elasticjob.kube.events import Recorder
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD
 from tests.controllers.build import job, over, role

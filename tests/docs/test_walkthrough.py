@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob.cli.laptop import operator_of
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from tests.docs.console import Command, commands, matches
 from tests.kit.webhooks import heeded
 from tests.kit.whole import WholeClusters

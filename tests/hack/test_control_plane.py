@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import Forbidden
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD
 from hack.cluster.controlplane import APISERVER, CONTROLLER_MANAGER, ControlPlane

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import Forbidden
 from elasticjob.kube.objects.views import CONFIG_MAP, NAMESPACE
 from tests.kit.served import Served

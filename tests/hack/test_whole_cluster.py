@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import PERSISTENT_VOLUME_CLAIM, POD, SERVICE, SERVICE_ACCOUNT
 from tests.kit.namespaces import new_namespace
@@ -29,8 +29,8 @@ with socketserver.TCPServer((os.environ["IP"], 7777), Answer) as server:
 """
 WHO_AM_I = """
 import asyncio, json
-from elasticjob.kube import config
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import config
+from elasticjob.kube.client.client import Client
 async def main():
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     async with Client(await config.load()) as client:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD, MUTATING_WEBHOOKS, NAMESPACE, NODE, VALIDATING_WEBHOOKS, Object

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT
 from tests.kit.waiting import until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.waiting import until

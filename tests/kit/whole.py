@@ -19,8 +19,8 @@ from typing import Protocol
 from elasticjob.controllers.install import install
 from elasticjob.devcluster import DevCluster
 from elasticjob.devcluster.nodes import HOST, Api, Nodes
-from elasticjob.kube.client import Client
-from elasticjob.kube.config import Config
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.config import Config
 from elasticjob.kube.objects.views import NODE, POD
 from hack.cluster.controlplane import MASTERS, ControlPlane
 from tests.kit.leftovers import cleaned, remove_all

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.config import Config
 from elasticjob.kube.clock import Clock, VirtualClock
-from elasticjob.kube.config import Config
 from tests.kube.build import bookmark, event, status
 from tests.kube.listening import Listening
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from elasticjob.kube import running
 from elasticjob.kube.cache import Cache
+from elasticjob.kube.client import writes
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller import Controller, Result, Runner
 from elasticjob.kube.errors import Conflict, PayloadTooLarge, Terminal, Unreachable, api_error
@@ -412,7 +412,7 @@ META = manifest("s", 9)["metadata"]
 
 
 def wrote(kind: Kind[Any], name: str, version: int) -> None:
-    running.note(running.Written(kind, key(name), version, {}))
+    writes.note(writes.Written(kind, key(name), version, {}))
 
 
 async def test_a_key_waits_until_the_cache_has_seen_its_writes_and_others_go_on() -> None:
@@ -495,7 +495,7 @@ async def test_the_gate_does_not_wait_forever() -> None:
 
 async def test_writes_that_no_cache_can_show_are_not_waited_for() -> None:
     async def act(_: Key) -> None:
-        running.note(running.Written(SECRET, key("s"), 50, {}))
+        writes.note(writes.Written(SECRET, key("s"), 50, {}))
 
     async with bench(act) as it:
         it.secrets.namespace = "other"
@@ -549,7 +549,7 @@ async def test_a_key_waits_until_the_cache_has_let_go_of_what_it_deleted() -> No
 
     async def act(_: Key) -> None:
         if len(it.runs) == 1:
-            running.note(running.Written(SECRET, child.key, gone=child.meta.uid))
+            writes.note(writes.Written(SECRET, child.key, gone=child.meta.uid))
 
     async with bench(act) as it:
         it.secrets.take(Upserted(child))
@@ -566,7 +566,7 @@ async def test_a_key_waits_until_the_cache_has_shown_what_it_made_and_deleted_in
     async def act(_: Key) -> None:
         if len(it.runs) == 1:
             wrote(SECRET, "s", 5)
-            running.note(running.Written(SECRET, child.key, gone=child.meta.uid))
+            writes.note(writes.Written(SECRET, child.key, gone=child.meta.uid))
 
     async with bench(act) as it:
         await it.changed(item("a", 1))
@@ -594,7 +594,7 @@ async def test_a_cache_of_a_kind_that_makes_no_runs_opens_the_gate_too() -> None
 
 async def test_a_deletion_that_the_cache_has_shown_already_is_not_waited_for() -> None:
     async def act(_: Key) -> None:
-        running.note(running.Written(SECRET, key("s"), gone="uid-s"))
+        writes.note(writes.Written(SECRET, key("s"), gone="uid-s"))
 
     async with bench(act) as it:
         it.secrets.take(Upserted(as_item(owned("s", "a", 9) | {"metadata": {**META, "uid": "another"}})))

@@ -14,12 +14,12 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.fence import Fence
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.election import Election, Keeper
 from elasticjob.kube.errors import Fenced, KubeError, LeadershipLost
-from elasticjob.kube.fence import Fence
 from elasticjob.kube.lease import Candidate, Terms
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key

@@ -12,9 +12,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from elasticjob.kube import config as kubeconfigs
+from elasticjob.kube.client import config as kubeconfigs
+from elasticjob.kube.client.config import Config, Static
+from elasticjob.kube.client.transport import once
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.kube.config import Config, Static
 from elasticjob.kube.testing import (
     Answer,
     Asked,
@@ -31,7 +32,6 @@ from elasticjob.kube.testing import (
     failure,
     html,
 )
-from elasticjob.kube.transport import once
 from tests.kube.build import manifest
 from tests.kube.stub import Answer as Reply
 from tests.kube.stub import Stub, answer, stream, until

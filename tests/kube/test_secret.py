@@ -21,7 +21,7 @@ from elasticjob.kube.certificates import (
     read_authority,
     verifies,
 )
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError
 from elasticjob.kube.objects.kinds import Key

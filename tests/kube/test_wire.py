@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.kube.client import as_page
+from elasticjob.kube.client.client import as_page
 from elasticjob.kube.errors import Gone, ServerError, Unreachable
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP

@@ -14,7 +14,7 @@ from elasticjob.api.rpc.nodes import Order
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.controllers.install import install
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import SystemClock
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.views import CONFIG_MAP, POD

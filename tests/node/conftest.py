@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from elasticjob import __version__
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from hack.cluster import images
 from hack.cluster.chosen import KIND
 from hack.cluster.kind import KindNode, default_kind_folder

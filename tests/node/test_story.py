@@ -24,7 +24,7 @@ from elasticjob.cli.story.seen import Seen, trains
 from elasticjob.cli.story.steps import Step, gaps
 from elasticjob.cli.story.timeline import tell
 from elasticjob.cli.story.watched import Watched
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from tests.node import timeline
 from tests.node.asking import Asked, asking
 from tests.node.conftest import OPERATOR, READY, SYSTEM, Site

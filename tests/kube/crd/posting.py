@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, NotFound
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.compatibility import Change, Effect, breaking, changes
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Kind, Manifest

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field, WithJsonSchema, create_model
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd import generate
 from elasticjob.kube.crd.declaration import UnsoundDeclaration
 from elasticjob.kube.crd.generate import crd_manifest

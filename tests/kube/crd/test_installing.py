@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.compatibility import Effect
 from elasticjob.kube.crd.installing import install, upgrades
 from elasticjob.kube.objects.kinds import Kind, Manifest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.patterns import find_all, matches, pattern_problem
 from tests.kube.crd.posting import said, with_spec
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.generate import crd_manifest
 from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.crd.schemas import UnsupportedSchema

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.embedded import Detail, embedded_schema
 from elasticjob.kube.crd.generate import crd_manifest
 from elasticjob.kube.crd.installing import CLIENT_SIDE_BYTES, size_of, size_problem

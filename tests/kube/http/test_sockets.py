@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from elasticjob.kube.certificates import issue, new_authority, server_context
-from elasticjob.kube.client import Client
-from elasticjob.kube.config import Config
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.config import Config
 from elasticjob.kube.objects.views import POD
 
 AUTHORITY = new_authority("test", datetime.now(UTC))

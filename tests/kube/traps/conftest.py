@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.testing import FaultProxy
 from tests.kit.served import Served
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from elasticjob.kube.backoff import Backoff
 from elasticjob.kube.cache import Cache
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.informer import IDLE, IDLE_INITIAL, Informer

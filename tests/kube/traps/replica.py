@@ -21,8 +21,8 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from elasticjob.kube import config
-from elasticjob.kube.client import Client
+from elasticjob.kube.client import config
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.controller import Controller, Reconcile, Result
 from elasticjob.kube.election import Election
 from elasticjob.kube.errors import LeadershipLost

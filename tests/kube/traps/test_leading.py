@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.election import Election
 from elasticjob.kube.errors import Fenced
 from elasticjob.kube.objects.kinds import Key

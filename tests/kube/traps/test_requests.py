@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from elasticjob.kube import config as kubeconfigs
 from elasticjob.kube.backoff import RESUME_WHEN_AWAY, WATCH
-from elasticjob.kube.client import Client
+from elasticjob.kube.client import config as kubeconfigs
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.config import Config, TokenFile
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.kube.config import Config, TokenFile
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.errors import Conflict, NotFound, PayloadTooLarge, Unreachable
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest

@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.recorder import WAITING, Recorder, reference
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller import Result
-from elasticjob.kube.events import WAITING, Recorder, reference
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.owner import owner_reference

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from elasticjob.kube import client as clients
 from elasticjob.kube.backoff import WATCH
-from elasticjob.kube.client import Client
-from elasticjob.kube.config import Config
+from elasticjob.kube.client import client as clients
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.transport import Call
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.errors import ApiError, TooManyRequests, is_too_large_resource_version
 from elasticjob.kube.informer import CONFIRMING, IDLE
@@ -19,7 +20,6 @@ from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, SECRET
 from elasticjob.kube.testing import Answer, CutAfter, Fault, FaultProxy, Refuse, Stall, asking, failure, html
-from elasticjob.kube.transport import Call
 from tests.kit.served import Served
 from tests.kube.stub import until
 from tests.kube.traps.kit import (

@@ -22,7 +22,7 @@ from cryptography import x509
 from elasticjob.kube import answering
 from elasticjob.kube.admission import AdmissionServer, Policy, Problem, Review, Webhook
 from elasticjob.kube.certificates import Leaf, certificates_in, issue, new_authority
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, KubeError
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP, SECRET, VALIDATING_WEBHOOKS, ConfigMap

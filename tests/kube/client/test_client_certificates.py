@@ -19,12 +19,12 @@ import yaml
 from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 
-from elasticjob.kube import kubeconfig
-from elasticjob.kube.client import Client
+from elasticjob.kube.client import kubeconfig
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.transport import Call
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError, Unauthorized, Unreachable
 from elasticjob.kube.objects.views import CONFIG_MAP
-from elasticjob.kube.transport import Call
 from hack.cluster.pki import Pair, Pki
 from tests.kube.kubeconfigs import VERSION, plugin, printed_by, said, write
 from tests.kube.listening import Listening

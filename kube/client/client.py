@@ -4,7 +4,7 @@ Guarantees
 - What is tried again, and how often, is said in transport.py. Repeated are get, list, replace, apply, merge
   patch and delete; a create or a JSON patch that was cut may have happened.
 - An answer that no API server sends is `Unreachable`, never an object.
-- A write that is answered is noted for the reconcile that made it (running.py).
+- A write that is answered is noted for the reconcile that made it (writes.py).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from elasticjob.kube import running
+from elasticjob.kube.client import writes
+from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.transport import TOTAL_TIMEOUT, Call, Transport
 from elasticjob.kube.clock import Clock, SystemClock, deadline
-from elasticjob.kube.config import Config
 from elasticjob.kube.errors import Conflict, Gone, Invalid, NotFound, Undecodable, Unreachable
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
-from elasticjob.kube.transport import TOTAL_TIMEOUT, Call, Transport
 
 T = TypeVar("T")
 H = TypeVar("H", "_Head", "_Answer")
@@ -316,7 +316,7 @@ class Client:
             body = await self._transport.send(call)
         except NotFound:
             if uid is not None:
-                running.note(running.Written(kind, key, gone=uid))
+                writes.note(writes.Written(kind, key, gone=uid))
         else:
             _note_deletion(kind, key, _as_object(_Answer, call, body))
 
@@ -404,7 +404,7 @@ def _note(kind: Kind[Any], answer: _Answer) -> None:
     meta = answer.metadata
     if answer.kind == kind.name and meta.resource_version.isdecimal():
         key = Key(meta.namespace, meta.name)
-        running.note(running.Written(kind, key, int(meta.resource_version), meta.labels or {}))
+        writes.note(writes.Written(kind, key, int(meta.resource_version), meta.labels or {}))
 
 
 def _note_deletion(kind: Kind[Any], key: Key, answer: _Answer) -> None:
@@ -412,7 +412,7 @@ def _note_deletion(kind: Kind[Any], key: Key, answer: _Answer) -> None:
     if answer.kind != "Status":
         _note(kind, answer)
     elif answer.details and answer.details.uid:
-        running.note(running.Written(kind, key, gone=answer.details.uid))
+        writes.note(writes.Written(kind, key, gone=answer.details.uid))
 
 
 def as_page(body: bytes, asked: str) -> Page:

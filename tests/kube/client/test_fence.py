@@ -12,10 +12,10 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.fence import CHUNK, Fence, behind
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ApiError, Fenced, Unreachable
-from elasticjob.kube.fence import CHUNK, Fence, behind
 from elasticjob.kube.objects.views import CONFIG_MAP
 from tests.kube.build import manifest
 from tests.kube.stub import Answer, Stub, answer, hang, until

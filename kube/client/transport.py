@@ -27,10 +27,11 @@ from urllib.parse import quote
 
 import aiohttp
 
-from elasticjob.kube import fence as fences
 from elasticjob.kube.backoff import REQUEST
+from elasticjob.kube.client import fence as fences
+from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.fence import Fence
 from elasticjob.kube.clock import Clock, deadline
-from elasticjob.kube.config import Config
 from elasticjob.kube.errors import (
     ApiError,
     KubeError,
@@ -40,7 +41,6 @@ from elasticjob.kube.errors import (
     error_of,
     is_too_large_resource_version,
 )
-from elasticjob.kube.fence import Fence
 from elasticjob.kube.http.sockets import A_FEW, Make, Sockets, kept_alive
 from elasticjob.kube.metrics import Metrics, RequestMeter
 

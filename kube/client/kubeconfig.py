@@ -26,10 +26,10 @@ from kubernetes_asyncio.config.exec_provider import ExecProvider
 from kubernetes_asyncio.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 from yaml import YAMLError
 
+from elasticjob.kube.client.config import REREAD_AFTER, Config, LoopLock
+from elasticjob.kube.client.keyfile import as_file
 from elasticjob.kube.clock import Clock, SystemClock
-from elasticjob.kube.config import REREAD_AFTER, Config, LoopLock
 from elasticjob.kube.errors import ConfigError
-from elasticjob.kube.keyfile import as_file
 
 NEVER = datetime.max.replace(tzinfo=UTC)
 """The end of what serves until it is refused."""

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from elasticjob.kube.client.recorder import BURST, LONGEST_START, WAITING, Recorder, reference
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError
-from elasticjob.kube.events import BURST, LONGEST_START, WAITING, Recorder, reference
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, ConfigMap, Node, ObjectMeta, ObjectReference
 from tests.kube.build import Manifest, status

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from elasticjob.kube.client import Client
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.errors import (
     AlreadyExists,

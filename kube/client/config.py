@@ -126,7 +126,7 @@ async def load(
     """
     if found := path or environ.get("KUBECONFIG") or _home_kubeconfig(environ):
         # kubernetes_asyncio takes 0.3 s and 40 MB to import: only programs that read a kubeconfig pay for it
-        from elasticjob.kube import kubeconfig
+        from elasticjob.kube.client import kubeconfig
 
         return await kubeconfig.load(str(found), context)
     if environ.get("KUBERNETES_SERVICE_HOST"):

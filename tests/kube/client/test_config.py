@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from elasticjob.kube import config, kubeconfig
 from elasticjob.kube.certificates import issue, new_authority
+from elasticjob.kube.client import config, kubeconfig
+from elasticjob.kube.client.config import REREAD_AFTER, TokenFile
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.kube.config import REREAD_AFTER, TokenFile
 from elasticjob.kube.errors import ConfigError
 from tests.kube.kubeconfigs import plugin, write
 from tests.kube.stub import until
