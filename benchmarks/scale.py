@@ -57,12 +57,12 @@ from benchmarks.programs import (
 )
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.controllers.logs import configure
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.informer import Informer
+from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.informer import Informer
 from elasticjob.kube.objects.conditions import is_true
 from elasticjob.kube.objects.views import NODE, POD, Node
-from elasticjob.kube.store import Change
 from hack.cluster.audit import Audited
 from hack.cluster.controlplane import ControlPlane
 

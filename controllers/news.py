@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 
 from elasticjob.controllers.perform import without_empty
+from elasticjob.kube.cache.store import Change
 from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Key, Manifest
-from elasticjob.kube.store import Change
 
 PAUSE: Final = timedelta(seconds=1)
 COUNTS: Final = frozenset({"workers", "replicas", "replicaStatuses", "conditions"})

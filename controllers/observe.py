@@ -15,12 +15,12 @@ from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.lives import Life, life_of
 from elasticjob.controllers.owners import controller_uid, kind_named, owner_of
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.wire import Meta
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound, Unreachable
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.views import Node, ObjectMeta, Pod, Service
-from elasticjob.kube.wire import Meta
 
 MACHINE = "machine"
 """The index of pods by the machine that they are on."""

@@ -9,6 +9,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
+from elasticjob.kube.cache.wire import Meta, Owner
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.owner import owner_reference
@@ -22,7 +23,6 @@ from elasticjob.kube.objects.views import (
     ObjectMeta,
     OwnerReference,
 )
-from elasticjob.kube.wire import Meta, Owner
 
 _KINDS: Final[tuple[Kind[Any], ...]] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN)
 _UNFOLLOWED: Final[Mapping[Kind[Any], Callable[[str], str]]] = {

@@ -17,13 +17,13 @@ from elasticjob.controllers.conclusions import ENDINGS
 from elasticjob.controllers.lives import Life, life_of
 from elasticjob.controllers.observe import MACHINE, Caches, Machines
 from elasticjob.controllers.owners import controller_name, controller_uid
+from elasticjob.kube.cache.store import Change
+from elasticjob.kube.cache.wire import Item, Meta
 from elasticjob.kube.controller import MapToKeys
 from elasticjob.kube.errors import Undecodable
 from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import Node, Pod, Service
-from elasticjob.kube.store import Change
-from elasticjob.kube.wire import Item, Meta
 
 _DECIDED_BY: Final = attrgetter(*{field.name for field in fields(Life)}.difference(("machine", "version")))
 """The fields of a life that decisions rest on; read for every change of a pod, so nothing is copied."""

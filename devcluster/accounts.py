@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key

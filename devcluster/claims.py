@@ -6,7 +6,7 @@ import asyncio
 import shutil
 from pathlib import Path
 
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key, Manifest

@@ -28,7 +28,7 @@ from elasticjob.devcluster.services import (
     services_of,
     slices,
 )
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.recorder import reference
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.http.sockets import refuse

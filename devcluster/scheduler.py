@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from elasticjob.devcluster.quantity import Quantities, add, greatest, parse, parse_all
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import reference
 from elasticjob.kube.clock import Clock

@@ -19,13 +19,13 @@ from typing import Any
 
 from elasticjob.kube.answering import Answering
 from elasticjob.kube.backoff import WATCH, Backoff, Failures
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.certificates import Leaf, Policy, load_leaf, server_context
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.http.serving import Runner
-from elasticjob.kube.informer import Informer
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.mounted import Mounted
 from elasticjob.kube.objects.kinds import Key, Kind

@@ -22,7 +22,9 @@ from datetime import timedelta
 from typing import Any, Protocol, Self
 
 from elasticjob.kube.backoff import RECONCILE_IN_TROUBLE, RECONCILE_WHEN_AWAY
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.store import Change
+from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.client import writes
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.errors import (
@@ -42,8 +44,6 @@ from elasticjob.kube.metrics import Metrics, QueueMeter, RunMeter
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.predicates import Predicate, any_change
 from elasticjob.kube.queue import LOW, Bounds, Queue, Taken
-from elasticjob.kube.store import Change
-from elasticjob.kube.wire import Item
 
 SOONEST = 0.01
 """Seconds before a run is repeated at its own wish, at least."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.writes import Written
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.objects.kinds import Key

@@ -33,7 +33,9 @@ from typing import Any, TypeVar, cast
 
 from prometheus_client import CollectorRegistry
 
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.informer import Informer
+from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.fence import behind
 from elasticjob.kube.client.recorder import Recorder, reference_to
@@ -42,11 +44,9 @@ from elasticjob.kube.controller import Controller, Runner
 from elasticjob.kube.election import Election
 from elasticjob.kube.errors import LeadershipLost
 from elasticjob.kube.http.probes import Check, LoopWatch, Probes
-from elasticjob.kube.informer import Informer
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Kind
 from elasticjob.kube.rungroup import STOP_ORDER, Group, RunGroup, Runnable
-from elasticjob.kube.wire import Item
 
 __all__ = ["GRACE", "Group", "Operator"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from elasticjob.kube.store import Change
+from elasticjob.kube.cache.store import Change
 
 Predicate = Callable[[Change], bool]
 

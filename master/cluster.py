@@ -26,7 +26,7 @@ from elasticjob.api.v1alpha1.common import (
 )
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import AlreadyExists, KubeError
 from elasticjob.kube.objects.kinds import Key, Manifest

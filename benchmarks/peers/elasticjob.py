@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.peers import Saw, touched
+from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client import kubeconfig as kubeconfigs
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, POD
 from elasticjob.kube.operator import Operator
-from elasticjob.kube.store import Change
 
 
 @dataclass(frozen=True)

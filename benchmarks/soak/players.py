@@ -14,14 +14,14 @@ from benchmarks.soak.world import KINDS, OWNED, World, is_alive, is_over, role_o
 from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.names import MASTER
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.informer import Informer
+from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import Conflict, Invalid, KubeError, NotFound
-from elasticjob.kube.informer import Informer
 from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NAMESPACE, POD, Pod
-from elasticjob.kube.store import Change
 
 LARGEST = 3
 STARTS_WITHIN = 0.3

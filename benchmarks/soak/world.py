@@ -12,6 +12,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.names import MASTER
+from elasticjob.kube.cache.wire import Meta
 from elasticjob.kube.objects.conditions import is_true
 from elasticjob.kube.objects.kinds import Kind
 from elasticjob.kube.objects.views import (
@@ -25,7 +26,6 @@ from elasticjob.kube.objects.views import (
     SERVICE_ACCOUNT,
     Pod,
 )
-from elasticjob.kube.wire import Meta
 
 OWNED: tuple[Kind[Any], ...] = (
     JOBRESOURCE,

@@ -13,9 +13,9 @@ import msgspec
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.cli.story.seen import Condition, Pod, Said, Seen
 from elasticjob.cli.story.steps import Step
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.informer import Informer
 from elasticjob.kube.objects import views
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import EVENT, POD

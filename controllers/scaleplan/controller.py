@@ -15,9 +15,9 @@ from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.scaleplan.decide import Seen, decide
 from elasticjob.controllers.triggers import job_of_plan, more_than_reports, same_name, those_of
+from elasticjob.kube.cache.store import Change
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key
-from elasticjob.kube.store import Change
 
 MANAGER: Final = "elasticjob-plans"
 

@@ -58,7 +58,7 @@ from elasticjob.devcluster.node.record import (
     started,
 )
 from elasticjob.devcluster.node.status import status
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import reference
 from elasticjob.kube.clock import Clock

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.replay import Asked, Recording, Server, asked, chunk, event, initial_events, load
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.informer import Informer
+from elasticjob.kube.cache.store import Change
+from elasticjob.kube.cache.wire import Bookmark, Changed, line_of
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.config import Config
-from elasticjob.kube.informer import Informer
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD
-from elasticjob.kube.store import Change
-from elasticjob.kube.wire import Bookmark, Changed, line_of
 
 LISTED = (
     b'{"kind":"PodList","metadata":{"resourceVersion":"7"},'

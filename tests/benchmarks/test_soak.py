@@ -17,9 +17,9 @@ from benchmarks.soak.world import OWNED, World, leftovers, twins, unfinished
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.controllers.install import install
+from elasticjob.kube.cache.wire import Meta, Owner
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import POD, Pod
-from elasticjob.kube.wire import Meta, Owner
 from tests.kit.served import Served
 
 

@@ -12,11 +12,11 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
 from elasticjob.controllers.observe import Caches
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.protocol import Upserted
+from elasticjob.kube.cache.wire import Item, item_of
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
-from elasticjob.kube.watch import Upserted
-from elasticjob.kube.wire import Item, item_of
 
 
 def raw(thing: ElasticJob | JobResource | Manifest) -> Item:

@@ -11,9 +11,9 @@ import pytest
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
 from elasticjob.controllers.news import PAUSE, News
+from elasticjob.kube.cache.store import Change
+from elasticjob.kube.cache.wire import Item, Meta, item_of
 from elasticjob.kube.objects.kinds import Key, Manifest
-from elasticjob.kube.store import Change
-from elasticjob.kube.wire import Item, Meta, item_of
 from tests.controllers.build import NOW
 
 KEY = Key("ml", "digits")

@@ -34,13 +34,13 @@ from elasticjob.controllers.orphans.decide import (
 from elasticjob.controllers.owners import Owned, controlled_by, unfollowed
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import LATER, NAME_TAKEN, SOON, Create, Plan
+from elasticjob.kube.cache.protocol import Removed
+from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, Unreachable
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NETWORK_POLICY, POD, ROLE, SERVICE, OwnerReference
-from elasticjob.kube.watch import Removed
-from elasticjob.kube.wire import Item
 from elasticjob.master.cluster import start_up_plan
 from tests.controllers.build import NOW, at, job, resource, role
 from tests.controllers.shelf import Nobody, caches, pod, raw

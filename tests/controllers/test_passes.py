@@ -28,7 +28,10 @@ from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import kind_of
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.triggers import job_of, life_changed, more_than_reports
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.protocol import Upserted
+from elasticjob.kube.cache.store import Change
+from elasticjob.kube.cache.wire import Item, Meta
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.controller import Controller
@@ -36,9 +39,6 @@ from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
 from elasticjob.kube.predicates import any_change
-from elasticjob.kube.store import Change
-from elasticjob.kube.watch import Upserted
-from elasticjob.kube.wire import Item, Meta
 from tests.controllers.build import NOW, at, job, over, resource, role
 from tests.controllers.shelf import Nobody, caches, machine, pod, raw
 

@@ -13,11 +13,11 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
 from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.triggers import came_or_went, life_changed, more_than_reports
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.protocol import Upserted
+from elasticjob.kube.cache.store import Change
+from elasticjob.kube.cache.wire import Item, item_of
 from elasticjob.kube.objects.views import NODE, POD, SERVICE, Node
-from elasticjob.kube.store import Change
-from elasticjob.kube.watch import Upserted
-from elasticjob.kube.wire import Item, item_of
 
 
 def job(version: int, *, annotations: Any = None, spec: Any = None, **status: Any) -> Item:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from elasticjob.devcluster import Backoff, DevCluster, VirtualNode
 from elasticjob.devcluster.services import ENDPOINT_SLICE, EndpointSlice
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Event, Pod, Service

@@ -18,11 +18,11 @@ from elasticjob.api.rpc.environment import JOB_UID
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJobStatus
 from elasticjob.cli.laptop import OperatorProcess, operator_of
 from elasticjob.cli.story.processes import Process, running
+from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.operator import Operator
-from elasticjob.kube.store import Change
 from tests.controllers.conftest import KINDS, Site
 from tests.e2e.line import Line
 from tests.kit.namespaces import new_namespace

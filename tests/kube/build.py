@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from elasticjob.kube.cache.wire import Item, item_of
 from elasticjob.kube.objects.kinds import Key
-from elasticjob.kube.wire import Item, item_of
 
 Manifest = dict[str, Any]
 

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.protocol import Advanced, Event, Listed, Removed, Restarted, Synced, Upserted
+from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.client import writes
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller import Controller, Result, Runner
@@ -22,8 +24,6 @@ from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, SECRET, SERVICE, ConfigMap
 from elasticjob.kube.predicates import generation_changed
-from elasticjob.kube.watch import Advanced, Event, Listed, Removed, Restarted, Synced, Upserted
-from elasticjob.kube.wire import Item
 from tests.kube.build import as_item, item, key, manifest, owned
 
 A, B = key("a"), key("b")

@@ -13,11 +13,11 @@ import pytest
 from pydantic import BaseModel
 
 from elasticjob.kube.backoff import RECONCILE, WATCH, Failures
+from elasticjob.kube.cache.store import Change
 from elasticjob.kube.clock import SystemClock, VirtualClock, deadline
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.views import CRD, LEASE, NODE, POD, SECRET, SERVICE
 from elasticjob.kube.predicates import Predicate, any_change, any_of, generation_changed
-from elasticjob.kube.store import Change
 from tests.kube.build import item
 
 

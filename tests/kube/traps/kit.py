@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticjob.kube.backoff import Backoff
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.informer import IDLE, IDLE_INITIAL, Informer
+from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller import Controller, Result
-from elasticjob.kube.informer import IDLE, IDLE_INITIAL, Informer
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
 from elasticjob.kube.operator import Operator
-from elasticjob.kube.store import Change
 from elasticjob.kube.testing import Asked, FaultProxy, asking
 from hack.cluster.controlplane import APISERVER
 from tests.kit.served import DevServed, RealServed, Served

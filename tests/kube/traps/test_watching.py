@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from elasticjob.kube.backoff import WATCH
+from elasticjob.kube.cache.informer import CONFIRMING, IDLE
 from elasticjob.kube.client import client as clients
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.config import Config
 from elasticjob.kube.client.transport import Call
 from elasticjob.kube.controller import Controller, Result
 from elasticjob.kube.errors import ApiError, TooManyRequests, is_too_large_resource_version
-from elasticjob.kube.informer import CONFIRMING, IDLE
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, SECRET

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from elasticjob.kube.cache import DECODED, Cache
+from elasticjob.kube.cache.cache import DECODED, Cache
+from elasticjob.kube.cache.protocol import Advanced, Listed, Removed, Restarted, Synced, Upserted
+from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.errors import Undecodable
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
-from elasticjob.kube.watch import Advanced, Listed, Removed, Restarted, Synced, Upserted
-from elasticjob.kube.wire import Item
 from tests.kube.build import as_item, item, key, manifest, owned
 
 

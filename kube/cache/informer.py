@@ -1,4 +1,4 @@
-"""Keeping one cache equal to the server: performs what the watch protocol (watch.py) asks for, forever.
+"""Keeping one cache equal to the server: performs what the watch protocol (protocol.py) asks for, forever.
 
 Pauses come in three series, each with its own count of failures.
 - What makes the next request a *list* (a version too old, a broken list) costs the server much: such failures
@@ -33,15 +33,8 @@ from elasticjob.kube.backoff import (
     Failures,
     longest_before_list,
 )
-from elasticjob.kube.cache import Cache
-from elasticjob.kube.client.client import Client, as_page, selectors
-from elasticjob.kube.client.transport import Call
-from elasticjob.kube.clock import Clock, deadline
-from elasticjob.kube.errors import ApiError, KubeError, ServerError, TooManyRequests, Unreachable
-from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.objects.kinds import Kind
-from elasticjob.kube.store import Change
-from elasticjob.kube.watch import (
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.protocol import (
     Confirmed,
     Doubting,
     Empty,
@@ -58,7 +51,14 @@ from elasticjob.kube.watch import (
     Watching,
     step,
 )
-from elasticjob.kube.wire import Bookmark, Failed, Lines, Spoiled, items_of, line_of
+from elasticjob.kube.cache.store import Change
+from elasticjob.kube.cache.wire import Bookmark, Failed, Lines, Spoiled, items_of, line_of
+from elasticjob.kube.client.client import Client, as_page, selectors
+from elasticjob.kube.client.transport import Call
+from elasticjob.kube.clock import Clock, deadline
+from elasticjob.kube.errors import ApiError, KubeError, ServerError, TooManyRequests, Unreachable
+from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.objects.kinds import Kind
 
 T = TypeVar("T")
 

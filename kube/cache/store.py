@@ -6,9 +6,18 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from elasticjob.kube.cache.protocol import (
+    Advanced,
+    Event,
+    Listed,
+    Removed,
+    Restarted,
+    Synced,
+    Unlisted,
+    Upserted,
+)
+from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.objects.kinds import Key
-from elasticjob.kube.watch import Advanced, Event, Listed, Removed, Restarted, Synced, Unlisted, Upserted
-from elasticjob.kube.wire import Item
 
 IndexBy = Callable[[Item], Iterable[str]]
 

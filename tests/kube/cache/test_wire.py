@@ -9,11 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.kube.client.client import as_page
-from elasticjob.kube.errors import Gone, ServerError, Unreachable
-from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import CONFIG_MAP
-from elasticjob.kube.wire import (
+from elasticjob.kube.cache.wire import (
     Bookmark,
     Changed,
     ChangeType,
@@ -24,6 +20,10 @@ from elasticjob.kube.wire import (
     items_of,
     line_of,
 )
+from elasticjob.kube.client.client import as_page
+from elasticjob.kube.errors import Gone, ServerError, Unreachable
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import CONFIG_MAP
 from tests.kube.build import bookmark, event, item, manifest, owned, status
 
 

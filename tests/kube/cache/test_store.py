@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elasticjob.kube.cache.protocol import Advanced, Listed, Removed, Restarted, Synced, Unlisted, Upserted
+from elasticjob.kube.cache.store import Change, Store
+from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.objects.kinds import Key
-from elasticjob.kube.store import Change, Store
-from elasticjob.kube.watch import Advanced, Listed, Removed, Restarted, Synced, Unlisted, Upserted
-from elasticjob.kube.wire import Item
 from tests.kube.build import as_item, item, key, manifest, owned
 
 

@@ -17,6 +17,7 @@ from enum import Enum
 
 import msgspec
 
+from elasticjob.kube.cache.wire import Bookmark, Changed, ChangeType, Failed, Item
 from elasticjob.kube.errors import (
     BadRequest,
     Gone,
@@ -28,7 +29,6 @@ from elasticjob.kube.errors import (
     Unreachable,
     is_too_large_resource_version,
 )
-from elasticjob.kube.wire import Bookmark, Changed, ChangeType, Failed, Item
 
 
 class Empty(msgspec.Struct, frozen=True):

@@ -9,11 +9,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
+from elasticjob.kube.cache.protocol import Event
+from elasticjob.kube.cache.store import Change, Store
+from elasticjob.kube.cache.wire import Item, Meta
 from elasticjob.kube.errors import Undecodable
 from elasticjob.kube.objects.kinds import Key, Kind
-from elasticjob.kube.store import Change, Store
-from elasticjob.kube.watch import Event
-from elasticjob.kube.wire import Item, Meta
 
 T = TypeVar("T")
 

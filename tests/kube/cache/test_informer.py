@@ -13,7 +13,6 @@ from itertools import pairwise
 import pytest
 from aiohttp import web
 
-from elasticjob.kube import informer as informers
 from elasticjob.kube.backoff import (
     BEGIN_WHEN_REFUSED,
     RESUME_WHEN_AWAY,
@@ -22,12 +21,13 @@ from elasticjob.kube.backoff import (
     Backoff,
     longest_before_list,
 )
-from elasticjob.kube.cache import Cache
+from elasticjob.kube.cache import informer as informers
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.informer import BEGINNING, CONFIRMING, IDLE, IDLE_INITIAL, Informer
+from elasticjob.kube.cache.store import Change
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.kube.informer import BEGINNING, CONFIRMING, IDLE, IDLE_INITIAL, Informer
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
-from elasticjob.kube.store import Change
 from tests.kube.build import bookmark, event, manifest, status
 from tests.kube.stub import Answer, Stub, answer, hang, page, stream, until
 

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.kube.errors import KubeError, Unreachable, api_error
-from elasticjob.kube.store import Store
-from elasticjob.kube.watch import (
+from elasticjob.kube.cache.protocol import (
     Advanced,
     Confirmed,
     Doubting,
@@ -32,7 +30,9 @@ from elasticjob.kube.watch import (
     Watching,
     step,
 )
-from elasticjob.kube.wire import Bookmark, Changed, ChangeType, Failed
+from elasticjob.kube.cache.store import Store
+from elasticjob.kube.cache.wire import Bookmark, Changed, ChangeType, Failed
+from elasticjob.kube.errors import KubeError, Unreachable, api_error
 from tests.kube.build import item
 
 A, B = item("a", 5), item("b", 6)

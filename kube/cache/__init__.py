@@ -1,0 +1,1 @@
+"""Caches that follow the API server: informer, list and watch protocol, store."""
