@@ -19,7 +19,7 @@ from elasticjob.controllers.observe import MACHINE, Caches, Machines
 from elasticjob.controllers.owners import controller_name, controller_uid
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.cache.wire import Item, Meta
-from elasticjob.kube.controller import MapToKeys
+from elasticjob.kube.controller.controller import MapToKeys
 from elasticjob.kube.errors import Undecodable
 from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT, Namespace, ServiceAccount
 

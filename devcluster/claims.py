@@ -8,7 +8,7 @@ from pathlib import Path
 
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import PERSISTENT_VOLUME_CLAIM, PersistentVolumeClaim
 

@@ -30,7 +30,7 @@ from elasticjob.devcluster.server import ApiServer
 from elasticjob.devcluster.services import ENDPOINT_SLICE, Endpoints
 from elasticjob.kube.client.config import Config, Static
 from elasticjob.kube.clock import Clock, SystemClock
-from elasticjob.kube.controller import Controller
+from elasticjob.kube.controller.controller import Controller
 from elasticjob.kube.objects.views import NAMESPACE, NODE, PERSISTENT_VOLUME_CLAIM, POD, SERVICE
 from elasticjob.kube.operator import Operator
 

@@ -37,7 +37,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.config import Config
 from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.clock import Clock, SystemClock
-from elasticjob.kube.controller import Controller, Runner
+from elasticjob.kube.controller.controller import Controller, Runner
 from elasticjob.kube.objects.views import POD, SERVICE
 from elasticjob.kube.operator import Group, Operator
 

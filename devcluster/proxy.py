@@ -30,7 +30,7 @@ from elasticjob.devcluster.services import (
 )
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.recorder import reference
-from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.http.sockets import refuse
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD, SERVICE, EventType, ObjectReference, Pod, Service

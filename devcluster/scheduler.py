@@ -17,7 +17,7 @@ from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import reference
 from elasticjob.kube.clock import Clock
-from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.errors import Conflict, NotFound
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import (

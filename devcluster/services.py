@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import POD, SERVICE, Object, Pod, Service, ServicePort, View

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from elasticjob.kube.admission import AdmissionServer
     from elasticjob.kube.client.client import Client
     from elasticjob.kube.client.config import load as load_config
-    from elasticjob.kube.controller import Controller, Result
+    from elasticjob.kube.controller.controller import Controller, Result
     from elasticjob.kube.crd.generate import crd_manifest
     from elasticjob.kube.crd.model import Column, CustomResource, Declaration, Part
     from elasticjob.kube.election import Election
@@ -61,7 +61,7 @@ _HOME = {
     "AdmissionServer": "admission",
     "Client": "client.client",
     "Column": "crd.model",
-    "Controller": "controller",
+    "Controller": "controller.controller",
     "CustomResource": "crd.model",
     "Declaration": "crd.model",
     "Election": "election",
@@ -71,7 +71,7 @@ _HOME = {
     "Operator": "operator",
     "Part": "crd.model",
     "Problem": "objects.problem",
-    "Result": "controller",
+    "Result": "controller.controller",
     "Review": "review",
     "Terminal": "errors",
     "Webhook": "review",

@@ -12,7 +12,7 @@ from benchmarks.peers import Saw, touched
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client import kubeconfig as kubeconfigs
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, POD
 from elasticjob.kube.operator import Operator

@@ -30,10 +30,10 @@ from elasticjob.controllers.triggers import (
     life_changed,
     more_than_reports,
 )
-from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.controller.controller import Controller, Result
+from elasticjob.kube.controller.predicates import any_of
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import NODE, POD
-from elasticjob.kube.predicates import any_of
 
 MANAGER: Final = "elasticjob-job"
 SETTLE: Final = timedelta(milliseconds=100)

@@ -29,10 +29,10 @@ from elasticjob.controllers.triggers import (
     same_name,
     those_of,
 )
-from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.controller.controller import Controller, Result
+from elasticjob.kube.controller.predicates import any_of
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
-from elasticjob.kube.predicates import any_of
 
 MANAGER: Final = "elasticjob-nodes"
 SETTLE: Final = timedelta(milliseconds=50)

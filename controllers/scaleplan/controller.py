@@ -16,7 +16,7 @@ from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.scaleplan.decide import Seen, decide
 from elasticjob.controllers.triggers import job_of_plan, more_than_reports, same_name, those_of
 from elasticjob.kube.cache.store import Change
-from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key
 
 MANAGER: Final = "elasticjob-plans"

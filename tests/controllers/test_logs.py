@@ -25,7 +25,7 @@ def restored() -> Iterator[None]:
 
 def test_an_error_says_in_one_line_what_failed_and_why(tmp_path: Path) -> None:
     configure(quiet=True, file=tmp_path / "log")
-    log = logging.getLogger("elasticjob.kube.controller")
+    log = logging.getLogger("elasticjob.kube.controller.controller")
     log.info("cache is in step")
     log.error(
         "reconcile failed", extra={"controller": "kubelet", "key": "ml/digits-0", "error": "no space left"}

@@ -34,11 +34,11 @@ from elasticjob.kube.cache.store import Change
 from elasticjob.kube.cache.wire import Item, Meta
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import Recorder
-from elasticjob.kube.controller import Controller
+from elasticjob.kube.controller.controller import Controller
+from elasticjob.kube.controller.predicates import any_change
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
-from elasticjob.kube.predicates import any_change
 from tests.controllers.build import NOW, at, job, over, resource, role
 from tests.controllers.shelf import Nobody, caches, machine, pod, raw
 

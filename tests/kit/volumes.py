@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import PERSISTENT_VOLUME_CLAIM, Object, PersistentVolumeClaim
 from elasticjob.kube.operator import Operator

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.fence import Fence
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.election import Election, Keeper
 from elasticjob.kube.errors import Fenced, KubeError, LeadershipLost
 from elasticjob.kube.lease import Candidate, Terms

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.http.probes import Probes
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, SECRET

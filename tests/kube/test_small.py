@@ -15,9 +15,9 @@ from pydantic import BaseModel
 from elasticjob.kube.backoff import RECONCILE, WATCH, Failures
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.clock import SystemClock, VirtualClock, deadline
+from elasticjob.kube.controller.predicates import Predicate, any_change, any_of, generation_changed
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.views import CRD, LEASE, NODE, POD, SECRET, SERVICE
-from elasticjob.kube.predicates import Predicate, any_change, any_of, generation_changed
 from tests.kube.build import item
 
 

@@ -13,7 +13,7 @@ import pytest
 from elasticjob.kube.admission import AdmissionServer, Problem, Review, Webhook
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import reference
-from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.owner import owner_reference

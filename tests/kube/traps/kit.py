@@ -16,7 +16,7 @@ from elasticjob.kube.cache.informer import IDLE, IDLE_INITIAL, Informer
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
 from elasticjob.kube.operator import Operator

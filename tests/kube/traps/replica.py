@@ -23,7 +23,7 @@ from pathlib import Path
 
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.controller import Controller, Reconcile, Result
+from elasticjob.kube.controller.controller import Controller, Reconcile, Result
 from elasticjob.kube.election import Election
 from elasticjob.kube.errors import LeadershipLost
 from elasticjob.kube.lease import Terms

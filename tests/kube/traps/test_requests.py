@@ -16,7 +16,7 @@ from elasticjob.kube.client import config as kubeconfigs
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.config import Config, TokenFile
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.errors import Conflict, NotFound, PayloadTooLarge, Unreachable
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP, CRD, SERVICE_ACCOUNT

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import WAITING, Recorder, reference
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.kube.controller import Result
+from elasticjob.kube.controller.controller import Result
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.owner import owner_reference

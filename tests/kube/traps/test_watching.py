@@ -14,7 +14,7 @@ from elasticjob.kube.client import client as clients
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.config import Config
 from elasticjob.kube.client.transport import Call
-from elasticjob.kube.controller import Controller, Result
+from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.errors import ApiError, TooManyRequests, is_too_large_resource_version
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.owner import owner_reference

@@ -5,7 +5,7 @@
 
 Guarantees
 - The last change of an object is always followed by a run that starts after the cache has taken it.
-- A run starts only when the caches have seen what the previous run of the key wrote (`kube/gate.py`).
+- A run starts only when the caches have seen what the previous run of the key wrote (`kube/controller/gate.py`).
 - A run that raises is repeated after a pause that doubles, 5 ms to 1000 s. `Terminal` is not repeated.
   Where the server is the cause, pauses end at 30 s, and at 2 s where nobody answers: all keys go on soon
   after it is back.
@@ -27,6 +27,9 @@ from elasticjob.kube.cache.store import Change
 from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.client import writes
 from elasticjob.kube.clock import Clock, deadline
+from elasticjob.kube.controller.gate import PATIENCE, Gates
+from elasticjob.kube.controller.predicates import Predicate, any_change
+from elasticjob.kube.controller.queue import LOW, Bounds, Queue, Taken
 from elasticjob.kube.errors import (
     AlreadyExists,
     Conflict,
@@ -39,11 +42,8 @@ from elasticjob.kube.errors import (
     Undecodable,
     Unreachable,
 )
-from elasticjob.kube.gate import PATIENCE, Gates
 from elasticjob.kube.metrics import Metrics, QueueMeter, RunMeter
 from elasticjob.kube.objects.kinds import Key, Kind
-from elasticjob.kube.predicates import Predicate, any_change
-from elasticjob.kube.queue import LOW, Bounds, Queue, Taken
 
 SOONEST = 0.01
 """Seconds before a run is repeated at its own wish, at least."""

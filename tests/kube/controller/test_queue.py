@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 
 from elasticjob.kube.backoff import Backoff
 from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.controller.queue import LOW, Queue
 from elasticjob.kube.metrics import Metrics, QueueMeter
-from elasticjob.kube.queue import LOW, Queue
 
 
 @pytest.fixture

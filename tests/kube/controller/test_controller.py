@@ -17,13 +17,13 @@ from elasticjob.kube.cache.protocol import Advanced, Event, Listed, Removed, Res
 from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.client import writes
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.kube.controller import Controller, Result, Runner
+from elasticjob.kube.controller.controller import Controller, Result, Runner
+from elasticjob.kube.controller.gate import KEPT, PATIENCE
+from elasticjob.kube.controller.predicates import generation_changed
 from elasticjob.kube.errors import Conflict, PayloadTooLarge, Terminal, Unreachable, api_error
-from elasticjob.kube.gate import KEPT, PATIENCE
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, SECRET, SERVICE, ConfigMap
-from elasticjob.kube.predicates import generation_changed
 from tests.kube.build import as_item, item, key, manifest, owned
 
 A, B = key("a"), key("b")

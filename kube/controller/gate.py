@@ -14,8 +14,8 @@ from typing import Any
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.writes import Written
 from elasticjob.kube.clock import Clock
+from elasticjob.kube.controller.queue import Queue, Taken
 from elasticjob.kube.objects.kinds import Key
-from elasticjob.kube.queue import Queue, Taken
 
 PATIENCE = 5.0
 """Seconds that a key waits at most for the caches to show its last run's writes."""

@@ -1,0 +1,1 @@
+"""Reconciling: the controller, its queue, and the predicates that filter changes."""
