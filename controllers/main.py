@@ -23,7 +23,7 @@ from elasticjob.controllers.settings import Settings
 from elasticjob.kube.admission import AdmissionServer, ServiceRef
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.election import Election
+from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
 from elasticjob.kube.operator import Operator

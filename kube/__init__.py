@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from elasticjob.kube.controller.controller import Controller, Result
     from elasticjob.kube.crd.generate import crd_manifest
     from elasticjob.kube.crd.model import Column, CustomResource, Declaration, Part
-    from elasticjob.kube.election import Election
+    from elasticjob.kube.election.election import Election
     from elasticjob.kube.errors import Terminal
     from elasticjob.kube.objects.kinds import Key, Kind, Manifest
     from elasticjob.kube.objects.owner import owner_reference
@@ -64,7 +64,7 @@ _HOME = {
     "Controller": "controller.controller",
     "CustomResource": "crd.model",
     "Declaration": "crd.model",
-    "Election": "election",
+    "Election": "election.election",
     "Key": "objects.kinds",
     "Kind": "objects.kinds",
     "Manifest": "objects.kinds",

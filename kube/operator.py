@@ -41,7 +41,7 @@ from elasticjob.kube.client.fence import behind
 from elasticjob.kube.client.recorder import Recorder, reference_to
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.controller.controller import Controller, Runner
-from elasticjob.kube.election import Election
+from elasticjob.kube.election.election import Election
 from elasticjob.kube.errors import LeadershipLost
 from elasticjob.kube.http.probes import Check, LoopWatch, Probes
 from elasticjob.kube.metrics import Metrics

@@ -15,7 +15,7 @@ from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.operator import lease_of, settings_of
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.election import Election
+from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.views import EVENT, LEASE
 from elasticjob.kube.operator import Operator
 from tests.kit.account import ACCOUNT, KINDS, RIGHTS, SYSTEM, ship_rights

@@ -24,9 +24,9 @@ from pathlib import Path
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.controller.controller import Controller, Reconcile, Result
-from elasticjob.kube.election import Election
+from elasticjob.kube.election.election import Election
+from elasticjob.kube.election.lease import Terms
 from elasticjob.kube.errors import LeadershipLost
-from elasticjob.kube.lease import Terms
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP
 from elasticjob.kube.operator import Operator

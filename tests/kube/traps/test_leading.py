@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.election import Election
+from elasticjob.kube.election.election import Election
 from elasticjob.kube.errors import Fenced
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, LEASE, Lease

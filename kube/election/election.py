@@ -33,9 +33,9 @@ from elasticjob.kube.client.config import Config
 from elasticjob.kube.client.fence import Fence
 from elasticjob.kube.client.recorder import Said, Series, event_manifest, reference
 from elasticjob.kube.clock import BootClock, Clock, deadline
+from elasticjob.kube.election.lease import Candidate, Look, Lost, Terms, Wait, Write
 from elasticjob.kube.errors import Conflict, KubeError, LeadershipLost
 from elasticjob.kube.http.probes import Fine
-from elasticjob.kube.lease import Candidate, Look, Lost, Terms, Wait, Write
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import EVENT, LEASE, Lease

@@ -18,9 +18,9 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.fence import Fence
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller.controller import Controller, Result
-from elasticjob.kube.election import Election, Keeper
+from elasticjob.kube.election.election import Election, Keeper
+from elasticjob.kube.election.lease import Candidate, Terms
 from elasticjob.kube.errors import Fenced, KubeError, LeadershipLost
-from elasticjob.kube.lease import Candidate, Terms
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, LEASE

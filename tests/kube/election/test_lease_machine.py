@@ -21,7 +21,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elasticjob.kube.lease import Candidate, Look, Lost, Terms, Wait, Write
+from elasticjob.kube.election.lease import Candidate, Look, Lost, Terms, Wait, Write
 from elasticjob.kube.objects.views import LEASE, Lease
 
 WALL = datetime(2026, 1, 1, tzinfo=UTC)

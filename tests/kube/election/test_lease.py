@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.kube.lease import Basis, Candidate, Look, Lost, Step, Terms, Wait, Write, micro_time
+from elasticjob.kube.election.lease import Basis, Candidate, Look, Lost, Step, Terms, Wait, Write, micro_time
 from elasticjob.kube.objects.views import LEASE, Lease
 
 WALL = datetime(2026, 1, 1, tzinfo=UTC)
