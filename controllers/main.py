@@ -20,13 +20,13 @@ from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.scaleplan import controller as plans
 from elasticjob.controllers.settings import Settings
-from elasticjob.kube.admission import AdmissionServer, ServiceRef
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
 from elasticjob.kube.operator import Operator
+from elasticjob.kube.webhook.server import AdmissionServer, ServiceRef
 from elasticjob.webhooks import WEBHOOKS
 
 NAME: Final = "elasticjob-operator"

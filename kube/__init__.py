@@ -20,7 +20,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from elasticjob.kube.admission import AdmissionServer
     from elasticjob.kube.client.client import Client
     from elasticjob.kube.client.config import load as load_config
     from elasticjob.kube.controller.controller import Controller, Result
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
     from elasticjob.kube.objects.owner import owner_reference
     from elasticjob.kube.objects.problem import Problem
     from elasticjob.kube.operator import Operator
-    from elasticjob.kube.review import Review, Webhook
+    from elasticjob.kube.webhook.review import Review, Webhook
+    from elasticjob.kube.webhook.server import AdmissionServer
 
 __all__ = [
     "AdmissionServer",
@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "AdmissionServer": "admission",
+    "AdmissionServer": "webhook.server",
     "Client": "client.client",
     "Column": "crd.model",
     "Controller": "controller.controller",
@@ -72,9 +72,9 @@ _HOME = {
     "Part": "crd.model",
     "Problem": "objects.problem",
     "Result": "controller.controller",
-    "Review": "review",
+    "Review": "webhook.review",
     "Terminal": "errors",
-    "Webhook": "review",
+    "Webhook": "webhook.review",
     "crd_manifest": "crd.generate",
     "load_config": "client.config",
     "owner_reference": "objects.owner",

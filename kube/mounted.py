@@ -15,7 +15,7 @@ from pathlib import Path
 from elasticjob.kube.certificates import Leaf, read_leaf, verifies
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.registration import Notices, Published
+from elasticjob.kube.webhook.registration import Notices, Published
 
 log = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from elasticjob.kube.clock import Clock
 from elasticjob.kube.errors import ConfigError, Conflict
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import SECRET
-from elasticjob.kube.registration import Notices
+from elasticjob.kube.webhook.registration import Notices
 
 ATTEMPTS = 5
 """How often to start over because another replica wrote in between."""

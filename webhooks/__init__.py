@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from elasticjob.kube.review import Webhook
+from elasticjob.kube.webhook.review import Webhook
 from elasticjob.webhooks import elasticjob, jobresource, scaleplan
 
 WEBHOOKS: Final[tuple[Webhook[Any], ...]] = (elasticjob.WEBHOOK, jobresource.WEBHOOK, scaleplan.WEBHOOK)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from elasticjob.api.v1alpha1.checks.elasticjob import problems
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.kube.objects.problem import Problem
-from elasticjob.kube.review import Review, Webhook
+from elasticjob.kube.webhook.review import Review, Webhook
 
 
 def validate(review: Review[ElasticJob]) -> Sequence[Problem]:

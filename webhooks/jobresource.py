@@ -9,7 +9,7 @@ from elasticjob.api.v1alpha1.checks.jobresource import problems
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.kube.objects.problem import Problem
-from elasticjob.kube.review import JsonPatchOperation, Review, Webhook
+from elasticjob.kube.webhook.review import JsonPatchOperation, Review, Webhook
 from elasticjob.webhooks.labels import missing_labels
 
 

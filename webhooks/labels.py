@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from elasticjob.kube.review import JsonPatchOperation, Review
+from elasticjob.kube.webhook.review import JsonPatchOperation, Review
 
 
 def missing_labels(review: Review[Any], wanted: Mapping[str, str]) -> list[JsonPatchOperation]:

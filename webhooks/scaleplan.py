@@ -10,7 +10,7 @@ from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.kube.objects.problem import Problem
-from elasticjob.kube.review import JsonPatchOperation, Reader, Review, Webhook
+from elasticjob.kube.webhook.review import JsonPatchOperation, Reader, Review, Webhook
 from elasticjob.webhooks.labels import missing_labels
 
 

@@ -12,7 +12,7 @@ from elasticjob.kube.certificates import Leaf, Policy, issue, new_authority
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.mounted import Mounted
-from elasticjob.kube.registration import Published
+from elasticjob.kube.webhook.registration import Published
 from tests.kube.stub import until
 
 NOW = datetime.now(UTC)

@@ -26,9 +26,9 @@ from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP
-from elasticjob.kube.registration import Address, Registration, admission_places
-from elasticjob.kube.review import Webhook
 from elasticjob.kube.secret import Authorities, CaSecret, read_secret, secret_data
+from elasticjob.kube.webhook.registration import Address, Registration, admission_places
+from elasticjob.kube.webhook.review import Webhook
 from tests.kube.shelf import Shelf
 
 NOW = datetime.now(UTC).replace(microsecond=0)

@@ -10,7 +10,6 @@ from datetime import timedelta
 
 import pytest
 
-from elasticjob.kube.admission import AdmissionServer, Problem, Review, Webhook
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import reference
 from elasticjob.kube.controller.controller import Controller, Result
@@ -26,6 +25,7 @@ from elasticjob.kube.objects.views import (
     ConfigMap,
 )
 from elasticjob.kube.operator import Operator
+from elasticjob.kube.webhook.server import AdmissionServer, Problem, Review, Webhook
 from tests.kube.stub import until
 
 

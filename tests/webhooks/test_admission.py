@@ -10,7 +10,7 @@ import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from elasticjob.kube.review import Answer, Request, Webhook, mutated, validated
+from elasticjob.kube.webhook.review import Answer, Request, Webhook, mutated, validated
 from elasticjob.webhooks import WEBHOOKS, elasticjob, jobresource, scaleplan
 from tests.api.manifests import ABSENT, changed, declared, job
 

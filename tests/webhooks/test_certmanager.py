@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from elasticjob.controllers.settings import Settings
-from elasticjob.kube.admission import ServiceRef
+from elasticjob.kube.webhook.server import ServiceRef
 
 CONFIG = Path(__file__).parents[2] / "config"
 PREFIX = "ELASTICJOB_OPERATOR_"

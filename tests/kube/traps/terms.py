@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from elasticjob.kube.admission import Terms
+from elasticjob.kube.webhook.server import Terms
 
 CHOSEN = "!has(request.name) || request.name != 'kube-root-ca.crt'"
 

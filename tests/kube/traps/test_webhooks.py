@@ -19,15 +19,15 @@ import pytest
 from aiohttp import ClientSession
 from cryptography import x509
 
-from elasticjob.kube import answering
-from elasticjob.kube.admission import AdmissionServer, Policy, Problem, Review, Webhook
 from elasticjob.kube.certificates import Leaf, certificates_in, issue, new_authority
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, KubeError
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP, SECRET, VALIDATING_WEBHOOKS, ConfigMap
-from elasticjob.kube.registration import INJECT_FROM
-from elasticjob.kube.review import Reader
+from elasticjob.kube.webhook import handlers
+from elasticjob.kube.webhook.registration import INJECT_FROM
+from elasticjob.kube.webhook.review import Reader
+from elasticjob.kube.webhook.server import AdmissionServer, Policy, Problem, Review, Webhook
 from tests.kit.served import Served
 from tests.kube.stub import until
 from tests.kube.traps.kit import WITHIN, for_maps, operator_of, running
@@ -166,7 +166,7 @@ async def test_18_reconciles_that_block_threads_stall_no_review(client: Client, 
 async def test_18_a_handler_that_never_returns_is_cancelled_before_the_api_server_gives_up(
     client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "SHARE", 0.05)  # much time for the way back
+    monkeypatch.setattr(handlers, "SHARE", 0.05)  # much time for the way back
     fates: list[str] = []
 
     async def never(review: Review[ConfigMap], reader: Reader) -> Sequence[Problem]:
@@ -260,7 +260,7 @@ async def answer_to_create(client: Client, namespace: str) -> str:
 async def test_18_more_reviews_than_fit_are_put_off_and_not_lost(
     client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "REVIEWS", (2, answering.MIB))
+    monkeypatch.setattr(handlers, "REVIEWS", (2, handlers.MIB))
     inside: list[str] = []
     most, go = 0, asyncio.Event()
 

@@ -18,15 +18,14 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from elasticjob.kube.admission import AdmissionServer, Policy, ServiceRef, Terms
-from elasticjob.kube.answering import waits
 from elasticjob.kube.clock import Clock, SystemClock, VirtualClock
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
-from elasticjob.kube.registration import holds
-from elasticjob.kube.review import (
+from elasticjob.kube.webhook.handlers import waits
+from elasticjob.kube.webhook.registration import holds
+from elasticjob.kube.webhook.review import (
     Answer,
     JsonPatchOperation,
     Reader,
@@ -36,7 +35,8 @@ from elasticjob.kube.review import (
     mutated,
     validated,
 )
-from elasticjob.kube.room import Full, Room
+from elasticjob.kube.webhook.room import Full, Room
+from elasticjob.kube.webhook.server import AdmissionServer, Policy, ServiceRef, Terms
 from tests.kube.build import manifest
 from tests.kube.shelf import Shelf
 from tests.kube.stub import until

@@ -20,8 +20,8 @@ from elasticjob.kube.http.threads import Threads
 from elasticjob.kube.json import JsonReader
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.registration import path_of
-from elasticjob.kube.review import (
+from elasticjob.kube.webhook.registration import path_of
+from elasticjob.kube.webhook.review import (
     AdmissionReview,
     Answer,
     Reader,
@@ -31,7 +31,7 @@ from elasticjob.kube.review import (
     too_late,
     validated,
 )
-from elasticjob.kube.room import Full, Room
+from elasticjob.kube.webhook.room import Full, Room
 
 _REVIEW = JsonReader(AdmissionReview)
 

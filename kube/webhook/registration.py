@@ -17,7 +17,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import AlreadyExists
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from elasticjob.kube.review import Webhook
+from elasticjob.kube.webhook.review import Webhook
 
 INJECT_FROM = "cert-manager.io/inject-ca-from"
 

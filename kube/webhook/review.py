@@ -5,7 +5,7 @@
     def advise(review: Review[Thing]) -> Sequence[str]: ...
     THING_WEBHOOK = Webhook(THING, mutate=defaults, validate=check, warn=advise)
 
-admission.py serves them. A handler that raises denies the request with a sentence: nothing is let through
+server.py serves them. A handler that raises denies the request with a sentence: nothing is let through
 unchecked, nothing crashes. Plain functions run in a thread, for they may take long; they share nothing with
 reconcilers. Coroutine functions run in the event loop, and may ask the cluster.
 """

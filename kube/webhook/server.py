@@ -1,4 +1,4 @@
-"""A webhook server as a part of an Operator: it answers (answering.py), tells the API server where
+"""A webhook server as a part of an Operator: it answers (handlers.py), tells the API server where
 (registration.py), and keeps a certificate that is trusted (secret.py; mounted.py where others issue it).
 
 It serves first and registers then. It is ready while the API server's own copy of the registration trusts
@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from elasticjob.kube.answering import Answering
 from elasticjob.kube.backoff import WATCH, Backoff, Failures
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
@@ -31,15 +30,16 @@ from elasticjob.kube.mounted import Mounted
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.objects.views import SECRET
-from elasticjob.kube.registration import (
+from elasticjob.kube.rungroup import Group
+from elasticjob.kube.secret import CaSecret
+from elasticjob.kube.webhook.handlers import Answering
+from elasticjob.kube.webhook.registration import (
     Address,
     Registration,
     ServiceRef,
     admission_places,
 )
-from elasticjob.kube.review import Mutate, Reader, Review, Terms, Validate, Webhook
-from elasticjob.kube.rungroup import Group
-from elasticjob.kube.secret import CaSecret
+from elasticjob.kube.webhook.review import Mutate, Reader, Review, Terms, Validate, Webhook
 
 __all__ = [
     "AdmissionServer",

@@ -1,0 +1,1 @@
+"""Admission webhooks: the server, its request handlers, reviews, and their registration."""
