@@ -6,8 +6,8 @@ import ssl
 from dataclasses import dataclass
 from datetime import datetime
 
-from elasticjob.kube import certificates
-from elasticjob.kube.certificates import Leaf
+from elasticjob.kube.webhook.certs import certificates
+from elasticjob.kube.webhook.certs.certificates import Leaf
 
 _NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from elasticjob.kube.certificates import POLICY, issue, new_authority, read_authority
+from elasticjob.kube.webhook.certs.certificates import POLICY, issue, new_authority, read_authority
 
 
 @dataclass(frozen=True)

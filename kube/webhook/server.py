@@ -20,18 +20,18 @@ from typing import Any
 from elasticjob.kube.backoff import WATCH, Backoff, Failures
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
-from elasticjob.kube.certificates import Leaf, Policy, load_leaf, server_context
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.http.serving import Runner
 from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.mounted import Mounted
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.objects.views import SECRET
 from elasticjob.kube.rungroup import Group
-from elasticjob.kube.secret import CaSecret
+from elasticjob.kube.webhook.certs.certificates import Leaf, Policy, load_leaf, server_context
+from elasticjob.kube.webhook.certs.mounted import Mounted
+from elasticjob.kube.webhook.certs.secret import CaSecret
 from elasticjob.kube.webhook.handlers import Answering
 from elasticjob.kube.webhook.registration import (
     Address,

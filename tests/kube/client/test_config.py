@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from elasticjob.kube.certificates import issue, new_authority
 from elasticjob.kube.client import config, kubeconfig
 from elasticjob.kube.client.config import REREAD_AFTER, TokenFile
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError
+from elasticjob.kube.webhook.certs.certificates import issue, new_authority
 from tests.kube.kubeconfigs import plugin, write
 from tests.kube.stub import until
 

@@ -14,8 +14,8 @@ import psutil
 import pytest
 from aiohttp import web
 
-from elasticjob.kube.certificates import issue, new_authority, server_context
 from elasticjob.kube.http.serving import Runner
+from elasticjob.kube.webhook.certs.certificates import issue, new_authority, server_context
 from tests.kube.stub import until
 
 AUTHORITY = new_authority("test", datetime.now(UTC))

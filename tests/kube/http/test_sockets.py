@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 import psutil
 import pytest
 
-from elasticjob.kube.certificates import issue, new_authority, server_context
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.config import Config
 from elasticjob.kube.objects.views import POD
+from elasticjob.kube.webhook.certs.certificates import issue, new_authority, server_context
 
 AUTHORITY = new_authority("test", datetime.now(UTC))
 

@@ -19,12 +19,12 @@ import pytest
 from aiohttp import ClientSession
 from cryptography import x509
 
-from elasticjob.kube.certificates import Leaf, certificates_in, issue, new_authority
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, KubeError
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP, SECRET, VALIDATING_WEBHOOKS, ConfigMap
 from elasticjob.kube.webhook import handlers
+from elasticjob.kube.webhook.certs.certificates import Leaf, certificates_in, issue, new_authority
 from elasticjob.kube.webhook.registration import INJECT_FROM
 from elasticjob.kube.webhook.review import Reader
 from elasticjob.kube.webhook.server import AdmissionServer, Policy, Problem, Review, Webhook

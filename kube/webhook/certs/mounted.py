@@ -12,9 +12,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from elasticjob.kube.certificates import Leaf, read_leaf, verifies
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.webhook.certs.certificates import Leaf, read_leaf, verifies
 from elasticjob.kube.webhook.registration import Notices, Published
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from elasticjob.kube.certificates import (
+from elasticjob.kube.webhook.certs.certificates import (
     Policy,
     certificates_in,
     issue,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from elasticjob.kube.certificates import Leaf, Policy, issue, new_authority
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.mounted import Mounted
+from elasticjob.kube.webhook.certs.certificates import Leaf, Policy, issue, new_authority
+from elasticjob.kube.webhook.certs.mounted import Mounted
 from elasticjob.kube.webhook.registration import Published
 from tests.kube.stub import until
 

@@ -18,7 +18,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from elasticjob.kube.certificates import (
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.clock import Clock
+from elasticjob.kube.errors import ConfigError, Conflict
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import SECRET
+from elasticjob.kube.webhook.certs.certificates import (
     Authority,
     Certificate,
     Leaf,
@@ -27,11 +32,6 @@ from elasticjob.kube.certificates import (
     new_authority,
     read_authority,
 )
-from elasticjob.kube.client.client import Client
-from elasticjob.kube.clock import Clock
-from elasticjob.kube.errors import ConfigError, Conflict
-from elasticjob.kube.objects.kinds import Key
-from elasticjob.kube.objects.views import SECRET
 from elasticjob.kube.webhook.registration import Notices
 
 ATTEMPTS = 5

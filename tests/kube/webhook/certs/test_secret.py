@@ -12,7 +12,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from elasticjob.kube.certificates import (
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.errors import ConfigError
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import CONFIG_MAP
+from elasticjob.kube.webhook.certs.certificates import (
     Leaf,
     Policy,
     certificates_in,
@@ -21,12 +26,7 @@ from elasticjob.kube.certificates import (
     read_authority,
     verifies,
 )
-from elasticjob.kube.client.client import Client
-from elasticjob.kube.clock import VirtualClock
-from elasticjob.kube.errors import ConfigError
-from elasticjob.kube.objects.kinds import Key
-from elasticjob.kube.objects.views import CONFIG_MAP
-from elasticjob.kube.secret import Authorities, CaSecret, read_secret, secret_data
+from elasticjob.kube.webhook.certs.secret import Authorities, CaSecret, read_secret, secret_data
 from elasticjob.kube.webhook.registration import Address, Registration, admission_places
 from elasticjob.kube.webhook.review import Webhook
 from tests.kube.shelf import Shelf

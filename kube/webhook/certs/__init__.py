@@ -1,0 +1,1 @@
+"""Certificates of the webhook server: made and kept in a Secret, or mounted by cert-manager."""
