@@ -25,7 +25,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
-from elasticjob.kube.operator import Operator
+from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.webhook.server import AdmissionServer, ServiceRef
 from elasticjob.webhooks import WEBHOOKS
 

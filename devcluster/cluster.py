@@ -32,7 +32,7 @@ from elasticjob.kube.client.config import Config, Static
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.controller.controller import Controller
 from elasticjob.kube.objects.views import NAMESPACE, NODE, PERSISTENT_VOLUME_CLAIM, POD, SERVICE
-from elasticjob.kube.operator import Operator
+from elasticjob.kube.operator.operator import Operator
 
 
 class DevCluster:

@@ -39,7 +39,7 @@ from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.controller.controller import Controller, Runner
 from elasticjob.kube.objects.views import POD, SERVICE
-from elasticjob.kube.operator import Group, Operator
+from elasticjob.kube.operator.operator import Group, Operator
 
 HOST = "127.0.0.1"
 GRACE_SECONDS = 1.0

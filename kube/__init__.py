@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from elasticjob.kube.objects.kinds import Key, Kind, Manifest
     from elasticjob.kube.objects.owner import owner_reference
     from elasticjob.kube.objects.problem import Problem
-    from elasticjob.kube.operator import Operator
+    from elasticjob.kube.operator.operator import Operator
     from elasticjob.kube.webhook.review import Review, Webhook
     from elasticjob.kube.webhook.server import AdmissionServer
 
@@ -68,7 +68,7 @@ _HOME = {
     "Key": "objects.kinds",
     "Kind": "objects.kinds",
     "Manifest": "objects.kinds",
-    "Operator": "operator",
+    "Operator": "operator.operator",
     "Part": "crd.model",
     "Problem": "objects.problem",
     "Result": "controller.controller",

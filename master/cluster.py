@@ -32,7 +32,7 @@ from elasticjob.kube.errors import AlreadyExists, KubeError
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import POD, Pod
-from elasticjob.kube.operator import Operator
+from elasticjob.kube.operator.operator import Operator
 from elasticjob.master import nodes, progress
 from elasticjob.master.job import Bounds, Job, Limits, Phase, Spec, Training
 from elasticjob.master.server import Master

@@ -15,7 +15,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, POD
-from elasticjob.kube.operator import Operator
+from elasticjob.kube.operator.operator import Operator
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from elasticjob.devcluster.server.tokens import Tokens
 from elasticjob.devcluster.server.verbs import Verbs
 from elasticjob.kube.http.serving import Runner
 from elasticjob.kube.http.sockets import Sockets, kept_alive
-from elasticjob.kube.rungroup import Runnable
+from elasticjob.kube.operator.rungroup import Runnable
 
 
 def _utc() -> datetime:

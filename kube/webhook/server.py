@@ -28,7 +28,7 @@ from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.objects.views import SECRET
-from elasticjob.kube.rungroup import Group
+from elasticjob.kube.operator.rungroup import Group
 from elasticjob.kube.webhook.certs.certificates import Leaf, Policy, load_leaf, server_context
 from elasticjob.kube.webhook.certs.mounted import Mounted
 from elasticjob.kube.webhook.certs.secret import CaSecret

@@ -17,7 +17,7 @@ from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.views import EVENT, LEASE
-from elasticjob.kube.operator import Operator
+from elasticjob.kube.operator.operator import Operator
 from tests.kit.account import ACCOUNT, KINDS, RIGHTS, SYSTEM, ship_rights
 from tests.kit.served import Served
 

@@ -22,7 +22,7 @@ from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD, Pod
-from elasticjob.kube.operator import Operator
+from elasticjob.kube.operator.operator import Operator
 from tests.controllers.conftest import KINDS, Site
 from tests.e2e.line import Line
 from tests.kit.namespaces import new_namespace

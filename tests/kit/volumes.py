@@ -9,7 +9,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import PERSISTENT_VOLUME_CLAIM, Object, PersistentVolumeClaim
-from elasticjob.kube.operator import Operator
+from elasticjob.kube.operator.operator import Operator
 
 PERSISTENT_VOLUME = Kind("", "v1", "PersistentVolume", "persistentvolumes", Object, namespaced=False)
 MANAGER = "devcluster-volumes"

@@ -184,7 +184,7 @@ def test_coming_and_going_always_matters() -> None:
 def test_importing_the_framework_brings_no_heavy_parts() -> None:
     heavy = "kubernetes_asyncio", "cryptography", "pydantic"
     code = (
-        "import sys; import elasticjob.kube.client.client, elasticjob.kube.operator;"
+        "import sys; import elasticjob.kube.client.client, elasticjob.kube.operator.operator;"
         "import elasticjob.kube.client.config;"
         f"print([name for name in {heavy} if name in sys.modules])"
     )

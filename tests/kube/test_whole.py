@@ -24,7 +24,7 @@ from elasticjob.kube.objects.views import (
     VALIDATING_WEBHOOKS,
     ConfigMap,
 )
-from elasticjob.kube.operator import Operator
+from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.webhook.server import AdmissionServer, Problem, Review, Webhook
 from tests.kube.stub import until
 

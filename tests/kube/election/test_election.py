@@ -24,8 +24,8 @@ from elasticjob.kube.errors import Fenced, KubeError, LeadershipLost
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, LEASE
-from elasticjob.kube.operator import Operator
-from elasticjob.kube.rungroup import Group
+from elasticjob.kube.operator.operator import Operator
+from elasticjob.kube.operator.rungroup import Group
 from elasticjob.kube.testing import Delay, FaultProxy, Lose, asking
 from tests.kit.served import Served
 from tests.kube.stub import Stub, answer, hang, until

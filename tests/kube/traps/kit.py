@@ -19,7 +19,7 @@ from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
-from elasticjob.kube.operator import Operator
+from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.testing import Asked, FaultProxy, asking
 from hack.cluster.controlplane import APISERVER
 from tests.kit.served import DevServed, RealServed, Served

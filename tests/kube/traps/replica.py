@@ -29,7 +29,7 @@ from elasticjob.kube.election.lease import Terms
 from elasticjob.kube.errors import LeadershipLost
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP
-from elasticjob.kube.operator import Operator
+from elasticjob.kube.operator.operator import Operator
 from tests.kube.traps.pace import Pace, PacedClock
 
 TERMS = Terms(lease=timedelta(seconds=45), renew=timedelta(seconds=30), retry=timedelta(seconds=0.5))

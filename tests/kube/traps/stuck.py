@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
-from elasticjob.kube.operator import Operator
+from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.webhook.server import AdmissionServer, Problem, Review, Webhook
 from tests.kube.traps.terms import within
 

@@ -17,8 +17,8 @@ from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.http.probes import Probes
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, SECRET
-from elasticjob.kube.operator import Operator
-from elasticjob.kube.rungroup import Group
+from elasticjob.kube.operator.operator import Operator
+from elasticjob.kube.operator.rungroup import Group
 from tests.kube.build import bookmark, event, manifest
 from tests.kube.stub import Answer, Stub, stream, until
 

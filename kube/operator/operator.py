@@ -46,7 +46,7 @@ from elasticjob.kube.errors import LeadershipLost
 from elasticjob.kube.http.probes import Check, LoopWatch, Probes
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Kind
-from elasticjob.kube.rungroup import STOP_ORDER, Group, RunGroup, Runnable
+from elasticjob.kube.operator.rungroup import STOP_ORDER, Group, RunGroup, Runnable
 
 __all__ = ["GRACE", "Group", "Operator"]
 

@@ -1,0 +1,1 @@
+"""A process that runs controllers, webhooks and leader election, and stops them in order."""
