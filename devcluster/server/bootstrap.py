@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from elasticjob.devcluster.server.access import GROUP, MASTERS
-from elasticjob.devcluster.server.asking import NAMESPACES
+from elasticjob.devcluster.server.model.asking import NAMESPACES
+from elasticjob.devcluster.server.model.store import Manifest, Type
 from elasticjob.devcluster.server.objects import Objects
-from elasticjob.devcluster.server.store import Manifest, Type
 from elasticjob.devcluster.server.tokens import AUTHENTICATED, UNAUTHENTICATED
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")

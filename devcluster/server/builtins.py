@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from elasticjob.devcluster.server.columns import BUILTIN_COLUMNS
 from elasticjob.devcluster.server.events import EVENTS_V1
-from elasticjob.devcluster.server.registry import Resource, Scale
-from elasticjob.devcluster.server.schemas import Schema, builtin_definitions
+from elasticjob.devcluster.server.model.registry import Resource, Scale
+from elasticjob.devcluster.server.model.schemas import Schema, builtin_definitions
 
 
 class Row(NamedTuple):

@@ -7,13 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticjob.devcluster.server import protobuf
-from elasticjob.devcluster.server.asking import Deletion, Options, User
-from elasticjob.devcluster.server.errors import Cause, bad_request, invalid, unreadable, unsupported_media
 from elasticjob.devcluster.server.jsonbody import parsed, syntax_problem
 from elasticjob.devcluster.server.lists import Form, flag
-from elasticjob.devcluster.server.names import missing, unsupported, wrong
-from elasticjob.devcluster.server.store import Manifest
-from elasticjob.devcluster.server.target import Target
+from elasticjob.devcluster.server.model.asking import Deletion, Options, User
+from elasticjob.devcluster.server.model.errors import (
+    Cause,
+    bad_request,
+    invalid,
+    unreadable,
+    unsupported_media,
+)
+from elasticjob.devcluster.server.model.names import missing, unsupported, wrong
+from elasticjob.devcluster.server.model.store import Manifest
+from elasticjob.devcluster.server.model.target import Target
 
 APPLY = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"

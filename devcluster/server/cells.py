@@ -9,9 +9,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from elasticjob.devcluster.server.jsonpath import compile_path
-from elasticjob.devcluster.server.registry import Column
-from elasticjob.devcluster.server.store import Manifest
+from elasticjob.devcluster.server.model.jsonpath import compile_path
+from elasticjob.devcluster.server.model.registry import Column
+from elasticjob.devcluster.server.model.store import Manifest
 
 NONE = "<none>"
 

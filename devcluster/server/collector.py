@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elasticjob.devcluster.server.asking import FOREGROUND, ORPHAN, Deletion, Options, User
+from elasticjob.devcluster.server.model.asking import FOREGROUND, ORPHAN, Deletion, Options, User
+from elasticjob.devcluster.server.model.registry import Resource
+from elasticjob.devcluster.server.model.store import Event, Manifest, Stored, Type
+from elasticjob.devcluster.server.model.worker import Worker
 from elasticjob.devcluster.server.objects import Objects
-from elasticjob.devcluster.server.registry import Resource
-from elasticjob.devcluster.server.store import Event, Manifest, Stored, Type
-from elasticjob.devcluster.server.worker import Worker
 
 OPTIONS = Options(
     User("system:serviceaccount:kube-system:generic-garbage-collector", ("system:masters",)), "gc"

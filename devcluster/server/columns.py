@@ -14,7 +14,7 @@ from elasticjob.devcluster.server.cells import (
     subjects,
     text,
 )
-from elasticjob.devcluster.server.registry import Column
+from elasticjob.devcluster.server.model.registry import Column
 from elasticjob.devcluster.server.summaries import (
     claim_size,
     endpoints_of,

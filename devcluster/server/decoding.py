@@ -7,16 +7,16 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.devcluster.server import errors
 from elasticjob.devcluster.server.defaulting import fill
-from elasticjob.devcluster.server.errors import StatusError
 from elasticjob.devcluster.server.jsonbody import Repeating
-from elasticjob.devcluster.server.names import wrong
+from elasticjob.devcluster.server.model import errors
+from elasticjob.devcluster.server.model.errors import StatusError
+from elasticjob.devcluster.server.model.names import wrong
+from elasticjob.devcluster.server.model.registry import Resource
+from elasticjob.devcluster.server.model.schemas import builtin_kind
+from elasticjob.devcluster.server.model.store import Manifest, encode
 from elasticjob.devcluster.server.normal import normalise
 from elasticjob.devcluster.server.pruning import prune
-from elasticjob.devcluster.server.registry import Resource
-from elasticjob.devcluster.server.schemas import builtin_kind
-from elasticjob.devcluster.server.store import Manifest, encode
 from elasticjob.devcluster.server.validation import type_problem
 
 

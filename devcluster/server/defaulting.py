@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from elasticjob.devcluster.server.schemas import Schema, items
+from elasticjob.devcluster.server.model.schemas import Schema, items
 
 
 def fill(value: Any, schema: Schema) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.jsonpath import BadPath, compile_path
-from elasticjob.devcluster.server.names import (
+from elasticjob.devcluster.server.model.errors import Cause
+from elasticjob.devcluster.server.model.jsonpath import BadPath, compile_path
+from elasticjob.devcluster.server.model.names import (
     forbidden,
     missing,
     service_name_problem,
@@ -15,9 +15,9 @@ from elasticjob.devcluster.server.names import (
     unsupported,
     wrong,
 )
+from elasticjob.devcluster.server.model.store import Manifest
+from elasticjob.devcluster.server.model.strategy import immutable
 from elasticjob.devcluster.server.rules import expression_problems, rule_problems
-from elasticjob.devcluster.server.store import Manifest
-from elasticjob.devcluster.server.strategy import immutable
 from elasticjob.devcluster.server.structural import structural_problems
 
 _COLUMN_TYPES = ["boolean", "date", "integer", "number", "string"]

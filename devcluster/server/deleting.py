@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from elasticjob.devcluster.server import errors
-from elasticjob.devcluster.server.asking import (
+from elasticjob.devcluster.server.core import Core
+from elasticjob.devcluster.server.crd import CRDS
+from elasticjob.devcluster.server.model import errors
+from elasticjob.devcluster.server.model.asking import (
     FOREGROUND,
     NAMESPACES,
     ORPHAN,
@@ -12,11 +14,9 @@ from elasticjob.devcluster.server.asking import (
     Deletion,
     Options,
 )
-from elasticjob.devcluster.server.core import Core
-from elasticjob.devcluster.server.crd import CRDS
+from elasticjob.devcluster.server.model.registry import Resource
+from elasticjob.devcluster.server.model.store import Manifest, Stored, encode
 from elasticjob.devcluster.server.pods import grace_period
-from elasticjob.devcluster.server.registry import Resource
-from elasticjob.devcluster.server.store import Manifest, Stored, encode
 
 _FOREVER = ("default", "kube-system", "kube-public")
 

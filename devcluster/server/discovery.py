@@ -6,8 +6,8 @@ import base64
 import hashlib
 from typing import Any
 
-from elasticjob.devcluster.server.registry import VERBS, Registry, Resource
-from elasticjob.devcluster.server.store import Manifest
+from elasticjob.devcluster.server.model.registry import VERBS, Registry, Resource
+from elasticjob.devcluster.server.model.store import Manifest
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

@@ -17,9 +17,9 @@ from typing import Any
 from elasticjob.devcluster.server.collector import OPTIONS, Item, item_of
 from elasticjob.devcluster.server.crd import CRDS
 from elasticjob.devcluster.server.definitions import is_true
+from elasticjob.devcluster.server.model.store import Event, Manifest, Stored, Type
+from elasticjob.devcluster.server.model.worker import Worker
 from elasticjob.devcluster.server.objects import Objects
-from elasticjob.devcluster.server.store import Event, Manifest, Stored, Type
-from elasticjob.devcluster.server.worker import Worker
 
 Names = Mapping[str, Any]
 _SERVER = replace(OPTIONS, manager="kube-apiserver")

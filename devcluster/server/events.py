@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.names import key_problems, missing, wrong
-from elasticjob.devcluster.server.registry import Conversion
-from elasticjob.devcluster.server.store import Manifest
-from elasticjob.devcluster.server.strategy import immutable
+from elasticjob.devcluster.server.model.errors import Cause
+from elasticjob.devcluster.server.model.names import key_problems, missing, wrong
+from elasticjob.devcluster.server.model.registry import Conversion
+from elasticjob.devcluster.server.model.store import Manifest
+from elasticjob.devcluster.server.model.strategy import immutable
 
 # events.k8s.io/v1 → core/v1
 _NAMES = {

@@ -12,7 +12,15 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.devcluster.server.schemas import ANYTHING, Schema, item_key, items, member, members, shape
+from elasticjob.devcluster.server.model.schemas import (
+    ANYTHING,
+    Schema,
+    item_key,
+    items,
+    member,
+    members,
+    shape,
+)
 
 Path = tuple[str, ...]
 

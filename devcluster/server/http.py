@@ -11,20 +11,21 @@ from typing import Any, Protocol, cast
 from aiohttp import web
 
 from elasticjob.api import core
-from elasticjob.devcluster.server import discovery, errors, managed
-from elasticjob.devcluster.server.asking import User
+from elasticjob.devcluster.server import discovery, managed
 from elasticjob.devcluster.server.call import Call
 from elasticjob.devcluster.server.decoding import decode
-from elasticjob.devcluster.server.errors import StatusError
 from elasticjob.devcluster.server.lists import Form, form_of
 from elasticjob.devcluster.server.logs import Logs
+from elasticjob.devcluster.server.model import errors
+from elasticjob.devcluster.server.model.asking import User
+from elasticjob.devcluster.server.model.errors import StatusError
+from elasticjob.devcluster.server.model.registry import Registry, Resource
+from elasticjob.devcluster.server.model.store import encode
+from elasticjob.devcluster.server.model.target import Target, parse
 from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.openapi import Documents
-from elasticjob.devcluster.server.registry import Registry, Resource
 from elasticjob.devcluster.server.reviews import Answer, Authority, Tokens, answers, review_resources
-from elasticjob.devcluster.server.store import encode
 from elasticjob.devcluster.server.subresources import Subresources
-from elasticjob.devcluster.server.target import Target, parse
 from elasticjob.devcluster.server.tokenrequests import TokenRequests
 from elasticjob.devcluster.server.tokens import ANONYMOUS
 from elasticjob.devcluster.server.verbs import Reply, Verbs

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from elasticjob.devcluster.server.errors import bad_request
+from elasticjob.devcluster.server.model.errors import bad_request
 
 
 class Repeating(dict[str, Any]):

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from elasticjob.devcluster.server.crd import CRD
-from elasticjob.devcluster.server.errors import Cause
 from elasticjob.devcluster.server.events import (
     check_event,
     check_new_event,
@@ -15,14 +14,15 @@ from elasticjob.devcluster.server.events import (
     default_event,
 )
 from elasticjob.devcluster.server.expressions import NotCompiled
-from elasticjob.devcluster.server.names import file_name_problem, missing, plain, unsupported, wrong
+from elasticjob.devcluster.server.model.errors import Cause
+from elasticjob.devcluster.server.model.names import file_name_problem, missing, plain, unsupported, wrong
+from elasticjob.devcluster.server.model.selectors import label_selector, matches_labels
+from elasticjob.devcluster.server.model.store import Manifest, Store, Type
+from elasticjob.devcluster.server.model.strategy import Strategy, immutable, put
 from elasticjob.devcluster.server.pods import check_pod_spec, default_template, pod_strategy
 from elasticjob.devcluster.server.protection import PROTECTION
 from elasticjob.devcluster.server.roles import ROLES
-from elasticjob.devcluster.server.selectors import label_selector, matches_labels
 from elasticjob.devcluster.server.services import service_strategy
-from elasticjob.devcluster.server.store import Manifest, Store, Type
-from elasticjob.devcluster.server.strategy import Strategy, immutable, put
 
 _SERVICES = Type("", "services")
 _LOOKED_UP = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.devcluster.server.errors import (
+from elasticjob.devcluster.server.model.errors import (
     Cause,
     bad_request,
     bad_version,
@@ -21,12 +21,17 @@ from elasticjob.devcluster.server.errors import (
     not_a_number,
     not_acceptable,
 )
-from elasticjob.devcluster.server.names import unsupported
-from elasticjob.devcluster.server.registry import Resource
-from elasticjob.devcluster.server.selectors import Predicate, field_clauses, label_requirements, predicate
-from elasticjob.devcluster.server.store import Manifest, Store, Stored, Type, encode
+from elasticjob.devcluster.server.model.names import unsupported
+from elasticjob.devcluster.server.model.registry import Resource
+from elasticjob.devcluster.server.model.selectors import (
+    Predicate,
+    field_clauses,
+    label_requirements,
+    predicate,
+)
+from elasticjob.devcluster.server.model.store import Manifest, Store, Stored, Type, encode
+from elasticjob.devcluster.server.model.target import Target
 from elasticjob.devcluster.server.table import partial, table
-from elasticjob.devcluster.server.target import Target
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from urllib.parse import quote
 import aiohttp
 from aiohttp import web
 
-from elasticjob.devcluster.server.errors import StatusError, bad_request
+from elasticjob.devcluster.server.model.errors import StatusError, bad_request
+from elasticjob.devcluster.server.model.store import Type
+from elasticjob.devcluster.server.model.target import Target
 from elasticjob.devcluster.server.objects import Objects
-from elasticjob.devcluster.server.store import Type
-from elasticjob.devcluster.server.target import Target
 
 KUBELET_URL = "devcluster/kubelet-url"
 _NODES = Type("", "nodes")

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from elasticjob.devcluster.quantity import parse
-from elasticjob.devcluster.server.schemas import ANYTHING, PRESERVE, QUANTITY, Schema, items, member
+from elasticjob.devcluster.server.model.schemas import ANYTHING, PRESERVE, QUANTITY, Schema, items, member
 
 _EMPTY: dict[str, Any] = {}  # what Go makes of a null among structs
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from elasticjob.api import core
 from elasticjob.devcluster.server.discovery import subresources, versions
-from elasticjob.devcluster.server.registry import Registry, Resource
-from elasticjob.devcluster.server.store import Manifest, encode
+from elasticjob.devcluster.server.model.registry import Registry, Resource
+from elasticjob.devcluster.server.model.store import Manifest, encode
 
 _SCHEMAS = "#/components/schemas/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

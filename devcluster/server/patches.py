@@ -8,7 +8,7 @@ from typing import Any
 import jsonpatch
 import msgspec
 
-from elasticjob.devcluster.server.errors import bad_request, rejected, too_large, too_many_operations
+from elasticjob.devcluster.server.model.errors import bad_request, rejected, too_large, too_many_operations
 
 
 def merge_patch(value: Any, patch: Any) -> Any:

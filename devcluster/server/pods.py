@@ -9,16 +9,16 @@ from datetime import datetime
 from typing import Any
 
 from elasticjob.devcluster.quantity import parse
-from elasticjob.devcluster.server.errors import Cause, forbidden
-from elasticjob.devcluster.server.names import (
+from elasticjob.devcluster.server.model.errors import Cause, forbidden
+from elasticjob.devcluster.server.model.names import (
     label_problem,
     missing,
     path_problem,
     unsupported,
     wrong,
 )
-from elasticjob.devcluster.server.store import Manifest
-from elasticjob.devcluster.server.strategy import Strategy, put
+from elasticjob.devcluster.server.model.store import Manifest
+from elasticjob.devcluster.server.model.strategy import Strategy, put
 
 _RESTART = ["Always", "OnFailure", "Never"]
 _PULL = ["Always", "IfNotPresent", "Never"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elasticjob.devcluster.server.collector import OPTIONS, Item, drop_finalizer, item_of
+from elasticjob.devcluster.server.model.store import Event, Manifest, Type
+from elasticjob.devcluster.server.model.worker import Worker
 from elasticjob.devcluster.server.objects import Objects
-from elasticjob.devcluster.server.store import Event, Manifest, Type
-from elasticjob.devcluster.server.worker import Worker
 
 PROTECTION = "kubernetes.io/pvc-protection"
 _CLAIMS, _PODS = Type("", "persistentvolumeclaims"), Type("", "pods")

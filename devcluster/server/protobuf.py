@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from elasticjob.api import core
-from elasticjob.devcluster.server.errors import bad_request
-from elasticjob.devcluster.server.store import Manifest
+from elasticjob.devcluster.server.model.errors import bad_request
+from elasticjob.devcluster.server.model.store import Manifest
 
 MEDIA = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from elasticjob.devcluster.server.schemas import PRESERVE, Schema, items, member, members
+from elasticjob.devcluster.server.model.schemas import PRESERVE, Schema, items, member, members
 
 
 def prune(value: Any, schema: Schema, path: str = "") -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.schemas import ANYTHING, Schema, item_key, items, member
-from elasticjob.devcluster.server.store import Manifest
+from elasticjob.devcluster.server.model.errors import Cause
+from elasticjob.devcluster.server.model.schemas import ANYTHING, Schema, item_key, items, member
+from elasticjob.devcluster.server.model.store import Manifest
 
 _ABSENT = object()
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elasticjob.devcluster.server.asking import User
+from elasticjob.devcluster.server.model.asking import User
 from elasticjob.devcluster.server.wish import Wish
 
 Rule = Mapping[str, Any]

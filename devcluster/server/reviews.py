@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from elasticjob.devcluster.server import errors
-from elasticjob.devcluster.server.asking import User
-from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.names import wrong
+from elasticjob.devcluster.server.model import errors
+from elasticjob.devcluster.server.model.asking import User
+from elasticjob.devcluster.server.model.errors import Cause
+from elasticjob.devcluster.server.model.names import wrong
+from elasticjob.devcluster.server.model.registry import Resource
+from elasticjob.devcluster.server.model.schemas import builtin_definitions
+from elasticjob.devcluster.server.model.store import Manifest
 from elasticjob.devcluster.server.rbac import Rule
-from elasticjob.devcluster.server.registry import Resource
-from elasticjob.devcluster.server.schemas import builtin_definitions
-from elasticjob.devcluster.server.store import Manifest
 from elasticjob.devcluster.server.tokens import Verdict
 from elasticjob.devcluster.server.wish import Wish
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.names import (
+from elasticjob.devcluster.server.model.errors import Cause
+from elasticjob.devcluster.server.model.names import (
     missing,
     path_segment_problem,
     subdomain_problem,
     unsupported,
     wrong,
 )
-from elasticjob.devcluster.server.store import Manifest
-from elasticjob.devcluster.server.strategy import Strategy, put
+from elasticjob.devcluster.server.model.store import Manifest
+from elasticjob.devcluster.server.model.strategy import Strategy, put
 
 _GROUP = "rbac.authorization.k8s.io"
 _GROUP_OF = {"ServiceAccount": "", "User": _GROUP, "Group": _GROUP}

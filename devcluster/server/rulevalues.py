@@ -11,7 +11,7 @@ import msgspec
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from elasticjob.devcluster.server.schemas import INT_OR_STRING, Schema, item_key, items
+from elasticjob.devcluster.server.model.schemas import INT_OR_STRING, Schema, item_key, items
 from elasticjob.kube.crd.schemas import LIST_TYPE, escaped
 
 Reader = Callable[[Any], Any]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from elasticjob.devcluster.server.errors import internal
-from elasticjob.devcluster.server.jsonpath import compile_path
-from elasticjob.devcluster.server.registry import Resource, Scale
-from elasticjob.devcluster.server.store import Manifest
+from elasticjob.devcluster.server.model.errors import internal
+from elasticjob.devcluster.server.model.jsonpath import compile_path
+from elasticjob.devcluster.server.model.registry import Resource, Scale
+from elasticjob.devcluster.server.model.store import Manifest
 
 
 def scale_of(resource: Resource, body: Manifest, *, lenient: bool = False) -> Manifest:

@@ -27,10 +27,10 @@ from elasticjob.devcluster.server.establishing import Establishing
 from elasticjob.devcluster.server.http import Http, Observe
 from elasticjob.devcluster.server.kinds import builtin_strategies
 from elasticjob.devcluster.server.logs import Logs
+from elasticjob.devcluster.server.model.registry import Registry
+from elasticjob.devcluster.server.model.store import Event, Store, Type
 from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.protection import Protection
-from elasticjob.devcluster.server.registry import Registry
-from elasticjob.devcluster.server.store import Event, Store, Type
 from elasticjob.devcluster.server.subresources import Subresources
 from elasticjob.devcluster.server.tokenrequests import TokenRequests
 from elasticjob.devcluster.server.tokens import Tokens

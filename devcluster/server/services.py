@@ -6,10 +6,10 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv4Network
 
-from elasticjob.devcluster.server.errors import Cause, internal
-from elasticjob.devcluster.server.names import missing, plain, unsupported, wrong
-from elasticjob.devcluster.server.store import Manifest
-from elasticjob.devcluster.server.strategy import Strategy, immutable, put
+from elasticjob.devcluster.server.model.errors import Cause, internal
+from elasticjob.devcluster.server.model.names import missing, plain, unsupported, wrong
+from elasticjob.devcluster.server.model.store import Manifest
+from elasticjob.devcluster.server.model.strategy import Strategy, immutable, put
 
 RANGE = IPv4Network("127.96.0.0/16")
 _TYPES = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from elasticjob.devcluster.server.errors import StatusError
-from elasticjob.devcluster.server.schemas import ANYTHING, Schema, items, member
+from elasticjob.devcluster.server.model.errors import StatusError
+from elasticjob.devcluster.server.model.schemas import ANYTHING, Schema, items, member
 
 _ORDER = "$setElementOrder/"
 _DELETE = "$deleteFromPrimitiveList/"

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import deepcopy
 
-from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.names import forbidden, missing, unsupported, wrong
+from elasticjob.devcluster.server.model.errors import Cause
+from elasticjob.devcluster.server.model.names import forbidden, missing, unsupported, wrong
+from elasticjob.devcluster.server.model.schemas import EMBEDDED, INT_OR_STRING, PRESERVE, Schema, members
 from elasticjob.devcluster.server.pruning import prune
-from elasticjob.devcluster.server.schemas import EMBEDDED, INT_OR_STRING, PRESERVE, Schema, members
 from elasticjob.devcluster.server.validation import validate
 from elasticjob.kube.crd.patterns import pattern_problem
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from elasticjob.devcluster.server.cells import NONE, Age, Restarts
-from elasticjob.devcluster.server.store import Manifest
+from elasticjob.devcluster.server.model.store import Manifest
 
 
 def _statuses(pod: Manifest, which: str = "containerStatuses") -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from elasticjob.devcluster.server.cells import AGE, NAME, Age, Restarts, human
-from elasticjob.devcluster.server.registry import Column, Resource
-from elasticjob.devcluster.server.store import Manifest
+from elasticjob.devcluster.server.model.registry import Column, Resource
+from elasticjob.devcluster.server.model.store import Manifest
 
 TYPE_HINTS = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
 

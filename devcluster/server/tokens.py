@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from elasticjob.devcluster.server.asking import User
-from elasticjob.devcluster.server.names import plain
-from elasticjob.devcluster.server.store import Store, Stored, Type
+from elasticjob.devcluster.server.model.asking import User
+from elasticjob.devcluster.server.model.names import plain
+from elasticjob.devcluster.server.model.store import Store, Stored, Type
 
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))

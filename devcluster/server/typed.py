@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.devcluster.server.schemas import (
+from elasticjob.devcluster.server.model.schemas import (
     ANYTHING,
     Schema,
     item_key,

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 
 import msgspec
 
-from elasticjob.devcluster.server import errors, managed
-from elasticjob.devcluster.server.asking import NAMESPACES, Answer, Attributes, Compute, Options
+from elasticjob.devcluster.server import managed
 from elasticjob.devcluster.server.core import Core
-from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.names import identity_problems, metadata_update_problems
+from elasticjob.devcluster.server.model import errors
+from elasticjob.devcluster.server.model.asking import NAMESPACES, Answer, Attributes, Compute, Options
+from elasticjob.devcluster.server.model.errors import Cause
+from elasticjob.devcluster.server.model.names import identity_problems, metadata_update_problems
+from elasticjob.devcluster.server.model.registry import Resource
+from elasticjob.devcluster.server.model.store import Manifest, Stored
+from elasticjob.devcluster.server.model.strategy import no_problem
 from elasticjob.devcluster.server.pods import resized
-from elasticjob.devcluster.server.registry import Resource
 from elasticjob.devcluster.server.services import keep_address
-from elasticjob.devcluster.server.store import Manifest, Stored
-from elasticjob.devcluster.server.strategy import no_problem
 
 _ATTEMPTS = 8
 _KEPT_METADATA = (

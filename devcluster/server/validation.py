@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.names import missing, unsupported, wrong
-from elasticjob.devcluster.server.schemas import (
+from elasticjob.devcluster.server.model.errors import Cause
+from elasticjob.devcluster.server.model.names import missing, unsupported, wrong
+from elasticjob.devcluster.server.model.schemas import (
     EMBEDDED,
     INT_OR_STRING,
     QUANTITY,

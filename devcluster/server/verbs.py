@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from elasticjob.devcluster.server import errors, managed
-from elasticjob.devcluster.server.asking import Answer, Options
+from elasticjob.devcluster.server import managed
 from elasticjob.devcluster.server.call import (
     APPLY,
     JSON_PATCH,
@@ -21,13 +20,15 @@ from elasticjob.devcluster.server.call import (
 from elasticjob.devcluster.server.decoding import decode as decode_body
 from elasticjob.devcluster.server.fields import Path
 from elasticjob.devcluster.server.lists import page, render_list, render_one, selection, served, version_of
-from elasticjob.devcluster.server.names import wrong
+from elasticjob.devcluster.server.model import errors
+from elasticjob.devcluster.server.model.asking import Answer, Options
+from elasticjob.devcluster.server.model.names import wrong
+from elasticjob.devcluster.server.model.registry import Resource
+from elasticjob.devcluster.server.model.store import Manifest, decode, encode
+from elasticjob.devcluster.server.model.target import Target
 from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.patches import go_name, json_patch, merge_patch
-from elasticjob.devcluster.server.registry import Resource
-from elasticjob.devcluster.server.store import Manifest, decode, encode
 from elasticjob.devcluster.server.strategic import strategic_merge
-from elasticjob.devcluster.server.target import Target
 from elasticjob.devcluster.server.typed import untypable, without_nulls
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from elasticjob.devcluster.server import ApiServer
-from elasticjob.devcluster.server.errors import StatusError
-from elasticjob.devcluster.server.store import Store, Type
+from elasticjob.devcluster.server.model.errors import StatusError
+from elasticjob.devcluster.server.model.store import Store, Type
 from tests.devcluster.server.conftest import (
     CONFIG_MAPS,
     CRDS,

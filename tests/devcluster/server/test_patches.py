@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.devcluster.server.errors import StatusError
+from elasticjob.devcluster.server.model.errors import StatusError
+from elasticjob.devcluster.server.model.schemas import Schema, builtin_definitions
 from elasticjob.devcluster.server.patches import json_patch, merge_patch
-from elasticjob.devcluster.server.schemas import Schema, builtin_definitions
 from elasticjob.devcluster.server.strategic import strategic_merge
 
 # RFC 7386, appendix A

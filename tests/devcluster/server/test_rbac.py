@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.devcluster.server.asking import User
+from elasticjob.devcluster.server.model.asking import User
 from elasticjob.devcluster.server.rbac import is_meant, permits
 from elasticjob.devcluster.server.wish import Wish, wish_of
 

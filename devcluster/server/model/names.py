@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.devcluster.server.errors import Cause
+from elasticjob.devcluster.server.model.errors import Cause
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from elasticjob.devcluster.server.errors import StatusError
+from elasticjob.devcluster.server.model.errors import StatusError
 
 K = TypeVar("K")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 5.0

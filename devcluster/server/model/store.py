@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from elasticjob.devcluster.server.errors import expired, object_too_large, too_large_version
+from elasticjob.devcluster.server.model.errors import expired, object_too_large, too_large_version
 
 Manifest = dict[str, Any]
 Change = Literal["ADDED", "MODIFIED", "DELETED"]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from elasticjob.devcluster.server.errors import Cause
-from elasticjob.devcluster.server.names import wrong
-from elasticjob.devcluster.server.store import Manifest
+from elasticjob.devcluster.server.model.errors import Cause
+from elasticjob.devcluster.server.model.names import wrong
+from elasticjob.devcluster.server.model.store import Manifest
 
 Change = Callable[[Manifest], None]
 End = Callable[[Manifest, str], None]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from elasticjob.devcluster.server.schemas import Schema
-from elasticjob.devcluster.server.store import Manifest, Type
+from elasticjob.devcluster.server.model.schemas import Schema
+from elasticjob.devcluster.server.model.store import Manifest, Type
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 

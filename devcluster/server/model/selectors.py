@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elasticjob.devcluster.server.errors import bad_request
-from elasticjob.devcluster.server.names import key_problem
+from elasticjob.devcluster.server.model.errors import bad_request
+from elasticjob.devcluster.server.model.names import key_problem
 
 Object = Mapping[str, Any]
 Predicate = Callable[[Object], bool]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elasticjob.devcluster.server.errors import NoSuchPage, absent, not_found, unknown_path
-from elasticjob.devcluster.server.registry import Registry, Resource
+from elasticjob.devcluster.server.model.errors import NoSuchPage, absent, not_found, unknown_path
+from elasticjob.devcluster.server.model.registry import Registry, Resource
 
 
 @dataclass(frozen=True)

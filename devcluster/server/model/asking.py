@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from elasticjob.devcluster.server.registry import Resource
-from elasticjob.devcluster.server.store import Manifest, Stored, Type
+from elasticjob.devcluster.server.model.registry import Resource
+from elasticjob.devcluster.server.model.store import Manifest, Stored, Type
 
 NAMESPACES = Type("", "namespaces")
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"

@@ -1,0 +1,1 @@
+"""What every part of the server knows: resources, requests, names, errors, and the store."""
