@@ -12,6 +12,9 @@ from aiohttp import web
 
 from elasticjob.api import core
 from elasticjob.devcluster.server import discovery, managed
+from elasticjob.devcluster.server.auth.reviews import Answer, Authority, Tokens, answers, review_resources
+from elasticjob.devcluster.server.auth.tokens import ANONYMOUS
+from elasticjob.devcluster.server.auth.wish import Wish, is_old_watch, wish_of
 from elasticjob.devcluster.server.call import Call
 from elasticjob.devcluster.server.decoding import decode
 from elasticjob.devcluster.server.lists import Form, form_of
@@ -24,13 +27,10 @@ from elasticjob.devcluster.server.model.store import encode
 from elasticjob.devcluster.server.model.target import Target, parse
 from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.openapi import Documents
-from elasticjob.devcluster.server.reviews import Answer, Authority, Tokens, answers, review_resources
 from elasticjob.devcluster.server.subresources import Subresources
 from elasticjob.devcluster.server.tokenrequests import TokenRequests
-from elasticjob.devcluster.server.tokens import ANONYMOUS
 from elasticjob.devcluster.server.verbs import Reply, Verbs
 from elasticjob.devcluster.server.watching import Watch, request_of
-from elasticjob.devcluster.server.wish import Wish, is_old_watch, wish_of
 
 _JSON = "application/json"
 _PROTOBUF = "protobuf"

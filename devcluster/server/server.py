@@ -14,8 +14,9 @@ from uuid import UUID
 import aiohttp
 from aiohttp import web
 
-from elasticjob.devcluster.server.access import Access
 from elasticjob.devcluster.server.admission import Webhooks
+from elasticjob.devcluster.server.auth.access import Access
+from elasticjob.devcluster.server.auth.tokens import Tokens
 from elasticjob.devcluster.server.bootstrap import bootstrap, publish_address
 from elasticjob.devcluster.server.builtins import builtin_resources
 from elasticjob.devcluster.server.certs import make_identity, server_context
@@ -33,7 +34,6 @@ from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.protection import Protection
 from elasticjob.devcluster.server.subresources import Subresources
 from elasticjob.devcluster.server.tokenrequests import TokenRequests
-from elasticjob.devcluster.server.tokens import Tokens
 from elasticjob.devcluster.server.verbs import Verbs
 from elasticjob.kube.http.serving import Runner
 from elasticjob.kube.http.sockets import Sockets, kept_alive

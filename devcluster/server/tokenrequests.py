@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from elasticjob.devcluster.server import managed
+from elasticjob.devcluster.server.auth.reviews import review_resources
+from elasticjob.devcluster.server.auth.tokens import AUDIENCE, Bound
 from elasticjob.devcluster.server.call import Call
 from elasticjob.devcluster.server.decoding import decode
 from elasticjob.devcluster.server.model import errors
@@ -14,8 +16,6 @@ from elasticjob.devcluster.server.model.errors import Cause
 from elasticjob.devcluster.server.model.names import wrong
 from elasticjob.devcluster.server.model.store import Manifest, Stored, Type, encode
 from elasticjob.devcluster.server.objects import Objects
-from elasticjob.devcluster.server.reviews import review_resources
-from elasticjob.devcluster.server.tokens import AUDIENCE, Bound
 from elasticjob.devcluster.server.verbs import Reply
 
 _GROUP = "authentication.k8s.io"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from elasticjob.devcluster.server.auth.rbac import is_meant, permits
+from elasticjob.devcluster.server.auth.wish import Wish, wish_of
 from elasticjob.devcluster.server.model.asking import User
-from elasticjob.devcluster.server.rbac import is_meant, permits
-from elasticjob.devcluster.server.wish import Wish, wish_of
 
 
 def rule(verbs: str, resources: str, group: str = "", *names: str) -> dict[str, Any]:

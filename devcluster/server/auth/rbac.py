@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from elasticjob.devcluster.server.auth.wish import Wish
 from elasticjob.devcluster.server.model.asking import User
-from elasticjob.devcluster.server.wish import Wish
 
 Rule = Mapping[str, Any]
 

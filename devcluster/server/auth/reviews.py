@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from elasticjob.devcluster.server.auth.rbac import Rule
+from elasticjob.devcluster.server.auth.tokens import Verdict
+from elasticjob.devcluster.server.auth.wish import Wish
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import User
 from elasticjob.devcluster.server.model.errors import Cause
@@ -12,9 +15,6 @@ from elasticjob.devcluster.server.model.names import wrong
 from elasticjob.devcluster.server.model.registry import Resource
 from elasticjob.devcluster.server.model.schemas import builtin_definitions
 from elasticjob.devcluster.server.model.store import Manifest
-from elasticjob.devcluster.server.rbac import Rule
-from elasticjob.devcluster.server.tokens import Verdict
-from elasticjob.devcluster.server.wish import Wish
 
 Answer = Callable[[Manifest, User], Manifest]
 """A review as it was sent, and who asks → the members that the answer has instead of what was sent."""

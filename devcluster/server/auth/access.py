@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from elasticjob.devcluster.server.auth.rbac import Rule, is_meant, permits, subject_told
+from elasticjob.devcluster.server.auth.wish import Wish
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import Attributes, User
 from elasticjob.devcluster.server.model.store import Manifest, Store, Type
-from elasticjob.devcluster.server.rbac import Rule, is_meant, permits, subject_told
-from elasticjob.devcluster.server.wish import Wish
 
 GROUP = "rbac.authorization.k8s.io"
 MASTERS = "system:masters"

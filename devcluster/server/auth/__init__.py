@@ -1,0 +1,1 @@
+"""Authentication and authorization: tokens, attributes of a request, RBAC, access reviews."""
