@@ -19,7 +19,6 @@ import aiohttp
 import msgspec
 
 from elasticjob.devcluster.server.auth.reviews import user_info
-from elasticjob.devcluster.server.expressions import NoValue, condition
 from elasticjob.devcluster.server.model.asking import NAMESPACES, Attributes
 from elasticjob.devcluster.server.model.errors import StatusError, bad_request, forbidden, internal
 from elasticjob.devcluster.server.model.registry import Registry, Resource
@@ -27,6 +26,7 @@ from elasticjob.devcluster.server.model.selectors import label_selector, matches
 from elasticjob.devcluster.server.model.store import Manifest, Store, Type, encode
 from elasticjob.devcluster.server.patches import json_patch
 from elasticjob.devcluster.server.scaling import scale_of
+from elasticjob.devcluster.server.schema.expressions import NoValue, condition
 
 _GROUP = "admissionregistration.k8s.io"
 _MUTATING = Type(_GROUP, "mutatingwebhookconfigurations")

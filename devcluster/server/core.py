@@ -11,18 +11,18 @@ from uuid import UUID
 
 from elasticjob.devcluster.server import managed
 from elasticjob.devcluster.server.decoding import different
-from elasticjob.devcluster.server.defaulting import fill
-from elasticjob.devcluster.server.judging import broken_rules
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import Admission, Attributes, Options, Rights
 from elasticjob.devcluster.server.model.errors import Cause
 from elasticjob.devcluster.server.model.registry import Registry, Resource
 from elasticjob.devcluster.server.model.store import Manifest, Store, Stored, encode
 from elasticjob.devcluster.server.model.strategy import Strategy
-from elasticjob.devcluster.server.pruning import prune
-from elasticjob.devcluster.server.ratcheting import is_as_before
+from elasticjob.devcluster.server.schema.defaulting import fill
+from elasticjob.devcluster.server.schema.judging import broken_rules
+from elasticjob.devcluster.server.schema.pruning import prune
+from elasticjob.devcluster.server.schema.ratcheting import is_as_before
+from elasticjob.devcluster.server.schema.validation import validate
 from elasticjob.devcluster.server.solid import solid_paths
-from elasticjob.devcluster.server.validation import validate
 
 
 class Core:

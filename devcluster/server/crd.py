@@ -13,12 +13,12 @@ from elasticjob.devcluster.server.definitions import (
     name_problems,
     update_problems,
 )
-from elasticjob.devcluster.server.judging import rules_of
 from elasticjob.devcluster.server.model.jsonpath import compile_path
 from elasticjob.devcluster.server.model.registry import Column, Conversion, Resource, Scale
 from elasticjob.devcluster.server.model.schemas import custom_schema
 from elasticjob.devcluster.server.model.store import Manifest, Type
 from elasticjob.devcluster.server.model.strategy import Strategy, put
+from elasticjob.devcluster.server.schema.judging import rules_of
 
 CRDS = Type("apiextensions.k8s.io", "customresourcedefinitions")
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.devcluster.server.defaulting import fill
 from elasticjob.devcluster.server.jsonbody import Repeating
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.errors import StatusError
@@ -15,9 +14,10 @@ from elasticjob.devcluster.server.model.names import wrong
 from elasticjob.devcluster.server.model.registry import Resource
 from elasticjob.devcluster.server.model.schemas import builtin_kind
 from elasticjob.devcluster.server.model.store import Manifest, encode
-from elasticjob.devcluster.server.normal import normalise
-from elasticjob.devcluster.server.pruning import prune
-from elasticjob.devcluster.server.validation import type_problem
+from elasticjob.devcluster.server.schema.defaulting import fill
+from elasticjob.devcluster.server.schema.normal import normalise
+from elasticjob.devcluster.server.schema.pruning import prune
+from elasticjob.devcluster.server.schema.validation import type_problem
 
 
 def decode(

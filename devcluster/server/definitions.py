@@ -17,7 +17,7 @@ from elasticjob.devcluster.server.model.names import (
 )
 from elasticjob.devcluster.server.model.store import Manifest
 from elasticjob.devcluster.server.model.strategy import immutable
-from elasticjob.devcluster.server.rules import expression_problems, rule_problems
+from elasticjob.devcluster.server.schema.rules import expression_problems, rule_problems
 from elasticjob.devcluster.server.structural import structural_problems
 
 _COLUMN_TYPES = ["boolean", "date", "integer", "number", "string"]

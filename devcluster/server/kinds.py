@@ -13,7 +13,6 @@ from elasticjob.devcluster.server.events import (
     check_new_event_update,
     default_event,
 )
-from elasticjob.devcluster.server.expressions import NotCompiled
 from elasticjob.devcluster.server.model.errors import Cause
 from elasticjob.devcluster.server.model.names import file_name_problem, missing, plain, unsupported, wrong
 from elasticjob.devcluster.server.model.selectors import label_selector, matches_labels
@@ -22,6 +21,7 @@ from elasticjob.devcluster.server.model.strategy import Strategy, immutable, put
 from elasticjob.devcluster.server.pods import check_pod_spec, default_template, pod_strategy
 from elasticjob.devcluster.server.protection import PROTECTION
 from elasticjob.devcluster.server.roles import ROLES
+from elasticjob.devcluster.server.schema.expressions import NotCompiled
 from elasticjob.devcluster.server.services import service_strategy
 
 _SERVICES = Type("", "services")

@@ -11,8 +11,8 @@ from copy import deepcopy
 from elasticjob.devcluster.server.model.errors import Cause
 from elasticjob.devcluster.server.model.names import forbidden, missing, unsupported, wrong
 from elasticjob.devcluster.server.model.schemas import EMBEDDED, INT_OR_STRING, PRESERVE, Schema, members
-from elasticjob.devcluster.server.pruning import prune
-from elasticjob.devcluster.server.validation import validate
+from elasticjob.devcluster.server.schema.pruning import prune
+from elasticjob.devcluster.server.schema.validation import validate
 from elasticjob.kube.crd.patterns import pattern_problem
 
 _TYPES = ["array", "boolean", "integer", "number", "object", "string"]

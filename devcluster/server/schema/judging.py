@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elasticjob.devcluster.server.expressions import Expression, NoValue, optional_old
 from elasticjob.devcluster.server.model.errors import Cause
 from elasticjob.devcluster.server.model.schemas import Schema, join
-from elasticjob.devcluster.server.rules import RULES, compiled_rule, is_broken
-from elasticjob.devcluster.server.rulevalues import Reader, aligned, identity, reader
+from elasticjob.devcluster.server.schema.expressions import Expression, NoValue, optional_old
+from elasticjob.devcluster.server.schema.rules import RULES, compiled_rule, is_broken
+from elasticjob.devcluster.server.schema.rulevalues import Reader, aligned, identity, reader
 from elasticjob.kube.crd.schemas import reads_old
 
 _ABSENT = object()

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from elasticjob.devcluster.server.expressions import Expression, NotCompiled, compiled
 from elasticjob.devcluster.server.model.errors import Cause
 from elasticjob.devcluster.server.model.names import missing, unsupported, wrong
 from elasticjob.devcluster.server.model.schemas import Schema
+from elasticjob.devcluster.server.schema.expressions import Expression, NotCompiled, compiled
 from elasticjob.kube.crd.schemas import reads_old
 
 RULES = "x-kubernetes-validations"

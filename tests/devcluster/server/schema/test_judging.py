@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from elasticjob.devcluster.server.expressions import NotCompiled
-from elasticjob.devcluster.server.judging import broken_rules, rules_of
-from elasticjob.devcluster.server.rules import expression_problems
+from elasticjob.devcluster.server.schema.expressions import NotCompiled
+from elasticjob.devcluster.server.schema.judging import broken_rules, rules_of
+from elasticjob.devcluster.server.schema.rules import expression_problems
 
 RULES = "x-kubernetes-validations"
 INT = {"type": "integer"}

@@ -1,0 +1,1 @@
+"""Values against schemas: validation, defaulting, pruning, ratcheting, CEL rules."""
