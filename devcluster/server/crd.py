@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from elasticjob.devcluster.server.cells import NAME, Age, age, column
 from elasticjob.devcluster.server.definitions import (
     definition_problems,
     is_true,
@@ -18,6 +17,7 @@ from elasticjob.devcluster.server.model.registry import Column, Conversion, Reso
 from elasticjob.devcluster.server.model.schemas import custom_schema
 from elasticjob.devcluster.server.model.store import Manifest, Type
 from elasticjob.devcluster.server.model.strategy import Strategy, put
+from elasticjob.devcluster.server.read.cells import NAME, Age, age, column
 from elasticjob.devcluster.server.schema.judging import rules_of
 
 CRDS = Type("apiextensions.k8s.io", "customresourcedefinitions")

@@ -19,7 +19,6 @@ from elasticjob.devcluster.server.call import (
 )
 from elasticjob.devcluster.server.decoding import decode as decode_body
 from elasticjob.devcluster.server.fields import Path
-from elasticjob.devcluster.server.lists import page, render_list, render_one, selection, served, version_of
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import Answer, Options
 from elasticjob.devcluster.server.model.names import wrong
@@ -28,6 +27,14 @@ from elasticjob.devcluster.server.model.store import Manifest, decode, encode
 from elasticjob.devcluster.server.model.target import Target
 from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.patches import go_name, json_patch, merge_patch
+from elasticjob.devcluster.server.read.lists import (
+    page,
+    render_list,
+    render_one,
+    selection,
+    served,
+    version_of,
+)
 from elasticjob.devcluster.server.strategic import strategic_merge
 from elasticjob.devcluster.server.typed import untypable, without_nulls
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from elasticjob.devcluster.server.cells import (
+from elasticjob.devcluster.server.model.registry import Column
+from elasticjob.devcluster.server.read.cells import (
     AGE,
     NAME,
     NONE,
@@ -14,8 +15,7 @@ from elasticjob.devcluster.server.cells import (
     subjects,
     text,
 )
-from elasticjob.devcluster.server.model.registry import Column
-from elasticjob.devcluster.server.summaries import (
+from elasticjob.devcluster.server.read.summaries import (
     claim_size,
     endpoints_of,
     event_object,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from elasticjob.devcluster.server.cells import NONE, Age, Restarts
 from elasticjob.devcluster.server.model.store import Manifest
+from elasticjob.devcluster.server.read.cells import NONE, Age, Restarts
 
 
 def _statuses(pod: Manifest, which: str = "containerStatuses") -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from elasticjob.api import core
-from elasticjob.devcluster.server.discovery import subresources, versions
 from elasticjob.devcluster.server.model.registry import Registry, Resource
 from elasticjob.devcluster.server.model.store import Manifest, encode
+from elasticjob.devcluster.server.read.discovery import subresources, versions
 
 _SCHEMAS = "#/components/schemas/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

@@ -31,7 +31,7 @@ from elasticjob.devcluster.server.model.selectors import (
 )
 from elasticjob.devcluster.server.model.store import Manifest, Store, Stored, Type, encode
 from elasticjob.devcluster.server.model.target import Target
-from elasticjob.devcluster.server.table import partial, table
+from elasticjob.devcluster.server.read.table import partial, table
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from elasticjob.devcluster.server.cells import AGE, NAME, Age, Restarts, human
 from elasticjob.devcluster.server.model.registry import Column, Resource
 from elasticjob.devcluster.server.model.store import Manifest
+from elasticjob.devcluster.server.read.cells import AGE, NAME, Age, Restarts, human
 
 TYPE_HINTS = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
 

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from elasticjob.devcluster.server.lists import Form, flag, page, selection, served, served_raw, version_of
 from elasticjob.devcluster.server.model.errors import Cause, StatusError, bad_request, invalid, not_a_number
 from elasticjob.devcluster.server.model.names import unsupported
 from elasticjob.devcluster.server.model.selectors import Predicate
@@ -29,7 +28,16 @@ from elasticjob.devcluster.server.model.store import (
     encode,
 )
 from elasticjob.devcluster.server.model.target import Target
-from elasticjob.devcluster.server.table import partial, table
+from elasticjob.devcluster.server.read.lists import (
+    Form,
+    flag,
+    page,
+    selection,
+    served,
+    served_raw,
+    version_of,
+)
+from elasticjob.devcluster.server.read.table import partial, table
 
 INITIAL_END = "k8s.io/initial-events-end"
 

@@ -1,0 +1,1 @@
+"""Lists, watches, tables, discovery and OpenAPI."""
