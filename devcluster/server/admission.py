@@ -19,13 +19,13 @@ import aiohttp
 import msgspec
 
 from elasticjob.devcluster.server.auth.reviews import user_info
+from elasticjob.devcluster.server.crd.scaling import scale_of
 from elasticjob.devcluster.server.model.asking import NAMESPACES, Attributes
 from elasticjob.devcluster.server.model.errors import StatusError, bad_request, forbidden, internal
 from elasticjob.devcluster.server.model.registry import Registry, Resource
 from elasticjob.devcluster.server.model.selectors import label_selector, matches_labels
 from elasticjob.devcluster.server.model.store import Manifest, Store, Type, encode
 from elasticjob.devcluster.server.patches import json_patch
-from elasticjob.devcluster.server.scaling import scale_of
 from elasticjob.devcluster.server.schema.expressions import NoValue, condition
 
 _GROUP = "admissionregistration.k8s.io"

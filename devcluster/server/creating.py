@@ -8,9 +8,9 @@ from typing import Any
 
 from elasticjob.devcluster.server import managed
 from elasticjob.devcluster.server.core import Core
-from elasticjob.devcluster.server.crd import CRDS
+from elasticjob.devcluster.server.crd.crd import CRDS
+from elasticjob.devcluster.server.crd.definitions import is_true
 from elasticjob.devcluster.server.decoding import decode
-from elasticjob.devcluster.server.definitions import is_true
 from elasticjob.devcluster.server.fields import Path
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import NAMESPACES, Answer, Attributes, Options

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elasticjob.devcluster.server.core import Core
-from elasticjob.devcluster.server.crd import CRDS
+from elasticjob.devcluster.server.crd.crd import CRDS
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import (
     FOREGROUND,

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from elasticjob.devcluster.server.collector import OPTIONS, Item, item_of
-from elasticjob.devcluster.server.crd import CRDS
-from elasticjob.devcluster.server.definitions import is_true
+from elasticjob.devcluster.server.crd.crd import CRDS
+from elasticjob.devcluster.server.crd.definitions import is_true
 from elasticjob.devcluster.server.model.store import Event, Manifest, Stored, Type
 from elasticjob.devcluster.server.model.worker import Worker
 from elasticjob.devcluster.server.objects import Objects

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from elasticjob.devcluster.server.crd import CRD
+from elasticjob.devcluster.server.crd.crd import CRD
 from elasticjob.devcluster.server.events import (
     check_event,
     check_new_event,

@@ -22,7 +22,7 @@ from elasticjob.devcluster.server.builtins import builtin_resources
 from elasticjob.devcluster.server.certs import make_identity, server_context
 from elasticjob.devcluster.server.cleanup import Cleanup
 from elasticjob.devcluster.server.collector import Collector
-from elasticjob.devcluster.server.crd import CRDS, is_served, resources_of
+from elasticjob.devcluster.server.crd.crd import CRDS, is_served, resources_of
 from elasticjob.devcluster.server.decoding import read_again
 from elasticjob.devcluster.server.establishing import Establishing
 from elasticjob.devcluster.server.http import Http, Observe

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from elasticjob.devcluster.server.definitions import (
+from elasticjob.devcluster.server.crd.definitions import (
     definition_problems,
     is_true,
     name_problems,

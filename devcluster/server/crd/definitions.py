@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from elasticjob.devcluster.server.crd.structural import structural_problems
 from elasticjob.devcluster.server.model.errors import Cause
 from elasticjob.devcluster.server.model.jsonpath import BadPath, compile_path
 from elasticjob.devcluster.server.model.names import (
@@ -18,7 +19,6 @@ from elasticjob.devcluster.server.model.names import (
 from elasticjob.devcluster.server.model.store import Manifest
 from elasticjob.devcluster.server.model.strategy import immutable
 from elasticjob.devcluster.server.schema.rules import expression_problems, rule_problems
-from elasticjob.devcluster.server.structural import structural_problems
 
 _COLUMN_TYPES = ["boolean", "date", "integer", "number", "string"]
 _NO_WEBHOOK = (

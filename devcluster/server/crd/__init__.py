@@ -1,0 +1,1 @@
+"""CustomResourceDefinitions: their checks, and the resources that they define."""
