@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from elasticjob.devcluster.server.core import Core
 from elasticjob.devcluster.server.crd.crd import CRDS
+from elasticjob.devcluster.server.kinds.pods import grace_period
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import (
     FOREGROUND,
@@ -16,7 +17,6 @@ from elasticjob.devcluster.server.model.asking import (
 )
 from elasticjob.devcluster.server.model.registry import Resource
 from elasticjob.devcluster.server.model.store import Manifest, Stored, encode
-from elasticjob.devcluster.server.pods import grace_period
 
 _FOREVER = ("default", "kube-system", "kube-public")
 

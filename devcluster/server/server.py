@@ -18,7 +18,6 @@ from elasticjob.devcluster.server.admission import Webhooks
 from elasticjob.devcluster.server.auth.access import Access
 from elasticjob.devcluster.server.auth.tokens import Tokens
 from elasticjob.devcluster.server.bootstrap import bootstrap, publish_address
-from elasticjob.devcluster.server.builtins import builtin_resources
 from elasticjob.devcluster.server.certs import make_identity, server_context
 from elasticjob.devcluster.server.cleanup import Cleanup
 from elasticjob.devcluster.server.collector import Collector
@@ -26,7 +25,8 @@ from elasticjob.devcluster.server.crd.crd import CRDS, is_served, resources_of
 from elasticjob.devcluster.server.decoding import read_again
 from elasticjob.devcluster.server.establishing import Establishing
 from elasticjob.devcluster.server.http import Http, Observe
-from elasticjob.devcluster.server.kinds import builtin_strategies
+from elasticjob.devcluster.server.kinds.builtins import builtin_resources
+from elasticjob.devcluster.server.kinds.kinds import builtin_strategies
 from elasticjob.devcluster.server.logs import Logs
 from elasticjob.devcluster.server.model.registry import Registry
 from elasticjob.devcluster.server.model.store import Event, Store, Type

@@ -15,6 +15,8 @@ import msgspec
 
 from elasticjob.devcluster.server import managed
 from elasticjob.devcluster.server.core import Core
+from elasticjob.devcluster.server.kinds.pods import resized
+from elasticjob.devcluster.server.kinds.services import keep_address
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import NAMESPACES, Answer, Attributes, Compute, Options
 from elasticjob.devcluster.server.model.errors import Cause
@@ -22,8 +24,6 @@ from elasticjob.devcluster.server.model.names import identity_problems, metadata
 from elasticjob.devcluster.server.model.registry import Resource
 from elasticjob.devcluster.server.model.store import Manifest, Stored
 from elasticjob.devcluster.server.model.strategy import no_problem
-from elasticjob.devcluster.server.pods import resized
-from elasticjob.devcluster.server.services import keep_address
 
 _ATTEMPTS = 8
 _KEPT_METADATA = (

@@ -7,23 +7,23 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from elasticjob.devcluster.server.crd.crd import CRD
-from elasticjob.devcluster.server.events import (
+from elasticjob.devcluster.server.kinds.events import (
     check_event,
     check_new_event,
     check_new_event_update,
     default_event,
 )
+from elasticjob.devcluster.server.kinds.pods import check_pod_spec, default_template, pod_strategy
+from elasticjob.devcluster.server.kinds.roles import ROLES
+from elasticjob.devcluster.server.kinds.services import service_strategy
 from elasticjob.devcluster.server.model.errors import Cause
 from elasticjob.devcluster.server.model.names import file_name_problem, missing, plain, unsupported, wrong
 from elasticjob.devcluster.server.model.selectors import label_selector, matches_labels
 from elasticjob.devcluster.server.model.store import Manifest, Store, Type
 from elasticjob.devcluster.server.model.strategy import Strategy, immutable, put
-from elasticjob.devcluster.server.pods import check_pod_spec, default_template, pod_strategy
-from elasticjob.devcluster.server.protection import PROTECTION
-from elasticjob.devcluster.server.roles import ROLES
 from elasticjob.devcluster.server.schema.expressions import NotCompiled
-from elasticjob.devcluster.server.services import service_strategy
 
+PROTECTION = "kubernetes.io/pvc-protection"
 _SERVICES = Type("", "services")
 _LOOKED_UP = {
     "ServiceAccount": Type("", "serviceaccounts"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from elasticjob.devcluster.server.events import EVENTS_V1
+from elasticjob.devcluster.server.kinds.events import EVENTS_V1
 from elasticjob.devcluster.server.model.registry import Resource, Scale
 from elasticjob.devcluster.server.model.schemas import Schema, builtin_definitions
 from elasticjob.devcluster.server.read.columns import BUILTIN_COLUMNS
