@@ -8,7 +8,7 @@ from elasticjob.devcluster.server.auth.access import GROUP, MASTERS
 from elasticjob.devcluster.server.auth.tokens import AUTHENTICATED, UNAUTHENTICATED
 from elasticjob.devcluster.server.model.asking import NAMESPACES
 from elasticjob.devcluster.server.model.store import Manifest, Type
-from elasticjob.devcluster.server.objects import Objects
+from elasticjob.devcluster.server.write.objects import Objects
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _HEALTH = ["/healthz", "/livez", "/readyz", "/version", "/version/"]

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elasticjob.devcluster.server import protobuf
-from elasticjob.devcluster.server.jsonbody import parsed, syntax_problem
 from elasticjob.devcluster.server.model.asking import Deletion, Options, User
 from elasticjob.devcluster.server.model.errors import (
     Cause,
@@ -20,6 +18,8 @@ from elasticjob.devcluster.server.model.names import missing, unsupported, wrong
 from elasticjob.devcluster.server.model.store import Manifest
 from elasticjob.devcluster.server.model.target import Target
 from elasticjob.devcluster.server.read.lists import Form, flag
+from elasticjob.devcluster.server.write import protobuf
+from elasticjob.devcluster.server.write.jsonbody import parsed, syntax_problem
 
 APPLY = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"

@@ -9,7 +9,7 @@ from elasticjob.devcluster.server.crd.crd import CLEANUP, CRDS
 from elasticjob.devcluster.server.model.asking import NAMESPACES, Deletion
 from elasticjob.devcluster.server.model.store import Event, Manifest, Stored, Type
 from elasticjob.devcluster.server.model.worker import Worker
-from elasticjob.devcluster.server.objects import Objects
+from elasticjob.devcluster.server.write.objects import Objects
 
 
 class Cleanup:

@@ -15,7 +15,7 @@ from elasticjob.devcluster.server.model.asking import FOREGROUND, ORPHAN, Deleti
 from elasticjob.devcluster.server.model.registry import Resource
 from elasticjob.devcluster.server.model.store import Event, Manifest, Stored, Type
 from elasticjob.devcluster.server.model.worker import Worker
-from elasticjob.devcluster.server.objects import Objects
+from elasticjob.devcluster.server.write.objects import Objects
 
 OPTIONS = Options(
     User("system:serviceaccount:kube-system:generic-garbage-collector", ("system:masters",)), "gc"

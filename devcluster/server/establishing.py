@@ -19,7 +19,7 @@ from elasticjob.devcluster.server.crd.crd import CRDS
 from elasticjob.devcluster.server.crd.definitions import is_true
 from elasticjob.devcluster.server.model.store import Event, Manifest, Stored, Type
 from elasticjob.devcluster.server.model.worker import Worker
-from elasticjob.devcluster.server.objects import Objects
+from elasticjob.devcluster.server.write.objects import Objects
 
 Names = Mapping[str, Any]
 _SERVER = replace(OPTIONS, manager="kube-apiserver")

@@ -11,12 +11,10 @@ from typing import Any, Protocol, cast
 from aiohttp import web
 
 from elasticjob.api import core
-from elasticjob.devcluster.server import managed
 from elasticjob.devcluster.server.auth.reviews import Answer, Authority, Tokens, answers, review_resources
 from elasticjob.devcluster.server.auth.tokens import ANONYMOUS
 from elasticjob.devcluster.server.auth.wish import Wish, is_old_watch, wish_of
 from elasticjob.devcluster.server.call import Call
-from elasticjob.devcluster.server.decoding import decode
 from elasticjob.devcluster.server.logs import Logs
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import User
@@ -24,7 +22,6 @@ from elasticjob.devcluster.server.model.errors import StatusError
 from elasticjob.devcluster.server.model.registry import Registry, Resource
 from elasticjob.devcluster.server.model.store import encode
 from elasticjob.devcluster.server.model.target import Target, parse
-from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.read import discovery
 from elasticjob.devcluster.server.read.lists import Form, form_of
 from elasticjob.devcluster.server.read.openapi import Documents
@@ -32,6 +29,9 @@ from elasticjob.devcluster.server.read.watching import Watch, request_of
 from elasticjob.devcluster.server.subresources import Subresources
 from elasticjob.devcluster.server.tokenrequests import TokenRequests
 from elasticjob.devcluster.server.verbs import Reply, Verbs
+from elasticjob.devcluster.server.write import managed
+from elasticjob.devcluster.server.write.decoding import decode
+from elasticjob.devcluster.server.write.objects import Objects
 
 _JSON = "application/json"
 _PROTOBUF = "protobuf"

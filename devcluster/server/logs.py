@@ -17,7 +17,7 @@ from aiohttp import web
 from elasticjob.devcluster.server.model.errors import StatusError, bad_request
 from elasticjob.devcluster.server.model.store import Type
 from elasticjob.devcluster.server.model.target import Target
-from elasticjob.devcluster.server.objects import Objects
+from elasticjob.devcluster.server.write.objects import Objects
 
 KUBELET_URL = "devcluster/kubelet-url"
 _NODES = Type("", "nodes")

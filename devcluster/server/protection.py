@@ -7,7 +7,7 @@ from dataclasses import replace
 from elasticjob.devcluster.server.collector import OPTIONS, Item, drop_finalizer, item_of
 from elasticjob.devcluster.server.model.store import Event, Manifest, Type
 from elasticjob.devcluster.server.model.worker import Worker
-from elasticjob.devcluster.server.objects import Objects
+from elasticjob.devcluster.server.write.objects import Objects
 
 PROTECTION = "kubernetes.io/pvc-protection"
 _CLAIMS, _PODS = Type("", "persistentvolumeclaims"), Type("", "pods")

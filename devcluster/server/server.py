@@ -14,7 +14,6 @@ from uuid import UUID
 import aiohttp
 from aiohttp import web
 
-from elasticjob.devcluster.server.admission import Webhooks
 from elasticjob.devcluster.server.auth.access import Access
 from elasticjob.devcluster.server.auth.tokens import Tokens
 from elasticjob.devcluster.server.bootstrap import bootstrap, publish_address
@@ -22,7 +21,6 @@ from elasticjob.devcluster.server.certs import make_identity, server_context
 from elasticjob.devcluster.server.cleanup import Cleanup
 from elasticjob.devcluster.server.collector import Collector
 from elasticjob.devcluster.server.crd.crd import CRDS, is_served, resources_of
-from elasticjob.devcluster.server.decoding import read_again
 from elasticjob.devcluster.server.establishing import Establishing
 from elasticjob.devcluster.server.http import Http, Observe
 from elasticjob.devcluster.server.kinds.builtins import builtin_resources
@@ -30,11 +28,13 @@ from elasticjob.devcluster.server.kinds.kinds import builtin_strategies
 from elasticjob.devcluster.server.logs import Logs
 from elasticjob.devcluster.server.model.registry import Registry
 from elasticjob.devcluster.server.model.store import Event, Store, Type
-from elasticjob.devcluster.server.objects import Objects
 from elasticjob.devcluster.server.protection import Protection
 from elasticjob.devcluster.server.subresources import Subresources
 from elasticjob.devcluster.server.tokenrequests import TokenRequests
 from elasticjob.devcluster.server.verbs import Verbs
+from elasticjob.devcluster.server.write.admission import Webhooks
+from elasticjob.devcluster.server.write.decoding import read_again
+from elasticjob.devcluster.server.write.objects import Objects
 from elasticjob.kube.http.serving import Runner
 from elasticjob.kube.http.sockets import Sockets, kept_alive
 from elasticjob.kube.operator.rungroup import Runnable

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from elasticjob.devcluster.server import managed
 from elasticjob.devcluster.server.call import (
     APPLY,
     JSON_PATCH,
@@ -17,16 +16,12 @@ from elasticjob.devcluster.server.call import (
     Call,
     status_success,
 )
-from elasticjob.devcluster.server.decoding import decode as decode_body
-from elasticjob.devcluster.server.fields import Path
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import Answer, Options
 from elasticjob.devcluster.server.model.names import wrong
 from elasticjob.devcluster.server.model.registry import Resource
 from elasticjob.devcluster.server.model.store import Manifest, decode, encode
 from elasticjob.devcluster.server.model.target import Target
-from elasticjob.devcluster.server.objects import Objects
-from elasticjob.devcluster.server.patches import go_name, json_patch, merge_patch
 from elasticjob.devcluster.server.read.lists import (
     page,
     render_list,
@@ -35,8 +30,13 @@ from elasticjob.devcluster.server.read.lists import (
     served,
     version_of,
 )
-from elasticjob.devcluster.server.strategic import strategic_merge
-from elasticjob.devcluster.server.typed import untypable, without_nulls
+from elasticjob.devcluster.server.write import managed
+from elasticjob.devcluster.server.write.decoding import decode as decode_body
+from elasticjob.devcluster.server.write.fields import Path
+from elasticjob.devcluster.server.write.objects import Objects
+from elasticjob.devcluster.server.write.patches import go_name, json_patch, merge_patch
+from elasticjob.devcluster.server.write.strategic import strategic_merge
+from elasticjob.devcluster.server.write.typed import untypable, without_nulls
 
 
 @dataclass(frozen=True)

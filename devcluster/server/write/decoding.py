@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.devcluster.server.jsonbody import Repeating
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.errors import StatusError
 from elasticjob.devcluster.server.model.names import wrong
@@ -18,6 +17,7 @@ from elasticjob.devcluster.server.schema.defaulting import fill
 from elasticjob.devcluster.server.schema.normal import normalise
 from elasticjob.devcluster.server.schema.pruning import prune
 from elasticjob.devcluster.server.schema.validation import type_problem
+from elasticjob.devcluster.server.write.jsonbody import Repeating
 
 
 def decode(

@@ -25,8 +25,8 @@ from elasticjob.devcluster.server.model.errors import StatusError, bad_request, 
 from elasticjob.devcluster.server.model.registry import Registry, Resource
 from elasticjob.devcluster.server.model.selectors import label_selector, matches_labels
 from elasticjob.devcluster.server.model.store import Manifest, Store, Type, encode
-from elasticjob.devcluster.server.patches import json_patch
 from elasticjob.devcluster.server.schema.expressions import NoValue, condition
+from elasticjob.devcluster.server.write.patches import json_patch
 
 _GROUP = "admissionregistration.k8s.io"
 _MUTATING = Type(_GROUP, "mutatingwebhookconfigurations")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from elasticjob.devcluster.server.core import Core
 from elasticjob.devcluster.server.crd.crd import CRDS
 from elasticjob.devcluster.server.kinds.pods import grace_period
 from elasticjob.devcluster.server.model import errors
@@ -17,6 +16,7 @@ from elasticjob.devcluster.server.model.asking import (
 )
 from elasticjob.devcluster.server.model.registry import Resource
 from elasticjob.devcluster.server.model.store import Manifest, Stored, encode
+from elasticjob.devcluster.server.write.core import Core
 
 _FOREVER = ("default", "kube-system", "kube-public")
 

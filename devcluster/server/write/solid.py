@@ -6,8 +6,8 @@ Nobody who fills one comes to own the member itself, only what is in it.
 
 from __future__ import annotations
 
-from elasticjob.devcluster.server.fields import Path
 from elasticjob.devcluster.server.model.registry import Resource
+from elasticjob.devcluster.server.write.fields import Path
 
 _EVERY = ("spec", "status")
 _TEMPLATE = ("spec.template", "spec.template.metadata", "spec.template.spec", "spec.template.spec.containers")

@@ -8,11 +8,18 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.devcluster.server.fields import HOLDER, alike, from_fields_v1, leaves, nodes, to_fields_v1
-from elasticjob.devcluster.server.managed import Writer, apply, updated
 from elasticjob.devcluster.server.model.errors import StatusError
 from elasticjob.devcluster.server.model.schemas import custom_schema
 from elasticjob.devcluster.server.model.store import Manifest
+from elasticjob.devcluster.server.write.fields import (
+    HOLDER,
+    alike,
+    from_fields_v1,
+    leaves,
+    nodes,
+    to_fields_v1,
+)
+from elasticjob.devcluster.server.write.managed import Writer, apply, updated
 from tests.devcluster.server.conftest import THING_SCHEMA
 
 SCHEMA = custom_schema(THING_SCHEMA)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from elasticjob.devcluster.server import creating, deleting, updating
-from elasticjob.devcluster.server.core import Core
-from elasticjob.devcluster.server.fields import Path
 from elasticjob.devcluster.server.model.asking import Answer, Compute, Deletion, Options
 from elasticjob.devcluster.server.model.registry import Resource
+from elasticjob.devcluster.server.write import creating, deleting, updating
+from elasticjob.devcluster.server.write.core import Core
+from elasticjob.devcluster.server.write.fields import Path
 
 
 class Objects(Core):

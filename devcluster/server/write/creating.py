@@ -6,17 +6,17 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
-from elasticjob.devcluster.server import managed
-from elasticjob.devcluster.server.core import Core
 from elasticjob.devcluster.server.crd.crd import CRDS
 from elasticjob.devcluster.server.crd.definitions import is_true
-from elasticjob.devcluster.server.decoding import decode
-from elasticjob.devcluster.server.fields import Path
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import NAMESPACES, Answer, Attributes, Options
 from elasticjob.devcluster.server.model.names import dedup_owners, metadata_problems
 from elasticjob.devcluster.server.model.registry import Resource
 from elasticjob.devcluster.server.model.store import Manifest
+from elasticjob.devcluster.server.write import managed
+from elasticjob.devcluster.server.write.core import Core
+from elasticjob.devcluster.server.write.decoding import decode
+from elasticjob.devcluster.server.write.fields import Path
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _SERVER_SETS = ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink")

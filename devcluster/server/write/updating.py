@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from elasticjob.devcluster.server import managed
-from elasticjob.devcluster.server.core import Core
 from elasticjob.devcluster.server.kinds.pods import resized
 from elasticjob.devcluster.server.kinds.services import keep_address
 from elasticjob.devcluster.server.model import errors
@@ -24,6 +22,8 @@ from elasticjob.devcluster.server.model.names import identity_problems, metadata
 from elasticjob.devcluster.server.model.registry import Resource
 from elasticjob.devcluster.server.model.store import Manifest, Stored
 from elasticjob.devcluster.server.model.strategy import no_problem
+from elasticjob.devcluster.server.write import managed
+from elasticjob.devcluster.server.write.core import Core
 
 _ATTEMPTS = 8
 _KEPT_METADATA = (

@@ -13,7 +13,10 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.devcluster.server.fields import (
+from elasticjob.devcluster.server.model.errors import apply_conflict
+from elasticjob.devcluster.server.model.schemas import Schema
+from elasticjob.devcluster.server.model.store import Manifest, decode
+from elasticjob.devcluster.server.write.fields import (
     Holder,
     Path,
     alike,
@@ -25,9 +28,6 @@ from elasticjob.devcluster.server.fields import (
     nodes,
     to_fields_v1,
 )
-from elasticjob.devcluster.server.model.errors import apply_conflict
-from elasticjob.devcluster.server.model.schemas import Schema
-from elasticjob.devcluster.server.model.store import Manifest, decode
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _OPERATIONS = ("Apply", "Update")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from elasticjob.devcluster.server.model.errors import StatusError
 from elasticjob.devcluster.server.model.schemas import Schema, builtin_definitions
-from elasticjob.devcluster.server.patches import json_patch, merge_patch
-from elasticjob.devcluster.server.strategic import strategic_merge
+from elasticjob.devcluster.server.write.patches import json_patch, merge_patch
+from elasticjob.devcluster.server.write.strategic import strategic_merge
 
 # RFC 7386, appendix A
 MERGES: list[tuple[Any, Any, Any]] = [

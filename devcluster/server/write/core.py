@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from elasticjob.devcluster.server import managed
-from elasticjob.devcluster.server.decoding import different
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import Admission, Attributes, Options, Rights
 from elasticjob.devcluster.server.model.errors import Cause
@@ -22,7 +20,9 @@ from elasticjob.devcluster.server.schema.judging import broken_rules
 from elasticjob.devcluster.server.schema.pruning import prune
 from elasticjob.devcluster.server.schema.ratcheting import is_as_before
 from elasticjob.devcluster.server.schema.validation import validate
-from elasticjob.devcluster.server.solid import solid_paths
+from elasticjob.devcluster.server.write import managed
+from elasticjob.devcluster.server.write.decoding import different
+from elasticjob.devcluster.server.write.solid import solid_paths
 
 
 class Core:

@@ -1,0 +1,1 @@
+"""Create, update, patch and delete: decode, default, admit, check, store."""
