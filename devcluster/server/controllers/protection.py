@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elasticjob.devcluster.server.collector import OPTIONS, Item, drop_finalizer, item_of
+from elasticjob.devcluster.server.controllers.collector import OPTIONS, Item, drop_finalizer, item_of
+from elasticjob.devcluster.server.kinds.kinds import PROTECTION
 from elasticjob.devcluster.server.model.store import Event, Manifest, Type
 from elasticjob.devcluster.server.model.worker import Worker
 from elasticjob.devcluster.server.write.objects import Objects
 
-PROTECTION = "kubernetes.io/pvc-protection"
 _CLAIMS, _PODS = Type("", "persistentvolumeclaims"), Type("", "pods")
 _OPTIONS = replace(OPTIONS, manager="pvc-protection-controller")
 

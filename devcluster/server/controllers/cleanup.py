@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elasticjob.devcluster.server.collector import OPTIONS, Item, drop_finalizer, item_of
+from elasticjob.devcluster.server.controllers.collector import OPTIONS, Item, drop_finalizer, item_of
 from elasticjob.devcluster.server.crd.crd import CLEANUP, CRDS
 from elasticjob.devcluster.server.model.asking import NAMESPACES, Deletion
 from elasticjob.devcluster.server.model.store import Event, Manifest, Stored, Type

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from elasticjob.devcluster.server.collector import OPTIONS, Item, item_of
+from elasticjob.devcluster.server.controllers.collector import OPTIONS, Item, item_of
 from elasticjob.devcluster.server.crd.crd import CRDS
 from elasticjob.devcluster.server.crd.definitions import is_true
 from elasticjob.devcluster.server.model.store import Event, Manifest, Stored, Type

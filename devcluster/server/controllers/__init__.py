@@ -1,0 +1,1 @@
+"""Background loops: garbage collection, namespace and CRD cleanup, CRD names, PVC protection."""
