@@ -16,22 +16,22 @@ from aiohttp import web
 
 from elasticjob.devcluster.server.auth.access import Access
 from elasticjob.devcluster.server.auth.tokens import Tokens
-from elasticjob.devcluster.server.certs import make_identity, server_context
 from elasticjob.devcluster.server.controllers.bootstrap import bootstrap, publish_address
 from elasticjob.devcluster.server.controllers.cleanup import Cleanup
 from elasticjob.devcluster.server.controllers.collector import Collector
 from elasticjob.devcluster.server.controllers.establishing import Establishing
 from elasticjob.devcluster.server.controllers.protection import Protection
 from elasticjob.devcluster.server.crd.crd import CRDS, is_served, resources_of
-from elasticjob.devcluster.server.http import Http, Observe
+from elasticjob.devcluster.server.http.certs import make_identity, server_context
+from elasticjob.devcluster.server.http.http import Http, Observe
+from elasticjob.devcluster.server.http.logs import Logs
+from elasticjob.devcluster.server.http.subresources import Subresources
+from elasticjob.devcluster.server.http.tokenrequests import TokenRequests
+from elasticjob.devcluster.server.http.verbs import Verbs
 from elasticjob.devcluster.server.kinds.builtins import builtin_resources
 from elasticjob.devcluster.server.kinds.kinds import builtin_strategies
-from elasticjob.devcluster.server.logs import Logs
 from elasticjob.devcluster.server.model.registry import Registry
 from elasticjob.devcluster.server.model.store import Event, Store, Type
-from elasticjob.devcluster.server.subresources import Subresources
-from elasticjob.devcluster.server.tokenrequests import TokenRequests
-from elasticjob.devcluster.server.verbs import Verbs
 from elasticjob.devcluster.server.write.admission import Webhooks
 from elasticjob.devcluster.server.write.decoding import read_again
 from elasticjob.devcluster.server.write.objects import Objects

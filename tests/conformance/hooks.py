@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import web
 
-from elasticjob.devcluster.server.certs import make_identity, server_context
+from elasticjob.devcluster.server.http.certs import make_identity, server_context
 from elasticjob.kube.http.serving import Runner
 
 Answer = dict[str, Any]

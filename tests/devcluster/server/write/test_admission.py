@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from elasticjob.devcluster.server.certs import make_identity, server_context
+from elasticjob.devcluster.server.http.certs import make_identity, server_context
 from elasticjob.kube.http.serving import Runner
 from tests.devcluster.server.conftest import CONFIG_MAPS, THINGS, Api, config_map, thing
 

@@ -14,8 +14,11 @@ from elasticjob.api import core
 from elasticjob.devcluster.server.auth.reviews import Answer, Authority, Tokens, answers, review_resources
 from elasticjob.devcluster.server.auth.tokens import ANONYMOUS
 from elasticjob.devcluster.server.auth.wish import Wish, is_old_watch, wish_of
-from elasticjob.devcluster.server.call import Call
-from elasticjob.devcluster.server.logs import Logs
+from elasticjob.devcluster.server.http.call import Call
+from elasticjob.devcluster.server.http.logs import Logs
+from elasticjob.devcluster.server.http.subresources import Subresources
+from elasticjob.devcluster.server.http.tokenrequests import TokenRequests
+from elasticjob.devcluster.server.http.verbs import Reply, Verbs
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import User
 from elasticjob.devcluster.server.model.errors import StatusError
@@ -26,9 +29,6 @@ from elasticjob.devcluster.server.read import discovery
 from elasticjob.devcluster.server.read.lists import Form, form_of
 from elasticjob.devcluster.server.read.openapi import Documents
 from elasticjob.devcluster.server.read.watching import Watch, request_of
-from elasticjob.devcluster.server.subresources import Subresources
-from elasticjob.devcluster.server.tokenrequests import TokenRequests
-from elasticjob.devcluster.server.verbs import Reply, Verbs
 from elasticjob.devcluster.server.write import managed
 from elasticjob.devcluster.server.write.decoding import decode
 from elasticjob.devcluster.server.write.objects import Objects

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from elasticjob.devcluster.server.call import (
+from elasticjob.devcluster.server.http.call import (
     APPLY,
     JSON_PATCH,
     MERGE_PATCH,

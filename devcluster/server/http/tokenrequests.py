@@ -8,12 +8,12 @@ from typing import Protocol
 
 from elasticjob.devcluster.server.auth.reviews import review_resources
 from elasticjob.devcluster.server.auth.tokens import AUDIENCE, Bound
-from elasticjob.devcluster.server.call import Call
+from elasticjob.devcluster.server.http.call import Call
+from elasticjob.devcluster.server.http.verbs import Reply
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.errors import Cause
 from elasticjob.devcluster.server.model.names import wrong
 from elasticjob.devcluster.server.model.store import Manifest, Stored, Type, encode
-from elasticjob.devcluster.server.verbs import Reply
 from elasticjob.devcluster.server.write import managed
 from elasticjob.devcluster.server.write.decoding import decode
 from elasticjob.devcluster.server.write.objects import Objects

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from elasticjob.devcluster.server.call import APPLY, JSON_PATCH, PATCHES, Call
 from elasticjob.devcluster.server.crd.scaling import scale_of
+from elasticjob.devcluster.server.http.call import APPLY, JSON_PATCH, PATCHES, Call
+from elasticjob.devcluster.server.http.verbs import Reply, check_uid
 from elasticjob.devcluster.server.kinds.pods import bind, with_condition
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import Answer, Deletion
 from elasticjob.devcluster.server.model.names import wrong
 from elasticjob.devcluster.server.model.registry import Scale
 from elasticjob.devcluster.server.model.store import Manifest, encode
-from elasticjob.devcluster.server.verbs import Reply, check_uid
 from elasticjob.devcluster.server.write.jsonbody import parsed
 from elasticjob.devcluster.server.write.objects import Objects
 from elasticjob.devcluster.server.write.patches import go_name, json_patch, merge_patch
