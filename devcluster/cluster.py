@@ -18,16 +18,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from elasticjob.devcluster.accounts import Accounts
-from elasticjob.devcluster.claims import Claims
+from elasticjob.devcluster.controllers.accounts import Accounts
+from elasticjob.devcluster.controllers.claims import Claims
+from elasticjob.devcluster.controllers.endpoints import ENDPOINT_SLICE, Endpoints
+from elasticjob.devcluster.controllers.scheduler import Scheduler
 from elasticjob.devcluster.node.heartbeat import VirtualNode
 from elasticjob.devcluster.node.identity import Server, kubeconfig, write_private
 from elasticjob.devcluster.node.images import IMAGES, Image
 from elasticjob.devcluster.node.life import Backoff
 from elasticjob.devcluster.nodes import HOST, Api, Nodes, recorder
-from elasticjob.devcluster.scheduler import Scheduler
 from elasticjob.devcluster.server import ApiServer
-from elasticjob.devcluster.services import ENDPOINT_SLICE, Endpoints
 from elasticjob.kube.client.config import Config, Static
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.controller.controller import Controller

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from elasticjob.devcluster.controllers.endpoints import ENDPOINT_SLICE
 from elasticjob.devcluster.node.addresses import Addresses
 from elasticjob.devcluster.node.decide import Rules
 from elasticjob.devcluster.node.heartbeat import Heartbeat, VirtualNode
@@ -32,7 +33,6 @@ from elasticjob.devcluster.node.place import Place
 from elasticjob.devcluster.node.processes import Nursery
 from elasticjob.devcluster.proxy import Proxy
 from elasticjob.devcluster.quantity import parse_all
-from elasticjob.devcluster.services import ENDPOINT_SLICE
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.config import Config
 from elasticjob.kube.client.recorder import Recorder

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Protocol
 
-from elasticjob.devcluster.services import (
+from elasticjob.devcluster.controllers.endpoints import (
     ENDPOINT_SLICE,
     SERVICE_NAME,
     EndpointSlice,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from elasticjob.devcluster import Backoff, DevCluster, VirtualNode
-from elasticjob.devcluster.services import ENDPOINT_SLICE, EndpointSlice
+from elasticjob.devcluster.controllers.endpoints import ENDPOINT_SLICE, EndpointSlice
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Key

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.devcluster.proxy import wanted
-from elasticjob.devcluster.services import (
+from elasticjob.devcluster.controllers.endpoints import (
     ENDPOINT_SLICE,
     SERVICE_NAME,
     EndpointSlice,
@@ -19,6 +18,7 @@ from elasticjob.devcluster.services import (
     endpoints,
     slices,
 )
+from elasticjob.devcluster.proxy import wanted
 from elasticjob.kube.objects.views import POD, SERVICE, Pod, Service
 from tests.devcluster.live import Live
 

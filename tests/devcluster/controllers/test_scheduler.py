@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elasticjob.devcluster.controllers.scheduler import allocation, occupied, place, requests, tolerates
 from elasticjob.devcluster.quantity import parse
-from elasticjob.devcluster.scheduler import allocation, occupied, place, requests, tolerates
 from elasticjob.kube.objects.views import NODE, POD, Node, Pod
 
 

@@ -1,0 +1,1 @@
+"""The controllers of a dev cluster: scheduler, endpoints, service accounts, volume claims."""
