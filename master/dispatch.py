@@ -9,15 +9,16 @@ from typing import Any
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Failure, Finish, Report, Watch
 from elasticjob.api.rpc.rendezvous import Join, Leave
-from elasticjob.master import health, nodes, rendezvous
+from elasticjob.master import health, nodes
 from elasticjob.master.job import Job, Turn
+from elasticjob.master.rendezvous import conversation
 
 Handler = Callable[[Job, Any, datetime], Turn[Any]]
 Change = Callable[[Job, Any, datetime], Job]
 
 HANDLERS: dict[type[Request[Any]], Handler] = {
-    Join: rendezvous.join,
-    Leave: rendezvous.leave,
+    Join: conversation.join,
+    Leave: conversation.leave,
     Watch: nodes.watch,
     Report: nodes.report,
     Failure: nodes.failure,
@@ -27,14 +28,14 @@ HANDLERS: dict[type[Request[Any]], Handler] = {
 # # Long polls. LATER: the response after the job changed, None to go on waiting. EXPIRED: the response at the
 # deadline, None for "ask again". CUT: how a disconnect during the poll changes the job.
 LATER: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
-    Join: lambda job, request, _: rendezvous.answer(job, request),
+    Join: lambda job, request, _: conversation.answer(job, request),
     Watch: nodes.answer,
 }
 EXPIRED: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
     Join: lambda *_: None,
     Watch: nodes.orders,
 }
-CUT: dict[type[Request[Any]], Change] = {Join: rendezvous.withdraw, Watch: nodes.hang_up}
+CUT: dict[type[Request[Any]], Change] = {Join: conversation.withdraw, Watch: nodes.hang_up}
 
 VERBS: dict[str, type[Request[Any]]] = {request.PATH: request for request in HANDLERS}
 

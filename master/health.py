@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
-from elasticjob.master import rounds
 from elasticjob.master.job import End, Job, Node, Verdict
+from elasticjob.master.rendezvous import rules
 
 Rule = Callable[[Job, datetime], Verdict | None]
 
@@ -61,7 +61,7 @@ def fail_when_too_few_nodes_come(job: Job, now: datetime) -> Verdict | None:
     limit = job.spec.limits.join_timeout
     if not job.gathering or now - job.gathering < limit:
         return None
-    why = rounds.why_waiting(job, now) + _why_missing(job)
+    why = rules.why_waiting(job, now) + _why_missing(job)
     message = f"no world for {limit.total_seconds():.0f} s: {why}"
     return Verdict(end=End.FAILED, reason="TooFewNodes", message=message, at=now)
 

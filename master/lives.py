@@ -11,9 +11,9 @@ from typing import Protocol
 
 from elasticjob.api.rpc.nodes import Watch
 from elasticjob.api.rpc.rendezvous import Join
-from elasticjob.master import rounds
 from elasticjob.master.errors import Stale
 from elasticjob.master.job import ENDS, Job, Node, Phase
+from elasticjob.master.rendezvous import rules
 
 RETIRED = 16  # incarnations remembered per node
 
@@ -48,7 +48,7 @@ def enter(job: Job, request: Watch | Join, now: datetime) -> Job:
     if not node.incarnation:
         return job.put(node.but(incarnation=request.incarnation, phase=_begun(node)))
     job = job.put(node.but(finished=False))
-    job = rounds.lose(job, node.name, f"{node.name} was replaced by a new incarnation", now)
+    job = rules.lose(job, node.name, f"{node.name} was replaced by a new incarnation", now)
     job = job.put(_reborn(job.nodes[node.name], request))
     return job.but(version=job.version + 1)
 
@@ -59,7 +59,7 @@ def claim(job: Job, name: str, number: int, now: datetime) -> Job:
     newest = job.world.round if job.world else 0
     if number <= newest or number < job.round or number in (node.round, node.left):
         return job
-    job = rounds.end(job, f"a newer round {number} is known to {name}", now)
+    job = rules.end(job, f"a newer round {number} is known to {name}", now)
     return job.put(node.but(round=number)).but(
         round=number, version=job.version + 1, gathering=job.gathering or now
     )

@@ -14,9 +14,10 @@ import msgspec
 
 from elasticjob.api.rpc.message import Empty
 from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Report, Watch
-from elasticjob.master import lives, progress, rounds
+from elasticjob.master import lives, progress
 from elasticjob.master.errors import Stale
 from elasticjob.master.job import ENDS, Job, Node, Phase, Turn
+from elasticjob.master.rendezvous import rules
 
 DOUBT = timedelta(seconds=0.5)  # deadline for the next Watch after a connection closed between two of them
 
@@ -75,7 +76,7 @@ def orders(job: Job, request: Watch, now: datetime) -> Orders:
         )
     if request.round:
         return order.regroup(request.round, f"round {request.round} is over for {node.name}", (node.name,))
-    return order.train(0, rounds.sentence(job, now))
+    return order.train(0, rules.sentence(job, now))
 
 
 def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
@@ -100,8 +101,8 @@ def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
     if not request.final or node.failed:
         return Turn(job.put(node), Empty())
     job = job.put(node.but(failed=True, failures=node.failures + 1, joined=None))
-    job = rounds.lose(job, node.name, f"{node.name} failed for good: {_last_words(request)}", now)
-    return Turn(rounds.settle(job, now), Empty())
+    job = rules.lose(job, node.name, f"{node.name} failed for good: {_last_words(request)}", now)
+    return Turn(rules.settle(job, now), Empty())
 
 
 def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
@@ -114,7 +115,7 @@ def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
     if request.progress:
         job = progress.record(job, request.progress, now)
     job = job.put(job.nodes[node.name].but(finished=True, joined=None))
-    return Turn(rounds.settle(job, now), Empty())
+    return Turn(rules.settle(job, now), Empty())
 
 
 def hang_up(job: Job, request: Watch, now: datetime) -> Job:
@@ -122,7 +123,7 @@ def hang_up(job: Job, request: Watch, now: datetime) -> Job:
     node = job.nodes.get(request.node)
     if node is None or node.incarnation != request.incarnation:
         return job
-    return rounds.settle(_gone(job, node, f"lost the connection to {node.name}", now), now)
+    return rules.settle(_gone(job, node, f"lost the connection to {node.name}", now), now)
 
 
 def doubt(job: Job, request: Watch, now: datetime) -> Job:
@@ -141,7 +142,7 @@ def tick(job: Job, now: datetime) -> Job:
             job = _gone(job, job.nodes[node.name], f"{node.name} is silent", now)
         elif node.joined and node.joined.until < now:
             job = job.put(job.nodes[node.name].but(joined=None))
-    return rounds.settle(job, now)
+    return rules.settle(job, now)
 
 
 def overslept(job: Job, gap: timedelta) -> Job:
@@ -156,7 +157,7 @@ def observe(job: Job, pods: Sequence[Pod], now: datetime) -> Job:
         by_node.setdefault(pod.node, []).append(pod)
     for name, listed in by_node.items():
         job = _observe_node(job, name, listed, now)
-    return rounds.settle(job, now)
+    return rules.settle(job, now)
 
 
 def _heard_later(node: Node, gap: timedelta) -> Node:
@@ -210,12 +211,12 @@ def _leaves(job: Job, node: Node, now: datetime) -> Job:
     job = job.put(node.but(leaving=True, joined=None))
     if not job.member(node.name) or node.finished:
         return job
-    return rounds.end(job, f"pod {node.pod} is being deleted", now, left=(node.name,))
+    return rules.end(job, f"pod {node.pod} is being deleted", now, left=(node.name,))
 
 
 def _gone(job: Job, node: Node, why: str, now: datetime) -> Job:
     """Mark the node as lost. The caller settles the round after all lost nodes are marked."""
-    return rounds.lose(job.put(node.but(beat=None)), node.name, why, now)
+    return rules.lose(job.put(node.but(beat=None)), node.name, why, now)
 
 
 def _last_words(request: Failure) -> str:

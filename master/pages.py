@@ -14,8 +14,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from elasticjob.api.rpc.nodes import Progress
-from elasticjob.master import progress, rounds
+from elasticjob.master import progress
 from elasticjob.master.job import Job, Node
+from elasticjob.master.rendezvous import rules as rounds
 
 READING = ("GET", "HEAD")
 

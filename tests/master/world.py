@@ -8,9 +8,10 @@ from typing import Any
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Progress, Report, Watch
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
-from elasticjob.master import dispatch, nodes, rendezvous
+from elasticjob.master import dispatch, nodes
 from elasticjob.master.job import Bounds, Job, Phase, Spec, Verdict, invariants
 from elasticjob.master.nodes import Pod
+from elasticjob.master.rendezvous import conversation
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -95,7 +96,7 @@ class Played:
         return self.orders(name).order
 
     def world(self, name: str, after: int = 0) -> World | None:
-        return rendezvous.answer(self.job, join(name, self.job.nodes[name].incarnation, after=after))
+        return conversation.answer(self.job, join(name, self.job.nodes[name].incarnation, after=after))
 
     def ended(self) -> Verdict | None:
         return self.job.verdict

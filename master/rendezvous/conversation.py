@@ -1,4 +1,4 @@
-"""Requests by which nodes enter and leave worlds. The rules are in `rounds.py`."""
+"""Requests by which nodes enter and leave worlds. The rules are in `rules.py`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 
 from elasticjob.api.rpc.message import Empty
 from elasticjob.api.rpc.rendezvous import Join, Leave, World
-from elasticjob.master import lives, rounds
+from elasticjob.master import lives
 from elasticjob.master.errors import Refused, Stale, Stopping
 from elasticjob.master.job import Job, Joined, Node, Turn
+from elasticjob.master.rendezvous import rules
 
 
 def join(job: Job, request: Join, now: datetime) -> Turn[World]:
@@ -22,7 +23,7 @@ def join(job: Job, request: Join, now: datetime) -> Turn[World]:
     if node.leaving or node.ended:
         raise Refused(f"{node.name} {_why_not(node)}: it enters no world any more")
     job = job.put(node.but(beat=now, joined=_joined(job, node, request, now)))
-    job = rounds.settle(_end_own_world(job, request, now), now)
+    job = rules.settle(_end_own_world(job, request, now), now)
     return Turn(job, answer(job, request))
 
 
@@ -39,14 +40,14 @@ def withdraw(job: Job, request: Join, now: datetime) -> Job:
     node = job.nodes.get(request.node)
     if node is None or node.incarnation != request.incarnation or not node.joined:
         return job
-    return rounds.settle(job.put(node.but(joined=None)), now)
+    return rules.settle(job.put(node.but(joined=None)), now)
 
 
 def leave(job: Job, request: Leave, now: datetime) -> Turn[Empty]:
     """End the node's membership: at the next step boundary if that was planned, else at once."""
     node = lives.known(job, request)
     job = _leave_planned(job, node, request, now) if request.planned else _drop_out(job, node, request, now)
-    return Turn(rounds.settle(job, now), Empty())
+    return Turn(rules.settle(job, now), Empty())
 
 
 def _refuse_useless(job: Job) -> None:
@@ -77,7 +78,7 @@ def _end_own_world(job: Job, request: Join, now: datetime) -> Job:
     if not (job.world and job.member(name)):
         return job
     broken = request.broken and request.after == job.world.round
-    job = rounds.end(job, f"{name} joins again", now, lost=(name,) if broken else ())
+    job = rules.end(job, f"{name} joins again", now, lost=(name,) if broken else ())
     if job.ending and not job.ending.stopped:
         job = job.but(ending=job.ending.but(stopped=now))
     return job
@@ -88,7 +89,7 @@ def _leave_planned(job: Job, node: Node, request: Leave, now: datetime) -> Job:
     job = job.put(node.but(leaving=True, joined=None))
     because = f": {request.reason}" if request.reason else ""
     return (
-        rounds.end(job, f"{node.name} leaves{because}", now, left=(node.name,))
+        rules.end(job, f"{node.name} leaves{because}", now, left=(node.name,))
         if job.member(node.name)
         else job
     )
@@ -101,6 +102,6 @@ def _drop_out(job: Job, node: Node, request: Leave, now: datetime) -> Job:
     if node.round != request.round:
         raise Stale(f"round {request.round} is over for {node.name}: it is in round {node.round}")
     job = job.put(node.but(left=request.round))
-    return rounds.lose(
+    return rules.lose(
         job, node.name, f"{node.name} lost a worker: {request.reason or 'no reason given'}", now
     )
