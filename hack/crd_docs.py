@@ -17,7 +17,8 @@ from elasticjob.kube.crd.installing import size_of
 from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.crd.schemas import UnsupportedSchema
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kube.crd import rows, test_compatibility, test_template
+from tests.kit.crd import rows
+from tests.kube.crd import test_compatibility, test_template
 
 MARK = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 

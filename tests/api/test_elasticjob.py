@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from elasticjob.api.v1alpha1.checks.elasticjob import problems
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Bounds, DistributionStrategy, ReplicaSpec
-from tests.api.manifests import ABSENT, POD, ROLE, job
+from tests.kit.manifests import ABSENT, POD, ROLE, job
 
 W = "spec/replicaSpecs/worker"
 C = f"{W}/template/spec/containers/0"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elasticjob.api.v1alpha1.checks.jobresource import problems
-from tests.api.manifests import job_resource
+from tests.kit.manifests import job_resource
 
 R = "spec/replicaResourceSpecs/worker"
 

@@ -20,8 +20,8 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Pod
 from elasticjob.kube.operator.operator import Operator
-from tests.controllers.rights import Noting
 from tests.kit.account import shipped_account
+from tests.kit.controllers.rights import Noting
 from tests.kit.namespaces import new_namespace
 from tests.kit.waiting import PATIENCE, until
 from tests.kit.webhooks import heeded

@@ -18,7 +18,7 @@ from elasticjob.controllers.perform import Hand
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from tests.controllers.build import NOW, ended, job, life, pending, resource, template
+from tests.kit.controllers.build import NOW, ended, job, life, pending, resource, template
 
 POLICY = "terminationMessagePolicy"
 

@@ -8,7 +8,7 @@ import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.controllers.lives import Life, Node, Policy, Standing, nodes, pause
-from tests.controllers.build import NOW, ended, life, oom, pending
+from tests.kit.controllers.build import NOW, ended, life, oom, pending
 
 DUE, PAUSES, SPENT = Standing.DUE, Standing.PAUSES, Standing.SPENT
 ON_FAILURE, NEVER = RestartPolicy.ON_FAILURE, RestartPolicy.NEVER

@@ -20,7 +20,7 @@ from elasticjob.controllers.owners import unfollowed
 from elasticjob.controllers.plan import Outcome
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD, SERVICE, OwnerReference
-from tests.controllers.build import ended, job, resource, role, template
+from tests.kit.controllers.build import ended, job, resource, role, template
 
 ADDRESS = "10.0.0.1:50001"
 PROVISION = Provision("elasticjob/trainer:test", "IfNotPresent", {"cpu": "100m"})

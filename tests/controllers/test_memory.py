@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.lives import Life
 from elasticjob.controllers.memory import Growth, Sizing
-from tests.controllers.build import ended, job, life, oom, plan, resource, role
+from tests.kit.controllers.build import ended, job, life, oom, plan, resource, role
 
 KILLED = oom(0)
 """At 512Mi."""

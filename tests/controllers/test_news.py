@@ -14,7 +14,7 @@ from elasticjob.controllers.news import PAUSE, News
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.cache.wire import Item, Meta, item_of
 from elasticjob.kube.objects.kinds import Key, Manifest
-from tests.controllers.build import NOW
+from tests.kit.controllers.build import NOW
 
 KEY = Key("ml", "digits")
 STARTING = ("False", "Starting", "some are starting")

@@ -42,8 +42,8 @@ from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NETWORK_POLICY, POD, ROLE, SERVICE, OwnerReference
 from elasticjob.master.cluster import start_up_plan
-from tests.controllers.build import NOW, at, job, resource, role
-from tests.controllers.shelf import Nobody, caches, pod, raw
+from tests.kit.controllers.build import NOW, at, job, resource, role
+from tests.kit.controllers.shelf import Nobody, caches, pod, raw
 
 KEY = Key("ml", "digits")
 LOCAL: Manifest = {"distributionStrategy": "Local", "optimizeMode": "manual"}

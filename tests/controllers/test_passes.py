@@ -39,8 +39,8 @@ from elasticjob.kube.controller.predicates import any_change
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
-from tests.controllers.build import NOW, at, job, over, resource, role
-from tests.controllers.shelf import Nobody, caches, machine, pod, raw
+from tests.kit.controllers.build import NOW, at, job, over, resource, role
+from tests.kit.controllers.shelf import Nobody, caches, machine, pod, raw
 
 KEY = Key("ml", "digits")
 LOCAL: Manifest = {"distributionStrategy": "Local", "optimizeMode": "manual"}

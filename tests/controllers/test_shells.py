@@ -18,7 +18,7 @@ from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, Unreachable
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD
-from tests.controllers.build import job, over, role
+from tests.kit.controllers.build import job, over, role
 
 
 class Server:

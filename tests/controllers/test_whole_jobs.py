@@ -20,8 +20,8 @@ from elasticjob.kube.objects.views import (
     SERVICE_ACCOUNT,
 )
 from tests.controllers.conftest import Site, Stage
-from tests.controllers.rights import allows
 from tests.kit.account import RIGHTS, without_right
+from tests.kit.controllers.rights import allows
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

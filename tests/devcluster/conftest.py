@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob.devcluster import VirtualNode
-from tests.devcluster.live import Live, live
+from tests.kit.devcluster.live import Live, live
 
 NODE = VirtualNode("node", {"cpu": "8", "memory": "16Gi", "pods": "50", "nvidia.com/gpu": "2"})
 

@@ -16,7 +16,7 @@ import yaml
 from elasticjob.cli.devcluster import Settings, devcluster, node_list, serve
 from elasticjob.cli.errors import Failure
 from elasticjob.devcluster import VirtualNode
-from tests.devcluster.live import eventually
+from tests.kit.devcluster.live import eventually
 
 NODES = [VirtualNode("n", {"cpu": "2", "pods": "5"})]
 

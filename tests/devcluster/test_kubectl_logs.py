@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.devcluster.live import Live
+from tests.kit.devcluster.live import Live
 
 PAIR = [
     {"name": "a", "image": "busybox", "command": ["sh", "-c", "echo from a"]},

@@ -15,7 +15,7 @@ from lightkube.resources.apps_v1 import Deployment  # noqa: E402
 from lightkube.resources.core_v1 import ConfigMap, Pod  # noqa: E402
 from lightkube.types import PatchType  # noqa: E402
 
-from tests.devcluster.live import Live, manifest  # noqa: E402
+from tests.kit.devcluster.live import Live, manifest  # noqa: E402
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it never closes sockets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.docs.console import Command, commands, matches
+from tests.kit.console import Command, commands, matches
 
 PAGE = """\
 # A page

@@ -13,7 +13,7 @@ import pytest
 
 from elasticjob.cli.laptop import operator_of
 from elasticjob.kube.client.client import Client
-from tests.docs.console import Command, commands, matches
+from tests.kit.console import Command, commands, matches
 from tests.kit.webhooks import heeded
 from tests.kit.whole import WholeClusters
 

@@ -24,7 +24,7 @@ from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.operator.operator import Operator
 from tests.controllers.conftest import KINDS, Site
-from tests.e2e.line import Line
+from tests.kit.line import Line
 from tests.kit.namespaces import new_namespace
 from tests.kit.whole import WholeCluster, WholeClusters
 

@@ -26,7 +26,7 @@ from elasticjob.kube.objects.views import (
 )
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.webhook.server import AdmissionServer, Problem, Review, Webhook
-from tests.kube.stub import until
+from tests.kit.kube.stub import until
 
 
 @asynccontextmanager

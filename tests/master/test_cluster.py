@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.kube.objects.views import POD
 from elasticjob.master.cluster import pods_of, spec_of, start_up_plan, training_status
 from elasticjob.master.job import Bounds, Limits, Phase
-from tests.master.world import START, Played, played, report
+from tests.kit.master import START, Played, played, report
 
 
 def elasticjob(unit: int = 1, **roles: dict[str, Any]) -> ElasticJob:

@@ -21,8 +21,8 @@ from elasticjob.kube.objects.views import CONFIG_MAP, POD
 from elasticjob.master.main import in_cluster
 from elasticjob.master.settings import Settings
 from tests.kit.leftovers import let_go
+from tests.kit.master import finish, join, report, watch
 from tests.kit.served import Served
-from tests.master.world import finish, join, report, watch
 
 
 class Place:

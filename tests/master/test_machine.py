@@ -16,7 +16,7 @@ from elasticjob.master import dispatch
 from elasticjob.master.errors import RequestError
 from elasticjob.master.job import Job, invariants
 from elasticjob.master.store import restore, snapshot
-from tests.master.world import Played, failure, finish, join, leave, report, watch
+from tests.kit.master import Played, failure, finish, join, leave, report, watch
 
 NAMES = [f"node-{index}" for index in range(6)]
 ANY = st.sampled_from(NAMES)

@@ -11,7 +11,7 @@ from elasticjob.master import nodes, progress
 from elasticjob.master.errors import Stale
 from elasticjob.master.job import End, Phase
 from elasticjob.master.nodes import TRANSITIONS
-from tests.master.world import Played, failure, finish, join, leave, played, pod, report, watch
+from tests.kit.master import Played, failure, finish, join, leave, played, pod, report, watch
 
 ENDS = (Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED)
 

@@ -19,7 +19,7 @@ from elasticjob.kube.clock import VirtualClock
 from elasticjob.master.job import Bounds, Job, Spec
 from elasticjob.master.server import Master
 from elasticjob.master.store import File, Nowhere, StoreError, restore
-from tests.master.world import finish, join, report, watch
+from tests.kit.master import finish, join, report, watch
 
 TOKEN = "secret"
 NAMES = ("node-0", "node-1")

@@ -13,7 +13,7 @@ from elasticjob.kube.clock import VirtualClock
 from elasticjob.master.job import Job, Limits, Spec
 from elasticjob.master.server import Master
 from elasticjob.master.store import File, Nowhere, SnapshotError, restore, snapshot
-from tests.master.world import START, Played, finish, join, played, report, watch
+from tests.kit.master import START, Played, finish, join, played, report, watch
 
 
 def succeeded_by(old: Played) -> Played:

@@ -24,9 +24,9 @@ from hack.cluster.kind import KindNode, default_kind_folder
 from hack.cluster.node import Node
 from hack.cluster.oci import Image, Store
 from hack.cluster.place import Place, default_folder
+from tests.kit.node import rights, timeline
+from tests.kit.node.kubectl import Kubectl
 from tests.kit.waiting import until
-from tests.node import rights, timeline
-from tests.node.kubectl import Kubectl
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SYSTEM: Final = "elasticjob-system"

@@ -25,10 +25,10 @@ from elasticjob.cli.story.steps import Step, gaps
 from elasticjob.cli.story.timeline import tell
 from elasticjob.cli.story.watched import Watched
 from elasticjob.kube.client.client import Client
-from tests.node import timeline
-from tests.node.asking import Asked, asking
+from tests.kit.node import timeline
+from tests.kit.node.asking import Asked, asking
+from tests.kit.node.stage import OnNode, in_namespace
 from tests.node.conftest import OPERATOR, READY, SYSTEM, Site
-from tests.node.stage import OnNode, in_namespace
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(3600)]
 

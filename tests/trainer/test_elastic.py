@@ -16,8 +16,8 @@ import torch.nn.functional as F
 
 from elasticjob.trainer.torch.elastic import permutation
 from elasticjob.trainer.torch.sampler import Position, Sampler
+from tests.kit.harness import SCRIPTS, Scenario, counted, scenario
 from tests.kit.warm import Warm
-from tests.trainer.harness import SCRIPTS, Scenario, counted, scenario
 
 SIZE, MICRO_BATCH = 101, 4
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import elasticjob
+from tests.kit.harness import Scenario, scenario
 from tests.kit.warm import Warm
-from tests.trainer.harness import Scenario, scenario
 
 PLAIN = Path(elasticjob.__file__).resolve().parent.parent / "examples" / "digits" / "plain_ddp.py"
 

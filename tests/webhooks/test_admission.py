@@ -12,7 +12,7 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.webhook.review import Answer, Request, Webhook, mutated, validated
 from elasticjob.webhooks import WEBHOOKS, elasticjob, jobresource, scaleplan
-from tests.api.manifests import ABSENT, changed, declared, job
+from tests.kit.manifests import ABSENT, changed, declared, job
 
 
 class Jobs:

@@ -16,7 +16,7 @@ from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.lives import Life
 from elasticjob.controllers.plan import Action, Apply, Create, Delete, Outcome
 from elasticjob.controllers.rules import leave_it_to_others, leave_it_to_the_collector
-from tests.controllers.build import (
+from tests.kit.controllers.build import (
     LONG_AGO,
     NOW,
     at,

@@ -13,7 +13,7 @@ from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.exits import Exit, ExitReason
 from elasticjob.kube.objects.conditions import find
-from tests.controllers.build import (
+from tests.kit.controllers.build import (
     LONG_AGO,
     NOW,
     at,

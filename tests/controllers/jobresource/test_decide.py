@@ -16,7 +16,7 @@ from elasticjob.controllers.jobresource.decide import Seen, decide
 from elasticjob.controllers.lives import Life
 from elasticjob.controllers.plan import Action, Create, Delete, Resize
 from elasticjob.controllers.rules import leave_it_to_others, leave_it_to_the_collector
-from tests.controllers.build import NOW, at, ended, job, life, oom, over, pending, plan, resource, role
+from tests.kit.controllers.build import NOW, at, ended, job, life, oom, over, pending, plan, resource, role
 
 ADDRESS = "10.0.0.1:50001"
 

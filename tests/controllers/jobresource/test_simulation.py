@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.controllers.build import job, resource, role
-from tests.controllers.world import MACHINES, World
+from tests.kit.controllers.build import job, resource, role
+from tests.kit.controllers.world import MACHINES, World
 
 BUDGET = 2
 MOST = 4

@@ -8,7 +8,7 @@ import pytest
 
 from elasticjob.controllers.jobresource.decide import Seen, decide
 from elasticjob.controllers.jobresource.status import describe
-from tests.controllers.build import NOW, ended, job, life, oom, pending, resource, role
+from tests.kit.controllers.build import NOW, ended, job, life, oom, pending, resource, role
 
 
 def seen(*lives: Any, resource_: Any = None, job_: Any = None) -> Seen:

@@ -12,7 +12,7 @@ from elasticjob.controllers.plan import Action, Apply, Delete
 from elasticjob.controllers.rules import leave_it_to_others, leave_it_to_the_collector
 from elasticjob.controllers.scaleplan import decide as rules
 from elasticjob.controllers.scaleplan.decide import PATIENCE, Seen, decide
-from tests.controllers.build import LONG_AGO, NOW, at, job, over, plan, resource, role
+from tests.kit.controllers.build import LONG_AGO, NOW, at, job, over, plan, resource, role
 
 ELASTIC = job({"worker": role(2, minReplicas=1, maxReplicas=4)})
 READY = {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}

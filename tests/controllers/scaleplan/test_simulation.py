@@ -24,7 +24,7 @@ from elasticjob.controllers.plan import Action, Apply, Create, Delete, Plan
 from elasticjob.controllers.scaleplan import decide as plans
 from elasticjob.controllers.scaleplan.decide import Seen as PlansSeen
 from elasticjob.kube.objects.kinds import Manifest
-from tests.controllers.build import NOW, at, job, master, role
+from tests.kit.controllers.build import NOW, at, job, master, role
 
 LEAST, MOST = 1, 4
 OWNER = {"apiVersion": "v1", "kind": "ElasticJob", "name": "digits", "uid": "job-1", "controller": True}

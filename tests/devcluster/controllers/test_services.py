@@ -20,7 +20,7 @@ from elasticjob.devcluster.controllers.endpoints import (
 )
 from elasticjob.devcluster.proxy import wanted
 from elasticjob.kube.objects.views import POD, SERVICE, Pod, Service
-from tests.devcluster.live import Live
+from tests.kit.devcluster.live import Live
 
 SERVER = """
 import asyncio, os, socket, struct

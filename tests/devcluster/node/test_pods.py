@@ -21,7 +21,7 @@ from elasticjob.kube.objects.views import (
     ContainerTerminated,
     Pod,
 )
-from tests.devcluster.live import Live, eventually, is_alive, live, manifest
+from tests.kit.devcluster.live import Live, eventually, is_alive, live, manifest
 
 
 def end_of(pod: Pod) -> ContainerTerminated:
@@ -135,7 +135,7 @@ async def test_processes_die_with_a_cluster_that_is_killed(tmp_path: Path) -> No
         "import asyncio, json, sys\n"
         "from pathlib import Path\n"
         "from elasticjob.kube.objects.views import POD\n"
-        "from tests.devcluster.live import eventually, live\n"
+        "from tests.kit.devcluster.live import eventually, live\n"
         "async def main():\n"
         f"    async with live(Path({str(tmp_path / 'state')!r})) as cluster:\n"
         f"        await cluster.client.create(POD, {pod!r})\n"

@@ -12,7 +12,7 @@ import pytest
 
 from elasticjob.devcluster.node.logs import plain
 from elasticjob.devcluster.node.processes import LOST, CannotStart, End, Nursery, Order, Process
-from tests.devcluster.live import eventually, is_alive
+from tests.kit.devcluster.live import eventually, is_alive
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ from elasticjob.kube.cache.store import Change
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
-from tests.kube.build import bookmark, event, manifest, status
-from tests.kube.stub import Answer, Stub, answer, hang, page, stream, until
+from tests.kit.kube.build import bookmark, event, manifest, status
+from tests.kit.kube.stub import Answer, Stub, answer, hang, page, stream, until
 
 AT_ONCE = Backoff(0.0, 0.0)
 PAUSE = IDLE_INITIAL - 1

@@ -32,8 +32,8 @@ from elasticjob.kube.errors import (
 )
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD
-from tests.kube.build import manifest, status
-from tests.kube.stub import Answer, Stub, answer, page, stream, until
+from tests.kit.kube.build import manifest, status
+from tests.kit.kube.stub import Answer, Stub, answer, page, stream, until
 
 OK = answer(200, manifest("a", 5))
 

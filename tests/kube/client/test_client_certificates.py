@@ -26,8 +26,8 @@ from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError, Unauthorized, Unreachable
 from elasticjob.kube.objects.views import CONFIG_MAP
 from hack.cluster.pki import Pair, Pki
-from tests.kube.kubeconfigs import VERSION, plugin, printed_by, said, write
-from tests.kube.listening import Listening
+from tests.kit.kube.kubeconfigs import VERSION, plugin, printed_by, said, write
+from tests.kit.kube.listening import Listening
 
 
 class Server(Listening):

@@ -16,8 +16,8 @@ from elasticjob.kube.client.config import REREAD_AFTER, TokenFile
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError
 from elasticjob.kube.webhook.certs.certificates import issue, new_authority
-from tests.kube.kubeconfigs import plugin, write
-from tests.kube.stub import until
+from tests.kit.kube.kubeconfigs import plugin, write
+from tests.kit.kube.stub import until
 
 AUTHORITY = new_authority("test", datetime.now(UTC))
 

@@ -17,8 +17,8 @@ from elasticjob.kube.client.fence import CHUNK, Fence, behind
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ApiError, Fenced, Unreachable
 from elasticjob.kube.objects.views import CONFIG_MAP
-from tests.kube.build import manifest
-from tests.kube.stub import Answer, Stub, answer, hang, until
+from tests.kit.kube.build import manifest
+from tests.kit.kube.stub import Answer, Stub, answer, hang, until
 
 MARGIN = timedelta(seconds=5)
 CREATED = answer(201, manifest("a"))

@@ -15,7 +15,7 @@ from elasticjob.kube.crd.compatibility import Change, Effect, breaking, changes
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD
-from tests.kube.crd.posting import crd_of, established
+from tests.kit.crd.posting import crd_of, established
 
 TEXT: Manifest = {"type": "string"}
 INT: Manifest = {"type": "integer"}

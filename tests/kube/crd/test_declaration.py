@@ -30,7 +30,7 @@ from elasticjob.kube.crd.model import (
 )
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Kind
-from tests.kube.crd.posting import crd_of, established, said
+from tests.kit.crd.posting import crd_of, established, said
 
 
 class Item(Part):

@@ -6,7 +6,7 @@ import pytest
 
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.patterns import find_all, matches, pattern_problem
-from tests.kube.crd.posting import said, with_spec
+from tests.kit.crd.posting import said, with_spec
 
 READ = (
     r"^a$",

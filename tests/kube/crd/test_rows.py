@@ -13,8 +13,8 @@ from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.crd.schemas import UnsupportedSchema
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from tests.kube.crd.posting import established, said, with_spec
-from tests.kube.crd.rows import (
+from tests.kit.crd.posting import established, said, with_spec
+from tests.kit.crd.rows import (
     ABSENT,
     EMBEDDED,
     REFUSED,

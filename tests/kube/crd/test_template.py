@@ -16,7 +16,7 @@ from elasticjob.kube.crd.installing import CLIENT_SIDE_BYTES, size_of, size_prob
 from elasticjob.kube.crd.model import CustomResource, Declaration, Embedded, Part
 from elasticjob.kube.errors import BadRequest, Invalid
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from tests.kube.crd.posting import established, said, with_spec
+from tests.kit.crd.posting import established, said, with_spec
 
 REFUSED = "refused"
 LOST: Manifest = {}

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from elasticjob.kube.http.serving import Runner
 from elasticjob.kube.webhook.certs.certificates import issue, new_authority, server_context
-from tests.kube.stub import until
+from tests.kit.kube.stub import until
 
 AUTHORITY = new_authority("test", datetime.now(UTC))
 TRUSTING = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())

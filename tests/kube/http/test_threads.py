@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from elasticjob.kube.http.threads import Threads
-from tests.kube.stub import until
+from tests.kit.kube.stub import until
 
 WITHIN = 60.0
 

@@ -19,8 +19,8 @@ from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, SECRET
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.operator.rungroup import Group
-from tests.kube.build import bookmark, event, manifest
-from tests.kube.stub import Answer, Stub, stream, until
+from tests.kit.kube.build import bookmark, event, manifest
+from tests.kit.kube.stub import Answer, Stub, stream, until
 
 READY = stream(event("ADDED", manifest("a")), bookmark(5, initial_done=True))
 

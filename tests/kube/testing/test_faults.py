@@ -32,9 +32,9 @@ from elasticjob.kube.testing import (
     failure,
     html,
 )
-from tests.kube.build import manifest
-from tests.kube.stub import Answer as Reply
-from tests.kube.stub import Stub, answer, stream, until
+from tests.kit.kube.build import manifest
+from tests.kit.kube.stub import Answer as Reply
+from tests.kit.kube.stub import Stub, answer, stream, until
 
 PODS = "/api/v1/namespaces/ns/pods"
 OK = answer(200, manifest("a", 5))

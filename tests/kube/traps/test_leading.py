@@ -25,10 +25,10 @@ from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, LEASE, Lease
 from elasticjob.kube.testing import FaultProxy, asking
 from hack.cluster.audit import Audited
 from tests.kit.served import Served
+from tests.kit.traps.operators import for_maps, operator_of, running
+from tests.kit.traps.pace import BRISK, FAST, SLOW, USUAL, Pace
+from tests.kit.traps.replica import LEASE_NAME, TERMS, WORK
 from tests.kit.waiting import until
-from tests.kube.traps.kit import for_maps, operator_of, running
-from tests.kube.traps.pace import BRISK, FAST, SLOW, USUAL, Pace
-from tests.kube.traps.replica import LEASE_NAME, TERMS, WORK
 
 PIECES = 3
 ENOUGH = 10
@@ -145,7 +145,7 @@ async def replica(name: str, served: Served, namespace: str, folder: Path) -> As
         kubeconfig = proxy.write_kubeconfig(folder / f"{name}.kubeconfig")
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.kube.traps.replica", str(kubeconfig), namespace, name),
+                *(sys.executable, "-m", "tests.kit.traps.replica", str(kubeconfig), namespace, name),
                 str(folder / "pace"),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,

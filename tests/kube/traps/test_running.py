@@ -18,8 +18,8 @@ from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, SECRET
 from elasticjob.kube.testing import FaultProxy, Late, Stall, asking
-from tests.kube.stub import until
-from tests.kube.traps.kit import WITHIN, errors, for_maps, make, operator_of, results, running, total
+from tests.kit.kube.stub import until
+from tests.kit.traps.operators import WITHIN, errors, for_maps, make, operator_of, results, running, total
 
 
 async def change(client: Client, namespace: str, name: str, **data: str) -> str:

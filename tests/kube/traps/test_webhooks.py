@@ -28,11 +28,11 @@ from elasticjob.kube.webhook.certs.certificates import Leaf, certificates_in, is
 from elasticjob.kube.webhook.registration import INJECT_FROM
 from elasticjob.kube.webhook.review import Reader
 from elasticjob.kube.webhook.server import AdmissionServer, Policy, Problem, Review, Webhook
+from tests.kit.kube.stub import until
 from tests.kit.served import Served
-from tests.kube.stub import until
-from tests.kube.traps.kit import WITHIN, for_maps, operator_of, running
-from tests.kube.traps.switch import Switch
-from tests.kube.traps.terms import within
+from tests.kit.traps.operators import WITHIN, for_maps, operator_of, running
+from tests.kit.traps.switch import Switch
+from tests.kit.traps.terms import within
 
 QUICK = Policy(settle=timedelta(seconds=3), look=timedelta(seconds=0.1), poll=timedelta(seconds=0.02))
 """An API server on a busy machine may take seconds to heed a bundle."""
@@ -195,7 +195,7 @@ async def test_18_a_handler_that_never_returns_does_not_keep_the_process(
 ) -> None:
     """SIGTERM ends it as ever, though the handler's thread hangs until there is no process any more."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.kube.traps.stuck", str(served.kubeconfig), namespace),
+        *(sys.executable, "-m", "tests.kit.traps.stuck", str(served.kubeconfig), namespace),
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.getcwd()},
     )

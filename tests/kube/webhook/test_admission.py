@@ -37,9 +37,9 @@ from elasticjob.kube.webhook.review import (
 )
 from elasticjob.kube.webhook.room import Full, Room
 from elasticjob.kube.webhook.server import AdmissionServer, Policy, ServiceRef, Terms
-from tests.kube.build import manifest
-from tests.kube.shelf import Shelf
-from tests.kube.stub import until
+from tests.kit.kube.build import manifest
+from tests.kit.kube.shelf import Shelf
+from tests.kit.kube.stub import until
 
 Manifest = dict[str, Any]
 

@@ -8,7 +8,7 @@ from elasticjob.api.rpc.nodes import Order
 from elasticjob.api.rpc.rendezvous import World
 from elasticjob.master.errors import Refused, Stale, Stopping
 from elasticjob.master.job import Bounds, Phase
-from tests.master.world import Played, finish, join, leave, played, pod, watch
+from tests.kit.master import Played, finish, join, leave, played, pod, watch
 
 NODES = [f"node-{index}" for index in range(9)]
 

@@ -13,7 +13,7 @@ from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.webhook.certs.certificates import Leaf, Policy, issue, new_authority
 from elasticjob.kube.webhook.certs.mounted import Mounted
 from elasticjob.kube.webhook.registration import Published
-from tests.kube.stub import until
+from tests.kit.kube.stub import until
 
 NOW = datetime.now(UTC)
 AUTHORITY = new_authority("another", NOW)

@@ -15,8 +15,8 @@ from aiohttp import web
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.config import Config
 from elasticjob.kube.clock import Clock, VirtualClock
-from tests.kube.build import bookmark, event, status
-from tests.kube.listening import Listening
+from tests.kit.kube.build import bookmark, event, status
+from tests.kit.kube.listening import Listening
 
 Manifest = dict[str, Any]
 

@@ -12,7 +12,7 @@ from elasticjob.cli.story.example import Example
 from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.stage import newest
 from elasticjob.kube.objects.kinds import Manifest
-from tests.node.kubectl import Kubectl
+from tests.kit.node.kubectl import Kubectl
 
 KILL: Final = """
 import os, signal

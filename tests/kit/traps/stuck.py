@@ -1,6 +1,6 @@
 """An operator as a process, with a webhook whose handler never returns.
 
-    python -m tests.kube.traps.stuck KUBECONFIG NAMESPACE
+    python -m tests.kit.traps.stuck KUBECONFIG NAMESPACE
 
 It says `asked` on its output each time that the handler is called.
 """
@@ -17,7 +17,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.webhook.server import AdmissionServer, Problem, Review, Webhook
-from tests.kube.traps.terms import within
+from tests.kit.traps.terms import within
 
 TIMEOUT = 2
 """Seconds that the API server waits for an answer."""

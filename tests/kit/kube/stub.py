@@ -15,7 +15,7 @@ from aiohttp import web
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.config import Config, Credentials, Static
 from elasticjob.kube.clock import Clock, VirtualClock
-from tests.kube.listening import Listening
+from tests.kit.kube.listening import Listening
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

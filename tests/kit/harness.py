@@ -28,7 +28,7 @@ from elasticjob.master.store import Nowhere, restore, snapshot
 from tests.kit.warm import Process, Warm
 
 TOKEN: Final = "secret"
-SCRIPTS: Final = Path(__file__).parent / "scripts"
+SCRIPTS: Final = Path(__file__).parents[1] / "trainer" / "scripts"
 PATIENCE: Final = 90.0  # seconds until a scenario that does not get on fails, with everything that was said
 
 

@@ -1,6 +1,6 @@
 """One of two operators, as a process: writes without a pause for as long as it leads.
 
-    python -m tests.kube.traps.replica KUBECONFIG NAMESPACE ME PACE
+    python -m tests.kit.traps.replica KUBECONFIG NAMESPACE ME PACE
 
 PACE is the file of the time by which the lease is kept (pace.py).
 
@@ -30,7 +30,7 @@ from elasticjob.kube.errors import LeadershipLost
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP
 from elasticjob.kube.operator.operator import Operator
-from tests.kube.traps.pace import Pace, PacedClock
+from tests.kit.traps.pace import Pace, PacedClock
 
 TERMS = Terms(lease=timedelta(seconds=45), renew=timedelta(seconds=30), retry=timedelta(seconds=0.5))
 """Long, for a busy machine may hold up a process that is well; tests that wait for their end let time fly."""

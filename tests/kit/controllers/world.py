@@ -17,7 +17,7 @@ from elasticjob.controllers.lives import Node, Standing, life_of
 from elasticjob.controllers.plan import Create, Delete, Plan, Resize
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
-from tests.controllers.build import NOW, at
+from tests.kit.controllers.build import NOW, at
 
 MACHINES = ("m1", "m2")
 
