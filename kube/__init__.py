@@ -1,14 +1,18 @@
 """A framework for Kubernetes controllers, useful without training: it imports nothing of the rest.
 
-    observe   client (asks the server) ← transport; cache (memory) ← informer ← watch (pure) → store ← wire
-    run       controller (what to run when) ← queue, predicates; operator (a process) ← rungroup, probes
-    lead      election (a thread) ← lease (pure: who may lead); fence (what a leader may still send)
-    admit     admission (a server) ← answering ← review (pure); registration; problem
-    trust     secret (an authority that replicas share), mounted (cert-manager's); certificates
-    write     client.apply and patches; conditions, owner, events; running (reads its own writes)
-    declare   crd: model (what API kinds import); generate ← structural, rewriters, soundness, declaration
-    rest      kinds, objects: types; config, kubeconfig: where and who; clock, backoff: time; metrics, errors
-    testing   a proxy that does what networks and API servers do
+    operator    a process that runs what follows: operator ← rungroup
+    webhook     server ← handlers ← review (pure); registration; certs: certificates ← secret, mounted
+    controller  controller (what to run when) ← queue, predicates, gate (read your writes)
+    election    election (a thread) ← lease (pure: who may lead)
+    cache       cache (memory) ← informer ← protocol (pure) → store ← wire
+    crd         model (what API kinds import); generate ← structural, rewriters, soundness, declaration
+    client      client ← transport; config, kubeconfig; writes; fence (a leader's right to write); recorder (Events)
+    http        serving, probes
+    objects     kinds, views, owner, conditions, problem
+    testing     a proxy that does what networks and API servers do
+    rest        errors, clock, backoff, metrics, json
+
+A room imports from the rooms below it only (import-linter holds that).
 
 What most operators need can be imported from here, and is loaded when it is asked for: a program pays only
 for what it uses. All else is imported from the modules. `docs/framework.md` writes an operator with it.

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.master import progress
 from elasticjob.master.job import Job, Node
-from elasticjob.master.rendezvous import rules as rounds
+from elasticjob.master.rendezvous import rules
 
 READING = ("GET", "HEAD")
 
@@ -37,7 +37,7 @@ def status(job: Job, now: datetime) -> dict[str, Any]:
     rate = progress.speed(training)
     return {
         "job": job.spec.job,
-        "sentence": rounds.sentence(job, now),
+        "sentence": rules.sentence(job, now),
         "round": job.round,
         "verdict": job.verdict,
         "bounds": {"min": job.spec.bounds.lo, "max": job.spec.bounds.hi, "unit": job.spec.bounds.unit},

@@ -5,7 +5,7 @@
 
 Guarantees
 - The last change of an object is always followed by a run that starts after the cache has taken it.
-- A run starts only when the caches have seen what the previous run of the key wrote (`kube/controller/gate.py`).
+- A run starts only when the caches show what the key's previous run wrote (`kube/controller/gate.py`).
 - A run that raises is repeated after a pause that doubles, 5 ms to 1000 s. `Terminal` is not repeated.
   Where the server is the cause, pauses end at 30 s, and at 2 s where nobody answers: all keys go on soon
   after it is back.
