@@ -248,15 +248,15 @@ async def keep_evidence(here: Laptop, watched: Watched, number: int, wrong: Sequ
 # all rounds
 
 
-async def run(wishes: Namespace, console: Console) -> list[Outcome]:
+async def run(options: Namespace, console: Console) -> list[Outcome]:
     """Play all rounds in one cluster."""
     state = Path(tempfile.mkdtemp(prefix="elasticjob-chaos-"))
     outcomes = []
     try:
         async with laptop(state) as here:
-            for number in range(wishes.rounds):
-                console.print(f"round {number + 1} of {wishes.rounds}", highlight=False)
-                outcomes.append(await play(here, number, wishes.seed, console))
+            for number in range(options.rounds):
+                console.print(f"round {number + 1} of {options.rounds}", highlight=False)
+                outcomes.append(await play(here, number, options.seed, console))
                 console.print(f"    {line_of(outcomes[-1])}", highlight=False)
     finally:
         shutil.rmtree(state, ignore_errors=True)
@@ -290,11 +290,11 @@ def main() -> int:
     parser = ArgumentParser(prog="python -m benchmarks.chaos", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
-    wishes = parser.parse_args()
+    options = parser.parse_args()
     console = Console()
     console = console if console.is_terminal else Console(width=150)
-    console.print(f"chaos: {wishes.rounds} rounds, --seed {wishes.seed}", highlight=False)
-    outcomes = asyncio.run(run(wishes, console))
+    console.print(f"chaos: {options.rounds} rounds, --seed {options.seed}", highlight=False)
+    outcomes = asyncio.run(run(options, console))
     console.print(table(outcomes))
     failed = [one for one in outcomes if one.wrong]
     console.print(

@@ -225,8 +225,8 @@ def _disrupted(pod: Pod) -> bool:
 
 
 def _last_change(pod: Pod) -> datetime | None:
-    moments = (c.last_transition_time for c in pod.status.conditions if c.last_transition_time)
-    return max(moments, default=None)
+    timestamps = (c.last_transition_time for c in pod.status.conditions if c.last_transition_time)
+    return max(timestamps, default=None)
 
 
 def _code_in_words(code: int | None) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.elasticjob import controller as jobs
 from elasticjob.controllers.elasticjob.master import Provision
@@ -17,7 +18,6 @@ from elasticjob.controllers.install import install
 from elasticjob.controllers.jobresource import controller as nodes
 from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.orphans import Orphans
-from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.scaleplan import controller as plans
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client import config
@@ -26,7 +26,7 @@ from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
 from elasticjob.kube.operator.operator import Operator
-from elasticjob.kube.webhook.server import AdmissionServer, ServiceRef
+from elasticjob.kube.webhook.server import ServiceRef, WebhookServer
 from elasticjob.webhooks import WEBHOOKS
 
 NAME: Final = "elasticjob-operator"
@@ -60,15 +60,15 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
     counters = Counters(operator.metrics.registry)
     now = operator.clock.now
 
-    def hand(manager: str) -> Hand:
-        return Hand(client, operator.recorder, manager)
+    def applier(manager: str) -> Applier:
+        return Applier(client, operator.recorder, manager)
 
     orphans = Orphans(client, caches, now)
     reconcile_job = jobs.JobReconciler(
-        caches, hand(jobs.MANAGER), orphans, _provision(settings), counters, now, new_token
+        caches, applier(jobs.MANAGER), orphans, _provision(settings), counters, now, new_token
     )
-    reconcile_nodes = nodes.NodesReconciler(caches, hand(nodes.MANAGER), orphans, now)
-    reconcile_plans = plans.PlansReconciler(caches, hand(plans.MANAGER), now)
+    reconcile_nodes = nodes.NodesReconciler(caches, applier(nodes.MANAGER), orphans, now)
+    reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), now)
     operator.add(jobs.controller(reconcile_job, settings.concurrency))
     operator.add(nodes.controller(reconcile_nodes, settings.concurrency))
     operator.add(plans.controller(reconcile_plans, settings.concurrency))
@@ -80,9 +80,9 @@ def new_token() -> str:
     return secrets.token_urlsafe(TOKEN_BYTES)
 
 
-def _admission(operator: Operator, settings: Settings) -> AdmissionServer:
+def _admission(operator: Operator, settings: Settings) -> WebhookServer:
     namespace, _, service = settings.webhook_service.partition("/")
-    return AdmissionServer(
+    return WebhookServer(
         settings.webhook_host,
         settings.webhook_port,
         WEBHOOKS,

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from elasticjob.controllers.perform import without_empty
+from elasticjob.controllers.apply import without_empty
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Key, Manifest

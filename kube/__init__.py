@@ -36,10 +36,9 @@ if TYPE_CHECKING:
     from elasticjob.kube.objects.problem import Problem
     from elasticjob.kube.operator.operator import Operator
     from elasticjob.kube.webhook.review import Review, Webhook
-    from elasticjob.kube.webhook.server import AdmissionServer
+    from elasticjob.kube.webhook.server import WebhookServer
 
 __all__ = [
-    "AdmissionServer",
     "Client",
     "Column",
     "Controller",
@@ -56,13 +55,14 @@ __all__ = [
     "Review",
     "Terminal",
     "Webhook",
+    "WebhookServer",
     "crd_manifest",
     "load_config",
     "owner_reference",
 ]
 
 _HOME = {
-    "AdmissionServer": "webhook.server",
+    "WebhookServer": "webhook.server",
     "Client": "client.client",
     "Column": "crd.model",
     "Controller": "controller.controller",

@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.soak.gauges import growth, line, svg
-from benchmarks.soak.run import Outcome, Wishes, soak
+from benchmarks.soak.run import Options, Outcome, soak
 from hack.cluster.controlplane import APISERVER, ControlPlane
 
 CONVERGED_WITHIN = 5.0
@@ -45,25 +45,25 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
     parser.add_argument("--plot", type=Path, default=Path("soak.svg"), help="where the plot is written")
-    wishes = parser.parse_args()
+    options = parser.parse_args()
     console = Console()
     console = console if console.is_terminal else Console(width=130)
     logging.basicConfig(level=logging.ERROR)  # what befalls the spectators is no news
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     console.print(
-        f"soak: --minutes {wishes.minutes:g} --jobs {wishes.jobs} --seed {wishes.seed}; load {load}",
+        f"soak: --minutes {options.minutes:g} --jobs {options.jobs} --seed {options.seed}; load {load}",
         highlight=False,
     )
     try:
-        outcome = on_a_real_server(wishes, console)
+        outcome = on_a_real_server(options, console)
     except KeyboardInterrupt:
         console.print("stopped; nothing is left running")
         return 130
-    report(outcome, wishes, console)
+    report(outcome, options, console)
     return 1 if outcome.wrong else 0
 
 
-def on_a_real_server(wishes: Namespace, console: Console) -> Outcome:
+def on_a_real_server(options: Namespace, console: Console) -> Outcome:
     """Soak an operator at a control plane of its own."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="elasticjob-soak-")))
@@ -84,7 +84,7 @@ def on_a_real_server(wishes: Namespace, console: Console) -> Outcome:
             finally:  # a storm that ends meanwhile waits for it: fine weather begins with the server back
                 await crashing
 
-        wanted = Wishes(wishes.minutes, wishes.jobs, wishes.seed)
+        wanted = Options(options.minutes, options.jobs, options.seed)
 
         def say(text: str) -> None:
             console.print(text, style="dim", highlight=False)
@@ -107,13 +107,13 @@ def judge(outcome: Outcome) -> None:
         outcome.wrong.append(f"memory grew from {middle:.0f} to {last:.0f} MiB in the last third")
 
 
-def report(outcome: Outcome, wishes: Namespace, console: Console) -> None:
+def report(outcome: Outcome, options: Namespace, console: Console) -> None:
     """Print all figures, and write the plot."""
     console.print(figures(outcome))
     console.print(f"memory  {line([sample.mib for sample in outcome.samples])}", highlight=False)
     console.print(f"wrong   {line([float(sample.wrong) for sample in outcome.samples])}", highlight=False)
-    title = f"soak, {wishes.minutes:g} minutes, {wishes.jobs} jobs, seed {wishes.seed}"
-    wishes.plot.write_text(svg(outcome.samples, title, outcome.ended))
+    title = f"soak, {options.minutes:g} minutes, {options.jobs} jobs, seed {options.seed}"
+    options.plot.write_text(svg(outcome.samples, title, outcome.ended))
     for each in outcome.wrong:
         console.print(f"✗ {each}", style="red", highlight=False)
     if not outcome.wrong:

@@ -34,7 +34,7 @@ PATIENCE, EMPTY_WITHIN, SETTLED_WITHIN = 120.0, 120.0, 45.0
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Options:
     """Settings of a soak."""
 
     minutes: float = 10.0
@@ -109,24 +109,24 @@ class Soak:
 
 
 async def soak(
-    config: Config, state: Path, wishes: Wishes, crash: Crash | None, say: Callable[[str], None]
+    config: Config, state: Path, options: Options, crash: Crash | None, say: Callable[[str], None]
 ) -> Outcome:
     """Run a soak; `config` is an administrator's, who creates the CRDs and a namespace."""
-    chance, outcome = random.Random(wishes.seed), Outcome()
-    async with Client(config, user_agent="soak") as client, FaultProxy(config, seed=wishes.seed) as proxy:
+    chance, outcome = random.Random(options.seed), Outcome()
+    async with Client(config, user_agent="soak") as client, FaultProxy(config, seed=options.seed) as proxy:
         await install(client)
         await make_namespace(client, NAMESPACE)
         eyes = Eyes(client, NAMESPACE)
         weather = Weather(proxy, chance, crash)
-        users = Users(client, eyes, chance, wishes.jobs)
+        users = Users(client, eyes, chance, options.jobs)
         async with eyes.open(), running(proxy, state, eyes, outcome) as it:
             before = await settled(it, None)
             async with background(Kubelet(client, eyes, chance).run(), it.watch()):
-                say(f"{wishes.jobs} jobs are applied")
+                say(f"{options.jobs} jobs are applied")
                 await users.fill()
                 outcome.filled_in = await it.until_none(unfinished, PATIENCE)
-                say(f"all run after {outcome.filled_in:.1f} s; {wishes.minutes:g} minutes of bad weather")
-                await storm(it, weather, users, wishes.minutes * 60, chance)
+                say(f"all run after {outcome.filled_in:.1f} s; {options.minutes:g} minutes of bad weather")
+                await storm(it, weather, users, options.minutes * 60, chance)
                 say("the weather is fine")
                 outcome.converged_in = await it.until_none(unfinished, PATIENCE)
                 outcome.collected_in = outcome.converged_in + await it.until_none(leftovers, PATIENCE)

@@ -47,7 +47,7 @@ REFRESH = 0.1
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Options:
     """What the user asked for."""
 
     report: Path
@@ -58,12 +58,12 @@ class Wishes:
     plain: bool = False
 
 
-def run(wishes: Wishes) -> int:
+def run(options: Options) -> int:
     """Run the demo; return its exit code."""
     state = Path(tempfile.mkdtemp(prefix="elasticjob-demo-"))
     configure(file=state / "cluster.log")  # the cluster is part of this process; the screen is the story's
     try:
-        code = asyncio.run(until_signalled(perform(wishes, state)))
+        code = asyncio.run(until_signalled(perform(options, state)))
     except ActFailed as failure:
         raise Failure(str(failure), next_step=f"the files of the cluster are kept in {state}") from failure
     except BaseException:
@@ -89,28 +89,28 @@ async def until_signalled(work: Coroutine[Any, Any, int]) -> int:
         return Exit.INTERRUPTED
 
 
-async def perform(wishes: Wishes, state: Path) -> int:
+async def perform(options: Options, state: Path) -> int:
     """Set the stage, play, tell."""
-    console = console_for(wishes.output)
+    console = console_for(options.output)
     record = state / "steps.jsonl"
     example = load().recording(record)
-    if wishes.epochs:
-        example = example.training(wishes.epochs)
+    if options.epochs:
+        example = example.training(options.epochs)
     console.print("starting a cluster and its operator …", style="dim")
     async with laptop(state) as here, following(here.client, example.key, record) as watched:
         story = Story(STORY)
         stage = Real(here.client, example, lambda: watched.seen)
         try:
-            async with showing(story, watched, console, plain=wishes.plain or wishes.output is Output.JSON):
+            async with showing(story, watched, console, plain=options.plain or options.output is Output.JSON):
                 await play(story, stage, watched, time.time)
         except ActFailed as failure:
             await explain(failure, here, watched, console)
             raise
         accuracy = await find_accuracy(here.client, watched.seen, example.key.namespace)
         result = tell(story.played, watched.steps, watched.said, accuracy)
-        write_report(wishes, result, example)
-        announce(result, wishes, console)
-        if wishes.keep:
+        write_report(options, result, example)
+        announce(result, options, console)
+        if options.keep:
             await stay(here, console)
     return Exit.DONE
 
@@ -170,27 +170,27 @@ def screens(console: Console, scene: Callable[[], Scene], *, plain: bool) -> Ite
         yield lambda: live.update(screen(scene()), refresh=True)
 
 
-def write_report(wishes: Wishes, result: Result, example: Example) -> None:
+def write_report(options: Options, result: Result, example: Example) -> None:
     """Write the report, and the picture if it is wished. Failure if that cannot be."""
     setting = Setting(example.key.name, example.text(), versions())
     try:
-        wishes.report.write_text(page(result, setting))
-        if wishes.picture:
-            wishes.picture.write_text(draw(picture(result), title=f"{example.key.name}: {outcome(result)}"))
+        options.report.write_text(page(result, setting))
+        if options.picture:
+            options.picture.write_text(draw(picture(result), title=f"{example.key.name}: {outcome(result)}"))
     except OSError as error:
         raise Failure(
             f"the report cannot be written: {error}", next_step="name another file with --report"
         ) from error
 
 
-def announce(result: Result, wishes: Wishes, console: Console) -> None:
+def announce(result: Result, options: Options, console: Console) -> None:
     """Print the timeline and, as the last line, what came out; or all of it as JSON on stdout."""
-    if wishes.output is Output.JSON:
-        print(json.dumps(as_json(result, wishes.report), indent=2, ensure_ascii=False), flush=True)
+    if options.output is Output.JSON:
+        print(json.dumps(as_json(result, options.report), indent=2, ensure_ascii=False), flush=True)
         return
     console.print()
     console.print(table(result))
-    console.print(f"\nreport: {wishes.report.resolve()}", highlight=False, soft_wrap=True)
+    console.print(f"\nreport: {options.report.resolve()}", highlight=False, soft_wrap=True)
     console.print(result.sentence(), style="bold green", highlight=False, soft_wrap=True)
 
 

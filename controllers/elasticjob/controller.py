@@ -10,6 +10,7 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.master import Provision
@@ -19,7 +20,6 @@ from elasticjob.controllers.news import News
 from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import controller_uid
-from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import Create, Note, Plan
 from elasticjob.controllers.rules import HANDS_OFF
 from elasticjob.controllers.triggers import (
@@ -45,7 +45,7 @@ class JobReconciler:
     """One pass over one job. Time, randomness and the cluster are arguments."""
 
     caches: Caches
-    hand: Hand
+    applier: Applier
     orphans: Orphans
     provision: Provision
     counters: Counters
@@ -61,9 +61,9 @@ class JobReconciler:
             self.news.forget(key)
             return Result.again(await self.orphans.collect(key))
         plan = decide(seen, self.now())
-        if _makes_anew(seen, plan) and not await self.hand.is_there(ELASTICJOB, seen.job):
+        if _makes_anew(seen, plan) and not await self.applier.is_there(ELASTICJOB, seen.job):
             return Result.done()  # the cache is behind: the job is gone, and its objects with it
-        plan = await self.hand.attempt(seen.job, plan)
+        plan = await self.applier.attempt(seen.job, plan)
         if plan.reason in HANDS_OFF:
             return Result.again(plan.again_by(await self.orphans.collect(key)).again_in)
         left = await self.orphans.collect(key, ELASTICJOB, plan.obstacle)
@@ -93,10 +93,12 @@ class JobReconciler:
         said, old = status.manifest(), seen.job.status.model_copy(update={"training": None}).manifest()
         if held := self.news.hold(seen.job.key, old, said, self.now()):
             return held
-        if await self.hand.write_status(ELASTICJOB, seen.job, said, old):
+        if await self.applier.write_status(ELASTICJOB, seen.job, said, old):
             self.counters.saw(seen.job, status)
             if plan.outcome is not None:
-                self.hand.tell(seen.job, Note(plan.reason, plan.sentence, warning=not plan.outcome.succeeded))
+                self.applier.tell(
+                    seen.job, Note(plan.reason, plan.sentence, warning=not plan.outcome.succeeded)
+                )
         return None
 
 

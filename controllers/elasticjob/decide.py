@@ -105,7 +105,7 @@ def fail_after_the_deadline(seen: Seen, now: datetime) -> Plan | None:
     """A job may run activeDeadlineSeconds, counted from its start or its last resume."""
     seconds = seen.job.spec.run_policy.active_deadline_seconds
     start = seen.job.status.start_time
-    if seconds is None or start is None or seen.job.spec.suspend or now < start + _span(seconds):
+    if seconds is None or start is None or seen.job.spec.suspend or now < start + _duration(seconds):
         return None
     message = f"the job ran longer than activeDeadlineSeconds ({seconds} s)"
     return _end(Outcome(False, "DeadlineExceeded", message))
@@ -280,10 +280,10 @@ def _deadline_in(seen: Seen, now: datetime) -> timedelta | None:
     seconds, start = seen.job.spec.run_policy.active_deadline_seconds, seen.job.status.start_time
     if seconds is None or seen.job.spec.suspend:
         return None
-    return (start or now) + _span(seconds) - now
+    return (start or now) + _duration(seconds) - now
 
 
-def _span(seconds: int) -> timedelta:
+def _duration(seconds: int) -> timedelta:
     return timedelta(seconds=min(seconds, FOREVER.total_seconds()))
 
 

@@ -10,13 +10,13 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.news import News
 from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import controller_uid
-from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import SOON, Create, Plan
 from elasticjob.controllers.rules import HANDS_OFF
 from elasticjob.controllers.triggers import (
@@ -44,7 +44,7 @@ class NodesReconciler:
     """One pass over the nodes of one job. Time and the cluster are arguments."""
 
     caches: Caches
-    hand: Hand
+    applier: Applier
     orphans: Orphans
     now: Callable[[], datetime]
     news: News = field(default_factory=News)
@@ -57,9 +57,9 @@ class NodesReconciler:
             return Result.done()
         about = seen.job or seen.resource  # events about nodes are recorded where people look: at the job
         plan = decide(seen, self.now())
-        if _makes_anew(seen, plan) and not await self.hand.is_there(JOBRESOURCE, seen.resource):
+        if _makes_anew(seen, plan) and not await self.applier.is_there(JOBRESOURCE, seen.resource):
             return Result.done()  # the cache is behind: the JobResource is gone, and its pods with it
-        plan = await self.hand.attempt(about, plan)
+        plan = await self.applier.attempt(about, plan)
         if plan.reason in HANDS_OFF:
             return Result.again(plan.again_in)
         if seen.job is not None:  # else the job's own pass collects this JobResource and its pods
@@ -69,7 +69,7 @@ class NodesReconciler:
         status, old = describe(seen, plan, self.now()).manifest(), seen.resource.status.manifest()
         if held := self.news.hold(key, old, status, self.now()):
             return Result.again(plan.again_by(held).again_in)
-        await self.hand.write_status(JOBRESOURCE, seen.resource, status, old)
+        await self.applier.write_status(JOBRESOURCE, seen.resource, status, old)
         return Result.again(plan.again_in)
 
     def observe(self, key: Key) -> Seen | None:

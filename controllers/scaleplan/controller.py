@@ -10,9 +10,9 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.owners import controller_uid
-from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.scaleplan.decide import Seen, decide
 from elasticjob.controllers.triggers import job_of_plan, more_than_reports, same_name, those_of
 from elasticjob.kube.cache.store import Change
@@ -27,7 +27,7 @@ class PlansReconciler:
     """One pass over the plans of one job; the key is the job's. Time and the cluster are arguments."""
 
     caches: Caches
-    hand: Hand
+    applier: Applier
     now: Callable[[], datetime]
 
     async def __call__(self, key: Key) -> Result:
@@ -36,7 +36,7 @@ class PlansReconciler:
         if seen is None:
             return Result.done()
         plan = decide(seen, self.now())
-        await self.hand.perform(seen.job or seen.plans[0], plan)
+        await self.applier.perform(seen.job or seen.plans[0], plan)
         return Result.again(plan.again_in)
 
     def observe(self, key: Key) -> Seen | None:

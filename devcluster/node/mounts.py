@@ -33,6 +33,6 @@ def rewrite(text: str, mounts: Sequence[Mount]) -> str:
     return re.sub(pattern, lambda found: folders[found.group()], text)
 
 
-def rewrite_all(texts: Iterable[str], mounts: Sequence[Mount]) -> tuple[str, ...]:
+def rewrite_all(strings: Iterable[str], mounts: Sequence[Mount]) -> tuple[str, ...]:
     """Each text rewritten."""
-    return tuple(rewrite(text, mounts) for text in texts)
+    return tuple(rewrite(text, mounts) for text in strings)

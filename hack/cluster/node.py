@@ -186,7 +186,7 @@ class Node:
         for folder in (place.network / "net.d", place.folder / "volume-plugins", place.folder / "pod-logs"):
             folder.mkdir(parents=True, exist_ok=True)
         serving = pki.server("kubelet", [place.address, place.node])
-        texts = {
+        strings = {
             place.folder / "resolv.conf": "",  # no resolver outside: pods with dnsPolicy Default have none
             place.folder / "containerd.toml": nodeconfig.containerd(place, plugins()),
             place.network / "net.d" / "10-elasticjob.conflist": nodeconfig.network(place),
@@ -196,7 +196,7 @@ class Node:
             ),
             place.folder / "Corefile": nodeconfig.corefile(place, self.plane.kubeconfig_of(COREDNS)),
         }
-        for path, text in texts.items():
+        for path, text in strings.items():
             write_private(path, text.encode())
 
     def _start_kubelet(self) -> None:

@@ -52,7 +52,7 @@ from elasticjob.kube.cache.protocol import (
     step,
 )
 from elasticjob.kube.cache.store import Change
-from elasticjob.kube.cache.wire import Bookmark, Failed, Lines, Spoiled, items_of, line_of
+from elasticjob.kube.cache.wire import Bookmark, Failed, Lines, Malformed, items_of, line_of
 from elasticjob.kube.client.client import Client, as_page, selectors
 from elasticjob.kube.client.transport import Call
 from elasticjob.kube.clock import Clock, deadline
@@ -171,8 +171,8 @@ class Informer(Generic[T]):
         self._heard()
         items = []
         for item in items_of(page.items or ()):
-            if isinstance(item, Spoiled):
-                self._count_spoiled(item)
+            if isinstance(item, Malformed):
+                self._count_malformed(item)
             else:
                 items.append(item)
         return Listing(tuple(items), page.version, page.token)
@@ -225,8 +225,8 @@ class Informer(Generic[T]):
     def _read(self, lines: Iterable[bytes]) -> list[Given]:
         found: list[Given] = []
         for given in map(line_of, lines):
-            if isinstance(given, Spoiled):
-                self._count_spoiled(given)
+            if isinstance(given, Malformed):
+                self._count_malformed(given)
             else:
                 found.append(given)
         return found
@@ -296,8 +296,10 @@ class Informer(Generic[T]):
             cause = type(end).__name__.lower()
             self._metrics.watch_reconnects.labels(kind=self.kind.name, cause=cause).inc()
 
-    def _count_spoiled(self, spoiled: Spoiled) -> None:
-        log.warning("an object has unreadable metadata", extra={"kind": self.kind.name, "error": spoiled.why})
+    def _count_malformed(self, malformed: Malformed) -> None:
+        log.warning(
+            "an object has unreadable metadata", extra={"kind": self.kind.name, "error": malformed.why}
+        )
         if self._metrics:
             self._metrics.undecodable.labels(kind=self.kind.name).inc()
 

@@ -86,7 +86,7 @@ class Failed(msgspec.Struct, frozen=True):
     error: KubeError
 
 
-class Spoiled(msgspec.Struct, frozen=True):
+class Malformed(msgspec.Struct, frozen=True):
     """One object whose metadata cannot be read; all others go on."""
 
     why: str
@@ -154,16 +154,16 @@ def _encoded_without_managed_fields(raw: bytes) -> bytes:
     return msgspec.json.encode(members)
 
 
-def items_of(raws: Iterable[msgspec.Raw]) -> Iterator[Item | Spoiled]:
+def items_of(raws: Iterable[msgspec.Raw]) -> Iterator[Item | Malformed]:
     """The items of a list; an unreadable one fails alone."""
     for raw in raws:
         try:
             yield item_of(raw)
         except ValueError as error:
-            yield Spoiled(str(error))
+            yield Malformed(str(error))
 
 
-def line_of(line: bytes) -> Changed | Bookmark | Failed | Spoiled:
+def line_of(line: bytes) -> Changed | Bookmark | Failed | Malformed:
     """What one line of a watch says. A line that no API server sends is a transport error, not an object."""
     try:
         found = _event.decode(line)
@@ -176,12 +176,12 @@ def line_of(line: bytes) -> Changed | Bookmark | Failed | Spoiled:
     return _unusual(line)
 
 
-def _unusual(line: bytes) -> Changed | Bookmark | Failed | Spoiled:
+def _unusual(line: bytes) -> Changed | Bookmark | Failed | Malformed:
     """What a line says that is no change as the API server writes it, step by step."""
     try:
         found = _line.decode(line)
     except TooDeep as error:
-        return Spoiled(str(error))
+        return Malformed(str(error))
     except msgspec.DecodeError as error:
         return Failed(Unreachable(f"the watch sent a line that is no event: {error}: {line[:120]!r}"))
     if found.type == "ERROR":
@@ -189,7 +189,7 @@ def _unusual(line: bytes) -> Changed | Bookmark | Failed | Spoiled:
     try:
         return _said(found)
     except ValueError as error:
-        return Spoiled(str(error))
+        return Malformed(str(error))
 
 
 def _said(line: _Line) -> Changed | Bookmark | Failed:

@@ -26,7 +26,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Pass:
+class Reconcile:
     """One run of one key; `id` marks its log lines."""
 
     controller: str
@@ -35,11 +35,11 @@ class Pass:
     writes: list[Written] = field(default_factory=list)
 
 
-current: ContextVar[Pass | None] = ContextVar("reconcile", default=None)
+current: ContextVar[Reconcile | None] = ContextVar("reconcile", default=None)
 
 
 @contextmanager
-def entered(run: Pass) -> Iterator[Pass]:
+def entered(run: Reconcile) -> Iterator[Reconcile]:
     """Make `run` the current pass for the block and for all tasks started in it."""
     token = current.set(run)
     try:

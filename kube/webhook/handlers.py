@@ -31,7 +31,7 @@ from elasticjob.kube.webhook.review import (
     too_late,
     validated,
 )
-from elasticjob.kube.webhook.room import Full, Room
+from elasticjob.kube.webhook.room import Full, InFlight
 
 _REVIEW = JsonReader(AdmissionReview)
 
@@ -49,7 +49,7 @@ FAILED = 500
 """Codes from here on are our own failures, not the object's."""
 
 
-class Answering:
+class Handlers:
     """The application behind one webhook server."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Answering:
     def app(self) -> web.Application:
         """The application; its paths are those of registration.py."""
         app = web.Application()
-        reviews = Room(*REVIEWS)
+        reviews = InFlight(*REVIEWS)
         for webhook in self._webhooks:
             for verb, answer in (("mutate", self._mutated), ("validate", self._validated)):
                 path = path_of(verb, webhook.kind)
@@ -78,7 +78,7 @@ class Answering:
         return app
 
     def _bounded(
-        self, handle: Callable[[web.Request, bytes], Awaitable[web.Response]], room: Room, largest: int
+        self, handle: Callable[[web.Request, bytes], Awaitable[web.Response]], room: InFlight, largest: int
     ) -> Handler:
         """`handle`, given the body, if there is room for it."""
 

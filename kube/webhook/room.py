@@ -10,7 +10,7 @@ class Full(Exception):
     """There is no room: to be answered at once, so that nothing piles up."""
 
 
-class Room:
+class InFlight:
     """At most `number` things, of together at most `size` bytes."""
 
     def __init__(self, number: int, size: int) -> None:

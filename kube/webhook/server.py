@@ -32,7 +32,7 @@ from elasticjob.kube.operator.rungroup import Group
 from elasticjob.kube.webhook.certs.certificates import Leaf, Policy, load_leaf, server_context
 from elasticjob.kube.webhook.certs.mounted import Mounted
 from elasticjob.kube.webhook.certs.secret import CaSecret
-from elasticjob.kube.webhook.handlers import Answering
+from elasticjob.kube.webhook.handlers import Handlers
 from elasticjob.kube.webhook.registration import (
     Address,
     Registration,
@@ -42,7 +42,6 @@ from elasticjob.kube.webhook.registration import (
 from elasticjob.kube.webhook.review import Mutate, Reader, Review, Terms, Validate, Webhook
 
 __all__ = [
-    "AdmissionServer",
     "Mutate",
     "Policy",
     "Problem",
@@ -52,6 +51,7 @@ __all__ = [
     "Terms",
     "Validate",
     "Webhook",
+    "WebhookServer",
 ]
 
 KEEP_ALIVE = 120.0
@@ -65,7 +65,7 @@ REPAIR = Backoff(first=0.5, limit=30.0, reset_after=120.0)
 log = logging.getLogger(__name__)
 
 
-class AdmissionServer:
+class WebhookServer:
     """Answers for `webhooks`; `name` is that of both webhook configurations, which it owns.
 
     `service` makes it register as a Service, else it registers by a URL: `reachable_as` is the host, or the
@@ -106,7 +106,7 @@ class AdmissionServer:
         self._tls = server_context()
         self._places = admission_places(name, webhooks)
         self._registration = Registration(client, name, self._places, self._address, inject_from)
-        self._answering = Answering(webhooks, reader=client, clock=self._clock, metrics=metrics)
+        self._answering = Handlers(webhooks, reader=client, clock=self._clock, metrics=metrics)
         self._mounted = self._read_from(certificates, metrics) if certificates else None
         self._trust = self._mounted or self._own_authority()
         self._failures, self._repairs = Failures(WATCH), Failures(REPAIR)

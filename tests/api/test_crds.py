@@ -107,8 +107,8 @@ def with_one_field_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path
 
     monkeypatch.setattr(generate, "committed", before)
     monkeypatch.setattr(generate, "ROOT", tmp_path)
-    texts = {crd_path(one): lambda one=one: crd_text(one) for one in DECLARATIONS}
-    monkeypatch.setattr(generate, "outputs", lambda detail: texts)
+    strings = {crd_path(one): lambda one=one: crd_text(one) for one in DECLARATIONS}
+    monkeypatch.setattr(generate, "outputs", lambda detail: strings)
     return tmp_path / "config" / "crd"
 
 

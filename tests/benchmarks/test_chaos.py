@@ -28,9 +28,9 @@ def test_same_seed_strikes_the_same_and_every_victim_has_its_turn() -> None:
 def test_strikes_are_in_order_and_within_their_span(number: int) -> None:
     planned = strikes(1, number)
     assert 1 <= len(planned) <= 3
-    moments = [strike.after for strike in planned]
-    assert moments == sorted(moments)
-    assert all(0 <= moment <= SPAN for moment in moments)
+    timestamps = [strike.after for strike in planned]
+    assert timestamps == sorted(timestamps)
+    assert all(0 <= moment <= SPAN for moment in timestamps)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.soak.gauges import Sample, growth, line, svg
 from benchmarks.soak.players import job
-from benchmarks.soak.run import Wishes, broken, leaks, soak
+from benchmarks.soak.run import Options, broken, leaks, soak
 from benchmarks.soak.weather import EPISODES
 from benchmarks.soak.world import OWNED, World, leftovers, twins, unfinished
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
@@ -29,7 +29,7 @@ async def test_an_operator_outlives_bad_weather_and_holds_nothing_afterwards(
 ) -> None:
     await install(client)
     said: list[str] = []
-    outcome = await soak(served.config(), tmp_path, Wishes(0.4, 12, seed=3), None, said.append)
+    outcome = await soak(served.config(), tmp_path, Options(0.4, 12, seed=3), None, said.append)
     log = (tmp_path / "operator.log").read_text()
     assert outcome.wrong == [], log[-4000:]
     assert outcome.faults.total() - outcome.faults["passed"] > 0

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResourceStatus
+from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.master import Provision, master_pod
 from elasticjob.controllers.elasticjob.seen import Seen
@@ -14,7 +15,6 @@ from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.exits import Exit, ExitReason
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
 from elasticjob.controllers.lives import Node
-from elasticjob.controllers.perform import Hand
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.objects.kinds import Kind, Manifest
@@ -88,7 +88,7 @@ class Server:
 
 async def test_a_status_is_applied_without_empty_maps() -> None:
     server = Server()
-    hand = Hand(cast(Client, server), cast(Recorder, None), "test")
+    applier = Applier(cast(Client, server), cast(Recorder, None), "test")
     status = JobResourceStatus(observed_generation=1).manifest()
-    assert await hand.write_status(JOBRESOURCE, resource(), status, {})
+    assert await applier.write_status(JOBRESOURCE, resource(), status, {})
     assert [manifest["status"] for manifest in server.applied] == [{"observedGeneration": 1}]

@@ -13,6 +13,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
+from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.elasticjob.controller import JobReconciler
 from elasticjob.controllers.elasticjob.master import Provision
@@ -32,7 +33,6 @@ from elasticjob.controllers.orphans.decide import (
     unfinished,
 )
 from elasticjob.controllers.owners import Owned, controlled_by, unfollowed
-from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import LATER, NAME_TAKEN, SOON, Create, Plan
 from elasticjob.kube.cache.protocol import Removed
 from elasticjob.kube.cache.wire import Item
@@ -145,8 +145,8 @@ class Server:
         self.deleted.append(f"{kind.name} {name} {uid}")
         self.objects.pop((kind.name, name), None)
 
-    def hand(self) -> Hand:
-        return Hand(cast(Client, self), cast(Recorder, Nobody()), "test")
+    def applier(self) -> Applier:
+        return Applier(cast(Client, self), cast(Recorder, Nobody()), "test")
 
 
 @dataclass
@@ -161,12 +161,12 @@ class Site:
         self.orphans = Orphans(cast(Client, self.server), self.caches, lambda: self.now)
 
     def nodes(self) -> NodesReconciler:
-        return NodesReconciler(self.caches, self.server.hand(), self.orphans, lambda: self.now)
+        return NodesReconciler(self.caches, self.server.applier(), self.orphans, lambda: self.now)
 
     def jobs(self) -> JobReconciler:
-        counters, hand = Counters(CollectorRegistry()), self.server.hand()
+        counters, applier = Counters(CollectorRegistry()), self.server.applier()
         return JobReconciler(
-            self.caches, hand, self.orphans, Provision(""), counters, lambda: self.now, lambda: "token"
+            self.caches, applier, self.orphans, Provision(""), counters, lambda: self.now, lambda: "token"
         )
 
 
@@ -283,7 +283,7 @@ async def test_an_object_in_the_way_is_deleted_if_its_owner_is_gone(
     if present:
         server.objects[JOBRESOURCE.name, "digits"] = {"metadata": {"name": "digits", "uid": present}}
     wanted = {"metadata": {"name": "a", "namespace": "ml", "ownerReferences": [controlled_by(resource())]}}
-    plan = await server.hand().attempt(job(), Plan("Made", groups=((Create(SERVICE, wanted),),)))
+    plan = await server.applier().attempt(job(), Plan("Made", groups=((Create(SERVICE, wanted),),)))
     assert (plan.reason, plan.again_in) == (NAME_TAKEN, again)
     await Site(server, caches()).orphans.collect(KEY, JOBRESOURCE, plan.obstacle)
     assert server.deleted == ["Service a a-uid"] * deleted

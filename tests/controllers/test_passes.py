@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.controllers import names
+from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.elasticjob import controller as jobs
 from elasticjob.controllers.elasticjob.decide import decide as decide_job
@@ -26,7 +27,6 @@ from elasticjob.controllers.news import PAUSE
 from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import kind_of
-from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.triggers import job_of, life_changed, more_than_reports
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.protocol import Upserted
@@ -86,16 +86,16 @@ def controllers(found: Caches) -> tuple[Controller, Controller]:
 
 def of_jobs(found: Caches, server: Server | None = None) -> jobs.JobReconciler:
     client, counters = cast(Client, server or Server()), Counters(CollectorRegistry())
-    hand, orphans = Hand(client, cast(Recorder, Nobody()), "test"), Orphans(client, found, lambda: NOW)
-    return jobs.JobReconciler(found, hand, orphans, Provision(""), counters, lambda: NOW, lambda: "token")
+    applier, orphans = Applier(client, cast(Recorder, Nobody()), "test"), Orphans(client, found, lambda: NOW)
+    return jobs.JobReconciler(found, applier, orphans, Provision(""), counters, lambda: NOW, lambda: "token")
 
 
 def of_nodes(
     found: Caches, server: Server | None = None, now: Callable[[], datetime] = lambda: NOW
 ) -> nodes.NodesReconciler:
     client = cast(Client, server or Server())
-    hand, orphans = Hand(client, cast(Recorder, Nobody()), "test"), Orphans(client, found, now)
-    return nodes.NodesReconciler(found, hand, orphans, now)
+    applier, orphans = Applier(client, cast(Recorder, Nobody()), "test"), Orphans(client, found, now)
+    return nodes.NodesReconciler(found, applier, orphans, now)
 
 
 def test_a_machine_that_goes_makes_a_pass_of_the_jobs_on_it() -> None:

@@ -8,9 +8,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.frameworks import FRAMEWORKS, framework_of
-from elasticjob.controllers.perform import Hand
 from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, SOON, Create, Delete, Plan, Resize
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
@@ -74,9 +74,9 @@ class Audience:
         self.heard.append((type_, reason))
 
 
-def hand(server: Server) -> tuple[Hand, Audience]:
+def applier(server: Server) -> tuple[Applier, Audience]:
     audience = Audience()
-    return Hand(cast(Client, server), cast(Recorder, audience), "test"), audience
+    return Applier(cast(Client, server), cast(Recorder, audience), "test"), audience
 
 
 def creation(*names: str) -> Plan:
@@ -90,17 +90,17 @@ def creation(*names: str) -> Plan:
 
 async def test_what_is_ours_already_is_left_alone() -> None:
     server = Server(a="ours")
-    hands, audience = hand(server)
+    writer, audience = applier(server)
     plan = creation("a", "b")
-    assert await hands.attempt(job(), plan) == plan
+    assert await writer.attempt(job(), plan) == plan
     assert server.owners == {"a": "ours", "b": "ours"}
     assert audience.heard == [("Normal", "Made")]
 
 
 async def test_a_predecessors_object_is_waited_for_and_the_others_are_made() -> None:
     server = Server(a="theirs")
-    hands, audience = hand(server)
-    done = await hands.attempt(job(), creation("a", "b"))
+    writer, audience = applier(server)
+    done = await writer.attempt(job(), creation("a", "b"))
     assert (done.reason, done.actions) == (NAME_TAKEN, ())
     assert (
         done.sentence == "Pod a exists and is not owned by this object: it is created once that one is gone"
@@ -110,35 +110,35 @@ async def test_a_predecessors_object_is_waited_for_and_the_others_are_made() -> 
 
 
 async def test_a_refusal_is_told() -> None:
-    hands, audience = hand(Server(Forbidden(403, "Forbidden", "exceeded quota: compute")))
-    done = await hands.attempt(job(), creation("a"))
+    writer, audience = applier(Server(Forbidden(403, "Forbidden", "exceeded quota: compute")))
+    done = await writer.attempt(job(), creation("a"))
     assert (done.reason, done.sentence) == (REFUSED, "exceeded quota: compute")
     assert done.again_in is not None
     assert audience.heard == [("Warning", REFUSED)]
 
 
 async def test_an_outage_is_for_the_controller_to_retry() -> None:
-    hands, _ = hand(Server(Unreachable("connection refused")))
+    writer, _ = applier(Server(Unreachable("connection refused")))
     with pytest.raises(Unreachable):
-        await hands.attempt(job(), creation("a"))
+        await writer.attempt(job(), creation("a"))
 
 
 async def test_a_namesake_of_another_uid_is_not_deleted() -> None:
-    hands, _ = hand(Server())
+    writer, _ = applier(Server())
     plan = Plan("Gone", groups=((Delete(POD, "a", "old"),),))
-    assert await hands.attempt(job(), plan) == plan
+    assert await writer.attempt(job(), plan) == plan
 
 
 async def test_what_has_changed_since_it_was_seen_is_looked_at_again() -> None:
-    hands, _ = hand(Server())
+    writer, _ = applier(Server())
     plan = Plan("Gone", groups=((Delete(POD, "a", "uid", version="7"),),))
-    assert await hands.attempt(job(), plan) == plan.again_by(SOON)
+    assert await writer.attempt(job(), plan) == plan.again_by(SOON)
 
 
 async def test_a_refused_resize_marks_the_pod() -> None:
     server = Server(Forbidden(403, "Forbidden", "no resize"))
-    hands, _ = hand(server)
-    await hands.attempt(
+    writer, _ = applier(server)
+    await writer.attempt(
         job(), Plan("Fit", groups=((Resize("a", "uid", "main", {"limits": {"memory": "1Gi"}}),),))
     )
     assert server.patches == [("a", "")]

@@ -25,7 +25,7 @@ from elasticjob.kube.objects.views import (
     ConfigMap,
 )
 from elasticjob.kube.operator.operator import Operator
-from elasticjob.kube.webhook.server import AdmissionServer, Problem, Review, Webhook
+from elasticjob.kube.webhook.server import Problem, Review, Webhook, WebhookServer
 from tests.kit.kube.stub import until
 
 
@@ -154,7 +154,7 @@ async def test_admission_is_asked_over_tls(client: Client, namespace: str) -> No
 
     webhook = Webhook(CONFIG_MAP, mutate=label, validate=check)
     async with operating(client, namespace) as operator:
-        operator.add(AdmissionServer("127.0.0.1", 0, [webhook], client=client, name=namespace))
+        operator.add(WebhookServer("127.0.0.1", 0, [webhook], client=client, name=namespace))
         try:
             async with started(operator):
                 await _until_labelled(client, namespace)

@@ -41,8 +41,8 @@ class Stream:
     @property
     def last_line(self) -> str:
         """The last line that is not blank."""
-        texts = (line.decode(errors="replace").strip() for line in reversed(self._tail))
-        return next((text for text in texts if text), "")
+        strings = (line.decode(errors="replace").strip() for line in reversed(self._tail))
+        return next((text for text in strings if text), "")
 
     def drained(self, patience: float) -> bool:
         """Wait until everything was forwarded; False if that takes longer than `patience` seconds."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from elasticjob.devcluster.server.auth.attributes import RequestAttributes
 from elasticjob.devcluster.server.auth.rbac import Rule, is_meant, permits, subject_told
-from elasticjob.devcluster.server.auth.wish import Wish
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import Attributes, User
 from elasticjob.devcluster.server.model.store import Manifest, Store, Type
@@ -59,23 +59,23 @@ class Access:
         self._store = store
         self.enforced = enforced
 
-    def check(self, user: User, wish: Wish) -> None:
-        decision = self.decide(user, wish)
+    def check(self, user: User, attributes: RequestAttributes) -> None:
+        decision = self.decide(user, attributes)
         if not decision.allowed:
             why = (
-                f"{_plain(wish.told(user.name))}: {decision.why}"
+                f"{_plain(attributes.told(user.name))}: {decision.why}"
                 if decision.why
-                else _plain(wish.told(user.name))
+                else _plain(attributes.told(user.name))
             )
-            raise errors.forbidden(wish.group, wish.resource, wish.name, why)
+            raise errors.forbidden(attributes.group, attributes.resource, attributes.name, why)
 
-    def decide(self, user: User, wish: Wish) -> Decision:
+    def decide(self, user: User, attributes: RequestAttributes) -> Decision:
         """Whether the user may, and why."""
         if not self.enforced or MASTERS in user.groups:
             return Decision(True)
         lost = []
-        for held in self._held(user, wish.namespace):
-            if any(permits(rule, wish) for rule in held.rules):
+        for held in self._held(user, attributes.namespace):
+            if any(permits(rule, attributes) for rule in held.rules):
                 return Decision(True, f"RBAC: allowed by {held.source}")
             lost += [held.lost.told()] if held.lost else []
         return Decision(False, f"RBAC: {_joined(lost)}" if lost else "")
@@ -92,8 +92,10 @@ class Access:
     def check_creation(self, attributes: Attributes) -> None:
         """An apply that makes a new object needs the right to create it, too."""
         resource = attributes.resource
-        wish = Wish("create", resource.group, resource.plural, "", attributes.namespace, attributes.name)
-        self.check(attributes.options.user, wish)
+        requested = RequestAttributes(
+            "create", resource.group, resource.plural, "", attributes.namespace, attributes.name
+        )
+        self.check(attributes.options.user, requested)
 
     def _held(self, user: User, namespace: str) -> Iterator[Held]:
         """What each binding gives to a user, in the whole cluster and in one namespace."""

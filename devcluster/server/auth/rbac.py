@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elasticjob.devcluster.server.auth.wish import Wish
+from elasticjob.devcluster.server.auth.attributes import RequestAttributes
 from elasticjob.devcluster.server.model.asking import User
 
 Rule = Mapping[str, Any]
 
 
-def permits(rule: Rule, wish: Wish) -> bool:
+def permits(rule: Rule, attributes: RequestAttributes) -> bool:
     """Whether one rule is enough for a wish."""
-    if not _among(wish.verb, rule.get("verbs")):
+    if not _among(attributes.verb, rule.get("verbs")):
         return False
-    if wish.path:
-        return any(_is_of_path(wish.path, each) for each in rule.get("nonResourceURLs") or ())
+    if attributes.path:
+        return any(_is_of_path(attributes.path, each) for each in rule.get("nonResourceURLs") or ())
     names = rule.get("resourceNames") or ()
     return (
-        _among(wish.group, rule.get("apiGroups"))
-        and _is_of_resource(wish.combined, rule.get("resources") or ())
-        and (not names or wish.name in names)
+        _among(attributes.group, rule.get("apiGroups"))
+        and _is_of_resource(attributes.combined, rule.get("resources") or ())
+        and (not names or attributes.name in names)
     )
 
 

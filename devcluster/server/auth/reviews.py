@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from elasticjob.devcluster.server.auth.attributes import RequestAttributes
 from elasticjob.devcluster.server.auth.rbac import Rule
 from elasticjob.devcluster.server.auth.tokens import Verdict
-from elasticjob.devcluster.server.auth.wish import Wish
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import User
 from elasticjob.devcluster.server.model.errors import Cause
@@ -50,7 +50,7 @@ class Tokens(Protocol):
 class Authority(Protocol):
     """What a user may do."""
 
-    def decide(self, user: User, wish: Wish) -> Decided: ...
+    def decide(self, user: User, attributes: RequestAttributes) -> Decided: ...
     def rules_of(self, user: User, namespace: str) -> tuple[Sequence[Rule], str]: ...
 
 
@@ -97,12 +97,12 @@ def answers(tokens: Tokens, authority: Authority, stamp: Callable[[], str]) -> M
 
     def own_access(review: Manifest, user: User) -> Manifest:
         spec = _checked(review, _attribute_problems)
-        return {"status": _status(authority.decide(user, _wish(spec)))}
+        return {"status": _status(authority.decide(user, _attributes(spec)))}
 
     def access(review: Manifest, _: User) -> Manifest:
         spec = _checked(review, _subject_problems)
         subject = User(spec.get("user") or "", tuple(spec.get("groups") or ()))
-        return {"status": _status(authority.decide(subject, _wish(spec)))}
+        return {"status": _status(authority.decide(subject, _attributes(spec)))}
 
     def rules(review: Manifest, user: User) -> Manifest:
         namespace = (review.get("spec") or {}).get("namespace")
@@ -177,13 +177,13 @@ def _place_problems(review: Manifest, spec: Manifest) -> Iterator[Cause]:
         yield wrong("spec.nonResourceAttributes", shown, "disallowed on this kind of request")
 
 
-def _wish(spec: Manifest) -> Wish:
+def _attributes(spec: Manifest) -> RequestAttributes:
     path = spec.get("nonResourceAttributes")
     if path is not None:
-        return Wish(path.get("verb") or "", path=path.get("path") or "/")
+        return RequestAttributes(path.get("verb") or "", path=path.get("path") or "/")
     asked: dict[str, Any] = spec["resourceAttributes"]
     names = ("verb", "group", "resource", "subresource", "namespace", "name")
-    return Wish(*(asked.get(name) or "" for name in names))
+    return RequestAttributes(*(asked.get(name) or "" for name in names))
 
 
 def _status(decided: Decided) -> Manifest:

@@ -18,7 +18,7 @@ from elasticjob.devcluster.server.model.schemas import custom_schema
 from elasticjob.devcluster.server.model.store import Manifest, Type
 from elasticjob.devcluster.server.model.strategy import Strategy, put
 from elasticjob.devcluster.server.read.cells import NAME, Age, age, column
-from elasticjob.devcluster.server.schema.judging import rules_of
+from elasticjob.devcluster.server.schema.evaluation import rules_of
 
 CRDS = Type("apiextensions.k8s.io", "customresourcedefinitions")
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"

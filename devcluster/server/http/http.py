@@ -11,9 +11,9 @@ from typing import Any, Protocol, cast
 from aiohttp import web
 
 from elasticjob.api import core
+from elasticjob.devcluster.server.auth.attributes import RequestAttributes, attributes_of, is_old_watch
 from elasticjob.devcluster.server.auth.reviews import Answer, Authority, Tokens, answers, review_resources
 from elasticjob.devcluster.server.auth.tokens import ANONYMOUS
-from elasticjob.devcluster.server.auth.wish import Wish, is_old_watch, wish_of
 from elasticjob.devcluster.server.http.call import Call
 from elasticjob.devcluster.server.http.logs import Logs
 from elasticjob.devcluster.server.http.subresources import Subresources
@@ -51,7 +51,7 @@ class Gate(Authority, Protocol):
     def enforced(self) -> bool:
         """Whether roles count; where they do not, everybody known may do everything."""
 
-    def check(self, user: User, wish: Wish) -> None:
+    def check(self, user: User, attributes: RequestAttributes) -> None:
         """Raise Forbidden when the user may not."""
 
 
@@ -92,9 +92,9 @@ class Http:
         began, user = self._now(), ANONYMOUS
         try:
             user = self._authenticate(request)
-            wish = wish_of(request.method, request.path, request.query)
-            self._gate.check(user, wish)
-            answer = await self._answer(request, user, wish)
+            attributes = attributes_of(request.method, request.path, request.query)
+            self._gate.check(user, attributes)
+            answer = await self._answer(request, user, attributes)
         except StatusError as error:
             answer = _response(error.code, encode(error.body()), error.headers)
         except RecursionError:  # deeper than any object of any kind; nothing was stored
@@ -106,10 +106,12 @@ class Http:
             await self._observe(request, user.name, began, answer.status)
         return answer
 
-    async def _answer(self, request: web.Request, user: User, wish: Wish) -> web.StreamResponse:
+    async def _answer(
+        self, request: web.Request, user: User, attributes: RequestAttributes
+    ) -> web.StreamResponse:
         path = [part for part in request.path.split("/") if part]
-        if not wish.path:
-            return await self._resource(request, user, wish, path)
+        if not attributes.path:
+            return await self._resource(request, user, attributes, path)
         if request.method != "GET":
             raise errors.method_not_allowed()
         return self._document(request, path)
@@ -179,21 +181,21 @@ class Http:
     # Resources
 
     async def _resource(
-        self, request: web.Request, user: User, wish: Wish, path: list[str]
+        self, request: web.Request, user: User, attributes: RequestAttributes, path: list[str]
     ) -> web.StreamResponse:
-        review = self._review_kinds.get(wish.resource)
-        if review is not None and review.group == wish.group and wish.resource in self._reviews:
-            return await self._review(request, user, wish, review)
+        review = self._review_kinds.get(attributes.resource)
+        if review is not None and review.group == attributes.group and attributes.resource in self._reviews:
+            return await self._review(request, user, attributes, review)
         query = cast(Mapping[str, str], request.query)
         prefix = 2 if path[0] == "api" else 3
         if is_old_watch(path[prefix:]):
             path = path[:prefix] + path[prefix + 1 :]
             query = {**query, "watch": "true"} | (
-                {"fieldSelector": f"metadata.name={wish.name}"} if wish.name else {}
+                {"fieldSelector": f"metadata.name={attributes.name}"} if attributes.name else {}
             )
         target = parse(path, self._registry)
         form = form_of(request.headers.get("Accept", ""), query)
-        verb = wish.verb
+        verb = attributes.verb
         if request.method not in (_OF_OBJECTS if target.name else _OF_COLLECTIONS):
             raise errors.method_not_allowed()
         if verb == "watch":
@@ -209,15 +211,17 @@ class Http:
         reply = await handler(call)
         return _compressed(request, _response(reply.code, reply.body, _warnings(reply.warnings)))
 
-    async def _review(self, request: web.Request, user: User, wish: Wish, resource: Resource) -> web.Response:
-        if wish.name or bool(wish.namespace) != resource.namespaced:
+    async def _review(
+        self, request: web.Request, user: User, attributes: RequestAttributes, resource: Resource
+    ) -> web.Response:
+        if attributes.name or bool(attributes.namespace) != resource.namespaced:
             raise errors.unknown_path()
         if request.method != "POST":
             raise errors.method_not_allowed()
-        target = Target(resource, wish.namespace)
+        target = Target(resource, attributes.namespace)
         call = await self._call(request, user, target, request.query, form_of("", {}))
         options, warnings = call.options(), list[str]()
-        review = decode(resource, wish.namespace, call.manifest(), options.field_validation, warnings)
+        review = decode(resource, attributes.namespace, call.manifest(), options.field_validation, warnings)
         answer = self._reviews[resource.plural](review, user)
         if book := managed.created(review, resource.schema, self._objects.writer(resource, options)):
             review["metadata"]["managedFields"] = book

@@ -16,7 +16,7 @@ from elasticjob.devcluster.server.model.registry import Registry, Resource
 from elasticjob.devcluster.server.model.store import Manifest, Store, Stored, encode
 from elasticjob.devcluster.server.model.strategy import Strategy
 from elasticjob.devcluster.server.schema.defaulting import fill
-from elasticjob.devcluster.server.schema.judging import broken_rules
+from elasticjob.devcluster.server.schema.evaluation import broken_rules
 from elasticjob.devcluster.server.schema.pruning import prune
 from elasticjob.devcluster.server.schema.ratcheting import is_as_before
 from elasticjob.devcluster.server.schema.validation import validate

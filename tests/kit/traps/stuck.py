@@ -16,7 +16,7 @@ from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
 from elasticjob.kube.operator.operator import Operator
-from elasticjob.kube.webhook.server import AdmissionServer, Problem, Review, Webhook
+from elasticjob.kube.webhook.server import Problem, Review, Webhook, WebhookServer
 from tests.kit.traps.terms import within
 
 TIMEOUT = 2
@@ -33,7 +33,7 @@ async def main(kubeconfig: str, namespace: str) -> None:
     webhook = Webhook(CONFIG_MAP, validate=hang, terms=within(namespace, timeout=TIMEOUT))
     async with Client(await config.load(kubeconfig)) as client:
         operator = Operator(client, namespace, probes=None)
-        operator.add(AdmissionServer("127.0.0.1", 0, [webhook], client=client, name=namespace))
+        operator.add(WebhookServer("127.0.0.1", 0, [webhook], client=client, name=namespace))
         await operator.run()
 
 

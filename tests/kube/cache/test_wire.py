@@ -15,7 +15,7 @@ from elasticjob.kube.cache.wire import (
     ChangeType,
     Failed,
     Lines,
-    Spoiled,
+    Malformed,
     item_of,
     items_of,
     line_of,
@@ -106,14 +106,14 @@ def test_one_bad_object_of_a_list_fails_alone() -> None:
         msgspec.json.encode(manifest("b")),
     ]
     found = list(items_of([msgspec.Raw(raw) for raw in raws]))
-    assert [type(each).__name__ for each in found] == ["Item", "Spoiled", "Item"]
+    assert [type(each).__name__ for each in found] == ["Item", "Malformed", "Item"]
 
 
 def test_an_object_that_is_nested_too_deep_fails_alone() -> None:
     """Servers store ten thousand levels; a reader of Python's ends at one thousand."""
     deep = b'{"metadata":{"name":"a"},"spec":' + b'{"x":' * 5000 + b"1" + b"}" * 5001
-    assert isinstance(line_of(b'{"type":"ADDED","object":' + deep + b"}"), Spoiled)
-    assert [type(each) for each in items_of([msgspec.Raw(deep)])] == [Spoiled]
+    assert isinstance(line_of(b'{"type":"ADDED","object":' + deep + b"}"), Malformed)
+    assert [type(each) for each in items_of([msgspec.Raw(deep)])] == [Malformed]
     with pytest.raises(ValueError, match="nested deeper than can be read"):
         CONFIG_MAP.untyped().decode(deep)
     with pytest.raises(Unreachable, match="not a Kubernetes answer"):
@@ -125,7 +125,7 @@ def test_events_of_a_watch() -> None:
     assert line_of(event("DELETED", manifest("a", 9))) == Changed(ChangeType.DELETED, item("a", 9))
     assert line_of(bookmark(12)) == Bookmark("12")
     assert line_of(bookmark(12, initial_done=True)) == Bookmark("12", initial_done=True)
-    assert isinstance(line_of(event("MODIFIED", {"metadata": {"labels": 5}})), Spoiled)
+    assert isinstance(line_of(event("MODIFIED", {"metadata": {"labels": 5}})), Malformed)
 
 
 @pytest.mark.parametrize(

@@ -494,14 +494,14 @@ def test_a_change_is_read_as_three_lines() -> None:
     ]
 
 
-def texts(found: list[Change]) -> Iterator[str]:
+def strings(found: list[Change]) -> Iterator[str]:
     yield from (change.sentence() for change in found)
 
 
 def test_breaking_changes_come_first_and_a_retyped_field_is_told_once() -> None:
     old = definition({"f0": holder(changed(TEXT, maxLength=9, pattern="^a"))})
     new = definition({"f0": holder(changed(INT, minimum=3)), "f1": holder(INT)})
-    assert [text.split(":")[0] for text in texts(changes(old, new))] == [
+    assert [text.split(":")[0] for text in strings(changes(old, new))] == [
         "breaking v1.spec.f0.it",
         "safe     v1.spec.f1",
     ]

@@ -27,7 +27,7 @@ from elasticjob.kube.webhook import handlers
 from elasticjob.kube.webhook.certs.certificates import Leaf, certificates_in, issue, new_authority
 from elasticjob.kube.webhook.registration import INJECT_FROM
 from elasticjob.kube.webhook.review import Reader
-from elasticjob.kube.webhook.server import AdmissionServer, Policy, Problem, Review, Webhook
+from elasticjob.kube.webhook.server import Policy, Problem, Review, Webhook, WebhookServer
 from tests.kit.kube.stub import until
 from tests.kit.served import Served
 from tests.kit.traps.operators import WITHIN, for_maps, operator_of, running
@@ -48,9 +48,9 @@ def label(review: Review[ConfigMap]) -> Sequence[Manifest]:
 @asynccontextmanager
 async def serving(
     client: Client, webhook: Webhook[Any], name: str, policy: Policy = QUICK, **options: Any
-) -> AsyncIterator[AdmissionServer]:
+) -> AsyncIterator[WebhookServer]:
     """A webhook server that the API server is being told of."""
-    server = AdmissionServer("127.0.0.1", 0, [webhook], client=client, name=name, policy=policy, **options)
+    server = WebhookServer("127.0.0.1", 0, [webhook], client=client, name=name, policy=policy, **options)
     task = asyncio.create_task(server.run())
     try:
         yield server
@@ -127,7 +127,7 @@ async def test_18_a_handler_that_blocks_stalls_neither_reconciles_nor_other_revi
 
     webhook = Webhook(CONFIG_MAP, mutate=label, validate=check, terms=within(namespace, timeout=30))
     operator = operator_of(client, namespace, for_maps(reconcile))
-    operator.add(AdmissionServer("127.0.0.1", 0, [webhook], client=client, name=namespace, policy=QUICK))
+    operator.add(WebhookServer("127.0.0.1", 0, [webhook], client=client, name=namespace, policy=QUICK))
     async with running(operator):
         await heeded(client, namespace)
         slow = asyncio.create_task(client.create(CONFIG_MAP, {"metadata": {"name": "slow"}}, namespace))
@@ -151,7 +151,7 @@ async def test_18_reconciles_that_block_threads_stall_no_review(client: Client, 
 
     webhook = Webhook(CONFIG_MAP, mutate=label, validate=probed, terms=within(namespace))
     operator = operator_of(client, namespace, for_maps(reconcile, concurrency=40))
-    operator.add(AdmissionServer("127.0.0.1", 0, [webhook], client=client, name=namespace, policy=QUICK))
+    operator.add(WebhookServer("127.0.0.1", 0, [webhook], client=client, name=namespace, policy=QUICK))
     async with running(operator):
         await heeded(client, namespace)
         try:
@@ -489,7 +489,7 @@ def _authority_key(der: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def replicas(client: Client, namespace: str, secret: Key) -> AsyncIterator[list[AdmissionServer]]:
+async def replicas(client: Client, namespace: str, secret: Key) -> AsyncIterator[list[WebhookServer]]:
     """Two servers behind one address, that share their authority."""
     webhook = Webhook(CONFIG_MAP, validate=probed, terms=within(namespace))
     async with Switch() as switch, AsyncExitStack() as stack:
@@ -546,8 +546,8 @@ async def test_20_a_bundle_that_somebody_overwrites_is_repaired_at_once(
         await server.wait_started()
         before = await stored(client, namespace)
         other = base64.b64encode(new_authority("other", datetime.now(UTC)).certificate).decode()
-        spoiled = before | {"clientConfig": before["clientConfig"] | {"caBundle": other}}
-        patch = {"webhooks": [spoiled]}
+        malformed = before | {"clientConfig": before["clientConfig"] | {"caBundle": other}}
+        patch = {"webhooks": [malformed]}
         await client.merge_patch(VALIDATING_WEBHOOKS, namespace, patch)
         await until_same(client, namespace, before)
         await client.delete(VALIDATING_WEBHOOKS, namespace)

@@ -35,8 +35,8 @@ from elasticjob.kube.webhook.review import (
     mutated,
     validated,
 )
-from elasticjob.kube.webhook.room import Full, Room
-from elasticjob.kube.webhook.server import AdmissionServer, Policy, ServiceRef, Terms
+from elasticjob.kube.webhook.room import Full, InFlight
+from elasticjob.kube.webhook.server import Policy, ServiceRef, Terms, WebhookServer
 from tests.kit.kube.build import manifest
 from tests.kit.kube.shelf import Shelf
 from tests.kit.kube.stub import until
@@ -197,7 +197,7 @@ def test_how_long_the_api_server_waits(said: str, seconds: float) -> None:
 
 
 def test_no_more_than_fits_is_under_way() -> None:
-    room = Room(2, 100)
+    room = InFlight(2, 100)
     with room.taken(60), pytest.raises(Full), room.taken(60):
         pass
     with room.taken(1), room.taken(1), pytest.raises(Full), room.taken(1):
@@ -213,9 +213,9 @@ PLACES = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 @asynccontextmanager
 async def serving(
     shelf: Shelf, clock: Clock, webhooks: Sequence[Webhook[Any]] = WEBHOOKS, **options: Any
-) -> AsyncIterator[AdmissionServer]:
+) -> AsyncIterator[WebhookServer]:
     async with shelf.client(clock) as client:
-        server = AdmissionServer("127.0.0.1", 0, webhooks, client=client, name="webhooks", **options)
+        server = WebhookServer("127.0.0.1", 0, webhooks, client=client, name="webhooks", **options)
         task = asyncio.create_task(server.run())
         try:
             yield server
@@ -367,7 +367,7 @@ async def test_a_certificate_is_renewed_on_the_live_socket_under_the_same_author
         assert bundle(told(shelf)) == trusted
 
 
-async def _differs(server: AdmissionServer, shown: bytes) -> bool:
+async def _differs(server: WebhookServer, shown: bytes) -> bool:
     return await _serial(server) != shown
 
 
@@ -377,7 +377,7 @@ async def until_async(condition: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0)
 
 
-async def _serial(server: AdmissionServer) -> bytes:
+async def _serial(server: WebhookServer) -> bytes:
     """The certificate that is shown."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from elasticjob.devcluster.server.auth.attributes import RequestAttributes, attributes_of
 from elasticjob.devcluster.server.auth.rbac import is_meant, permits
-from elasticjob.devcluster.server.auth.wish import Wish, wish_of
 from elasticjob.devcluster.server.model.asking import User
 
 
@@ -17,42 +17,69 @@ def rule(verbs: str, resources: str, group: str = "", *names: str) -> dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("rule_", "wish", "allowed"),
+    ("rule_", "attributes", "allowed"),
     [
-        (rule("get", "pods"), Wish("get", "", "pods"), True),
-        (rule("get", "pods"), Wish("get", "", "pods", "log"), False),
-        (rule("get", "pods/*"), Wish("get", "", "pods", "log"), False),
-        (rule("get", "*/log"), Wish("get", "", "pods", "log"), True),
-        (rule("get", "pods", "", "a"), Wish("get", "", "pods", name="a"), True),
-        (rule("create", "pods", "", "a"), Wish("create", "", "pods"), False),
-        (rule("get", "pods", "*"), Wish("get", "apps", "pods"), True),
-        ({"verbs": ["get"], "nonResourceURLs": ["/x/*"]}, Wish("get", path="/x/y"), True),
-        ({"verbs": ["get"], "nonResourceURLs": ["/x/*"]}, Wish("get", path="/x"), False),
-        (rule("*", "*", "*"), Wish("get", path="/x"), False),
+        (rule("get", "pods"), RequestAttributes("get", "", "pods"), True),
+        (rule("get", "pods"), RequestAttributes("get", "", "pods", "log"), False),
+        (rule("get", "pods/*"), RequestAttributes("get", "", "pods", "log"), False),
+        (rule("get", "*/log"), RequestAttributes("get", "", "pods", "log"), True),
+        (rule("get", "pods", "", "a"), RequestAttributes("get", "", "pods", name="a"), True),
+        (rule("create", "pods", "", "a"), RequestAttributes("create", "", "pods"), False),
+        (rule("get", "pods", "*"), RequestAttributes("get", "apps", "pods"), True),
+        ({"verbs": ["get"], "nonResourceURLs": ["/x/*"]}, RequestAttributes("get", path="/x/y"), True),
+        ({"verbs": ["get"], "nonResourceURLs": ["/x/*"]}, RequestAttributes("get", path="/x"), False),
+        (rule("*", "*", "*"), RequestAttributes("get", path="/x"), False),
     ],
 )
-def test_rules_permit(rule_: dict[str, Any], wish: Wish, allowed: bool) -> None:
-    assert permits(rule_, wish) is allowed
+def test_rules_permit(rule_: dict[str, Any], attributes: RequestAttributes, allowed: bool) -> None:
+    assert permits(rule_, attributes) is allowed
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "query", "wish"),
+    ("method", "path", "query", "attributes"),
     [
-        ("GET", "/api/v1/pods", {}, Wish("list", "", "pods")),
-        ("GET", "/api/v1/pods", {"watch": ""}, Wish("watch", "", "pods")),
-        ("GET", "/api/v1/pods", {"fieldSelector": "a=b,metadata.name=x"}, Wish("list", "", "pods", name="x")),
-        ("GET", "/api/v1/pods", {"fieldSelector": "metadata.name!=x"}, Wish("list", "", "pods")),
-        ("DELETE", "/apis/a.b/v1/namespaces/n/jobs", {}, Wish("deletecollection", "a.b", "jobs", "", "n")),
-        ("PATCH", "/apis/a.b/v1/namespaces/n/jobs/x/s", {}, Wish("patch", "a.b", "jobs", "s", "n", "x")),
-        ("PUT", "/api/v1/namespaces/n/status", {}, Wish("update", "", "namespaces", "status", "n", "n")),
-        ("GET", "/api/v1/namespaces/n", {}, Wish("get", "", "namespaces", "", "n", "n")),
-        ("GET", "/api/v1/watch/namespaces/n/pods/p", {}, Wish("watch", "", "pods", "", "n", "p")),
-        ("GET", "/api/v1", {}, Wish("get", path="/api/v1")),
-        ("POST", "/healthz", {}, Wish("post", path="/healthz")),
+        ("GET", "/api/v1/pods", {}, RequestAttributes("list", "", "pods")),
+        ("GET", "/api/v1/pods", {"watch": ""}, RequestAttributes("watch", "", "pods")),
+        (
+            "GET",
+            "/api/v1/pods",
+            {"fieldSelector": "a=b,metadata.name=x"},
+            RequestAttributes("list", "", "pods", name="x"),
+        ),
+        ("GET", "/api/v1/pods", {"fieldSelector": "metadata.name!=x"}, RequestAttributes("list", "", "pods")),
+        (
+            "DELETE",
+            "/apis/a.b/v1/namespaces/n/jobs",
+            {},
+            RequestAttributes("deletecollection", "a.b", "jobs", "", "n"),
+        ),
+        (
+            "PATCH",
+            "/apis/a.b/v1/namespaces/n/jobs/x/s",
+            {},
+            RequestAttributes("patch", "a.b", "jobs", "s", "n", "x"),
+        ),
+        (
+            "PUT",
+            "/api/v1/namespaces/n/status",
+            {},
+            RequestAttributes("update", "", "namespaces", "status", "n", "n"),
+        ),
+        ("GET", "/api/v1/namespaces/n", {}, RequestAttributes("get", "", "namespaces", "", "n", "n")),
+        (
+            "GET",
+            "/api/v1/watch/namespaces/n/pods/p",
+            {},
+            RequestAttributes("watch", "", "pods", "", "n", "p"),
+        ),
+        ("GET", "/api/v1", {}, RequestAttributes("get", path="/api/v1")),
+        ("POST", "/healthz", {}, RequestAttributes("post", path="/healthz")),
     ],
 )
-def test_a_request_wants(method: str, path: str, query: dict[str, str], wish: Wish) -> None:
-    assert wish_of(method, path, query) == wish
+def test_a_request_wants(
+    method: str, path: str, query: dict[str, str], attributes: RequestAttributes
+) -> None:
+    assert attributes_of(method, path, query) == attributes
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ _FALSE = ("false", "0")
 
 
 @dataclass(frozen=True)
-class Wish:
+class RequestAttributes:
     """One thing that somebody wants to do. `path` is set where it is to no resource."""
 
     verb: str
@@ -48,12 +48,12 @@ class Wish:
         return f"User {who} cannot {self.verb} {what} {where}"
 
 
-def wish_of(method: str, path: str, query: Mapping[str, str]) -> Wish:
+def attributes_of(method: str, path: str, query: Mapping[str, str]) -> RequestAttributes:
     """What a request wants, whether or not there is such a thing."""
     parts = [part for part in path.split("/") if part]
     group, rest = _below(parts)
     if not rest:
-        return Wish(method.lower(), path=path)
+        return RequestAttributes(method.lower(), path=path)
     verb = _VERBS.get(method, "")
     if is_old_watch(rest):
         verb, rest = "watch", rest[1:]
@@ -63,7 +63,7 @@ def wish_of(method: str, path: str, query: Mapping[str, str]) -> Wish:
         verb, name = _listing(query)
     elif not name:
         verb = _COLLECTION.get(verb, verb)
-    return Wish(verb, group, resource, subresource, namespace, name)
+    return RequestAttributes(verb, group, resource, subresource, namespace, name)
 
 
 def is_old_watch(rest: list[str]) -> bool:

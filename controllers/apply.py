@@ -62,7 +62,7 @@ class Behind(Exception):
     """An object has changed since it was seen, and its new state matters: look again."""
 
 
-class Hand:
+class Applier:
     """Writes for one controller, under its own field manager."""
 
     def __init__(self, client: Client, recorder: Recorder, manager: str) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from elasticjob.devcluster.server.schema.evaluation import broken_rules, rules_of
 from elasticjob.devcluster.server.schema.expressions import NotCompiled
-from elasticjob.devcluster.server.schema.judging import broken_rules, rules_of
 from elasticjob.devcluster.server.schema.rules import expression_problems
 
 RULES = "x-kubernetes-validations"
