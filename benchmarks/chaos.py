@@ -185,8 +185,8 @@ async def strike_all(here: Laptop, watched: Watched, planned: Sequence[Strike], 
         )
         if over:
             return
-        said = await KILLS[strike.victim](here, watched, strike)
-        console.print(f"    {time.monotonic() - began:4.1f} s  {said}", style="dim", highlight=False)
+        message = await KILLS[strike.victim](here, watched, strike)
+        console.print(f"    {time.monotonic() - began:4.1f} s  {message}", style="dim", highlight=False)
 
 
 async def kill_operator(here: Laptop, watched: Watched, strike: Strike) -> str:
@@ -237,8 +237,8 @@ async def keep_evidence(here: Laptop, watched: Watched, number: int, wrong: Sequ
     """Save the state of a failed round."""
     folder = Path("chaos-evidence") / f"round-{number}"
     folder.mkdir(parents=True, exist_ok=True)
-    said = [f"{one.at:.3f} {one.reason}: {one.sentence}" for one in watched.said]
-    (folder / "wrong.txt").write_text("\n".join([*wrong, "", *said]) + "\n")
+    messages = [f"{one.at:.3f} {one.reason}: {one.sentence}" for one in watched.messages]
+    (folder / "wrong.txt").write_text("\n".join([*wrong, "", *messages]) + "\n")
     shutil.copy(here.operator.log, folder / "operator.log")
     record = here.state / f"steps-{number}.jsonl"
     if record.exists():

@@ -45,8 +45,8 @@ class Program:
         assert self.process.stdout is not None
         if not select.select([self.process.stdout], [], [], patience)[0]:
             raise TooSlow(f"{self.name} was not done after {patience:.0f} s")
-        if said := self.process.stdout.readline():
-            return said.strip()
+        if line := self.process.stdout.readline():
+            return line.strip()
         raise ProgramFailed(
             f"{self.name} ended with {self.process.wait()}: {self.errors.read_text()[-2000:]}"
         )

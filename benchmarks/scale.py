@@ -203,7 +203,7 @@ def _takes_pods(machine: Node) -> bool:
 
 async def many(on: Stage, crowd: Crowd, jobs: int) -> Taken:
     """Create so many jobs, or their pods only, and wait until all of them run."""
-    before, said, logged = on.usage(), on.metrics(), on.plane.audit_end()
+    before, metrics, logged = on.usage(), on.metrics(), on.plane.audit_end()
     pods = Awaited(jobs * crowd.pods, "pods")
     all_say = Awaited(jobs if isinstance(crowd, Shape) else 0, "jobs")
     async with AsyncExitStack() as following:
@@ -224,8 +224,8 @@ async def many(on: Stage, crowd: Crowd, jobs: int) -> Taken:
         done - began,
         creating,
         pods_run - began,
-        dict(counted(says, *REQUESTS) - counted(said, *REQUESTS)),
-        dict(counted(says, *PASSES) - counted(said, *PASSES)),
+        dict(counted(says, *REQUESTS) - counted(metrics, *REQUESTS)),
+        dict(counted(says, *PASSES) - counted(metrics, *PASSES)),
         dict(writes_in(on.plane.audit(logged))),
         {name: after[name].cpu_seconds - before[name].cpu_seconds for name in after},
         {name: after[name].rss / 1e6 for name in after},
@@ -266,8 +266,8 @@ class Awaited:
 
 def runs(job: ElasticJob) -> bool:
     """Whether a job's status reports all of its nodes as running."""
-    said = job.status.replica_statuses.values()
-    whole = bool(said) and all(0 < role.desired == role.active for role in said)
+    statuses = job.status.replica_statuses.values()
+    whole = bool(statuses) and all(0 < role.desired == role.active for role in statuses)
     return whole and is_true(job.status.conditions, "Running")
 
 

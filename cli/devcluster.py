@@ -174,11 +174,11 @@ def directions(cluster: DevCluster, nodes: int) -> str:
 
 async def until_told(cluster: DevCluster) -> None:
     """Wait for Ctrl-C or SIGTERM, or until a part of the cluster fails."""
-    told = asyncio.Event()
+    stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.set)
-    waiting = {asyncio.create_task(told.wait()), asyncio.create_task(cluster.wait())}
+        loop.add_signal_handler(number, stopped.set)
+    waiting = {asyncio.create_task(stopped.wait()), asyncio.create_task(cluster.wait())}
     done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.remove_signal_handler(number)

@@ -26,5 +26,5 @@ class Failure(Exception):
         self.code = code
 
     def __str__(self) -> str:
-        said = super().__str__()
-        return f"{said}; {self.next_step}" if self.next_step else said
+        message = super().__str__()
+        return f"{message}; {self.next_step}" if self.next_step else message

@@ -89,8 +89,8 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:
-        said = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise Failure(said, next_step="correct the flag, or the variable", code=Exit.USAGE) from error
+        message = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise Failure(message, next_step="correct the flag, or the variable", code=Exit.USAGE) from error
 
 
 def lease_of(flag: str | None) -> dict[str, str | None]:

@@ -150,14 +150,14 @@ def main_container(pod: Pod) -> Container | None:
 
 def classify(pod: Pod, terminated: ContainerTerminated | None) -> ExitReason:
     """Return why a pod that is over ended; `terminated` is its training container's end, if it ever ran."""
-    said = _decoded(terminated.message).get("reason") if terminated else None
+    reason = _decoded(terminated.message).get("reason") if terminated else None
     if pod.status.phase == "Succeeded":
-        return ExitReason.RUN_AGAIN if said == LEFT else ExitReason.SUCCEEDED
+        return ExitReason.RUN_AGAIN if reason == LEFT else ExitReason.SUCCEEDED
     if pod.status.phase == "Failed" and (pod.status.reason in TAKEN_AWAY or _disrupted(pod)):
         return ExitReason.TAKEN_AWAY
     if terminated is None:
         return ExitReason.FATAL_ERROR
-    if "OOMKilled" in (terminated.reason, said):
+    if "OOMKilled" in (terminated.reason, reason):
         return ExitReason.OOM_KILLED
     return of_code(terminated.exit_code)
 
@@ -179,16 +179,16 @@ def of_code(code: int) -> ExitReason:
 
 def last_error(words: str) -> str:
     """Return the error in a termination message: `message` of our programs' JSON, else a text's last line."""
-    if said := message_of(words):
-        return said
+    if message := message_of(words):
+        return message
     lines = [line.strip(FRAME) for line in words.splitlines() if any(map(str.isalnum, line))]
     return lines[-1][:512] if lines and not words.lstrip().startswith("{") else ""
 
 
 def message_of(words: str) -> str:
     """Return the `message` in the JSON of our programs' termination message, "" if there is none."""
-    said = _decoded(words).get("message")
-    return said.strip()[:512] if isinstance(said, str) else ""
+    message = _decoded(words).get("message")
+    return message.strip()[:512] if isinstance(message, str) else ""
 
 
 _WORDS = JsonReader(dict[str, object])

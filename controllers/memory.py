@@ -133,8 +133,8 @@ class Sizing:
     @cached_property
     def _own(self) -> Mapping[Place, Bytes]:
         """The memory of nodes that have their own; it overrides that of the role."""
-        said = {node.name: _memory_in(node.resource) for node in self.resource.spec.nodes}
-        return {place: own for place in self._places if (own := said.get(self._name(place)))}
+        requested = {node.name: _memory_in(node.resource) for node in self.resource.spec.nodes}
+        return {place: own for place in self._places if (own := requested.get(self._name(place)))}
 
     def _given(self, place: Place) -> Bytes | None:
         """The memory of a node now, if it differs from its template."""

@@ -53,13 +53,13 @@ class News:
         A status that another writer has overwritten is written again once a second.
         """
         self._left.discard(key)
-        said = without_empty(new)
-        can_wait = self._found.get(key) == said or is_small(old, new)
-        self._found[key] = said
+        new_status = without_empty(new)
+        can_wait = self._found.get(key) == new_status or is_small(old, new)
+        self._found[key] = new_status
         if old == new:
             return None
-        told = self._told.get(key, now - PAUSE)
-        left = told + PAUSE - now
+        reported = self._told.get(key, now - PAUSE)
+        left = reported + PAUSE - now
         if can_wait and timedelta(0) < left <= PAUSE:  # more: the clock was set back
             return left
         self._told[key] = now
@@ -75,11 +75,11 @@ class News:
         if change.new is None or found is None:
             return False
         try:
-            said = _STATUS.decode(change.new.raw).status
+            status = _STATUS.decode(change.new.raw).status
         except msgspec.DecodeError:  # the pass reports it
             return True
-        said.pop(OTHERS, None)
-        return without_empty(said) != found
+        status.pop(OTHERS, None)
+        return without_empty(status) != found
 
     def forget(self, key: Key) -> None:
         """The object is gone."""

@@ -235,8 +235,8 @@ def _believed(seconds: float | None) -> float | None:
 
 def _seconds(details: Mapping[str, Any] | None) -> float | None:
     """`retryAfterSeconds`, which the API server says also where no header can, as on a watch."""
-    said = (details or {}).get("retryAfterSeconds")
-    return float(said) if isinstance(said, int | float) and said > 0 else None
+    seconds = (details or {}).get("retryAfterSeconds")
+    return float(seconds) if isinstance(seconds, int | float) and seconds > 0 else None
 
 
 def is_too_large_resource_version(error: KubeError) -> bool:

@@ -97,7 +97,7 @@ def start_up_plan(job: ElasticJob, now: datetime) -> Manifest | None:
     if not absent:
         return None
     sizes = {role: max(1, bounds.least) for role, bounds in absent.items()}
-    said = ", ".join(f"{count} of {role}" for role, count in sorted(sizes.items()))
+    counts = ", ".join(f"{count} of {role}" for role, count in sorted(sizes.items()))
     mark = hashlib.sha256(job.metadata.uid.encode()).hexdigest()[:8]
     metadata = {
         "name": f"{job.metadata.name[:40]}-start-{mark}",
@@ -108,7 +108,7 @@ def start_up_plan(job: ElasticJob, now: datetime) -> Manifest | None:
     spec = {
         "ownerJob": job.metadata.name,
         "replicaResourceSpecs": {role: {"replicas": count} for role, count in sizes.items()},
-        "reason": f"replicas is not set: the job starts with {said}, its minimum",
+        "reason": f"replicas is not set: the job starts with {counts}, its minimum",
     }
     return {
         "apiVersion": SCALEPLAN.api_version,

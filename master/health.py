@@ -96,5 +96,5 @@ def _possible(job: Job, spent: list[Node]) -> int:
 def _why_missing(job: Job) -> str:
     """Return the last known state of the nodes that did not join."""
     absent = [node for node in job.nodes.values() if not node.joined and not node.finished]
-    said = [f"{node.name}: {node.failure or node.phase.lower()}" for node in absent]
-    return f" ({'; '.join(said[:3])})" if said else ""
+    messages = [f"{node.name}: {node.failure or node.phase.lower()}" for node in absent]
+    return f" ({'; '.join(messages[:3])})" if messages else ""

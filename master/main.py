@@ -103,14 +103,14 @@ def last_words(job: Job) -> dict[str, object]:
     """Return the termination message for the controller: Succeeded, Failed, or Stopped (the job goes on)."""
     verdict, progress = job.verdict, job.training.progress
     if verdict is None:
-        said: dict[str, object] = {
+        words: dict[str, object] = {
             "verdict": "Stopped",
             "reason": "Stopped",
             "message": "the master was told to stop; its successor continues",
         }
     else:
-        said = {"verdict": verdict.end.value, "reason": verdict.reason, "message": verdict.message}
-    return said | ({"progress": progress} if progress else {})
+        words = {"verdict": verdict.end.value, "reason": verdict.reason, "message": verdict.message}
+    return words | ({"progress": progress} if progress else {})
 
 
 async def _either(*events: asyncio.Event) -> None:

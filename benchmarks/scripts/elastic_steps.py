@@ -21,5 +21,5 @@ def loss_of(images: Tensor, labels: Tensor) -> Tensor:
 
 for step in elastic.steps(epochs=1_000_000):
     elastic.step(loss_of)
-    said = {"at": time.time(), "step": step, "rank": elastic.rank, "world": elastic.world_size}
-    print(json.dumps({**said, "life": elastic.round, "pid": os.getpid()}) + "\n", end="", flush=True)
+    record = {"at": time.time(), "step": step, "rank": elastic.rank, "world": elastic.world_size}
+    print(json.dumps({**record, "life": elastic.round, "pid": os.getpid()}) + "\n", end="", flush=True)

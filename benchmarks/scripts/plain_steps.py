@@ -40,8 +40,8 @@ for epoch in count():
         torch.autograd.backward(loss)
         optimizer.step()
         step += 1
-        said = {"at": time.time(), "step": step, "rank": rank, "world": world, "life": os.getpid()}
-        print(json.dumps({**said, "pid": os.getpid()}) + "\n", end="", flush=True)
+        record = {"at": time.time(), "step": step, "rank": rank, "world": world, "life": os.getpid()}
+        print(json.dumps({**record, "pid": os.getpid()}) + "\n", end="", flush=True)
         if rank == 0 and step % SAVE_EVERY == 0:
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
             torch.save(state, path + ".tmp")

@@ -112,8 +112,8 @@ async def say(client: Client, pod: Pod, phase: str, state: Manifest) -> None:
 def ended(code: int, message: str = "") -> Manifest:
     """The state of a container that is over."""
     reason = "Completed" if code == 0 else "Error"
-    said = {"exitCode": code, "reason": reason, "message": message, "finishedAt": _now()}
-    return {"terminated": said}
+    terminated = {"exitCode": code, "reason": reason, "message": message, "finishedAt": _now()}
+    return {"terminated": terminated}
 
 
 def _now() -> str:

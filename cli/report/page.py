@@ -11,7 +11,7 @@ from importlib import resources
 from elasticjob.cli.report.plot import Band, Event, Figure, Panel, draw
 from elasticjob.cli.report.scales import Point, thin
 from elasticjob.cli.story.acts import Mark
-from elasticjob.cli.story.seen import Said
+from elasticjob.cli.story.seen import Message
 from elasticjob.cli.story.steps import Standstill, rate, smooth, standstills
 from elasticjob.cli.story.timeline import Line, Result
 
@@ -66,7 +66,7 @@ Where there are two numbers, training went on between them with fewer workers.</
 <h2>What it ran</h2>
 <details class="card" open><summary>The job</summary><pre>{escape(setting.manifest)}</pre></details>
 <details class="card"><summary>Everything the operator said</summary><table><tbody>
-{"".join(sentence(said, result.began) for said in result.said)}</tbody></table></details>
+{"".join(sentence(message, result.began) for message in result.messages)}</tbody></table></details>
 <details class="card"><summary>Versions</summary><table><tbody>
 {"".join(pair(*item) for item in setting.versions.items())}</tbody></table>
 </details>
@@ -171,27 +171,27 @@ def tile(name: str, value: str, note: str) -> str:
 def row(line: Line) -> str:
     """Return one act as a row of the timeline."""
     stills = " + ".join(f"{seconds:.2f}" for seconds in line.pauses)
-    said = "".join(f"<p{warning(one)}>{escape(one.sentence)}</p>" for one in line.said)
+    messages = "".join(f"<p{warning(one)}>{escape(one.sentence)}</p>" for one in line.messages)
     workers = " → ".join(map(str, line.worlds))
     return (
         f'<tr class="{line.act.mark}"><td class="number">{line.at:.1f} s</td>'
         f'<td class="what"><b>{escape(line.act.title)}</b><span>{escape(line.did)}</span></td>'
         f'<td>{workers}</td><td class="number still">{stills + " s" if stills else "–"}</td>'
-        f'<td class="said">{said}</td></tr>\n'
+        f'<td class="said">{messages}</td></tr>\n'
     )
 
 
-def sentence(said: Said, began: float) -> str:
+def sentence(message: Message, began: float) -> str:
     """Return one message of the operator as a row."""
     return (
-        f'<tr><td class="number">{said.at - began:.1f} s</td><td>{escape(said.reason)}</td>'
-        f"<td{warning(said)}>{escape(said.sentence)}</td></tr>\n"
+        f'<tr><td class="number">{message.at - began:.1f} s</td><td>{escape(message.reason)}</td>'
+        f"<td{warning(message)}>{escape(message.sentence)}</td></tr>\n"
     )
 
 
-def warning(said: Said) -> str:
+def warning(message: Message) -> str:
     """Return the class attribute of a warning."""
-    return ' class="warning"' if said.warning else ""
+    return ' class="warning"' if message.warning else ""
 
 
 def series(figure: Figure) -> str:

@@ -107,7 +107,7 @@ async def perform(options: Options, state: Path) -> int:
             await explain(failure, here, watched, console)
             raise
         accuracy = await find_accuracy(here.client, watched.seen, example.key.namespace)
-        result = tell(story.played, watched.steps, watched.said, accuracy)
+        result = tell(story.played, watched.steps, watched.messages, accuracy)
         write_report(options, result, example)
         announce(result, options, console)
         if options.keep:
@@ -136,7 +136,7 @@ async def showing(story: Story, watched: Watched, console: Console, *, plain: bo
     began = time.time()
 
     def scene() -> Scene:
-        return Scene(story, watched.seen, watched.steps, watched.said, began, time.time())
+        return Scene(story, watched.seen, watched.steps, watched.messages, began, time.time())
 
     with screens(console, scene, plain=plain or not console.is_terminal) as show:
         task = asyncio.create_task(every_change(watched, show))
@@ -207,7 +207,7 @@ def table(result: Result) -> Table:
             f"[{COLOURS[line.act.mark]}]{line.act.title}[/]",
             " → ".join(map(str, line.worlds)),
             f"{stills} s" if stills else "–",
-            "\n".join(said.sentence for said in line.said),
+            "\n".join(message.sentence for message in line.messages),
         )
     return shown
 
@@ -228,7 +228,7 @@ def as_json(result: Result, report: Path) -> dict[str, Any]:
                 "did": line.did,
                 "workers": list(line.worlds),
                 "stoodStill": [round(seconds, 4) for seconds in line.pauses],
-                "operator": [said.sentence for said in line.said],
+                "operator": [message.sentence for message in line.messages],
             }
             for line in result.lines
         ],

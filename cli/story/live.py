@@ -15,7 +15,7 @@ from rich.text import Text
 from elasticjob.cli.report.plot import sparkline
 from elasticjob.cli.story.acts import Mark
 from elasticjob.cli.story.runner import Played, Story
-from elasticjob.cli.story.seen import Said, Seen
+from elasticjob.cli.story.seen import Message, Seen
 from elasticjob.cli.story.steps import Step, standstills
 
 COLOURS = {Mark.LIFE: "white", Mark.FAULT: "red", Mark.SCALE: "magenta", Mark.PAUSE: "yellow"}
@@ -30,7 +30,7 @@ class Scene:
     story: Story
     seen: Seen
     steps: Sequence[Step]
-    said: Sequence[Said]
+    messages: Sequence[Message]
     began: float
     now: float
 
@@ -42,10 +42,10 @@ def screen(scene: Scene) -> RenderableType:
     right = Panel(
         Group(training(scene), Text(), pods(scene.seen)), title="training", title_align="left", width=54
     )
-    said = Panel(
+    messages = Panel(
         Group(*sentences(scene, 6)), title="the operator says", title_align="left", border_style="dim"
     )
-    return Group(Columns([left, right]), said)
+    return Group(Columns([left, right]), messages)
 
 
 def acts(scene: Scene) -> Iterator[Text]:
@@ -101,11 +101,11 @@ def pods(seen: Seen) -> RenderableType:
 
 def sentences(scene: Scene, count: int) -> Iterator[Text]:
     """Yield the last messages of the operator."""
-    for said in scene.said[-count:]:
+    for message in scene.messages[-count:]:
         yield (
             Text()
-            .append(f"{said.at - scene.began:6.1f} s  ", "dim")
-            .append(said.sentence, "red" if said.warning else "")
+            .append(f"{message.at - scene.began:6.1f} s  ", "dim")
+            .append(message.sentence, "red" if message.warning else "")
         )
 
 
@@ -115,18 +115,18 @@ class Lines:
 
     write: Callable[[str], object]
     acts: int = 0
-    said: int = 0
+    messages: int = 0
     announced: str = ""
 
     def show(self, scene: Scene) -> None:
         """Write a line for each message and each act that ended or began, in order of time."""
-        new = [(said.at, f"    {said.sentence}") for said in scene.said[self.said :]]
+        new = [(message.at, f"    {message.sentence}") for message in scene.messages[self.messages :]]
         done = scene.story.played[self.acts :]
         new += [(one.ended, f"✓ {one.act.title}: {stood(one, scene.steps)}") for one in done]
         new += [(scene.now, line) for line in self._announcement(scene.story)]
         for at, line in sorted(new, key=lambda one: one[0]):
             self.write(f"{at - scene.began:6.1f} s  {line}")
-        self.said, self.acts = len(scene.said), len(scene.story.played)
+        self.messages, self.acts = len(scene.messages), len(scene.story.played)
 
     def _announcement(self, story: Story) -> Iterator[str]:
         """Yield the line of an act that has begun and was not announced yet."""

@@ -41,7 +41,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Said:
+class Message:
     """A message of the operator at a time: an Event, or a condition that changed."""
 
     at: float

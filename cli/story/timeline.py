@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from elasticjob.cli.story.acts import Act, Mark
 from elasticjob.cli.story.runner import Played
-from elasticjob.cli.story.seen import Said
+from elasticjob.cli.story.seen import Message
 from elasticjob.cli.story.steps import Standstill, Step, standstills
 
 
@@ -21,7 +21,7 @@ class Line:
     did: str
     worlds: tuple[int, ...]
     pauses: tuple[float, ...]
-    said: tuple[Said, ...]
+    messages: tuple[Message, ...]
 
     @property
     def stood_still(self) -> float:
@@ -37,7 +37,7 @@ class Result:
     ended: float
     lines: tuple[Line, ...]
     steps: tuple[Step, ...]
-    said: tuple[Said, ...]
+    messages: tuple[Message, ...]
     accuracy: float | None = None
 
     @property
@@ -65,30 +65,35 @@ class Result:
 
 
 def tell(
-    played: Sequence[Played], steps: Sequence[Step], said: Sequence[Said], accuracy: float | None
+    played: Sequence[Played], steps: Sequence[Step], messages: Sequence[Message], accuracy: float | None
 ) -> Result:
     """Return the result of a demo: each standstill and message belongs to the act during which it ended."""
     stills = standstills(steps)
     ends = [*(act.began for act in played[1:]), float("inf")]
     lines = tuple(
         _line(
-            one, played[0].began, _during(stills, one.began, end), _spoken(said, one.began, end), steps, end
+            one,
+            played[0].began,
+            _during(stills, one.began, end),
+            _spoken(messages, one.began, end),
+            steps,
+            end,
         )
         for one, end in zip(played, ends, strict=True)
     )
-    return Result(played[0].began, played[-1].ended, lines, tuple(steps), tuple(said), accuracy)
+    return Result(played[0].began, played[-1].ended, lines, tuple(steps), tuple(messages), accuracy)
 
 
 def _line(
     one: Played,
     start: float,
     stills: Iterable[Standstill],
-    said: tuple[Said, ...],
+    messages: tuple[Message, ...],
     steps: Sequence[Step],
     end: float,
 ) -> Line:
     pauses = tuple(still.ended - _counted_from(still, one) for still in stills)
-    return Line(one.began - start, one.act, one.did, worlds(steps, one.began, end), pauses, said)
+    return Line(one.began - start, one.act, one.did, worlds(steps, one.began, end), pauses, messages)
 
 
 def _counted_from(still: Standstill, one: Played) -> float:
@@ -107,8 +112,8 @@ def _during(stills: Iterable[Standstill], began: float, end: float) -> tuple[Sta
     return tuple(still for still in stills if began < still.ended <= end)
 
 
-def _spoken(said: Iterable[Said], began: float, end: float) -> tuple[Said, ...]:
+def _spoken(messages: Iterable[Message], began: float, end: float) -> tuple[Message, ...]:
     """Return the messages between two times, without those contained in another one."""
-    during = [one for one in said if began <= one.at < end]
+    during = [one for one in messages if began <= one.at < end]
     others = [(one, [other.sentence for other in during if other is not one]) for one in during]
     return tuple(one for one, rest in others if not any(one.sentence in sentence for sentence in rest))

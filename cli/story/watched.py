@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
-from elasticjob.cli.story.seen import Condition, Pod, Said, Seen
+from elasticjob.cli.story.seen import Condition, Message, Pod, Seen
 from elasticjob.cli.story.steps import Step
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
@@ -43,7 +43,7 @@ class Watched:
     ) -> None:
         self.seen = Seen()
         self.steps: list[Step] = []
-        self.said: list[Said] = []
+        self.messages: list[Message] = []
         self._client = client
         self.key = key
         self._record = Record(record)
@@ -116,9 +116,9 @@ class Watched:
         self._tell(self.seen)
 
     def _hear(self, reason: str, sentence: str, *, warning: bool) -> None:
-        said = Said(self._now(), reason, sentence, warning)
-        if not is_echo(said, self.said):
-            self.said.append(said)
+        message = Message(self._now(), reason, sentence, warning)
+        if not is_echo(message, self.messages):
+            self.messages.append(message)
 
     async def _follow_steps(self) -> None:
         while True:
@@ -134,9 +134,9 @@ class Watched:
         self._tell(seen)
 
 
-def is_echo(said: Said, before: Sequence[Said]) -> bool:
+def is_echo(message: Message, before: Sequence[Message]) -> bool:
     """Whether the same message came just before: a condition and an event often have the same one."""
-    return any(one.sentence == said.sentence and said.at - one.at < ECHO for one in before)
+    return any(one.sentence == message.sentence and message.at - one.at < ECHO for one in before)
 
 
 class Record:

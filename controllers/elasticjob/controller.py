@@ -90,10 +90,10 @@ class JobReconciler:
     async def _say(self, seen: Seen, plan: Plan) -> timedelta | None:
         """Write the status and then the event of the job's end; or return how long the status may wait."""
         status = describe(seen, plan, self.now())
-        said, old = status.manifest(), seen.job.status.model_copy(update={"training": None}).manifest()
-        if held := self.news.hold(seen.job.key, old, said, self.now()):
+        new, old = status.manifest(), seen.job.status.model_copy(update={"training": None}).manifest()
+        if held := self.news.hold(seen.job.key, old, new, self.now()):
             return held
-        if await self.applier.write_status(ELASTICJOB, seen.job, said, old):
+        if await self.applier.write_status(ELASTICJOB, seen.job, new, old):
             self.counters.saw(seen.job, status)
             if plan.outcome is not None:
                 self.applier.tell(

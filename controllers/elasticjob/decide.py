@@ -83,11 +83,11 @@ def rest_when_over(seen: Seen, now: datetime) -> Plan | None:
 def end_on_the_verdict(seen: Seen, now: datetime) -> Plan | None:
     """The master's verdict ends the job; where restarts are spent, the pods tell the more exact reason."""
     ends = (life.ended for life in seen.master.lives if life.ended)
-    said = next((found for end in ends if (found := verdict(end)) is not None), None)
-    if said is None:
+    last_verdict = next((found for end in ends if (found := verdict(end)) is not None), None)
+    if last_verdict is None:
         return None
-    shown = fail_when_restarts_are_spent(seen, now) if said.reason == RESTARTS_SPENT else None
-    return shown or _end(said)
+    shown = fail_when_restarts_are_spent(seen, now) if last_verdict.reason == RESTARTS_SPENT else None
+    return shown or _end(last_verdict)
 
 
 def fail_when_it_cannot_be_trained(seen: Seen, now: datetime) -> Plan | None:
@@ -116,8 +116,8 @@ def fail_when_the_master_is_spent(seen: Seen, now: datetime) -> Plan | None:
     node = seen.master
     if not seen.job.spec.needs_master or not node.is_spent(policy(seen.job)):
         return None
-    said = node.latest.ended.sentence if node.latest and node.latest.ended else "it failed"
-    message = f"the master failed {node.restarts} times, the last time with {said}"
+    reason = node.latest.ended.sentence if node.latest and node.latest.ended else "it failed"
+    message = f"the master failed {node.restarts} times, the last time with {reason}"
     return _end(Outcome(False, "MasterFailed", message))
 
 
@@ -230,15 +230,15 @@ def follow_the_users_sizes(seen: Seen, now: datetime) -> Plan | None:
         return None
     if not changed:
         return Plan("SizesForgotten", "the user leaves the size to the optimizer", groups=(remember,))
-    told = ", ".join(f"{role} {count}" for role, count in changed.items())
+    sizes = ", ".join(f"{role} {count}" for role, count in changed.items())
     plan = scale_plan(
         seen,
         name,
         {"replicaResourceSpecs": {role: {"replicas": n} for role, n in changed.items()}},
-        f"the user asks for {told}",
+        f"the user asks for {sizes}",
         manual=True,
     )
-    return Plan("SizeAsked", f"the user asks for {told}: ScalePlan {name}", groups=((plan,), remember))
+    return Plan("SizeAsked", f"the user asks for {sizes}: ScalePlan {name}", groups=((plan,), remember))
 
 
 def grow_after_out_of_memory(seen: Seen, now: datetime) -> Plan | None:
@@ -336,5 +336,5 @@ def _master_note(seen: Seen, name: str) -> Note:
     life = seen.master.latest
     if life is None:
         return Note("MasterCreated", f"made the master {name}")
-    said = life.ended.sentence if life.ended else f"its machine {life.machine} is gone"
-    return Note("MasterRelaunched", f"{name} replaces {life.name}: {said}", warning=True)
+    message = life.ended.sentence if life.ended else f"its machine {life.machine} is gone"
+    return Note("MasterRelaunched", f"{name} replaces {life.name}: {message}", warning=True)

@@ -59,8 +59,8 @@ _WORDS = JsonReader(_Words)
 
 def policy(job: ElasticJob) -> Policy:
     """Return how often the master is restarted."""
-    said = job.spec.master
-    budget = max(BUDGET, said.restart_count) if said else BUDGET
+    spec = job.spec.master
+    budget = max(BUDGET, spec.restart_count) if spec else BUDGET
     return Policy(RestartPolicy.ALWAYS, budget)
 
 

@@ -67,14 +67,14 @@ class Seen:
         return int(kept)
 
     @cached_property
-    def told(self) -> Mapping[str, int]:
+    def last_requested(self) -> Mapping[str, int]:
         """The sizes that the user asked for last: as remembered, or in plans made just before a crash."""
-        job, told = self.job.metadata.name, dict(self.last_asked)
+        job, asked = self.job.metadata.name, dict(self.last_asked)
         dated = {names.generation_of(job, plan.metadata.name): plan for plan in self.plans}
         for generation in sorted(at for at in dated if at > self.asked_at):
             specs = dated[generation].spec.replica_resource_specs.items()
-            told |= {role: spec.replicas for role, spec in specs if spec.replicas is not None}
-        return told
+            asked |= {role: spec.replicas for role, spec in specs if spec.replicas is not None}
+        return asked
 
     def policy(self, role: str) -> Policy:
         """How often nodes of a role are created again."""

@@ -17,7 +17,7 @@ from elasticjob.kube.objects.kinds import Manifest
 
 def asked_anew(seen: Seen) -> dict[str, int]:
     """The sizes that the user asks for since they were last carried out."""
-    return {role: count for role, count in asked(seen.job).items() if seen.told.get(role) != count}
+    return {role: count for role, count in asked(seen.job).items() if seen.last_requested.get(role) != count}
 
 
 def out_of_bounds(seen: Seen, name: str) -> dict[str, int]:

@@ -234,8 +234,8 @@ _SAYINGS: Final = (
 
 def _recorded(seen: Seen) -> Outcome:
     succeeded = is_true(seen.job.status.conditions, COMPLETE)
-    said = find(seen.job.status.conditions, COMPLETE if succeeded else FAILED)
-    return Outcome(succeeded, said.reason if said else "", said.message if said else "")
+    condition = find(seen.job.status.conditions, COMPLETE if succeeded else FAILED)
+    return Outcome(succeeded, condition.reason if condition else "", condition.message if condition else "")
 
 
 def _role(picture: Picture, role: str) -> ReplicaStatus:

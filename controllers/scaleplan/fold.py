@@ -190,10 +190,10 @@ def _node(name: str, there: set[str]) -> str | None:
     return shorter if number.isdecimal() and shorter in there else None
 
 
-def _role(plan: ScalePlan, name: str, said: str) -> str:
+def _role(plan: ScalePlan, name: str, remark: str) -> str:
     """The role of a pod: as said, else the part of its name between the job's name and the index."""
     rest = name.removeprefix(f"{plan.spec.owner_job}-")
-    return said or rest.rstrip("0123456789-")
+    return remark or rest.rstrip("0123456789-")
 
 
 def _changes(

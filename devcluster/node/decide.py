@@ -311,12 +311,12 @@ def _may_start(draft: _Draft, container: Container, own: ContainerRecord) -> boo
 
 
 def _tell_backoff(draft: _Draft, container: Container, own: ContainerRecord) -> None:
-    if own.run is None or own.told == own.run.id:
+    if own.run is None or own.reported_run == own.run.id:
         return
     name = f"{container.name} in pod {draft.pod.metadata.name}_{draft.pod.metadata.namespace}"
     note = f"Back-off restarting failed container {name}({draft.pod.metadata.uid})"
     draft.actions.append(Tell("Warning", "BackOff", note))
-    draft.record = draft.record.change(container.name, told=own.run.id)
+    draft.record = draft.record.change(container.name, reported_run=own.run.id)
 
 
 ERR_IMAGE_PULL = "ErrImagePull"

@@ -85,7 +85,7 @@ class ContainerRecord:
     """What the present run was given."""
     resize: Refusal | None = None
     """Why the present run could not be given the resources of the spec."""
-    told: str = ""
+    reported_run: str = ""
     """The run after which the BackOff event was written, so that it is written once."""
 
     @property

@@ -159,8 +159,8 @@ def toolchain(environ: Mapping[str, str] = os.environ) -> Go | None:
     path = shutil.which("go", path=environ.get("PATH"))
     if not path:
         return None
-    said = subprocess.run([path, "version"], capture_output=True, text=True, check=True, env=dict(environ))
-    found = re.search(r"go(\d+(\.\d+)+)", said.stdout)
+    done = subprocess.run([path, "version"], capture_output=True, text=True, check=True, env=dict(environ))
+    found = re.search(r"go(\d+(\.\d+)+)", done.stdout)
     return Go(path, found[1] if found else "0")
 
 
@@ -233,8 +233,10 @@ class Builder:
             stamp.write_text(f"{program.version}\n")
 
     def _go_mod(self, program: Program) -> str:
-        said = self._go("mod", "download", "-json", f"{program.module}@v{program.version}", folder=self.cache)
-        return go_mod(program, Path(json.loads(said)["GoMod"]).read_text())
+        output = self._go(
+            "mod", "download", "-json", f"{program.module}@v{program.version}", folder=self.cache
+        )
+        return go_mod(program, Path(json.loads(output)["GoMod"]).read_text())
 
     def _go(self, *arguments: str, folder: Path) -> str:
         settings = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -buildvcs=false", "GOWORK": "off"}
@@ -244,8 +246,8 @@ class Builder:
             command, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True, check=False
         )
         if done.returncode:
-            said = f": {done.stdout.strip()}" if done.stdout.strip() else "; see above"
-            raise BuildFailed(f"`{' '.join(command)}` failed with {done.returncode} in {folder}{said}")
+            output = f": {done.stdout.strip()}" if done.stdout.strip() else "; see above"
+            raise BuildFailed(f"`{' '.join(command)}` failed with {done.returncode} in {folder}{output}")
         return done.stdout
 
 

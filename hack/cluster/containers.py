@@ -41,13 +41,13 @@ class Containerd:
             return False
         present = set(self._said("content", "ls", "-q").split())
         command = self._command("images", "import", "-")
-        with tempfile.TemporaryFile() as said:
-            importing = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said, stderr=said)
+        with tempfile.TemporaryFile() as output:
+            importing = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output)
             with importing, suppress(BrokenPipeError):  # its exit code and output have the reason
                 write_archive(store, image, cast(BinaryIO, importing.stdin), without=present)
-            said.seek(0)
+            output.seek(0)
             if importing.returncode:
-                raise ImportFailed(f"image {image.name} was not taken: {said.read().decode().strip()}")
+                raise ImportFailed(f"image {image.name} was not taken: {output.read().decode().strip()}")
         return True
 
     def load_archive(self, file: Path) -> None:

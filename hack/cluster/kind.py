@@ -76,8 +76,8 @@ class KindNode:
             config = self._folder / "kind.json"
             config.write_text(json.dumps(configuration(self._folder)))
             self._kind("create", "cluster", "--config", str(config), "--wait", "180s")
-        said = self._kind("get", "kubeconfig").stdout
-        write_private(self.kubeconfig, said.encode())
+        kubeconfig = self._kind("get", "kubeconfig").stdout
+        write_private(self.kubeconfig, kubeconfig.encode())
 
     def down(self) -> list[str]:
         """Delete the cluster: kind keeps nothing of one that is down. Returns what is left, in words."""

@@ -95,10 +95,10 @@ def version_of(name: str, path: Path) -> str:
     """Return the version that a program prints; "unknown" if it prints none."""
     command = [str(path), *ASK_VERSION.get(name, ("--version",))]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
+        output = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
-    found = re.search(r"\d+\.\d+(\.\d+)?", said)
+    found = re.search(r"\d+\.\d+(\.\d+)?", output)
     return found[0] if found else "unknown"
 
 

@@ -84,7 +84,7 @@ def reference_to(kind: Kind[Any], metadata: _Metadata) -> ObjectReference:
 
 
 @dataclass(frozen=True)
-class Said:
+class Occurrence:
     """One thing said about one object."""
 
     regarding: ObjectReference
@@ -146,7 +146,7 @@ class Recorder:
         self._clock = clock or client.clock
         self._metrics = metrics
         self._suffix = suffix
-        self._waiting: deque[Said] = deque()
+        self._waiting: deque[Occurrence] = deque()
         self._some = asyncio.Event()
         self._draining = False
         self._filter = Filter()
@@ -154,13 +154,13 @@ class Recorder:
 
     def event(self, regarding: ObjectReference, type_: EventType, reason: str, note: str) -> None:
         """Say `note` about an object. `reason` is one CamelCase word, the same for the same cause."""
-        said = Said(regarding, type_, reason, note[:LONGEST_NOTE], self._clock.now())
-        if not self._filter.lets_pass(regarding, said.at):
+        occurrence = Occurrence(regarding, type_, reason, note[:LONGEST_NOTE], self._clock.now())
+        if not self._filter.lets_pass(regarding, occurrence.at):
             self._count("filtered")
         elif len(self._waiting) >= WAITING:
             self._count("dropped")
         else:
-            self._waiting.append(said)
+            self._waiting.append(occurrence)
             self._some.set()
 
     async def run(self) -> None:
@@ -178,38 +178,47 @@ class Recorder:
         self._draining = True
         self._some.set()
 
-    async def _send(self, said: Said) -> None:
+    async def _send(self, occurrence: Occurrence) -> None:
         suffix = self._suffix()  # the same for all attempts: one that was cut may have made the Event
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                await self._write(said, suffix)
+                await self._write(occurrence, suffix)
             except (Unreachable, ServerError, TooManyRequests, ConfigError) as error:
                 if attempt == ATTEMPTS:
-                    self._lost(said, error)
+                    self._lost(occurrence, error)
                 else:
                     await self._clock.sleep(RETRY_SECONDS * attempt)
             except KubeError as error:  # the namespace is going away, or we may not
-                self._lost(said, error)
+                self._lost(occurrence, error)
                 return
             else:
                 self._count("sent")
                 return
 
-    async def _write(self, said: Said, suffix: str) -> None:
-        key = (said.regarding.uid or str(said.regarding), said.type, said.reason, said.note)
+    async def _write(self, occurrence: Occurrence, suffix: str) -> None:
+        key = (
+            occurrence.regarding.uid or str(occurrence.regarding),
+            occurrence.type,
+            occurrence.reason,
+            occurrence.note,
+        )
         series = self._series.get(key)
-        if series and said.at - series.last <= SERIES and await self._raise(series.again(said.at)):
-            self._remember(key, series.again(said.at))
+        if (
+            series
+            and occurrence.at - series.last <= SERIES
+            and await self._raise(series.again(occurrence.at))
+        ):
+            self._remember(key, series.again(occurrence.at))
             return
         new = Series(
-            name=f"{said.regarding.name[:LONGEST_START].rstrip('-.')}.{suffix}",
-            namespace=said.regarding.namespace or "default",
+            name=f"{occurrence.regarding.name[:LONGEST_START].rstrip('-.')}.{suffix}",
+            namespace=occurrence.regarding.namespace or "default",
             count=1,
-            first=said.at,
-            last=said.at,
+            first=occurrence.at,
+            last=occurrence.at,
         )
         with suppress(AlreadyExists):
-            await self._client.create(EVENT, event_manifest(said, new, self._component, self._instance))
+            await self._client.create(EVENT, event_manifest(occurrence, new, self._component, self._instance))
         self._remember(key, new)
 
     async def _raise(self, series: Series) -> bool:
@@ -227,18 +236,18 @@ class Recorder:
         if len(self._series) > REMEMBERED:
             self._series.popitem(last=False)
 
-    def _lost(self, said: Said, error: KubeError) -> None:
+    def _lost(self, occurrence: Occurrence, error: KubeError) -> None:
         self._count("failed")
-        log.warning("an event was not recorded", extra={"reason": said.reason, "error": str(error)})
+        log.warning("an event was not recorded", extra={"reason": occurrence.reason, "error": str(error)})
 
     def _count(self, fate: str) -> None:
         if self._metrics:
             self._metrics.events.labels(fate=fate).inc()
 
 
-def event_manifest(said: Said, series: Series, component: str, instance: str) -> Manifest:
+def event_manifest(occurrence: Occurrence, series: Series, component: str, instance: str) -> Manifest:
     """A core/v1 Event, the kind that `kubectl describe` and `kubectl get events` read."""
-    about = said.regarding
+    about = occurrence.regarding
     return {
         "metadata": {"name": series.name, "namespace": series.namespace},
         "involvedObject": {
@@ -248,9 +257,9 @@ def event_manifest(said: Said, series: Series, component: str, instance: str) ->
             "name": about.name,
             "uid": about.uid,
         },
-        "type": said.type,
-        "reason": said.reason,
-        "message": said.note,
+        "type": occurrence.type,
+        "reason": occurrence.reason,
+        "message": occurrence.note,
         "count": series.count,
         "firstTimestamp": timestamp(series.first),
         "lastTimestamp": timestamp(series.last),

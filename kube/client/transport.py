@@ -356,16 +356,16 @@ def _body(call: Call) -> bytes | io.BytesIO | None:
 
 def _retry_after(response: aiohttp.ClientResponse, now: datetime) -> float | None:
     """The header's seconds. A date is compared with the server's own, where it says that: clocks differ."""
-    said = response.headers.get("Retry-After", "").strip()
-    if said.isdecimal():
-        return float(said)
-    until, since = _date(said), _date(response.headers.get("Date", "")) or now
+    header = response.headers.get("Retry-After", "").strip()
+    if header.isdecimal():
+        return float(header)
+    until, since = _date(header), _date(response.headers.get("Date", "")) or now
     return max(0.0, (until - since).total_seconds()) if until else None
 
 
-def _date(said: str) -> datetime | None:
+def _date(header: str) -> datetime | None:
     try:
-        found = parsedate_to_datetime(said)
+        found = parsedate_to_datetime(header)
     except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -89,7 +89,7 @@ def number_or_text(node: Schema, path: str) -> Schema:
     """`int | str` is Kubernetes' own int-or-string; limits of the number and of the text do not meet."""
     if _types(node) != {"integer", "string"}:
         return node
-    limits = {word: said for choice in node["anyOf"] for word, said in _limits(choice, path).items()}
+    limits = {word: limit for choice in node["anyOf"] for word, limit in _limits(choice, path).items()}
     return {**_without(node, "anyOf"), **limits, INT_OR_STRING: True}
 
 

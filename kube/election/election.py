@@ -31,7 +31,7 @@ from typing import Any, Final
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.config import Config
 from elasticjob.kube.client.fence import Fence
-from elasticjob.kube.client.recorder import Said, Series, event_manifest, reference
+from elasticjob.kube.client.recorder import Occurrence, Series, event_manifest, reference
 from elasticjob.kube.clock import BootClock, Clock, deadline
 from elasticjob.kube.election.lease import Candidate, Look, Lost, Terms, Wait, Write
 from elasticjob.kube.errors import Conflict, KubeError, LeadershipLost
@@ -161,8 +161,8 @@ class Election:
             )
             keeping = asyncio.create_task(keeper.run(), name="election: keep")
             heart = asyncio.create_task(self._listen(keeper), name="election: listen")
-            told = asyncio.create_task(self._told.wait(), name="election: told to end")
-            await asyncio.wait({keeping, told}, return_when=asyncio.FIRST_COMPLETED)
+            stopped = asyncio.create_task(self._told.wait(), name="election: told to end")
+            await asyncio.wait({keeping, stopped}, return_when=asyncio.FIRST_COMPLETED)
             lost = keeping.done()
             for task in (heart, keeping):
                 task.cancel()
@@ -170,7 +170,7 @@ class Election:
             if lost:
                 broken = keeping.exception()
                 self._report(f"its thread has failed: {broken!r}" if broken else keeping.result())
-                await self._insist(told, keeper)
+                await self._insist(stopped, keeper)
             elif self._release:
                 await keeper.release()
             await keeper.close()
@@ -184,11 +184,11 @@ class Election:
             if keeper.candidate.leads and silent > limit:
                 return self._die(f"the main loop has not moved for {silent:.1f} s")
 
-    async def _insist(self, told: asyncio.Task[bool], keeper: Keeper) -> None:
+    async def _insist(self, stopped: asyncio.Task[bool], keeper: Keeper) -> None:
         """End the process unless it ends by itself before another may lead."""
         leave = keeper.candidate.deadline + self.terms.margin.total_seconds()
         patience = max(self.terms.retry.total_seconds(), leave - self._clock.monotonic())
-        done, _ = await asyncio.wait({told}, timeout=patience)
+        done, _ = await asyncio.wait({stopped}, timeout=patience)
         if not done:
             self._die("the lease is lost, and the process has not stopped")
 
@@ -341,9 +341,9 @@ class Keeper:
     async def _say(self, lease: Lease, what: str) -> None:
         """Record an Event about the Lease, in the time of one request; nothing waits for it but the end."""
         now = self._clock.now()
-        said = Said(reference(LEASE, lease), "Normal", REASON, f"{self.candidate.me} {what}", now)
+        occurrence = Occurrence(reference(LEASE, lease), "Normal", REASON, f"{self.candidate.me} {what}", now)
         series = Series(f"{self._key.name}.{secrets.token_hex(8)}", self._key.namespace, 1, now, now)
-        manifest = event_manifest(said, series, self._key.name, self.candidate.me)
+        manifest = event_manifest(occurrence, series, self._key.name, self.candidate.me)
         try:
             await self._client.create(EVENT, manifest)
         except KubeError as error:

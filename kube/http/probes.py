@@ -102,6 +102,6 @@ class Probes:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-def _line(name: str, said: str | None) -> str:
-    mark = "-" if said and not isinstance(said, Fine) else "+"
-    return f"[{mark}] {name}: {said}" if said else f"[{mark}] {name}"
+def _line(name: str, message: str | None) -> str:
+    mark = "-" if message and not isinstance(message, Fine) else "+"
+    return f"[{mark}] {name}: {message}" if message else f"[{mark}] {name}"

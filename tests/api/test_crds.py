@@ -116,10 +116,10 @@ def test_a_breaking_change_is_told_and_not_written(
     with_one_field_more: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([]) == 1
-    said = capsys.readouterr()
-    assert "breaking v1alpha1.spec.older: the field is gone" in said.out
-    assert "stored objects: it is pruned when they are read, and lost with their next write" in said.out
-    assert "breaking changes of ScalePlan: undo them, or say --allow-breaking" in said.err
+    output = capsys.readouterr()
+    assert "breaking v1alpha1.spec.older: the field is gone" in output.out
+    assert "stored objects: it is pruned when they are read, and lost with their next write" in output.out
+    assert "breaking changes of ScalePlan: undo them, or say --allow-breaking" in output.err
     assert sorted(path.stem for path in with_one_field_more.iterdir()) == ["elasticjobs", "jobresources"]
 
 

@@ -34,7 +34,7 @@ def test_strikes_are_in_order_and_within_their_span(number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pods", "said"),
+    ("pods", "messages"),
     [
         ((), ()),
         ((pod("a-0", 0), pod("a-1", 1)), ()),
@@ -49,8 +49,8 @@ def test_strikes_are_in_order_and_within_their_span(number: int) -> None:
         ),
     ],
 )
-def test_two_live_pods_of_one_place_are_wrong(pods: tuple[Pod, ...], said: tuple[str, ...]) -> None:
-    assert twins(pods) == said
+def test_two_live_pods_of_one_place_are_wrong(pods: tuple[Pod, ...], messages: tuple[str, ...]) -> None:
+    assert twins(pods) == messages
 
 
 def test_round_that_kept_every_promise_has_nothing_wrong() -> None:

@@ -21,14 +21,14 @@ BOOKMARK = b'{"type":"BOOKMARK","object":{"metadata":{"annotations":{%s}}}}\n' %
 
 
 @asynccontextmanager
-async def saying(said: bytes, piece: int, *, ends: bool = True) -> AsyncIterator[Peer]:
+async def saying(body: bytes, piece: int, *, ends: bool = True) -> AsyncIterator[Peer]:
     """An API server that says something to all who ask, in pieces."""
 
     async def respond(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
-        for start in range(0, len(said), piece):
-            await response.write(said[start : start + piece])
+        for start in range(0, len(body), piece):
+            await response.write(body[start : start + piece])
         if not ends:
             await asyncio.Event().wait()
         return response

@@ -54,9 +54,9 @@ def test_counters_are_read_by_a_label() -> None:
     for code, method in (("200", "GET"), ("404", "GET"), ("201", "POST")):
         metrics.requests.labels(code=code, method=method, host="h").inc()
     metrics.reconciles.labels(controller="c", result="success").inc(2)
-    said = generate_latest(metrics.registry).decode()
-    assert counted(said, *REQUESTS) == {"GET": 2, "POST": 1}
-    assert counted(said, *PASSES) == {"c": 2}
+    exposed = generate_latest(metrics.registry).decode()
+    assert counted(exposed, *REQUESTS) == {"GET": 2, "POST": 1}
+    assert counted(exposed, *PASSES) == {"c": 2}
 
 
 def test_writes_are_counted_by_who_and_what() -> None:
@@ -140,13 +140,13 @@ def test_what_was_measured_before_an_error_is_shown(
     monkeypatch.setattr(scale, "end_on_sigterm", lambda: None)
     with pytest.raises(ExceptionGroup, match="creating"):
         scale.main()
-    said = capsys.readouterr().out
-    assert "100 jobs" in said
-    assert "7.50" in said
+    output = capsys.readouterr().out
+    assert "100 jobs" in output
+    assert "7.50" in output
 
 
 def test_all_figures_are_json() -> None:
     found = scale.Found({"local": [taken(10, 5.0)]}, {"local": scale.Lost(1, 2, 3)}, {"Job": taken(10, 4.0)})
-    said = json.loads(found.json())
-    assert said["local"][0]["writes"]["kwok patch pods/status"] == 40
-    assert (said["peers"]["Job"]["seconds"], said["lost"]["local"]["made_seconds"]) == (4.0, 2)
+    figures = json.loads(found.json())
+    assert figures["local"][0]["writes"]["kwok patch pods/status"] == 40
+    assert (figures["peers"]["Job"]["seconds"], figures["lost"]["local"]["made_seconds"]) == (4.0, 2)

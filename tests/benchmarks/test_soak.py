@@ -28,15 +28,15 @@ async def test_an_operator_outlives_bad_weather_and_holds_nothing_afterwards(
     served: Served, client: Client, tmp_path: Path
 ) -> None:
     await install(client)
-    said: list[str] = []
-    outcome = await soak(served.config(), tmp_path, Options(0.4, 12, seed=3), None, said.append)
+    messages: list[str] = []
+    outcome = await soak(served.config(), tmp_path, Options(0.4, 12, seed=3), None, messages.append)
     log = (tmp_path / "operator.log").read_text()
     assert outcome.wrong == [], log[-4000:]
     assert outcome.faults.total() - outcome.faults["passed"] > 0
     assert outcome.episodes.total() > 0
     assert outcome.deeds.total() > 0
     assert outcome.empty[1].jobs == 0
-    assert "all as specified" in said[-1]
+    assert "all as specified" in messages[-1]
 
 
 def test_every_fault_has_its_turn() -> None:
@@ -89,11 +89,11 @@ def worlds() -> Iterator[tuple[str, ElasticJob, list[Pod], str]]:
 
 
 @pytest.mark.parametrize(
-    ("found", "pods", "said"), [row[1:] for row in worlds()], ids=[r[0] for r in worlds()]
+    ("found", "pods", "message"), [row[1:] for row in worlds()], ids=[r[0] for r in worlds()]
 )
-def test_a_job_that_is_not_as_specified_is_told_of(found: ElasticJob, pods: list[Pod], said: str) -> None:
-    told = list(unfinished(World({"j": found}, pods, {})))
-    assert (not told) if not said else (len(told) == 1 and said in told[0])
+def test_a_job_that_is_not_as_specified_is_told_of(found: ElasticJob, pods: list[Pod], message: str) -> None:
+    messages = list(unfinished(World({"j": found}, pods, {})))
+    assert (not messages) if not message else (len(messages) == 1 and message in messages[0])
 
 
 def test_what_has_lost_its_owner_is_left_over() -> None:

@@ -44,16 +44,16 @@ def test_help_lists_every_command_with_its_sentence() -> None:
 @pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
 def test_help_of_each_command_has_an_example(row: object) -> None:
     name = row.name  # type: ignore[attr-defined]
-    code, shown, said = invoke(name, "--help")
-    assert code == 0, said
+    code, shown, errors = invoke(name, "--help")
+    assert code == 0, errors
     explained = shown.split("Usage:", 1)[1].split("\n", 1)[1]
     assert re.search(r"elasticjob [a-z]+ [-|.\w]", explained), shown
 
 
 def test_unknown_command_is_wrong_usage_and_names_the_nearest() -> None:
-    code, _, said = invoke("versoin")
+    code, _, errors = invoke("versoin")
     assert code == 2
-    assert "version" in said
+    assert "version" in errors
 
 
 @pytest.mark.parametrize("command", ["--help", "run --help"])

@@ -17,7 +17,7 @@ from elasticjob.cli.report.plot import Event, Figure, Panel, draw, label_width, 
 from elasticjob.cli.report.scales import Scale, decades, round_values, rows, stairs, thin
 from elasticjob.cli.story.acts import Act, Mark
 from elasticjob.cli.story.runner import Played
-from elasticjob.cli.story.seen import Said, Seen, has_succeeded
+from elasticjob.cli.story.seen import Message, Seen, has_succeeded
 from elasticjob.cli.story.steps import Step
 from elasticjob.cli.story.timeline import Result, tell
 
@@ -110,7 +110,7 @@ def result() -> Result:
         played("suspend", Mark.PAUSE, 109.05, 112),
         played("resume", Mark.PAUSE, 112, 118),
     ]
-    return tell(story, STEPS, [Said(107, "Lost", "a worker & its <pod>", warning=True)], 0.975)
+    return tell(story, STEPS, [Message(107, "Lost", "a worker & its <pod>", warning=True)], 0.975)
 
 
 def test_bands_divide_a_suspension_into_what_was_asked_for_and_the_standstill() -> None:

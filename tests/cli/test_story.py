@@ -10,7 +10,7 @@ import pytest
 
 from elasticjob.cli.story.acts import STORY, Act, Mark
 from elasticjob.cli.story.runner import ActFailed, Played, Story, play
-from elasticjob.cli.story.seen import Condition, Pod, Said, Seen, has_succeeded, is_suspended, trains
+from elasticjob.cli.story.seen import Condition, Message, Pod, Seen, has_succeeded, is_suspended, trains
 from elasticjob.cli.story.steps import Step
 from elasticjob.cli.story.timeline import tell, worlds
 
@@ -171,16 +171,22 @@ PLAYED = tuple(
     )
 )
 SAID = (
-    Said(0.1, "Created", "made"),
-    Said(6.1, "WorkerLost", "lost", warning=True),
-    Said(9.0, "Suspended", "asked"),
+    Message(0.1, "Created", "made"),
+    Message(6.1, "WorkerLost", "lost", warning=True),
+    Message(9.0, "Suspended", "asked"),
 )
 
 
 def test_each_standstill_and_sentence_belongs_to_the_act_that_caused_it() -> None:
     lines = tell(PLAYED, STEPS, SAID, 0.98).lines
     assert [[round(pause, 6) for pause in line.pauses] for line in lines] == [[], [0.2, 0.3], [], [3.0], []]
-    assert [[one.sentence for one in line.said] for line in lines] == [["made"], ["lost"], ["asked"], [], []]
+    assert [[one.sentence for one in line.messages] for line in lines] == [
+        ["made"],
+        ["lost"],
+        ["asked"],
+        [],
+        [],
+    ]
     assert [line.worlds for line in lines] == [(2,), (2, 1, 2), (2,), (2, 1), (1,)]
 
 

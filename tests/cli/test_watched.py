@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.cli.story.seen import Condition, Pod, Said
+from elasticjob.cli.story.seen import Condition, Message, Pod
 from elasticjob.cli.story.steps import Step
 from elasticjob.cli.story.watched import Record, conditions_of, is_echo, pod_of
 from elasticjob.kube.objects.views import POD
@@ -79,7 +79,7 @@ def test_pod_is_seen_with_its_place_and_whether_it_leaves(
 
 
 def test_same_sentence_is_an_echo_for_a_while_only() -> None:
-    before = [Said(10.0, "NodesRunning", "2 of 2 nodes run")]
-    assert is_echo(Said(12.0, "Running", "2 of 2 nodes run"), before)
-    assert not is_echo(Said(20.0, "Running", "2 of 2 nodes run"), before)
-    assert not is_echo(Said(12.0, "Running", "1 of 2 nodes run"), before)
+    before = [Message(10.0, "NodesRunning", "2 of 2 nodes run")]
+    assert is_echo(Message(12.0, "Running", "2 of 2 nodes run"), before)
+    assert not is_echo(Message(20.0, "Running", "2 of 2 nodes run"), before)
+    assert not is_echo(Message(12.0, "Running", "1 of 2 nodes run"), before)

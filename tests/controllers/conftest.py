@@ -84,7 +84,7 @@ class Site:
     def plans(self) -> dict[str, ScalePlan]:
         return {plan.metadata.name: plan for plan in self.operator.cache(SCALEPLAN).list(self.namespace)}
 
-    def said(self, type_: str, name: str = "digits") -> tuple[str, str, str]:
+    def condition(self, type_: str, name: str = "digits") -> tuple[str, str, str]:
         """Status, reason and message of a condition."""
         for condition in self.job(name).status.conditions:
             if condition.type == type_:
@@ -105,7 +105,7 @@ class Site:
         except TimeoutError:
             raise AssertionError(f"it did not come to pass in {within} s; {self._picture()}") from None
 
-    async def told(self, sentence: str) -> None:
+    async def event(self, sentence: str) -> None:
         """Wait for an Event with it; a condition may say it for less time than any status is written in."""
 
         async def is_told() -> bool:

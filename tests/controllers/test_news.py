@@ -21,8 +21,8 @@ STARTING = ("False", "Starting", "some are starting")
 UP = ("True", "AsSpecified", "all nodes are ready")
 
 
-def nodes(ready: int, said: Any = STARTING, **more: Any) -> Manifest:
-    status, reason, message = said
+def nodes(ready: int, ready_condition: Any = STARTING, **more: Any) -> Manifest:
+    status, reason, message = ready_condition
     condition = {"type": "Ready", "status": status, "reason": reason, "message": f"{message}: {ready}"}
     sizes = {"worker": {"desired": 3, "current": 3, "ready": ready}}
     found = JobResourceStatus.model_validate({"conditions": [condition], "replicaStatuses": sizes, **more})
@@ -31,7 +31,7 @@ def nodes(ready: int, said: Any = STARTING, **more: Any) -> Manifest:
 
 def job(active: int, **more: Any) -> Manifest:
     sizes = {"worker": {"desired": 3, "active": active, **more}}
-    said = {
+    status = {
         "type": "Running",
         "status": "True",
         "reason": "NodesRunning",
@@ -39,12 +39,12 @@ def job(active: int, **more: Any) -> Manifest:
     }
     workers = f"{active}/3"
     return ElasticJobStatus.model_validate(
-        {"phase": "Running", "workers": workers, "conditions": [said], "replicaStatuses": sizes}
+        {"phase": "Running", "workers": workers, "conditions": [status], "replicaStatuses": sizes}
     ).manifest()
 
 
 @pytest.mark.parametrize(
-    ("said", "contradicts"),
+    ("status", "contradicts"),
     [
         (nodes(1), False),
         ({**nodes(1), "training": {"step": 3}}, False),
@@ -55,8 +55,8 @@ def job(active: int, **more: Any) -> Manifest:
         (None, True),
     ],
 )
-def test_what_differs_from_what_was_found_contradicts(said: Any, contradicts: bool) -> None:
-    news, object_ = News(), item({"status": said})
+def test_what_differs_from_what_was_found_contradicts(status: Any, contradicts: bool) -> None:
+    news, object_ = News(), item({"status": status})
     assert not news.contradicts(Change(None, object_))  # nothing was found yet
     news.hold(KEY, {}, nodes(1), NOW)
     assert news.contradicts(Change(None, object_)) is contradicts
@@ -123,9 +123,9 @@ def test_an_object_that_comes_again_begins_anew() -> None:
 
 def test_what_somebody_else_writes_over_is_told_again_once_in_a_pause() -> None:
     """Two who both answer the other's word at once would write as fast as the server lets them."""
-    news, ours, theirs, told = News(), nodes(3, UP), nodes(0, ("False", "Other", "somebody else's")), []
+    news, ours, theirs, written = News(), nodes(3, UP), nodes(0, ("False", "Other", "somebody else's")), []
     for tenth in range(40):
         now = NOW + tenth * PAUSE / 10
         if news.hold(KEY, theirs, ours, now) is None:
-            told.append(now)
-    assert told == [NOW + pause * PAUSE for pause in range(4)]
+            written.append(now)
+    assert written == [NOW + pause * PAUSE for pause in range(4)]

@@ -340,8 +340,8 @@ def outcome(item: Item) -> tuple[Any, ...]:
     seen_of_job, seen = seen_in(found)
     plan = decide(seen, NOW)
     plan_of_job = decide_job(seen_of_job, NOW)
-    said = describe(seen, plan, NOW).manifest(), describe_job(seen_of_job, plan_of_job, NOW).manifest()
-    return plan, plan_of_job, said
+    statuses = describe(seen, plan, NOW).manifest(), describe_job(seen_of_job, plan_of_job, NOW).manifest()
+    return plan, plan_of_job, statuses
 
 
 def seen_in(found: Caches) -> list[Any]:
@@ -372,8 +372,8 @@ OTHERS: tuple[Manifest, ...] = ({}, {"phase": "Running", "training": {"step": 1}
 
 def test_a_report_that_makes_no_pass_would_have_changed_no_decision() -> None:
     made = [
-        job(status={**said, **end, **other}, runPolicy={"ttlSecondsAfterFinished": 60})
-        for said, end, other in product(CONDITIONS, ENDS, OTHERS)
+        job(status={**conditions, **end, **other}, runPolicy={"ttlSecondsAfterFinished": 60})
+        for conditions, end, other in product(CONDITIONS, ENDS, OTHERS)
     ]
     items = [raw(each) for each in made]
     decided = [decisions(item) for item in items]

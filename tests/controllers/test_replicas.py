@@ -40,8 +40,8 @@ async def test_the_shipped_rights_are_enough_to_lead_and_to_say_so(served: Serve
             if manifest["kind"].startswith("Cluster"):
                 await client.delete(KINDS[manifest["kind"]], manifest["metadata"]["name"])
     assert (await client.get(LEASE, "elasticjob-operator", SYSTEM)).spec.holder_identity == ""
-    said = {event.message for event in await client.list(EVENT, SYSTEM)}
-    assert said == {"me became leader", "me stopped leading"}
+    messages = {event.message for event in await client.list(EVENT, SYSTEM)}
+    assert messages == {"me became leader", "me stopped leading"}
 
 
 def test_a_plain_process_is_alone_and_pods_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,6 +100,6 @@ def test_an_address_that_is_taken_is_told_in_a_sentence(tmp_path: Path) -> None:
         flags = ("--kubeconfig", str(kubeconfig), "--probes", f"127.0.0.1:{taken.getsockname()[1]}")
         command = (sys.executable, "-m", "elasticjob.cli", "operator", *flags)
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    (said,) = (line for line in ended.stderr.splitlines() if line.startswith("error: "))
+    (message,) = (line for line in ended.stderr.splitlines() if line.startswith("error: "))
     assert ended.returncode == Exit.FAILED
-    assert "already in use; choose others with --probes" in said
+    assert "already in use; choose others with --probes" in message

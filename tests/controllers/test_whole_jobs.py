@@ -54,8 +54,8 @@ async def test_a_job_gets_its_pods_and_says_so(site: Site) -> None:
     await site.apply(local())
     await site.until(lambda: site.job().status.phase is Phase.RUNNING and site.job().status.workers == "2/2")
     assert site.running() == {"digits-worker-0", "digits-worker-1"}
-    assert site.said("Created")[:2] == ("True", "JobCreated")
-    assert site.said("Running") == ("True", "NodesRunning", "2 of 2 nodes run")
+    assert site.condition("Created")[:2] == ("True", "JobCreated")
+    assert site.condition("Running") == ("True", "NodesRunning", "2 of 2 nodes run")
     assert site.job().status.observed_generation == 1
     assert site.job().status.replicas == 2
 
@@ -72,9 +72,9 @@ async def test_deleted_pods_are_replaced(site: Site) -> None:
 async def test_pods_that_succeed_complete_the_job(site: Site) -> None:
     await site.apply(local(program="print('done')"))
     await site.until(lambda: site.job().status.phase is Phase.SUCCEEDED)
-    assert site.said("Complete") == ("True", "PodsSucceeded", "all pods that train have succeeded")
-    assert site.said("Succeeded") == site.said("Complete")
-    assert site.said("Running")[:2] == ("False", "JobFinished")
+    assert site.condition("Complete") == ("True", "PodsSucceeded", "all pods that train have succeeded")
+    assert site.condition("Succeeded") == site.condition("Complete")
+    assert site.condition("Running")[:2] == ("False", "JobFinished")
     assert site.job().status.completion_time is not None
     assert site.job().status.replica_statuses["worker"].succeeded == 2
 
@@ -86,7 +86,7 @@ async def test_a_script_that_fails_at_once_fails_the_job_with_its_error(site: Si
     await site.apply(local(replicas=1, program=program, restartCount=1))
     await site.until(lambda: site.job().status.phase is Phase.FAILED)
     message = "digits-worker-0-1 failed with exit code 3: ValueError: no data; restartCount 1 is spent"
-    assert site.said("Failed") == ("True", "RestartsSpent", message)
+    assert site.condition("Failed") == ("True", "RestartsSpent", message)
     assert site.pods().keys() == {"digits-worker-0", "digits-worker-0-1"}
 
 
@@ -103,19 +103,19 @@ async def test_the_user_scales(site: Site) -> None:
     await site.until(lambda: site.plans()["digits-user-3"].status.phase is PlanPhase.SUCCEEDED)
     await site.until(lambda: site.job().status.last_scale_plan == "digits-user-3")
     assert site.job().status.restarts == 0
-    await site.until(lambda: site.said("Scaling")[0] != "True")  # it may have been too quick to be told
+    await site.until(lambda: site.condition("Scaling")[0] != "True")  # it may have been too quick to be told
 
 
 async def test_suspend_frees_pods_and_resume_brings_them_back(site: Site) -> None:
     await site.apply(local())
     await site.until(lambda: len(site.running()) == 2)
     await site.patch({"suspend": True})
-    await site.until(lambda: site.said("Suspended")[0] == "True" and not site.pods())
+    await site.until(lambda: site.condition("Suspended")[0] == "True" and not site.pods())
     assert site.job().status.phase is Phase.SUSPENDED
     assert site.job().status.start_time is None
     await site.patch({"suspend": False})
     await site.until(lambda: len(site.running()) == 2 and site.job().status.phase is Phase.RUNNING)
-    assert site.said("Suspended") == ("False", "JobResumed", "the job is not suspended")
+    assert site.condition("Suspended") == ("False", "JobResumed", "the job is not suspended")
 
 
 async def test_a_job_with_a_master_has_all_its_parts_and_loses_them_with_it(site: Site) -> None:
@@ -149,21 +149,21 @@ async def test_a_master_that_is_killed_is_made_again(site: Site) -> None:
     await site.apply({"replicaSpecs": {"worker": role(1), "dlrover-master": master}})
     await site.until(lambda: "digits-master-0-2" in site.pods())
     assert site.job().status.phase is not Phase.FAILED
-    await site.told("digits-master-0-1 replaces digits-master-0: killed by SIGKILL")
+    await site.event("digits-master-0-1 replaces digits-master-0: killed by SIGKILL")
 
 
 async def test_the_masters_verdict_ends_the_job_and_running_pods_go(site: Site) -> None:
     master = {"template": {"spec": {"containers": [container(MASTER_THAT_SUCCEEDS)]}}}
     await site.apply({"replicaSpecs": {"worker": role(1), "dlrover-master": master}})
     await site.until(lambda: site.job().status.phase is Phase.SUCCEEDED)
-    assert site.said("Complete") == ("True", "Trained", "97.8 % after 3 epochs")
+    assert site.condition("Complete") == ("True", "Trained", "97.8 % after 3 epochs")
     await site.until(lambda: site.pods().keys() == {"digits-master-0"})
 
 
 async def test_an_image_that_cannot_start_is_told(site: Site) -> None:
     await site.apply(local(replicas=1, image="no.such/image:1"))
-    await site.until(lambda: "no.such/image:1" in site.said("Running")[2])
-    status, reason, message = site.said("Running")
+    await site.until(lambda: "no.such/image:1" in site.condition("Running")[2])
+    status, reason, message = site.condition("Running")
     assert (status, reason) == ("False", "Pending")
     assert message.startswith("0 of 1 nodes run; digits-worker-0 is pending: ")
     assert "Image" in message
@@ -208,7 +208,7 @@ async def test_a_finished_job_is_deleted_after_its_time(site: Site) -> None:
 async def test_a_job_that_runs_too_long_fails(site: Site) -> None:
     await site.apply(local(replicas=1) | {"runPolicy": {"activeDeadlineSeconds": 1}})
     await site.until(lambda: site.job().status.phase is Phase.FAILED)
-    assert site.said("Failed")[1] == "DeadlineExceeded"
+    assert site.condition("Failed")[1] == "DeadlineExceeded"
     await site.until(lambda: not site.running())
 
 
@@ -250,13 +250,13 @@ async def test_a_right_that_the_operator_lacks_is_told_and_waited_for(site: Site
     """It can hand a master only what it has itself: a real server looks, and so does devcluster."""
     async with without_right(site.client, "configmaps", "update", site.namespace):
         await site.apply({"replicaSpecs": {"worker": role(1)}})
-        await site.until(lambda: "is attempting to grant RBAC permissions" in site.said("Running")[2])
-        told = site.said("Running")[2]
-    assert 'roles.rbac.authorization.k8s.io "digits-master" is forbidden: user' in told
+        await site.until(lambda: "is attempting to grant RBAC permissions" in site.condition("Running")[2])
+        message = site.condition("Running")[2]
+    assert 'roles.rbac.authorization.k8s.io "digits-master" is forbidden: user' in message
     lacking = (
         '{APIGroups:[""], Resources:["configmaps"], ResourceNames:["digits-master-state"], Verbs:["update"]}'
     )
-    assert lacking in told
+    assert lacking in message
     touch = {"metadata": {"annotations": {"looked-at": "again"}}}  # it would look again by itself, later
     await site.client.merge_patch(ELASTICJOB, "digits", touch, site.namespace)
     await site.until(lambda: site.running() >= {"digits-master-0", "digits-worker-0"})

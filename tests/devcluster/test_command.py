@@ -62,17 +62,17 @@ async def test_runs_until_told_and_says_how_to_use_it(
 ) -> None:
     target = tmp_path / "elsewhere" / "config"
     running = asyncio.create_task(serve(settings(kubeconfig=target), tmp_path / "state"))
-    said = ""
+    output = ""
 
     def is_up() -> bool:
-        nonlocal said
-        said += capsys.readouterr().out
-        return "Ctrl-C" in said
+        nonlocal output
+        output += capsys.readouterr().out
+        return "Ctrl-C" in output
 
     await eventually(is_up)
     os.kill(os.getpid(), signal.SIGTERM)
     assert await running == 0
-    assert f"export KUBECONFIG={target}" in said
+    assert f"export KUBECONFIG={target}" in output
     assert yaml.safe_load(target.read_text())["current-context"] == "devcluster"
 
 

@@ -23,8 +23,8 @@ async def kubectl(cluster: Live, *arguments: str) -> tuple[int, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said, _ = await process.communicate()
-    return process.returncode or 0, said.decode()
+    output, _ = await process.communicate()
+    return process.returncode or 0, output.decode()
 
 
 async def test_what_is_asked_for_is_printed(cluster: Live) -> None:
@@ -63,9 +63,9 @@ async def test_what_is_not_there_is_told(cluster: Live, arguments: tuple[str, ..
     await cluster.start("p", "true")
     await cluster.start("homeless", "true", nodeSelector={"no": "where"})
     await cluster.finished("p")
-    code, said = await kubectl(cluster, "logs", *arguments)
+    code, output = await kubectl(cluster, "logs", *arguments)
     assert code == 1
-    assert message in said
+    assert message in output
 
 
 async def test_a_reader_that_goes_away_disturbs_nobody(
@@ -75,7 +75,7 @@ async def test_a_reader_that_goes_away_disturbs_nobody(
     os.mkfifo(gate)
     script = f"echo begun; read x < {gate}; seq 1 200000"
     await cluster.start("p", "sh", "-c", script)
-    await cluster.said("p", "begun")
+    await cluster.logged("p", "begun")
     config = str(cluster.cluster.kubeconfig)
     reader = await asyncio.create_subprocess_exec(
         *("kubectl", "--kubeconfig", config, "logs", "-f", "p"), stdout=asyncio.subprocess.PIPE

@@ -53,9 +53,9 @@ class Job:
         """Its status now."""
         return self._site.job(self.name).status
 
-    def said(self, type_: str) -> tuple[str, str, str]:
+    def condition(self, type_: str) -> tuple[str, str, str]:
         """Status, reason and message of a condition now."""
-        return self._site.said(type_, self.name)
+        return self._site.condition(type_, self.name)
 
     def pods(self) -> dict[str, Pod]:
         """Its pods now, by what stands behind the job's name in theirs."""
@@ -77,7 +77,7 @@ class Job:
 
     def has_ended(self, type_: str) -> Callable[[], bool]:
         """Ask whether it is Complete or Failed, whichever is named."""
-        return lambda: self.said(type_)[0] == "True"
+        return lambda: self.condition(type_)[0] == "True"
 
     def _look_at_pods(self, change: Change) -> None:
         for name, pod in self.pods().items():

@@ -42,8 +42,8 @@ def left_in(folder: Path) -> list[str]:
 async def test_demo_tells_the_whole_story_and_leaves_nothing_behind(tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     process = await start("--output", "json", "--epochs", "80", report=report)
-    printed, said = await process.communicate()
-    assert process.returncode == 0, said.decode()
+    printed, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
     result = json.loads(printed)
     assert [line["act"] for line in result["timeline"]] == [act.title for act in STORY]
     assert result["accuracy"] >= 0.97

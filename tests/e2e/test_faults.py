@@ -64,8 +64,8 @@ SLOW = 180.0
 async def test_an_image_that_cannot_start_is_named_and_the_corrected_job_runs(site: Site) -> None:
     job = Job(site)
     await site.apply(local(role(["train"], image="registry.example/trianer:1")))
-    await site.until(lambda: "ImagePullBackOff: registry.example/trianer:1" in job.said("Running")[2])
-    assert job.said("Running")[:2] == ("False", "Pending")
+    await site.until(lambda: "ImagePullBackOff: registry.example/trianer:1" in job.condition("Running")[2])
+    assert job.condition("Running")[:2] == ("False", "Pending")
     assert (job.status.phase, job.status.restarts, job.status.workers) == (Phase.PENDING, 0, "0/1")
     assert job.born.keys() == {"worker-0"}
     await site.client.delete(ELASTICJOB, "digits", site.namespace)
@@ -78,7 +78,7 @@ async def test_a_command_that_does_not_exist_fails_the_job_by_its_name(site: Sit
     job = Job(site)
     await site.apply(local(role(["trian.py"], restartCount=1)))
     await site.until(job.has_ended("Failed"))
-    _, reason, message = job.said("Failed")
+    _, reason, message = job.condition("Failed")
     assert reason == "RestartsSpent"
     assert message.startswith("digits-worker-0-1 failed with exit code 128: ")
     assert 'exec: "trian.py": executable file not found in $PATH' in message
@@ -89,9 +89,9 @@ async def test_a_node_that_fits_nowhere_says_so_and_starts_nothing(site: Site) -
     job = Job(site)
     await site.apply(local(worker(WAITS, resources={"requests": {"cpu": "1000"}})))
     sentence = "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu."
-    await site.until(lambda: sentence in job.said("Running")[2])
-    told = f"0 of 1 nodes run; digits-worker-0 is pending: {sentence}"
-    assert job.said("Running")[2].startswith(told)  # some schedulers say more
+    await site.until(lambda: sentence in job.condition("Running")[2])
+    message = f"0 of 1 nodes run; digits-worker-0 is pending: {sentence}"
+    assert job.condition("Running")[2].startswith(message)  # some schedulers say more
     assert job.status.phase is Phase.PENDING
     assert job.processes() == ()
 
@@ -103,7 +103,7 @@ async def test_a_program_that_fails_at_once_is_restarted_as_often_as_allowed(sit
     job = Job(site)
     await site.apply(local(worker(FAILS, restartCount=2)))
     await site.until(job.has_ended("Failed"))
-    _, reason, message = job.said("Failed")
+    _, reason, message = job.condition("Failed")
     assert reason == "RestartsSpent"
     assert (
         message == "digits-worker-0-2 failed with exit code 1: ValueError: no data; restartCount 2 is spent"
@@ -121,7 +121,7 @@ async def test_a_script_under_the_agent_fails_with_its_last_error(site: Site) ->
     command = ["elasticjob", "run", "--no-python", "python", "-c", FAILS]
     await site.apply({"replicaSpecs": {"worker": role(command, restartCount=1)}})
     await site.until(job.has_ended("Failed"), SLOW)
-    _, reason, message = job.said("Failed")
+    _, reason, message = job.condition("Failed")
     assert reason == "RestartsSpent"  # the operator and the master see it at the same time
     assert "ValueError: no data" in message
     assert job.born.keys() == {"master-0", "worker-0", "worker-0-1"}
@@ -153,9 +153,9 @@ async def test_out_of_memory_is_told_with_the_limit_and_spends_the_budget(site: 
     greedy = worker(HUNGRY, resources={"limits": {"memory": "48Mi"}}, restartCount=1)
     await site.apply(local(greedy, optimizeMode="manual"))
     await site.until(job.has_ended("Failed"))
-    await site.told("digits-worker-0-1 replaces digits-worker-0: OOMKilled at 48Mi")
+    await site.event("digits-worker-0-1 replaces digits-worker-0: OOMKilled at 48Mi")
     sentence = "digits-worker-0-1 failed with OOMKilled at 48Mi; restartCount 1 is spent"
-    assert job.said("Failed") == ("True", "OutOfMemory", sentence)
+    assert job.condition("Failed") == ("True", "OutOfMemory", sentence)
     assert job.born.keys() == {"worker-0", "worker-0-1"}
     assert site.plans() == {}
 
@@ -233,7 +233,7 @@ async def test_a_job_that_takes_too_long_fails_and_is_deleted_in_due_time(site: 
     await site.patch({"runPolicy": {"activeDeadlineSeconds": 1}})
     await site.until(job.has_ended("Failed"))
     sentence = "the job ran longer than activeDeadlineSeconds (1 s)"
-    assert job.said("Failed") == ("True", "DeadlineExceeded", sentence)
+    assert job.condition("Failed") == ("True", "DeadlineExceeded", sentence)
     await site.patch({"runPolicy": {"ttlSecondsAfterFinished": 1}})
     await site.until(lambda: not site.pods() and not site.operator.cache(ELASTICJOB).list(site.namespace))
     assert processes
@@ -431,7 +431,7 @@ async def test_a_killed_master_is_replaced_while_the_training_goes_on(site: Site
     await site.until(lambda: "master-0-1" in job.born)
     assert not job.has_ended("Complete")()
     await site.until(job.has_ended("Complete"), SLOW)
-    await site.told("digits-master-0-1 replaces digits-master-0: killed by SIGKILL (exit code 137)")
+    await site.event("digits-master-0-1 replaces digits-master-0: killed by SIGKILL (exit code 137)")
     await training.until(lambda seen: seen.step == 900)
     assert gaps(training.watched.steps) == ()
     assert training.watched.seen.round == trained

@@ -121,14 +121,14 @@ def test_sets_name_programs_and_programs_name_themselves() -> None:
 def test_without_go_it_says_what_is_missing_for_what_and_both_ways_to_get_it(
     go: Go | None, reason: str
 ) -> None:
-    said = refusal([ETCD, KNOWN.programs["kwok"]], go, replace(KNOWN, go="1.25"))
-    assert reason in said
+    message = refusal([ETCD, KNOWN.programs["kwok"]], go, replace(KNOWN, go="1.25"))
+    assert reason in message
     if reason:
-        assert said.startswith(f"missing: etcd {ETCD.version}, kwok {KNOWN.programs['kwok'].version}\n")
-        assert "needed by: make test-kube" in said
-        assert "make bench-scale" in said
-        assert "either install Go 1.25 or newer" in said
-        assert "or set KUBEBUILDER_ASSETS" in said
+        assert message.startswith(f"missing: etcd {ETCD.version}, kwok {KNOWN.programs['kwok'].version}\n")
+        assert "needed by: make test-kube" in message
+        assert "make bench-scale" in message
+        assert "either install Go 1.25 or newer" in message
+        assert "or set KUBEBUILDER_ASSETS" in message
 
 
 def test_the_go_of_the_path_is_asked_for_its_version(tmp_path: Path) -> None:
@@ -175,9 +175,9 @@ def test_what_is_missing_is_built_once_and_listed(tmp_path: Path, capsys: pytest
     put(tmp_path / "bin", "go", FAKE_GO)
     environ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
     assert obtain.main(["etcd", "kwok"], environ) == 0
-    said = capsys.readouterr().out
-    assert f"building etcd {ETCD.version}" in said
-    assert "built kwok" in said
+    output = capsys.readouterr().out
+    assert f"building etcd {ETCD.version}" in output
+    assert "built kwok" in output
     assert obtain.main(["etcd", "kwok"], environ) == 0
     assert capsys.readouterr().out == ""
     assert obtain.main(["--list", "etcd", "helm"], environ) == 0

@@ -62,10 +62,10 @@ def test_the_project_is_complete_in_its_layer(tmp_path: Path) -> None:
         "import elasticjob.cli.main as m, importlib.metadata as i; print(m.__file__, i.version('elasticjob'))"
     )
     command = [sys.executable, "-P", "-c", asked]
-    said = subprocess.run(
+    output = subprocess.run(
         command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
     ).stdout
-    assert said.split() == [str(site / "elasticjob" / "cli" / "main.py"), __version__]
+    assert output.split() == [str(site / "elasticjob" / "cli" / "main.py"), __version__]
     script = (tmp_path / "root" / "usr/local/bin/elasticjob").read_text()
     assert script.startswith("#!/usr/local/bin/python3\n")
     assert os.access(tmp_path / "root" / "usr/local/bin/elasticjob", os.X_OK)

@@ -77,8 +77,8 @@ class Shell:
     def __call__(self, words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
         line = " ".join(words)
         self.ran.append(line)
-        said = next((text for part, text in self.says.items() if part in line), "")
-        return subprocess.CompletedProcess(words, 0, said, "")
+        output = next((text for part, text in self.says.items() if part in line), "")
+        return subprocess.CompletedProcess(words, 0, output, "")
 
 
 @pytest.fixture

@@ -70,10 +70,10 @@ def test_another_process_finds_and_ends_it(programs: Programs, tmp_path: Path) -
     found = started(programs, "a", WAITS)
     other = "import sys; from pathlib import Path; from hack.cluster.processes import Programs\n"
     other += "programs = Programs(Path(sys.argv[1])); print(programs.pid('a')); programs.kill('a')"
-    said = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", other, str(tmp_path)], capture_output=True, text=True, check=True
     )
-    assert int(said.stdout) == found.pid
+    assert int(done.stdout) == found.pid
     assert programs.identity("a") is None
 
 
@@ -110,10 +110,10 @@ def test_programs_die_with_the_process_that_started_them(tmp_path: Path) -> None
     starter += "programs = Programs(Path(sys.argv[1])); programs.start('a', sys.argv[2:])\n"
     starter += "programs.wait_ready('a', lambda: 'up' in programs.log('a').read_text())\n"
     starter += "print(programs.pid('a'), flush=True); os.kill(os.getpid(), 9)"
-    said = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", starter, str(tmp_path), *WAITS], capture_output=True, text=True, check=False
     )
-    wait_for_end(int(said.stdout))
+    wait_for_end(int(done.stdout))
 
 
 def wait_for_end(pid: int) -> None:

@@ -20,12 +20,12 @@ async def test_writes_are_told_with_who_what_and_the_answer(
     await client.merge_patch(CONFIG_MAP, "a", {"data": {"x": "1"}}, namespace)
     await client.delete(CONFIG_MAP, "a", namespace)
     await client.get(NAMESPACE, namespace)
-    told = [
+    requests = [
         (found.user, found.verb, found.resource, found.name, found.code)
         for found in served.writes()
         if found.namespace == namespace and found.resource == "configmaps" and found.name in ("a", "")
     ]
-    assert told == [
+    assert requests == [
         ("jane", "create", "configmaps", "", 403),
         ("admin", "create", "configmaps", "a", 201),
         ("admin", "patch", "configmaps", "a", 200),

@@ -38,7 +38,7 @@ class Line:
 
     node: str
     text: str
-    said: dict[str, Any]
+    record: dict[str, Any]
 
 
 @dataclass
@@ -175,7 +175,7 @@ class Scenario:
 
     def steps(self, node: str = "") -> list[dict[str, Any]]:
         """Return the counted steps in the order in which they were printed."""
-        return [line.said for line in self.lines if "step" in line.said and node in ("", line.node)]
+        return [line.record for line in self.lines if "step" in line.record and node in ("", line.node)]
 
     def recorded(self) -> list[dict[str, Any]]:
         """Return all steps that workers counted, by process; no killed agent takes any along."""
@@ -197,17 +197,17 @@ class Scenario:
 
     def results(self) -> list[dict[str, Any]]:
         """Return what workers printed when they had finished."""
-        return [line.said for line in self.lines if "parameters" in line.said]
+        return [line.record for line in self.lines if "parameters" in line.record]
 
     async def _read(self, agent: Agent) -> None:
         async for raw in agent.process.stdout:
             text = raw.decode(errors="replace").rstrip()
             start = text.find("{")
-            said = json.loads(text[start:]) if start >= 0 and text.endswith("}") and '"pid"' in text else {}
-            if said:
-                self.seen.add(said["pid"])
+            record = json.loads(text[start:]) if start >= 0 and text.endswith("}") and '"pid"' in text else {}
+            if record:
+                self.seen.add(record["pid"])
             async with self.changed:
-                self.lines.append(Line(agent.node, text, said))
+                self.lines.append(Line(agent.node, text, record))
                 self.changed.notify_all()
         await agent.process.wait()
         async with self.changed:

@@ -93,13 +93,13 @@ def test_a_kind_may_decode_to_pydantic_or_to_plain_json() -> None:
 
 
 async def test_virtual_time_runs_what_falls_due_in_order() -> None:
-    clock, told = VirtualClock(), list[tuple[float, str]]()
-    clock.call_later(2, lambda: told.append((clock.monotonic(), "two")))
-    clock.call_later(1, lambda: told.append((clock.monotonic(), "one")))
-    clock.call_later(1.5, lambda: told.append((clock.monotonic(), "never"))).cancel()
+    clock, seen = VirtualClock(), list[tuple[float, str]]()
+    clock.call_later(2, lambda: seen.append((clock.monotonic(), "two")))
+    clock.call_later(1, lambda: seen.append((clock.monotonic(), "one")))
+    clock.call_later(1.5, lambda: seen.append((clock.monotonic(), "never"))).cancel()
     sleeper = asyncio.create_task(clock.sleep(3))
     await clock.advance(2.5)
-    assert told == [(1.0, "one"), (2.0, "two")]
+    assert seen == [(1.0, "one"), (2.0, "two")]
     assert (clock.next_due, sleeper.done()) == (0.5, False)
     await clock.advance(0.5)
     assert sleeper.done()
@@ -108,12 +108,12 @@ async def test_virtual_time_runs_what_falls_due_in_order() -> None:
 
 
 async def test_a_machine_that_slept_finds_what_fell_due() -> None:
-    clock, told = VirtualClock(), list[float]()
-    clock.call_later(1, lambda: told.append(clock.monotonic()))
+    clock, seen = VirtualClock(), list[float]()
+    clock.call_later(1, lambda: seen.append(clock.monotonic()))
     clock.jump(100)
-    assert (told, clock.next_due) == ([], 0.0)
+    assert (seen, clock.next_due) == ([], 0.0)
     await clock.advance(0)
-    assert told == [100.0]
+    assert seen == [100.0]
 
 
 async def test_a_deadline_on_virtual_time() -> None:

@@ -92,9 +92,9 @@ async def test_a_successor_continues_and_the_job_says_how_training_goes(place: P
             await master.ask(watch(name))
         world, _ = await asyncio.gather(*(master.ask(join(name)) for name in names))
         await master.ask(report(names[0], 1, 7, samples=448))
-    said = (await place.client.get(ELASTICJOB, "digits", place.namespace)).status.training
-    assert said is not None
-    assert (said.step, said.world_size, said.round) == (7, 2, 1)
+    training = (await place.client.get(ELASTICJOB, "digits", place.namespace)).status.training
+    assert training is not None
+    assert (training.step, training.world_size, training.round) == (7, 2, 1)
     kept = await place.client.get(CONFIG_MAP, "digits-master-state", place.namespace)
     assert kept.metadata.owner_references[0].name == "digits"
     async with in_cluster(place.settings, SystemClock()) as master:

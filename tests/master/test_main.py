@@ -59,7 +59,7 @@ def test_last_words_without_a_verdict_do_not_end_the_job() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"nnodes": "two"}, "--nnodes is 'two'; give N or MIN:MAX"),
         ({"nnodes": "3:3", "node_unit": 2}, "no multiple of nodeUnit 2 lies between 3 and 3 nodes"),
@@ -69,8 +69,8 @@ def test_last_words_without_a_verdict_do_not_end_the_job() -> None:
         ),
     ],
 )
-def test_wrong_flags_are_named_with_the_next_step(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(Failure, match=re.escape(said)):
+def test_wrong_flags_are_named_with_the_next_step(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(Failure, match=re.escape(message)):
         command(**given)
 
 

@@ -56,8 +56,8 @@ async def test_a_container_out_of_memory_comes_back_with_twice_as_much(
     site.rows.append(Row(0.0, f"OOM-kill of {meal.who}", f"it needs more than {meal.limit}", took))
     plans = await listed(site, home, "scaleplans")
     pods = {pod["metadata"]["name"]: pod for pod in await listed(site, home, "pods")}
-    said = f"hungry-worker-0 was OOMKilled at {meal.limit}: worker gets {meal.doubled}"
-    assert [plan["spec"]["reason"] for plan in plans] == [said]
+    message = f"hungry-worker-0 was OOMKilled at {meal.limit}: worker gets {meal.doubled}"
+    assert [plan["spec"]["reason"] for plan in plans] == [message]
     limits = pods["hungry-worker-0-1"]["spec"]["containers"][0]["resources"]["limits"]
     assert limits == {"memory": meal.doubled}
     job = json.loads(await site.kubectl("-n", home, "get", "elasticjob", "hungry", "-o", "json"))

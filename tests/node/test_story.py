@@ -59,7 +59,9 @@ async def test_a_job_lives_through_everything_and_leaves_nothing(
             await play(story, stage, watched, time.time)
             accuracy = await find_accuracy(admin, watched.seen, home)
         finally:
-            site.rows += timeline.rows(story.played, tell(story.played, watched.steps, watched.said, None))
+            site.rows += timeline.rows(
+                story.played, tell(story.played, watched.steps, watched.messages, None)
+            )
 
     assert gaps(watched.steps) == ()
     assert mean_loss(watched.steps[-50:]) < mean_loss(watched.steps[:50]) / 3

@@ -158,7 +158,7 @@ async def test_all_leave_and_a_new_job_goes_on_from_the_checkpoint(tmp_path: Pat
         left = job.last()["step"]
         again = await job.agent(0, "counted.py", 20, tmp_path / "saved")
         assert await job.ends(again) == 0
-        started = [line.said["started"] for line in job.lines if "started" in line.said]
+        started = [line.record["started"] for line in job.lines if "started" in line.record]
         assert started == [0, left]
         check(job, slots=1, epochs=20)
 

@@ -19,7 +19,7 @@ def starts(job: Scenario) -> list[str]:
     return [line.text for line in job.lines if "rank 0 of" in line.text]
 
 
-def said(job: Scenario, text: str) -> bool:
+def record(job: Scenario, text: str) -> bool:
     """Whether anybody said `text`."""
     return any(text in line.text for line in job.lines)
 
@@ -30,14 +30,14 @@ async def test_killed_worker_of_a_plain_script_goes_on_from_its_checkpoint(
     async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
         arguments = ("--epochs", 20, "--checkpoint", tmp_path / "digits.pt")
         agents = [await job.agent(index, PLAIN, *arguments) for index in (0, 1)]
-        await job.until(lambda: said(job, "epoch 3:"))
+        await job.until(lambda: record(job, "epoch 3:"))
         workers = [process for process in agents[1].tree() if os.getpgid(process.pid) == process.pid]
         os.kill(workers[-1].pid, signal.SIGKILL)
         assert [await job.ends(agent) for agent in agents] == [0, 0]
         assert starts(job)[0] == "rank 0 of 2 starts with epoch 0"
         assert len(starts(job)) == 2
         assert not starts(job)[1].endswith("epoch 0")
-        assert said(job, "done:")
+        assert record(job, "done:")
 
 
 async def test_script_that_fails_at_once_is_given_up_with_its_last_line(tmp_path: Path, warm: Warm) -> None:
@@ -92,4 +92,4 @@ async def test_torchrun_finds_our_rendezvous(tmp_path: Path, warm: Warm) -> None
         assert [await job.ends(node) for node in nodes] == [0, 0]
         assert "epoch 0" in starts(job)[0]
         assert " of 2 " in starts(job)[-1]
-        assert said(job, "done:")
+        assert record(job, "done:")

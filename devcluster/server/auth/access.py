@@ -39,7 +39,7 @@ class Lost:
     kind: str
     name: str
 
-    def told(self) -> str:
+    def message(self) -> str:
         return f'{self.kind.lower()}.{GROUP} "{self.name}" not found'
 
 
@@ -63,9 +63,9 @@ class Access:
         decision = self.decide(user, attributes)
         if not decision.allowed:
             why = (
-                f"{_plain(attributes.told(user.name))}: {decision.why}"
+                f"{_plain(attributes.message(user.name))}: {decision.why}"
                 if decision.why
-                else _plain(attributes.told(user.name))
+                else _plain(attributes.message(user.name))
             )
             raise errors.forbidden(attributes.group, attributes.resource, attributes.name, why)
 
@@ -77,7 +77,7 @@ class Access:
         for held in self._held(user, attributes.namespace):
             if any(permits(rule, attributes) for rule in held.rules):
                 return Decision(True, f"RBAC: allowed by {held.source}")
-            lost += [held.lost.told()] if held.lost else []
+            lost += [held.lost.message()] if held.lost else []
         return Decision(False, f"RBAC: {_joined(lost)}" if lost else "")
 
     def rules_of(self, user: User, namespace: str) -> tuple[list[Rule], str]:
@@ -86,7 +86,7 @@ class Access:
         if not self.enforced:
             return list(_EVERYTHING), ""
         return [rule for held in every for rule in held.rules], _joined(
-            [held.lost.told() for held in every if held.lost]
+            [held.lost.message() for held in every if held.lost]
         )
 
     def check_creation(self, attributes: Attributes) -> None:
@@ -124,9 +124,9 @@ class Access:
         return (role.body.get("rules") or ()) if role else None
 
 
-def _joined(told: Sequence[str]) -> str:
+def _joined(messages: Sequence[str]) -> str:
     """Several errors as one."""
-    each = list(dict.fromkeys(told))
+    each = list(dict.fromkeys(messages))
     return each[0] if len(each) == 1 else f"[{', '.join(each)}]" if each else ""
 
 

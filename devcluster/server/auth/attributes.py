@@ -38,7 +38,7 @@ class RequestAttributes:
         """The resource as rules write it."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
-    def told(self, user: str) -> str:
+    def message(self, user: str) -> str:
         """The sentence of a refusal."""
         who = json.dumps(user, ensure_ascii=False)
         if self.path:

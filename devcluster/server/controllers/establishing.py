@@ -147,8 +147,8 @@ _ALWAYS = ("plural", "kind")
 
 
 def _conflict(word: str, names: list[str]) -> Condition:
-    told = [f'"{each}" is already in use' for each in names]
-    why = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    messages = [f'"{each}" is already in use' for each in names]
+    why = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     return "NamesAccepted", "False", f"{word}Conflict", why
 
 

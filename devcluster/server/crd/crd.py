@@ -159,9 +159,9 @@ def _columns(columns: Any) -> tuple[Column, ...]:
 _WITHOUT_COLUMNS = (NAME, column("Age", age(), type_="date"))
 
 
-def _column(said: Mapping[str, Any]) -> Column:
-    find = compile_path(said["jsonPath"])
-    kind = said["type"]
+def _column(spec: Mapping[str, Any]) -> Column:
+    find = compile_path(spec["jsonPath"])
+    kind = spec["type"]
 
     def read(item: Manifest) -> Any:
         found = [value for value in find(item) if value is not None]
@@ -172,12 +172,12 @@ def _column(said: Mapping[str, Any]) -> Column:
         return found[0] if kind in ("integer", "number") and len(found) == 1 else _text(found)
 
     return Column(
-        said["name"],
+        spec["name"],
         read,
         kind,
-        said.get("format", ""),
-        said.get("description", ""),
-        said.get("priority", 0),
+        spec.get("format", ""),
+        spec.get("description", ""),
+        spec.get("priority", 0),
     )
 
 

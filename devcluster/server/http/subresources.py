@@ -26,8 +26,8 @@ def _unappliable(scale: Any) -> errors.StatusError:
     metadata = (scale if isinstance(scale, dict) else {}).get("metadata") or {}
     place = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
     why = "request to convert CR to an invalid group/version: autoscaling/v1"
-    told = f"failed to convert new object ({place}; autoscaling/v1, Kind=Scale) to proper version: {why}"
-    return errors.StatusError(500, "", told)
+    message = f"failed to convert new object ({place}; autoscaling/v1, Kind=Scale) to proper version: {why}"
+    return errors.StatusError(500, "", message)
 
 
 class Subresources:

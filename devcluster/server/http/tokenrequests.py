@@ -95,8 +95,8 @@ class TokenRequests:
         group, _, version = (reference.get("apiVersion") or "").rpartition("/")
         kind, name = reference.get("kind") or "", reference.get("name") or ""
         if group or kind not in _BINDS:
-            told = f"{group}/{version}, Kind={kind}"
-            raise errors.bad_request(f"cannot bind token to object of type {told}")
+            kind_name = f"{group}/{version}, Kind={kind}"
+            raise errors.bad_request(f"cannot bind token to object of type {kind_name}")
         type_, namespace = Type("", _BINDS[kind]), "" if kind == "Node" else account.metadata["namespace"]
         found = self._objects.store.get(type_, namespace, name)
         if found is None:

@@ -164,8 +164,10 @@ class Verbs:
         def compute(old: Manifest) -> Manifest:
             fresh = decode(encode(config))  # the result will be defaulted in place, and this may run again
             self._check_uid(resource, old, fresh)
-            live, said = self._current(call, old), self._current(call, fresh)
-            applied = managed.apply(live, said, resource.schema, writer, force=options.force, emptied=emptied)
+            live, latest = self._current(call, old), self._current(call, fresh)
+            applied = managed.apply(
+                live, latest, resource.schema, writer, force=options.force, emptied=emptied
+            )
             managed.remember_applied(call.manifest(), applied, writer)
             return resource.conversion.to_storage(applied) if resource.conversion else applied
 
@@ -201,8 +203,8 @@ class Verbs:
         if call.target.resource.custom:
             return frozenset()
         body = without_nulls(call.manifest(), schema)
-        said = {name: value for name, value in body.items() if _is_of_half(call.target, name)}
-        return managed.hollow(said, self._current(call, config), schema)
+        half = {name: value for name, value in body.items() if _is_of_half(call.target, name)}
+        return managed.hollow(half, self._current(call, config), schema)
 
     def _check_configuration(self, target: Target, body: Manifest) -> None:
         """Refuse what is of another kind, owns itself, or has fields that cannot be merged."""

@@ -93,10 +93,10 @@ def _problems(event: Manifest, reporter: str) -> Iterator[Cause]:
         return
     yield from _name_problems(event.get("reportingComponent") or "", reporter)
     for name, longest in _LONGEST.items():
-        told = event.get(name) or ""
-        if not told and name != "message":
+        value = event.get(name) or ""
+        if not value and name != "message":
             yield missing(name)
-        if len(told.encode()) > longest:
+        if len(value.encode()) > longest:
             yield wrong(name, "", f"can have at most {longest} characters")
 
 

@@ -110,9 +110,9 @@ def apply_conflict(conflicts: Iterable[tuple[str, str]]) -> StatusError:
     fields = {manager: [field for owner, field in pairs if owner == manager] for manager in managers}
     noun = "1 conflict" if len(pairs) == 1 else f"{len(pairs)} conflicts"
     if len(managers) == 1 and len(pairs) == 1:
-        told = f"conflict with {managers[0]}: {pairs[0][1]}"
+        message = f"conflict with {managers[0]}: {pairs[0][1]}"
     else:
-        told = "\n".join(
+        message = "\n".join(
             f"conflicts with {manager}:\n" + "\n".join(f"- {field}" for field in fields[manager])
             for manager in managers
         )
@@ -120,13 +120,13 @@ def apply_conflict(conflicts: Iterable[tuple[str, str]]) -> StatusError:
         {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": field}
         for manager, field in pairs
     ]
-    return StatusError(409, "Conflict", f"Apply failed with {noun}: {told}", {"causes": causes})
+    return StatusError(409, "Conflict", f"Apply failed with {noun}: {message}", {"causes": causes})
 
 
 def invalid(group: str, kind: str, name: str, causes: Iterable[Cause]) -> StatusError:
     found = list(causes)
-    told = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in found))
-    text = told[0] if len(told) == 1 else "[" + ", ".join(told) + "]"
+    messages = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in found))
+    text = messages[0] if len(messages) == 1 else "[" + ", ".join(messages) + "]"
     details = _details(group, kind, name) | {"causes": [cause.body() for cause in found]}
     return StatusError(422, "Invalid", f'{qualified(kind, group)} "{name}" is invalid: {text}', details)
 
@@ -139,8 +139,8 @@ def terminating(group: str, plural: str, name: str, namespace: str) -> StatusErr
     """Nothing new is made in a namespace that goes."""
     why = f"unable to create new content in namespace {namespace} because it is being terminated"
     error = forbidden(group, plural, name, why)
-    told = f"namespace {namespace} is being terminated"
-    cause = {"reason": "NamespaceTerminating", "message": told, "field": "metadata.namespace"}
+    message = f"namespace {namespace} is being terminated"
+    cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
     error.details["causes"] = [cause]
     return error
 

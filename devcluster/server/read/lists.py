@@ -90,8 +90,10 @@ class Page:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        told = {"continue": self.token, "remainingItemCount": self.remaining}
-        return {"resourceVersion": str(self.version)} | {name: value for name, value in told.items() if value}
+        metadata = {"continue": self.token, "remainingItemCount": self.remaining}
+        return {"resourceVersion": str(self.version)} | {
+            name: value for name, value in metadata.items() if value
+        }
 
 
 def page(store: Store, target: Target, query: Mapping[str, str]) -> Page:

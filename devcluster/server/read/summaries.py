@@ -146,5 +146,5 @@ def ingress_hosts(ingress: Manifest) -> str:
 
 def ingress_address(ingress: Manifest) -> str:
     balancers = ((ingress.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
-    told = ",".join(sorted({each.get("ip") or each.get("hostname") or "" for each in balancers} - {""}))
-    return told if len(told) <= 16 else f"{told[:13]}..."
+    addresses = ",".join(sorted({each.get("ip") or each.get("hostname") or "" for each in balancers} - {""}))
+    return addresses if len(addresses) <= 16 else f"{addresses[:13]}..."

@@ -41,7 +41,7 @@ class Rule:
         return reads_old(self.spec["rule"])
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """What the rule is called in complaints: its message, else what it says."""
         return str(self.spec.get("message") or self.spec["rule"]).strip()
 
@@ -140,7 +140,7 @@ def _checked(rule: Rule, place: Place) -> Iterator[Cause]:
     try:
         holds = rule.holds.evaluate(values)
     except NoValue as error:
-        why = f'Invalid value: "{rule.schema.get("type") or ""}": {error} evaluating rule: {rule.told}'
+        why = f'Invalid value: "{rule.schema.get("type") or ""}": {error} evaluating rule: {rule.label}'
         yield Cause(place.path.lstrip("."), why, "FieldValueInvalid")
         return
     if holds is not True and (rule.is_transition or not place.same):
@@ -162,8 +162,8 @@ def _refusal(rule: Rule, place: Place, why: str) -> Cause:
     if reason == "FieldValueDuplicate":
         return Cause(where, "Duplicate value", reason)
     scalar = not isinstance(place.value, dict | list)
-    told = f"{_shown(place.value)}: {why}" if reason == "FieldValueInvalid" and scalar else why
-    return Cause(where, f"{_PREFIX[reason]}: {told}", reason)
+    message = f"{_shown(place.value)}: {why}" if reason == "FieldValueInvalid" and scalar else why
+    return Cause(where, f"{_PREFIX[reason]}: {message}", reason)
 
 
 _PREFIX = {
@@ -183,7 +183,7 @@ _LONGEST_MESSAGE = 5 * 1024
 
 def _message(rule: Rule, values: Mapping[str, Any]) -> str:
     """What the message expression says; where it has no value, the plain message."""
-    plain = (rule.spec.get("message") or "").strip() or f"failed rule: {rule.told}"
+    plain = (rule.spec.get("message") or "").strip() or f"failed rule: {rule.label}"
     if rule.message is None:
         return plain
     try:

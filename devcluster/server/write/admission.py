@@ -174,8 +174,8 @@ class Webhooks:
                 raw = await answer.read()
                 if answer.status != 200:
                     text = raw[:200].decode(errors="replace")
-                    told = f'an error on the server ("{text}") has prevented the request from succeeding'
-                    raise WebhookFailed(f"failed to call webhook: {told}")
+                    message = f'an error on the server ("{text}") has prevented the request from succeeding'
+                    raise WebhookFailed(f"failed to call webhook: {message}")
                 return msgspec.json.decode(raw)
         except TimeoutError as error:
             raise WebhookFailed(f'failed to call webhook: Post "{url}": context deadline exceeded') from error
@@ -277,11 +277,11 @@ def _review(attributes: Attributes, new: Manifest | None, uid: str) -> Manifest:
 def _options(attributes: Attributes) -> Manifest:
     options = attributes.options
     kind = {"CREATE": "CreateOptions", "DELETE": "DeleteOptions"}.get(attributes.operation, "UpdateOptions")
-    told: Manifest = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
-    told |= {"dryRun": ["All"]} if options.dry_run else {}
-    told |= {"force": True} if options.force else {}
-    told |= {"fieldManager": options.named} if options.named else {}
-    return told | ({"fieldValidation": options.asked_validation} if options.asked_validation else {})
+    options_sent: Manifest = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+    options_sent |= {"dryRun": ["All"]} if options.dry_run else {}
+    options_sent |= {"force": True} if options.force else {}
+    options_sent |= {"fieldManager": options.named} if options.named else {}
+    return options_sent | ({"fieldValidation": options.asked_validation} if options.asked_validation else {})
 
 
 def _as_scale(request: Manifest, resource: Resource) -> None:

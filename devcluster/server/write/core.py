@@ -149,12 +149,12 @@ _RULES_NOT_ASKED = Cause(
 
 
 def _content_problems(
-    resource: Resource, new: Manifest, old: Manifest | None, told: Iterable[Cause], subresource: str
+    resource: Resource, new: Manifest, old: Manifest | None, known: Iterable[Cause], subresource: str
 ) -> list[Cause]:
     """What the schema has against the object, beside what was told; what an update left is not held
     against it.
     """
-    fields = {cause.field for cause in told}
+    fields = {cause.field for cause in known}
     changed = {name: value for name, value in different(new, old).items() if name != "metadata"}
     if resource.custom and subresource == "status":
         return _status_problems(resource, new, old)

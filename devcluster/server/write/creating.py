@@ -89,7 +89,7 @@ def _start(
     core: Core, resource: Resource, new: Manifest, writer: managed.Writer, applied: Applied | None
 ) -> Manifest:
     """Give a new object what only the server may give, which nobody owns; the rest is the writer's."""
-    said, metadata = new, dict(new["metadata"])
+    sent, metadata = new, dict(new["metadata"])
     if metadata.pop("resourceVersion", None) and applied is None:
         raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
     for name in _SERVER_SETS:
@@ -103,7 +103,7 @@ def _start(
         new.pop("status", None)
     # an apply owns what it says; any other creation owns the defaults as well
     shown = resource.conversion.from_storage if resource.conversion else _as_it_is
-    entries = managed.applied(shown(said), resource.schema, writer, applied.emptied) if applied else None
+    entries = managed.applied(shown(sent), resource.schema, writer, applied.emptied) if applied else None
     core.default(resource, new)
     if book := entries or managed.created(shown(new), resource.schema, writer):
         metadata["managedFields"] = book

@@ -124,10 +124,10 @@ def _check_unknown(
 ) -> None:
     if not unknown or field_validation == "Ignore":
         return
-    told = [each if each.startswith("duplicate") else f'unknown field "{each}"' for each in unknown]
+    messages = [each if each.startswith("duplicate") else f'unknown field "{each}"' for each in unknown]
     if field_validation == "Strict":
-        raise refuse("strict decoding error: " + ", ".join(told))
-    warnings += told
+        raise refuse("strict decoding error: " + ", ".join(messages))
+    warnings += messages
 
 
 def _repeated(body: Any) -> list[str]:

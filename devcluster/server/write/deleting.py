@@ -53,11 +53,11 @@ def _check_preconditions(resource: Resource, old: Stored, deletion: Deletion) ->
         ("ResourceVersion", deletion.version, str(old.version), "modified"),
     ):
         if asked and asked != found:
-            told = (
+            message = (
                 f"the {noun} in the precondition ({asked}) does not match the {noun} in record ({found}). "
                 f"The object might have been {why}"
             )
-            raise errors.conflict(resource.group, resource.kind, old.metadata["name"], told)
+            raise errors.conflict(resource.group, resource.kind, old.metadata["name"], message)
 
 
 def _check_definition(old: Stored, deletion: Deletion) -> None:
@@ -67,8 +67,8 @@ def _check_definition(old: Stored, deletion: Deletion) -> None:
         ("ResourceVersion", deletion.version, str(old.version)),
     ):
         if asked and asked != found:
-            told = f"Precondition failed: {noun} in precondition: {asked}, {noun} in object meta: {found}"
-            raise errors.conflict(CRDS.group, CRDS.plural, old.metadata["name"], told)
+            message = f"Precondition failed: {noun} in precondition: {asked}, {noun} in object meta: {found}"
+            raise errors.conflict(CRDS.group, CRDS.plural, old.metadata["name"], message)
 
 
 def _held(resource: Resource, new: Manifest) -> bool:

@@ -50,7 +50,7 @@ class Owner:
         version = "" if self.operation == "Apply" else self.api_version
         return (self.manager, self.operation, self.subresource, version)
 
-    def told(self) -> str:
+    def message(self) -> str:
         """How a conflict names this owner."""
         below = f' with subresource "{self.subresource}"' if self.subresource else ""
         using = f" using {self.api_version}" if self.operation == "Update" else ""
@@ -146,11 +146,11 @@ def applied(
     return entries([writer.owner("Apply", leaves(config, schema).keys() | emptied)])
 
 
-def hollow(said: Manifest, kept: Manifest, schema: Schema) -> frozenset[Path]:
+def hollow(applied: Manifest, kept: Manifest, schema: Schema) -> frozenset[Path]:
     """The empty maps that a configuration names: they are owned, though nothing of them is kept."""
     there = leaves(kept, schema)
     return frozenset(
-        path for path, value in leaves(said, schema).items() if value == {} and path not in there
+        path for path, value in leaves(applied, schema).items() if value == {} and path not in there
     )
 
 
@@ -258,8 +258,8 @@ def _inherited(live: Manifest, schema: Schema, writer: Writer) -> set[Path]:
     if writer.manager != "kubectl" or not last:
         return set()
     now = leaves(live, schema)
-    said = leaves(decode(last), schema)
-    return {path for path, value in said.items() if path in now and alike(now[path], value)}
+    applied = leaves(decode(last), schema)
+    return {path for path, value in applied.items() if path in now and alike(now[path], value)}
 
 
 def remember_applied(config: Manifest, answer: Manifest, writer: Writer) -> None:
@@ -276,7 +276,9 @@ def _prefixes(paths: Iterable[Path]) -> set[Path]:
 
 def _resolve(others: list[Owner], changed: set[Path], allowed: set[Path], *, force: bool) -> list[Owner]:
     conflicts = [
-        (owner.told(), human(path)) for owner in others for path in sorted((owner.paths & changed) - allowed)
+        (owner.message(), human(path))
+        for owner in others
+        for path in sorted((owner.paths & changed) - allowed)
     ]
     if conflicts and not force:
         raise apply_conflict(conflicts)

@@ -148,9 +148,9 @@ SAYINGS: list[tuple[str, Seen, str, tuple[str, str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("case", "given", "type_", "said"), SAYINGS, ids=[case[0] for case in SAYINGS])
-def test_condition(case: str, given: Seen, type_: str, said: tuple[str, str, str]) -> None:
-    assert conditions(given)[type_] == said
+@pytest.mark.parametrize(("case", "given", "type_", "expected"), SAYINGS, ids=[case[0] for case in SAYINGS])
+def test_condition(case: str, given: Seen, type_: str, expected: tuple[str, str, str]) -> None:
+    assert conditions(given)[type_] == expected
 
 
 def test_conditions_that_were_never_true_are_not_said() -> None:
@@ -232,5 +232,5 @@ def test_many_obstacles_are_summed_up() -> None:
 
 def test_an_eviction_is_a_restart_with_its_reason() -> None:
     end = Exit(ExitReason.TAKEN_AWAY, 137, "The node was low on memory.", at=LONG_AGO)
-    said = conditions(seen(lives=(pending(0, 0, ended=end), life(1))))["Restarting"]
-    assert said[2] == "digits-worker-0 failed: taken away by the cluster: The node was low on memory."
+    condition = conditions(seen(lives=(pending(0, 0, ended=end), life(1))))["Restarting"]
+    assert condition[2] == "digits-worker-0 failed: taken away by the cluster: The node was low on memory."

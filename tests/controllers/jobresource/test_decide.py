@@ -241,8 +241,8 @@ def test_without_a_master_nobody_waits_for_its_address() -> None:
 
 def test_notes_say_what_happens_and_why() -> None:
     given = seen(ended(0, words="ValueError: no data"), life(2), life(3))
-    said = {(note.reason, note.sentence) for note in decide(given, NOW).notes}
-    assert said == {
+    notes = {(note.reason, note.sentence) for note in decide(given, NOW).notes}
+    assert notes == {
         (
             "NodeRelaunched",
             "digits-worker-0-1 replaces digits-worker-0: exit code 1: ValueError: no data; restart 1 of 3",

@@ -69,10 +69,10 @@ READY: list[tuple[str, Seen, tuple[str, str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("case", "given", "said"), READY, ids=[case[0] for case in READY])
-def test_ready(case: str, given: Seen, said: tuple[str, str, str]) -> None:
+@pytest.mark.parametrize(("case", "given", "expected"), READY, ids=[case[0] for case in READY])
+def test_ready(case: str, given: Seen, expected: tuple[str, str, str]) -> None:
     (condition,) = status(given).conditions
-    assert (condition.status, condition.reason, condition.message) == said
+    assert (condition.status, condition.reason, condition.message) == expected
 
 
 def test_counts_and_restarts() -> None:

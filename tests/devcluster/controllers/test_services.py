@@ -69,7 +69,7 @@ async def serve(cluster: Live, *names: str, ready: bool = True) -> tuple[str, in
     for name in names:
         await cluster.start(name, "python", "-c", SERVER, labels={"app": "s"}, container=container)
     for name in names:
-        await cluster.said(name, "ready")
+        await cluster.logged(name, "ready")
     address = service.spec.cluster_ip, 80
     if ready:
         await cluster.until(lambda: ready_count(cluster) == len(names))
@@ -136,7 +136,7 @@ async def test_reset_by_the_client_reaches_the_pod(cluster: Live) -> None:
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
-    await cluster.said("a", "was reset")
+    await cluster.logged("a", "was reset")
 
 
 async def test_killed_pod_ends_its_connections_at_once(cluster: Live) -> None:

@@ -51,7 +51,7 @@ def test_first_restart_is_at_once_then_waits_double() -> None:
         waits.append((kubelet.now - before).total_seconds())
     assert waits == [0, 10, 20, 40, 80, 160, 300, 300]
     assert kubelet.status["containerStatuses"][0]["restartCount"] == 8
-    assert kubelet.said.count("BackOff") == 7
+    assert kubelet.reasons.count("BackOff") == 7
 
 
 def test_back_off_is_forgiven_after_a_long_run() -> None:

@@ -87,7 +87,7 @@ async def test_deleted_pod_gets_sigterm_and_may_say_goodbye(cluster: Live, tmp_p
     os.mkfifo(never)
     script = f"trap 'echo bye > {bye}; exit 0' TERM; echo ready; while :; do read x < {never}; done"
     await cluster.start("p", "sh", "-c", script, terminationGracePeriodSeconds=20)
-    await cluster.said("p", "ready")
+    await cluster.logged("p", "ready")
     await cluster.client.delete(POD, "p", "default")
     await cluster.gone("p")
     assert bye.read_text() == "bye\n"
@@ -239,7 +239,7 @@ async def test_crash_loop_restarts_and_keeps_the_previous_log(cluster: Live, tmp
     script = f"echo run >> {runs}; n=$(wc -l < {runs}); echo $n; [ $n -lt 4 ] || exec sleep 600; exit 1"
     await cluster.start("p", "sh", "-c", script, restartPolicy="Always")
     await cluster.pod_where("p", lambda pod: restarts(pod) == 3 and pod.status.phase == "Running")
-    await cluster.said("p", "4\n")
+    await cluster.logged("p", "4\n")
     assert await cluster.logs("p", previous=True) == "3\n"
     await cluster.until(lambda: "BackOff" in cluster.reasons("p"))
 
@@ -387,7 +387,7 @@ async def test_sigterm_reaches_only_the_first_process(cluster: Live, tmp_path: P
         "signal.signal(signal.SIGTERM, end)\nprint('ready', flush=True)\nsignal.pause()"
     )
     await cluster.start("p", "python", "-c", script, terminationGracePeriodSeconds=10)
-    await cluster.said("p", "ready")
+    await cluster.logged("p", "ready")
     await cluster.client.delete(POD, "p", "default")
     await cluster.gone("p")
     assert out.read_text() == "parent"

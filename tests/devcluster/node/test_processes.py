@@ -26,7 +26,7 @@ async def start(nursery: Nursery, log: Path, *argv: str, memory: int = 0, cwd: s
     return await nursery.start(Order(argv=argv, env=env, cwd=cwd, log=str(log), memory=memory))
 
 
-def said(log: Path) -> bytes:
+def logged(log: Path) -> bytes:
     return b"".join(plain(log.read_bytes().splitlines()))
 
 
@@ -42,13 +42,13 @@ async def test_ends(nursery: Nursery, tmp_path: Path, script: str, end: End) -> 
 async def test_log_is_complete_when_the_end_is_told(nursery: Nursery, tmp_path: Path) -> None:
     process = await start(nursery, tmp_path / "log", "sh", "-c", "seq 1 20000; printf end")
     assert await process.ended == End(0)
-    assert said(tmp_path / "log") == b"".join(b"%d\n" % n for n in range(1, 20001)) + b"end"
+    assert logged(tmp_path / "log") == b"".join(b"%d\n" % n for n in range(1, 20001)) + b"end"
 
 
 async def test_long_lines_are_written_in_parts(nursery: Nursery, tmp_path: Path) -> None:
     process = await start(nursery, tmp_path / "log", sys.executable, "-c", "print('x' * 100_000)")
     await process.ended
-    assert said(tmp_path / "log") == b"x" * 100_000 + b"\n"
+    assert logged(tmp_path / "log") == b"x" * 100_000 + b"\n"
 
 
 async def test_log_that_grows_too_long_begins_anew(nursery: Nursery, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ async def test_log_that_grows_too_long_begins_anew(nursery: Nursery, tmp_path: P
     script = "for n in range(5000): print('x' * 100, n)"
     order = Order(argv=(sys.executable, "-c", script), env={}, cwd="/", log=str(log), log_limit=200_000)
     await (await nursery.start(order)).ended
-    assert said(log).endswith(b" 4999\n")
+    assert logged(log).endswith(b" 4999\n")
     assert log.stat().st_size <= 200_000
     assert (tmp_path / "log.old").stat().st_size <= 200_000
 
@@ -133,5 +133,5 @@ async def test_signals_ignored_by_us_are_not_ignored_by_containers(nursery: Nurs
     status = "grep SigIgn /proc/self/status"
     process = await start(nursery, tmp_path / "log", "sh", "-c", status)
     await process.ended
-    ignored = int(said(tmp_path / "log").split()[1], 16)
+    ignored = int(logged(tmp_path / "log").split()[1], 16)
     assert ignored & ~LIBC_OWN == 0

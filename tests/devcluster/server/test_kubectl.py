@@ -116,12 +116,13 @@ async def test_a_definition_and_its_objects(kubectl: Run) -> None:
 
 async def test_refusals_are_told_in_full(kubectl: Run) -> None:
     await kubectl("apply -f -", definition())
-    told = await kubectl("apply -f -", thing(replicas=-1, mode="odd"), code=1)
-    assert 'The Thing "one" is invalid' in told
+    output = await kubectl("apply -f -", thing(replicas=-1, mode="odd"), code=1)
+    assert 'The Thing "one" is invalid' in output
     assert (
-        "spec.replicas: Invalid value: -1: spec.replicas in body should be greater than or equal to 0" in told
+        "spec.replicas: Invalid value: -1: spec.replicas in body should be greater than or equal to 0"
+        in output
     )
-    assert 'spec.mode: Unsupported value: "odd": supported values: "fast", "slow"' in told
+    assert 'spec.mode: Unsupported value: "odd": supported values: "fast", "slow"' in output
     assert 'unknown field "spec.nonsense"' in await kubectl(
         "apply -f -", thing(replicas=1, nonsense=1), code=1
     )
@@ -135,8 +136,8 @@ async def test_server_side_apply_and_its_conflicts(kubectl: Run) -> None:
         == "configmap/a serverside-applied\n"
     )
     await kubectl('patch cm a --type=merge -p {"data":{"x":"2"}}')
-    told = await kubectl("apply --server-side -f -", config_map("a", x="3"), code=1)
-    assert 'conflict with "kubectl-patch" using v1: .data.x' in told
+    output = await kubectl("apply --server-side -f -", config_map("a", x="3"), code=1)
+    assert 'conflict with "kubectl-patch" using v1: .data.x' in output
     await kubectl("apply --server-side --force-conflicts -f -", config_map("a", x="3"))
     assert await kubectl("get cm a -o jsonpath={.data.x}") == "3"
 
@@ -223,8 +224,8 @@ async def test_namespaces_and_general_questions(kubectl: Run) -> None:
 
 
 async def test_dry_run_and_diff_free_deletion(kubectl: Run, api: Api) -> None:
-    told = await kubectl("apply --dry-run=server -f -", config_map("a"))
-    assert told == "configmap/a created (server dry run)\n"
+    output = await kubectl("apply --dry-run=server -f -", config_map("a"))
+    assert output == "configmap/a created (server dry run)\n"
     await api.post("/api/v1/namespaces/default/configmaps", config_map("a"))
     await kubectl("delete cm --all")
     assert "No resources found" in await kubectl("get cm")

@@ -58,8 +58,8 @@ def job(
 
 
 def over(type_: str = "Complete", ended: datetime = LONG_AGO, **more: Any) -> Manifest:
-    said = {"type": type_, "status": "True", "reason": "Because", "message": "it is over"}
-    return {"conditions": [said], "completionTime": at(ended), **more}
+    condition = {"type": type_, "status": "True", "reason": "Because", "message": "it is over"}
+    return {"conditions": [condition], "completionTime": at(ended), **more}
 
 
 def resource(

@@ -67,5 +67,5 @@ def pod(
 class Nobody:
     """Hears what is told."""
 
-    def event(self, *told: Any) -> None:
+    def event(self, *event: Any) -> None:
         pass

@@ -45,7 +45,7 @@ def with_spec(spec: Manifest) -> Manifest:
     return crd_of({"type": "object", "properties": {"spec": spec}})
 
 
-async def said(client: Client, manifest: Manifest) -> str:
+async def answer_to(client: Client, manifest: Manifest) -> str:
     """Return what the server has against a definition, strictly and without storing it; "" for nothing."""
     body = msgspec.json.encode(manifest)
     try:

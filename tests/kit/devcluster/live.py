@@ -67,7 +67,7 @@ class Live:
     async def logs(self, name: str, **options: Any) -> str:
         return b"".join([piece async for piece in self.client.logs(name, "default", **options)]).decode()
 
-    async def said(self, name: str, word: str) -> None:
+    async def logged(self, name: str, word: str) -> None:
         """Return once the pod's log has the word."""
         await self.pod_where(name, lambda pod: pod.status.phase == "Running")
         log = b""

@@ -58,7 +58,7 @@ class VirtualKubelet:
         self.pod, self.rules = pod, rules or Rules()
         self.now = START
         self.record: PodRecord = admit(pod, "127.64.0.1", self.now)
-        self.said: list[str] = []
+        self.reasons: list[str] = []
         self.done: list[Action] = []
         self.runs = 0
         self.refuse_resize = ""
@@ -82,7 +82,7 @@ class VirtualKubelet:
             self.done.append(action)
         match action:
             case Tell(_, reason, _):
-                self.said.append(reason)
+                self.reasons.append(reason)
             case Start(name):
                 self.runs += 1
                 self.record = events.started(self.record, name, f"run-{self.runs}", self.now)

@@ -78,20 +78,20 @@ class Shelf(Listening):
     def _put(self, path: str, manifest: Manifest) -> Manifest:
         metadata = manifest["metadata"] | {"resourceVersion": str(next(self._versions))}
         self.objects[path] = made = manifest | {"metadata": metadata}
-        for watched, told in self._watches:
+        for watched, queue in self._watches:
             if watched == path:
-                told.put_nowait(event("MODIFIED", made))
+                queue.put_nowait(event("MODIFIED", made))
         return made
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
-        told: asyncio.Queue[bytes] = asyncio.Queue()
+        queue: asyncio.Queue[bytes] = asyncio.Queue()
         name = request.query["fieldSelector"].removeprefix("metadata.name=")
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(bookmark(1, initial_done=True))
-        self._watches.append((f"{request.path}/{name}", told))
+        self._watches.append((f"{request.path}/{name}", queue))
         while True:
-            await response.write(await told.get())
+            await response.write(await queue.get())
 
 
 def merged(old: Any, patch: Any) -> Any:

@@ -27,11 +27,11 @@ class Moment:
     """From the machine's time `real` on it is `told`, and goes on at `rate`."""
 
     real: float
-    told: float
+    virtual: float
     rate: float
 
     def at(self, real: float) -> float:
-        return self.told + (real - self.real) * self.rate
+        return self.virtual + (real - self.real) * self.rate
 
 
 class Pace:

@@ -82,14 +82,14 @@ async def main(kubeconfig: str, namespace: str, me: str, pace: str) -> None:
         loop.add_signal_handler(signal.SIGUSR1, time.sleep, 3600)
         loop.add_signal_handler(signal.SIGUSR2, clock.step)
         async with asyncio.TaskGroup() as tasks:
-            said = [
+            conditions = [
                 tasks.create_task(say("started", operator.wait_started)),
                 tasks.create_task(say("leading", operator.wait_leading)),
             ]
             try:
                 await operator.run()
             finally:
-                for task in said:
+                for task in conditions:
                     task.cancel()
 
 

@@ -123,7 +123,7 @@ GIVEN = st.one_of(
 def test_no_input_breaks_the_protocol(inputs: list[Given]) -> None:
     """An incomplete list never reaches the store; a failure always leads to a pause or another way to ask."""
     state: State = Empty()
-    store, told = Store(), list[Event]()
+    store, events = Store(), list[Event]()
     for given_ in inputs:
         turn = step(state, given_)
         for event in turn.events:
@@ -135,5 +135,5 @@ def test_no_input_breaks_the_protocol(inputs: list[Given]) -> None:
             assert turn.then is not Then.READ_ON
         if isinstance(turn.state, Watching) and not isinstance(state, Watching | Doubting):
             assert isinstance(turn.events[-1], Synced)
-        told += turn.events
+        events += turn.events
         state = turn.state

@@ -115,13 +115,13 @@ def test_indexes_follow_both_sides_of_a_change() -> None:
 
 
 def test_an_index_may_say_a_value_twice_or_none() -> None:
-    store, said = Store(), {"a": ["x", "x"], "b": []}
-    store.add_index("said", lambda found: said[found.key.name])
-    for name in said:
+    store, values = Store(), {"a": ["x", "x"], "b": []}
+    store.add_index("said", lambda found: values[found.key.name])
+    for name in values:
         store.apply(Upserted(item(name, 1)))
     assert [found.key.name for found in store.indexed("said", "x")] == ["a"]
-    said["a"], said["b"] = [], ["x", "y"]
-    for name in said:
+    values["a"], values["b"] = [], ["x", "y"]
+    for name in values:
         store.apply(Upserted(item(name, 2)))
     assert [found.key.name for found in store.indexed("said", "x")] == ["b"]
     store.apply(Removed(item("b", 3)))

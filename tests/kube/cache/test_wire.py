@@ -84,19 +84,19 @@ def test_managed_fields_are_cut_out_wherever_they_stand(
     }
     separators = ("," + space, ":" + space)
     line = json.dumps({"type": type_, "object": shown}, separators=separators).encode()
-    said = line_of(line)
-    assert isinstance(said, Changed)
+    found = line_of(line)
+    assert isinstance(found, Changed)
     del shown["metadata"]["managedFields"]
-    assert said.type == type_
-    assert msgspec.json.decode(said.item.raw) == shown
-    assert said.item == item_of(said.item.raw)
+    assert found.type == type_
+    assert msgspec.json.decode(found.item.raw) == shown
+    assert found.item == item_of(found.item.raw)
 
 
 def test_a_line_with_more_than_an_event_is_read_as_well() -> None:
     line = b'{"type":"ADDED","object":{"metadata":{"name":"a"}},"more":{}}'
-    said = line_of(line)
-    assert isinstance(said, Changed)
-    assert said.item.raw == b'{"metadata":{"name":"a"}}'
+    found = line_of(line)
+    assert isinstance(found, Changed)
+    assert found.item.raw == b'{"metadata":{"name":"a"}}'
 
 
 def test_one_bad_object_of_a_list_fails_alone() -> None:

@@ -146,10 +146,10 @@ async def test_who_is_away_is_believed_for_a_second() -> None:
         assert 1.1 <= client.clock.monotonic() <= 1.2
 
 
-@pytest.mark.parametrize(("said", "believed"), [("600", 600), ("86400", 600)])
-async def test_who_is_told_to_wait_for_long_is_told_so(said: str, believed: float) -> None:
+@pytest.mark.parametrize(("header", "believed"), [("600", 600), ("86400", 600)])
+async def test_who_is_told_to_wait_for_long_is_told_so(header: str, believed: float) -> None:
     async with Stub() as stub, stub.client() as client:
-        stub.then(answer(429, status(429, "TooManyRequests"), {"Retry-After": said}), OK)
+        stub.then(answer(429, status(429, "TooManyRequests"), {"Retry-After": header}), OK)
         with pytest.raises(TooManyRequests) as caught:
             await client.get(CONFIG_MAP, "a", "ns")
         assert caught.value.retry_after == believed
@@ -411,18 +411,18 @@ async def test_a_closed_client_says_so() -> None:
         await client.get(CONFIG_MAP, "a", "ns")
 
 
-@pytest.mark.parametrize("said", [b"<html>sign in</html>", b"{}", b'{"error": "sign in"}', b"[]"])
-async def test_a_success_that_is_no_page_of_a_list_is_unreachable(said: bytes) -> None:
+@pytest.mark.parametrize("body", [b"<html>sign in</html>", b"{}", b'{"error": "sign in"}', b"[]"])
+async def test_a_success_that_is_no_page_of_a_list_is_unreachable(body: bytes) -> None:
     async with Stub() as stub, stub.client() as client:
-        stub.then(answer(200, said))
+        stub.then(answer(200, body))
         with pytest.raises(Unreachable, match="not a Kubernetes answer"):
             await client.list(CONFIG_MAP, "ns")
 
 
-@pytest.mark.parametrize("said", [b"{}", b'{"error": "sign in"}'])
-async def test_a_success_without_a_kind_is_no_object(said: bytes) -> None:
+@pytest.mark.parametrize("body", [b"{}", b'{"error": "sign in"}'])
+async def test_a_success_without_a_kind_is_no_object(body: bytes) -> None:
     async with Stub() as stub, stub.client() as client:
-        stub.then(*[answer(200, said)] * 2)
+        stub.then(*[answer(200, body)] * 2)
         with pytest.raises(Unreachable, match="not a Kubernetes answer"):
             await client.get(CONFIG_MAP, "a", "ns")
         with pytest.raises(Unreachable, match="not a Kubernetes answer"):

@@ -240,9 +240,9 @@ async def test_of_two_readings_at_once_the_one_that_began_last_counts(tmp_path: 
     told_old = await asyncio.to_thread(open, tmp_path / "old", "w")  # its plugin runs
     late = read("new", "Bearer old")
     told_new = await asyncio.to_thread(open, tmp_path / "new", "w")
-    for told, task, token in ((told_old, early, "old"), (told_new, late, "new")):
-        with told:
-            told.write(said({"token": token}))
+    for answer, task, token in ((told_old, early, "old"), (told_new, late, "new")):
+        with answer:
+            answer.write(said({"token": token}))
         assert await task == f"Bearer {token}"
     assert await header() == "Bearer new"
 

@@ -76,8 +76,8 @@ async def test_an_event_is_what_describe_reads() -> None:
             "name": "a",
             "uid": "u",
         }
-        told = {name: sent[name] for name in ("type", "reason", "message", "count", "firstTimestamp")}
-        assert told == {
+        shown = {name: sent[name] for name in ("type", "reason", "message", "count", "firstTimestamp")}
+        assert shown == {
             "type": "Warning",
             "reason": "Lost",
             "message": "a worker is lost",

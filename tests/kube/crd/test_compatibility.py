@@ -330,9 +330,9 @@ async def test_stored_objects_live_through_changes_as_the_table_says(client: Cli
     listed = {found["metadata"]["name"] for found in await client.list(THING, namespace)}
     assert listed == {f"f{index}" for index in range(len(ROWS))}
     wrong = [
-        (row.name, told)
+        (row.name, misfit)
         for index, row in enumerate(ROWS)
-        async for told in misfits(client, namespace, index, row)
+        async for misfit in misfits(client, namespace, index, row)
     ]
     assert wrong == []
 

@@ -30,7 +30,7 @@ from elasticjob.kube.crd.model import (
 )
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Kind
-from tests.kit.crd.posting import crd_of, established, said
+from tests.kit.crd.posting import answer_to, crd_of, established
 
 
 class Item(Part):
@@ -336,7 +336,7 @@ UNSOUND: list[tuple[str, Declaration, str, str]] = [
 
 @pytest.mark.parametrize("declaration", [row[1] for row in SOUND], ids=[row[0] for row in SOUND])
 async def test_sound_declarations_are_taken(declaration: Declaration, client: Client) -> None:
-    assert await said(client, crd_manifest(declaration)) == ""
+    assert await answer_to(client, crd_manifest(declaration)) == ""
 
 
 @pytest.mark.parametrize(
@@ -348,9 +348,9 @@ async def test_unsound_declarations_are_refused_as_servers_refuse_them_or_would_
     with pytest.raises(UnsoundDeclaration, match=rf"^Whole: .*{re.escape(advice)}"):
         crd_manifest(declaration)
     monkeypatch.setattr(generate, "refuse_unsound", lambda declaration, schema: None)
-    told = await said(client, crd_manifest(declaration))
-    assert bool(told) == bool(answer), told
-    assert answer in told
+    refusal = await answer_to(client, crd_manifest(declaration))
+    assert bool(refusal) == bool(answer), refusal
+    assert answer in refusal
 
 
 def test_nine_selectable_fields_are_too_many() -> None:
@@ -385,7 +385,7 @@ async def test_nothing_else_of_metadata_may_be_restricted(client: Client) -> Non
     with pytest.raises(UnsoundDeclaration, match=r"metadata\.labels cannot be restricted"):
         crd_manifest(Declaration(with_metadata(Annotated[Metadata, WithJsonSchema(labels)])))
     whole = crd_of({"type": "object", "properties": {"metadata": labels}})
-    assert "must not specify anything other than name and generateName" in await said(client, whole)
+    assert "must not specify anything other than name and generateName" in await answer_to(client, whole)
 
 
 async def test_a_deprecated_version_warns(client: Client) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.patterns import find_all, matches, pattern_problem
-from tests.kit.crd.posting import said, with_spec
+from tests.kit.crd.posting import answer_to, with_spec
 
 READ = (
     r"^a$",
@@ -145,7 +145,7 @@ async def test_servers_agree(client: Client) -> None:
     wrong = []
     for pattern in READ + UNREAD:
         spec = {"type": "object", "properties": {"it": {"type": "string", "pattern": pattern}}}
-        answer = await said(client, with_spec(spec))
+        answer = await answer_to(client, with_spec(spec))
         if (answer == "") != (pattern in READ) or (answer and "regular expression" not in answer):
             wrong.append((pattern, answer))
     assert wrong == []

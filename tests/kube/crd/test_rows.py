@@ -13,7 +13,7 @@ from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.crd.schemas import UnsupportedSchema
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from tests.kit.crd.posting import established, said, with_spec
+from tests.kit.crd.posting import answer_to, established, with_spec
 from tests.kit.crd.rows import (
     ABSENT,
     EMBEDDED,
@@ -49,12 +49,12 @@ def test_constructs_are_written_as_the_table_says(row: Row) -> None:
 
 @each_row
 async def test_servers_take_what_is_written(row: Row, client: Client) -> None:
-    assert await said(client, written(row.annotation, row.default)) == ""
+    assert await answer_to(client, written(row.annotation, row.default)) == ""
 
 
 @each_row
 async def test_servers_say_to_pydantics_own_schema_what_the_table_says(row: Row, client: Client) -> None:
-    answer = await said(client, with_spec(pydantics_own(row.annotation, row.default)))
+    answer = await answer_to(client, with_spec(pydantics_own(row.annotation, row.default)))
     assert bool(answer) == bool(row.answer), answer
     assert row.answer in answer
 
@@ -69,7 +69,7 @@ def test_bad_constructs_are_refused_with_what_to_write(bad: Bad) -> None:
 @pydantic_warns
 @each_bad
 async def test_servers_refuse_what_the_generator_refuses(bad: Bad, client: Client) -> None:
-    answer = await said(client, with_spec(unchecked(bad.annotation, bad.default)))
+    answer = await answer_to(client, with_spec(unchecked(bad.annotation, bad.default)))
     assert bool(answer) != bool(bad.why), answer
     assert bad.answer in answer
 
@@ -121,4 +121,4 @@ async def test_the_pages_example_is_taken(client: Client) -> None:
     found: dict[str, Any] = {"__name__": __name__}
     example = page.split("```python\n")[1].split("```")[0]
     exec(compile(example, "crd-generation.md", "exec", dont_inherit=True), found)
-    assert await said(client, found["manifest"]) == ""
+    assert await answer_to(client, found["manifest"]) == ""

@@ -16,7 +16,7 @@ from elasticjob.kube.crd.installing import CLIENT_SIDE_BYTES, size_of, size_prob
 from elasticjob.kube.crd.model import CustomResource, Declaration, Embedded, Part
 from elasticjob.kube.errors import BadRequest, Invalid
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from tests.kit.crd.posting import established, said, with_spec
+from tests.kit.crd.posting import answer_to, established, with_spec
 
 REFUSED = "refused"
 LOST: Manifest = {}
@@ -160,7 +160,7 @@ async def test_the_published_schema_is_not_taken_as_it_is(client: Client) -> Non
     template = schema(Detail.FULL)
     ports = template["properties"]["spec"]["properties"]["containers"]["items"]["properties"]["ports"]
     del ports["items"]["properties"]["protocol"]["default"]
-    assert "must have a default or be a required property" in await said(client, with_spec(template))
+    assert "must have a default or be a required property" in await answer_to(client, with_spec(template))
 
 
 async def test_an_embedded_resource_would_ask_for_its_kind(client: Client, namespace: str) -> None:

@@ -275,8 +275,8 @@ async def test_who_stops_as_soon_as_it_leads_still_says_both(
         async with replica(mine, namespace, "a") as (operator, _, _):
             await asyncio.wait_for(operator.wait_leading(), 60)
         assert proxy.counts["Delay"] == 1
-    said = {event.message for event in await client.list(EVENT, namespace)}
-    assert said == {"a became leader", "a stopped leading"}
+    messages = {event.message for event in await client.list(EVENT, namespace)}
+    assert messages == {"a became leader", "a stopped leading"}
 
 
 async def test_nothing_begins_once_it_is_looked_at_what_was_answered(client: Client, namespace: str) -> None:

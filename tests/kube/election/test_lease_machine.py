@@ -72,7 +72,7 @@ class Process:
         """Whether it would write now."""
         return not self.ended and self.candidate.leads and self.now(time) < self.candidate.deadline
 
-    def told(self, step: Look | Write, answer: Lease | Exception | None, began: float, now: float) -> None:
+    def receive(self, step: Look | Write, answer: Lease | Exception | None, began: float, now: float) -> None:
         """Take over the answer to a request."""
         if isinstance(answer, Exception):
             self.candidate = self.candidate.failed(now, 0.5, conflict=True)
@@ -157,7 +157,7 @@ class World:
             nonlocal over
             if not over:
                 over = True
-                process.told(step, answer, began, process.now(self.time))
+                process.receive(step, answer, began, process.now(self.time))
                 self.work(process)
 
         def gives_up() -> None:

@@ -108,8 +108,8 @@ async def body_of(session: aiohttp.ClientSession, path: str = PODS) -> bytes:
 async def test_what_no_rule_is_for_passes_unchanged() -> None:
     async with proxied(answer(418, b"tea", {"X-Kind": "pot"})) as (stub, proxy, session):
         async with session.post(f"{PODS}?a=b%2Fc", data=b"{}", headers={"User-Agent": "me"}) as response:
-            said = (response.status, response.headers["X-Kind"], await response.read())
-        assert said == (418, "pot", b"tea")
+            response_seen = (response.status, response.headers["X-Kind"], await response.read())
+        assert response_seen == (418, "pot", b"tea")
         seen = stub.seen[0]
         assert (seen.method, seen.path, seen.query, seen.body) == ("POST", PODS, {"a": "b/c"}, b"{}")
         assert (seen.headers["User-Agent"], seen.headers["Authorization"]) == ("me", "Bearer admin")

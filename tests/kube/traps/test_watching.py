@@ -253,9 +253,9 @@ async def test_11_one_undecodable_object_fails_alone_and_is_named(client: Client
         await until(lambda: {"a", "c", "d"} <= seen.keys(), within=WITHIN)
     assert seen["d"] == 4
     assert "bad" not in seen
-    told = await client.list(EVENT, namespace, fields="involvedObject.name=bad")
-    assert [(each.type, each.reason) for each in told] == [("Warning", "Undecodable")]
-    assert "data.n" in told[0].message
+    events = await client.list(EVENT, namespace, fields="involvedObject.name=bad")
+    assert [(each.type, each.reason) for each in events] == [("Warning", "Undecodable")]
+    assert "data.n" in events[0].message
 
 
 LOGIN = [html(502), html(200, "Sign in"), Answer(200, body=b"{}"), html(404, "Not Found")]

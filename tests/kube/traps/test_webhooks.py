@@ -223,9 +223,9 @@ async def write_until(asked: asyncio.Event, client: Client, namespace: str) -> s
     handshake takes long.
     """
     while True:
-        said = await answer_to_create(client, namespace)
+        answer = await answer_to_create(client, namespace)
         if asked.is_set():
-            return said
+            return answer
         await asyncio.sleep(0)
 
 
@@ -242,10 +242,10 @@ async def test_18_a_failure_of_ours_is_let_through_only_where_that_was_chosen(
     webhook = Webhook(CONFIG_MAP, validate=broken, terms=within(namespace, failure_policy=policy))
     async with serving(client, webhook, namespace) as server, asyncio.timeout(WITHIN):
         await server.wait_started()
-        said = ""
+        answer = ""
         while not asked:
-            said = await answer_to_create(client, namespace)
-    assert ("failed inside of the webhook (ZeroDivisionError" in said) is (policy == "Fail")
+            answer = await answer_to_create(client, namespace)
+    assert ("failed inside of the webhook (ZeroDivisionError" in answer) is (policy == "Fail")
 
 
 async def answer_to_create(client: Client, namespace: str) -> str:

@@ -135,8 +135,10 @@ async def test_a_handler_that_raises_denies_with_a_sentence() -> None:
         await mutated(Webhook(CONFIG_MAP, mutate=broken), sent),
     ):
         assert (found.allowed, found.code) == (False, 500)
-        said = found.problems[0].message
-        assert said.startswith("checking ConfigMap ns/a failed inside of the webhook (ZeroDivisionError: a)")
+        message = found.problems[0].message
+        assert message.startswith(
+            "checking ConfigMap ns/a failed inside of the webhook (ZeroDivisionError: a)"
+        )
 
 
 async def test_mutation_is_a_json_patch() -> None:
@@ -191,9 +193,9 @@ def test_what_the_api_server_holds_is_compared_with_what_is_wanted(
     assert holds(found, wanted) is answer
 
 
-@pytest.mark.parametrize(("said", "seconds"), [("10s", 10.0), ("", 30.0), ("1m0s", 30.0), ("0.5s", 30.0)])
-def test_how_long_the_api_server_waits(said: str, seconds: float) -> None:
-    assert waits(said) == seconds
+@pytest.mark.parametrize(("query", "seconds"), [("10s", 10.0), ("", 30.0), ("1m0s", 30.0), ("0.5s", 30.0)])
+def test_how_long_the_api_server_waits(query: str, seconds: float) -> None:
+    assert waits(query) == seconds
 
 
 def test_no_more_than_fits_is_under_way() -> None:
@@ -225,7 +227,7 @@ async def serving(
     assert server.ready() == "the webhook server has stopped"
 
 
-def told(shelf: Shelf, plural: str = "validatingwebhookconfigurations") -> Manifest:
+def registered(shelf: Shelf, plural: str = "validatingwebhookconfigurations") -> Manifest:
     """The one webhook of a configuration."""
     entry: Manifest = shelf.named(plural, "webhooks")["webhooks"][0]
     return entry
@@ -254,7 +256,7 @@ async def test_the_api_server_is_told_where_and_whom_to_trust() -> None:
         assert server.ready() == "the API server has not been told about the webhooks"
         await server.wait_started()
         assert server.ready() is None
-        mutating, validating = (told(shelf, plural) for plural in PLACES)
+        mutating, validating = (registered(shelf, plural) for plural in PLACES)
         assert mutating["rules"][0]["resources"] == ["configmaps"]
         assert (mutating["name"], mutating["failurePolicy"]) == ("mutate.configmaps.core", "Fail")
         refused = await review(validating, TWO)
@@ -281,7 +283,7 @@ async def test_the_terms_are_told() -> None:
     webhook = Webhook(CONFIG_MAP, mutate=labelled, validate=small, terms=terms)
     async with Shelf() as shelf, serving(shelf, SystemClock(), [webhook]) as server:
         await server.wait_started()
-        mutating, validating = (told(shelf, plural) for plural in PLACES)
+        mutating, validating = (registered(shelf, plural) for plural in PLACES)
     assert (mutating["failurePolicy"], mutating["timeoutSeconds"]) == ("Ignore", 3)
     assert mutating["namespaceSelector"] == {"matchLabels": {"checked": "yes"}}
     assert mutating["objectSelector"] == {"matchLabels": {"ours": "yes"}}
@@ -335,7 +337,7 @@ async def test_a_registration_that_somebody_spoiled_is_repaired(plural: str) -> 
         shelf.spoil(plural, "webhooks", webhooks=[as_it_was[0] | {"clientConfig": {"url": "https://x"}}])
         await until(lambda: shelf.named(plural, "webhooks")["webhooks"] == as_it_was, clock)
         shelf.remove(plural, "webhooks")
-        await until(lambda: len(shelf.objects) == 2 and told(shelf, plural), clock)
+        await until(lambda: len(shelf.objects) == 2 and registered(shelf, plural), clock)
         assert shelf.named(plural, "webhooks")["webhooks"] == as_it_was
 
 
@@ -359,12 +361,12 @@ async def test_a_certificate_is_renewed_on_the_live_socket_under_the_same_author
     clock = VirtualClock()
     async with Shelf() as shelf, serving(shelf, clock) as server:
         await server.wait_started()
-        shown, trusted = await _serial(server), bundle(told(shelf))
+        shown, trusted = await _serial(server), bundle(registered(shelf))
         clock.jump(timedelta(days=5).total_seconds())
         looked = clock.monotonic() + LOOK
         await until(lambda: clock.monotonic() > looked, clock)
         await until_async(lambda: _differs(server, shown))
-        assert bundle(told(shelf)) == trusted
+        assert bundle(registered(shelf)) == trusted
 
 
 async def _differs(server: WebhookServer, shown: bytes) -> bool:
@@ -399,7 +401,7 @@ async def test_in_a_cluster_the_service_is_named_and_the_authority_is_shared() -
         await one.wait_started()
         await other.wait_started()
         kept = shelf.named("secrets", "ca")["data"]
-        config = told(shelf)["clientConfig"]
+        config = registered(shelf)["clientConfig"]
     assert config["service"] == {
         "namespace": "sys",
         "name": "hooks",

@@ -60,10 +60,10 @@ def main(epochs: int, checkpoint: str = "") -> None:
         attempt.clear()
         epoch = elastic.epoch
         loss = elastic.step(loss_of)
-        said = json.dumps({"pid": os.getpid(), "step": step, "epoch": epoch, "loss": loss, **attempt})
+        line = json.dumps({"pid": os.getpid(), "step": step, "epoch": epoch, "loss": loss, **attempt})
         with (folder / f"{os.getpid()}.jsonl").open("a") as record:
-            record.write(f"{said}\n")
-        print(said, flush=True)
+            record.write(f"{line}\n")
+        print(line, flush=True)
         if (folder / "slowly").exists():
             time.sleep(0.01 if 2 * epoch < epochs else 0.5)
     parameters = [value for parameter in model.parameters() for value in parameter.flatten().tolist()]

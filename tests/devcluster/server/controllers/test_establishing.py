@@ -87,10 +87,10 @@ async def test_a_watch_sees_a_definition_before_it_is_served_and_after(api: Api)
     await api.define(definition())
     async with api.watch(CRDS, resourceVersion="1") as events:
         seen = [await anext(events) for _ in range(3)]
-    told = [
+    shown = [
         reasons(each["object"]["status"]) if each["object"]["status"]["conditions"] else {} for each in seen
     ]
-    assert told == [
+    assert shown == [
         {},
         {"NamesAccepted": ("True", "NoConflicts"), "Established": ("False", "Installing")},
         {"NamesAccepted": ("True", "NoConflicts"), "Established": ("True", "InitialNamesAccepted")},

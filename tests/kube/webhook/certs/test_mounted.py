@@ -38,13 +38,13 @@ class Told:
 class Following:
     """A reader of `folder` that runs in virtual time."""
 
-    def __init__(self, folder: Path, told: Told | None = None) -> None:
+    def __init__(self, folder: Path, listener: Told | None = None) -> None:
         self.clock, self.metrics = VirtualClock(), Metrics(CollectorRegistry())
         self.served: list[Leaf] = []
-        self.told = told or Told()
+        self.listener = listener or Told()
         self.mounted = Mounted(
             folder,
-            self.told,
+            self.listener,
             self.served.append,
             host="hooks.sys.svc",
             clock=self.clock,
@@ -88,7 +88,7 @@ async def test_a_pair_is_served_once_and_another_when_it_comes(tmp_path: Path) -
         assert [leaf.chain for leaf in it.served] == [first.chain, second.chain]
         assert it.counted("_errors") == 0
         assert await it.mounted.look() is None
-        assert it.told.published == [None]
+        assert it.listener.published == [None]
 
 
 async def test_half_a_pair_is_counted_and_not_served(tmp_path: Path) -> None:
