@@ -6,7 +6,7 @@
     election    election (a thread) ← lease (pure: who may lead)
     cache       cache (memory) ← informer ← protocol (pure) → store ← wire
     crd         model (what API kinds import); generate ← structural, rewriters, soundness, declaration
-    client      client ← transport; config, kubeconfig; writes; fence (a leader's right to write); recorder (Events)
+    client      client ← transport; config, kubeconfig; writes; fence (may a leader write?); recorder (Events)
     http        serving, probes
     objects     kinds, views, owner, conditions, problem
     testing     a proxy that does what networks and API servers do
