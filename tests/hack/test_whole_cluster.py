@@ -29,7 +29,7 @@ with socketserver.TCPServer((os.environ["IP"], 7777), Answer) as server:
 """
 WHO_AM_I = """
 import asyncio, json
-from elasticjob.kube.client.client import config
+from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 async def main():
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
