@@ -35,6 +35,7 @@ async def kubeconfig(whole_cluster: WholeClusters, tmp_path: Path) -> AsyncItera
 @pytest.mark.skipif(
     shutil.which("kubectl") is None, reason="no kubectl on PATH: the walkthrough is written for it"
 )
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 async def test_walkthrough_shows_what_is_printed(kubeconfig: Path, tmp_path: Path) -> None:
     folder = shorter(tmp_path)

@@ -444,7 +444,9 @@ async def is_saved(site: Site, number: int) -> bool:
     return found is not None and json.loads(found.data[Snapshot.KEY])["round"] == number
 
 
-async def test_a_suspended_job_is_gone_and_resumes_where_it_was(site: Site, training: Training) -> None:
+async def test_a_suspended_job_resumes_where_it_was_and_leaves_nothing_when_deleted(
+    site: Site, training: Training
+) -> None:
     job = training.job
     await training.example.training(10_000).apply(site.client, "kubectl")
     await training.until(lambda seen: seen.step >= 10)
@@ -459,11 +461,6 @@ async def test_a_suspended_job_is_gone_and_resumes_where_it_was(site: Site, trai
     first = min(step.step for step in training.watched.steps if step.round > last["round"])
     assert first in (saved, saved + 1)  # a new main worker writes the step before its own as well
 
-
-async def test_a_job_deleted_in_mid_training_leaves_nothing(site: Site, training: Training) -> None:
-    job = training.job
-    await training.example.training(10_000).apply(site.client, "kubectl")
-    await training.until(lambda seen: seen.step >= 10)
     processes = job.processes()
     assert len(processes) > 3
     await site.client.delete(ELASTICJOB, "digits", site.namespace)

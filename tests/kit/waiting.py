@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+PAUSE = 0.01
 PATIENCE = 180.0
 """Seconds; a test that passes waits for a few of them, unless the machine is very busy.
 
@@ -17,6 +18,6 @@ async def until(ask: Callable[[], Awaitable[object]], what: str, within: float =
     try:
         async with asyncio.timeout(within):
             while not await ask():  # noqa: ASYNC110 - nothing announces it
-                await asyncio.sleep(0)
+                await asyncio.sleep(PAUSE)  # a busy loop would take the core from what is waited for
     except TimeoutError:
         raise AssertionError(f"{what}: not within {within:g} s") from None

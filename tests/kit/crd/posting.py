@@ -11,6 +11,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, NotFound
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD
+from tests.kit.waiting import PAUSE
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PATIENCE = 120.0
@@ -63,7 +64,7 @@ async def established(client: Client, manifest: Manifest, kind: Kind[Any]) -> No
     await client.apply(CRD.untyped(), manifest, manager="test")
     async with asyncio.timeout(PATIENCE):
         while not await _served(client, kind):  # noqa: ASYNC110 - only asking tells
-            await asyncio.sleep(0)
+            await asyncio.sleep(PAUSE)
 
 
 async def _served(client: Client, kind: Kind[Any]) -> bool:

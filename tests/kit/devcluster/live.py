@@ -18,6 +18,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Event, Pod, Service
 from elasticjob.kube.operator.operator import Operator
+from tests.kit.waiting import PAUSE
 
 T = TypeVar("T")
 QUICK = Backoff(timedelta(milliseconds=100), timedelta(seconds=1))
@@ -134,7 +135,7 @@ async def eventually(holds: Callable[[], object]) -> None:
     """Until something outside of the cluster's watches is true."""
     async with asyncio.timeout(SECONDS):
         while not holds():  # noqa: ASYNC110 - nothing tells us: it is about processes and files
-            await asyncio.sleep(0)
+            await asyncio.sleep(PAUSE)
 
 
 def is_alive(pid: int) -> bool:

@@ -33,6 +33,7 @@ from tests.kit.served import Served
 from tests.kit.traps.operators import WITHIN, for_maps, operator_of, running
 from tests.kit.traps.switch import Switch
 from tests.kit.traps.terms import within
+from tests.kit.waiting import PAUSE
 
 QUICK = Policy(settle=timedelta(seconds=3), look=timedelta(seconds=0.1), poll=timedelta(seconds=0.02))
 """An API server on a busy machine may take seconds to heed a bundle."""
@@ -70,7 +71,7 @@ async def heeded(client: Client, namespace: str) -> None:
     """Return once the API server asks us: it takes a moment to heed each new configuration."""
     async with asyncio.timeout(WITHIN):
         while not (await labelled(client, namespace) and await refused(client, namespace)):  # noqa: ASYNC110
-            await asyncio.sleep(0)
+            await asyncio.sleep(PAUSE)
 
 
 async def labelled(client: Client, namespace: str) -> bool:
@@ -226,7 +227,7 @@ async def write_until(asked: asyncio.Event, client: Client, namespace: str) -> s
         answer = await answer_to_create(client, namespace)
         if asked.is_set():
             return answer
-        await asyncio.sleep(0)
+        await asyncio.sleep(PAUSE)
 
 
 @pytest.mark.parametrize("policy", ["Ignore", "Fail"])
@@ -371,13 +372,13 @@ async def test_19_certificate_files_are_replaced_and_no_call_fails(
 async def until_refused(client: Client, namespace: str) -> None:
     async with asyncio.timeout(WITHIN):
         while not await refused(client, namespace):  # noqa: ASYNC110 - only asking tells
-            await asyncio.sleep(0)
+            await asyncio.sleep(PAUSE)
 
 
 async def until_shown(port: int, der: bytes) -> None:
     async with asyncio.timeout(WITHIN):
         while await shown(port) != der:  # noqa: ASYNC110 - only asking tells
-            await asyncio.sleep(0)
+            await asyncio.sleep(PAUSE)
 
 
 class Alive:
@@ -532,7 +533,7 @@ async def until_other(client: Client, secret: Key, certificate: bytes) -> None:
             found = await client.find(SECRET, secret.name, secret.namespace)
             if found and found.data["tls.crt"] != certificate:
                 return
-            await asyncio.sleep(0)
+            await asyncio.sleep(PAUSE)
 
 
 async def test_20_a_bundle_that_somebody_overwrites_is_repaired_at_once(
@@ -561,4 +562,4 @@ async def until_same(client: Client, name: str, wanted: Manifest) -> None:
             found = await client.find(VALIDATING_WEBHOOKS, name)
             if found and found.webhooks == [wanted]:
                 return
-            await asyncio.sleep(0)
+            await asyncio.sleep(PAUSE)
