@@ -12,13 +12,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from elasticjob.cli.errors import Exit, Failure
-from elasticjob.cli.laptop import operator_of
+from elasticjob.cli.laptop import kept_running, operator_of
 from elasticjob.controllers.logs import configure
 from elasticjob.devcluster import DevCluster, StateInUse, VirtualNode
 from elasticjob.devcluster.node.heartbeat import machine_capacity
@@ -47,7 +48,8 @@ def devcluster(
     operator: Annotated[
         bool,
         typer.Option(
-            "--operator", help="Start elasticjob's operator beside it, with its resources installed."
+            "--operator",
+            help="Start elasticjob's operator beside it, with its resources installed; restarted if it dies.",
         ),
     ] = False,
     keep: Annotated[bool, typer.Option(help="Stay up after COMMAND, until Ctrl-C.")] = False,
@@ -151,7 +153,8 @@ async def serve(settings: Settings, state: Path) -> int:
             )
         )
         if settings.operator:
-            await stack.enter_async_context(operator_of(cluster.kubeconfig, cluster.state))
+            process = await stack.enter_async_context(operator_of(cluster.kubeconfig, cluster.state))
+            await stack.enter_async_context(kept_running(process, partial(typer.echo, err=True)))
         code = int(Exit.DONE)
         if settings.command:
             code = await run(settings.command, cluster.kubeconfig)

@@ -7,7 +7,8 @@ import os
 import random
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ GRACE, START = 10.0, 90.0
 """Seconds that the operator has to exit by itself, and to become ready; the machine may be very busy."""
 LOOK_EVERY = 0.05
 """Seconds between polls of its readiness."""
+FIRST_PAUSE, LONGEST_PAUSE, STEADY = 1.0, 60.0, 600.0
+"""Seconds before an operator that died is started again; after a run of STEADY seconds, FIRST_PAUSE again."""
 PORTS = range(10_000, 32_000)
 """Below the kernel's ephemeral ports: a connection could take one of those before the operator listens."""
 
@@ -72,6 +75,12 @@ class OperatorProcess:
                     await asyncio.sleep(LOOK_EVERY)
         raise Failure(f"the operator {self._fate()}: {self.last_line()}", next_step=f"see {self.log}")
 
+    async def ended(self) -> int:
+        """Wait until it ends; return its exit code, negative after a signal. Failure if it is not running."""
+        if self._process is None:
+            raise Failure("the operator is not running", next_step="start it first")
+        return await self._process.wait()
+
     async def stop(self) -> None:
         """Stop it: SIGTERM, then SIGKILL after a grace period."""
         process, self._process = self._process, None
@@ -102,6 +111,51 @@ class OperatorProcess:
     def _fate(self) -> str:
         code = self._process.returncode if self._process else None
         return f"is not ready after {START:.0f} s" if code is None else f"ended with exit code {code}"
+
+
+@dataclass(frozen=True)
+class Restart:
+    """The answer to an operator's death: when it is started again, and a sentence about it."""
+
+    deaths: int
+    pause: float
+    sentence: str
+
+
+def after_death(code: int, seconds: float, deaths: int, last_line: str) -> Restart:
+    """Return the restart after a run of so many seconds, before which it had died `deaths` times in a row."""
+    deaths = 1 if seconds >= STEADY else deaths + 1
+    pause = min(FIRST_PAUSE * 2.0 ** min(deaths - 1, 10), LONGEST_PAUSE)
+    cause = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return Restart(
+        deaths,
+        pause,
+        f"the operator {cause} and is started again in {pause:.0f} s; its log ends: {last_line}",
+    )
+
+
+@asynccontextmanager
+async def kept_running(operator: OperatorProcess, tell: Callable[[str], None]) -> AsyncIterator[None]:
+    """Start a running operator again whenever it dies, until exit; `tell` gets a sentence each time."""
+    task = asyncio.create_task(_keep_running(operator, tell))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _keep_running(operator: OperatorProcess, tell: Callable[[str], None]) -> None:
+    deaths = 0
+    while True:
+        began = time.monotonic()
+        code = await operator.ended()
+        restart = after_death(code, time.monotonic() - began, deaths, operator.last_line())
+        deaths = restart.deaths
+        tell(restart.sentence)
+        await asyncio.sleep(restart.pause)
+        await operator.start()
 
 
 @dataclass(frozen=True)

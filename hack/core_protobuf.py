@@ -1,9 +1,11 @@
-"""Write api/core/protobuf.json: how the built-in kinds we touch are laid out as protobuf messages.
+"""Write api/core/protobuf.json: how the built-in kinds that are served are laid out as protobuf messages.
 
     hack/core_protobuf.py FOLDER      # that holds api@VERSION, apimachinery@… and apiextensions-apiserver@…
 
-FOLDER is `k8s.io` in Go's module cache, as hack/kube-binaries leaves it. The numbers and types come from the
-published generated.proto files; the JSON names, and whether Go writes an empty value, from the struct tags.
+FOLDER is `$(go env GOMODCACHE)/k8s.io` after hack/kube-binaries. `make generate` needs no Go and
+therefore does not run this: run it by hand when VERSION or the kinds in openapi.json change. The
+numbers and types come from the published generated.proto files; the JSON names, and whether Go writes
+an empty value, from the struct tags.
 """
 
 from __future__ import annotations

@@ -10,11 +10,13 @@ import socket
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
 from elasticjob.cli.devcluster import Settings, devcluster, node_list, serve
 from elasticjob.cli.errors import Failure
+from elasticjob.cli.laptop import after_death
 from elasticjob.devcluster import VirtualNode
 from tests.kit.devcluster.live import eventually
 
@@ -120,3 +122,54 @@ def test_a_used_port_is_one_sentence() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(Failure, match=f"port {port} is in use; choose another --port"):
             devcluster(["true"], port=port)
+
+
+@pytest.mark.parametrize(
+    ("code", "seconds", "before", "deaths", "sentence"),
+    [
+        (1, 2.0, 0, 1, "the operator ended with exit code 1 and is started again in 1 s; its log ends: no"),
+        (0, 2.0, 1, 2, "the operator ended with exit code 0 and is started again in 2 s; its log ends: no"),
+        (-9, 2.0, 3, 4, "the operator was killed by signal 9 and is started again in 8 s; its log ends: no"),
+        (
+            1,
+            2.0,
+            5000,
+            5001,
+            "the operator ended with exit code 1 and is started again in 60 s; its log ends: no",
+        ),
+        (1, 600.0, 9, 1, "the operator ended with exit code 1 and is started again in 1 s; its log ends: no"),
+    ],
+)
+def test_pause_grows_with_each_death(
+    code: int, seconds: float, before: int, deaths: int, sentence: str
+) -> None:
+    restart = after_death(code, seconds, before, "no")
+    assert (restart.deaths, restart.sentence) == (deaths, sentence)
+
+
+async def test_operator_that_dies_is_started_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = asyncio.create_task(serve(Settings((), None, False, NODES, 0, operator=True), tmp_path))
+    shown = ""
+
+    def says(text: str) -> bool:
+        nonlocal shown
+        shown += "".join(capsys.readouterr())
+        return text in shown or running.done()
+
+    def operators() -> set[int]:
+        return {
+            child.pid
+            for child in psutil.Process().children()
+            if child.status() != psutil.STATUS_ZOMBIE and "operator" in child.cmdline()
+        }
+
+    await eventually(lambda: says("Ctrl-C"))
+    (first,) = operators()
+    os.kill(first, signal.SIGKILL)
+    await eventually(lambda: says("the operator was killed by signal 9 and is started again in 1 s"))
+    await eventually(lambda: operators() - {first} or running.done())
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await running == 0
+    assert not operators()
