@@ -3,52 +3,125 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
+import lightkube
 import pytest
+import pytest_asyncio
+from lightkube import codecs
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.generic_resource import create_namespaced_resource
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
+from lightkube.resources.apps_v1 import Deployment
+from lightkube.resources.core_v1 import ConfigMap, Pod
+from lightkube.types import CascadeType, PatchType
 
-lightkube = pytest.importorskip("lightkube")
+from elasticjob.devcluster import DevCluster
+from tests.kit.devcluster.documented import (
+    CRONTABS,
+    GROUP,
+    PLURAL,
+    config_map,
+    crontab,
+    deployment,
+    pod,
+    unscheduled_pod,
+)
 
-from lightkube.config.kubeconfig import KubeConfig  # noqa: E402 - skipped where it is not installed
-from lightkube.models.meta_v1 import ObjectMeta  # noqa: E402
-from lightkube.resources.apps_v1 import Deployment  # noqa: E402
-from lightkube.resources.core_v1 import ConfigMap, Pod  # noqa: E402
-from lightkube.types import PatchType  # noqa: E402
-
-from tests.kit.devcluster.live import Live, manifest  # noqa: E402
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it never closes sockets
-async def test_documented_examples(cluster: Live) -> None:
-    await asyncio.to_thread(_examples, cluster.cluster.kubeconfig)
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+CronTab = create_namespaced_resource(GROUP, "v1", "CronTab", PLURAL)
+KINDS = [
+    (ConfigMap, config_map),
+    (Deployment, deployment),
+    (Pod, unscheduled_pod),
+    (CronTab, crontab),
+]
 
 
-def _examples(kubeconfig: Path) -> None:
-    client = lightkube.Client(KubeConfig.from_file(kubeconfig), field_manager="me")
-    config = ConfigMap(metadata=ObjectMeta(name="c", namespace="default"), data={"key": "value"})
-    client.create(config)
-    assert client.get(ConfigMap, name="c").data == {"key": "value"}
-    client.patch(ConfigMap, "c", {"data": {"more": "x"}}, patch_type=PatchType.MERGE)
-    config.apiVersion, config.kind, config.data = "v1", "ConfigMap", {"key": "other"}
-    assert client.apply(config, force=True).data == {"key": "other", "more": "x"}
-    assert "c" in {each.metadata.name for each in client.list(ConfigMap)}
+@pytest_asyncio.fixture(loop_scope="module")
+async def client(shared: DevCluster) -> AsyncIterator[Any]:
+    """lightkube's asynchronous client, used as in its README."""
+    async with lightkube.AsyncClient(KubeConfig.from_file(shared.kubeconfig), field_manager="me") as made:
+        yield made
 
-    spec = {"containers": [{"name": "main", "image": "python:3.11"}]}
-    template = {"metadata": {"labels": {"app": "d"}}, "spec": spec}
-    body = {"replicas": 2, "selector": {"matchLabels": {"app": "d"}}, "template": template}
-    client.create(Deployment.from_dict({"metadata": {"name": "d", "namespace": "default"}, "spec": body}))
-    scale = Deployment.Scale.from_dict(
-        {"metadata": {"name": "d", "namespace": "default"}, "spec": {"replicas": 1}}
-    )
-    client.replace(scale, "d")
-    assert client.get(Deployment, name="d").spec.replicas == 1
 
-    client.create(Pod.from_dict(manifest("p", "sh", "-c", "echo hello; sleep 0.2; exit 0")))
-    for event, pod in client.watch(Pod, fields={"metadata.name": "p"}):
-        if event != "DELETED" and pod.status and pod.status.phase == "Succeeded":
-            break
-    assert [line.strip() for line in client.log("p")] == ["hello"]
-    for kind, name in ((Pod, "p"), (Deployment, "d"), (ConfigMap, "c")):
-        client.delete(kind, name)
+async def test_synchronous_client(shared: DevCluster) -> None:
+    await asyncio.to_thread(_create_and_delete, shared.kubeconfig)
+
+
+def _create_and_delete(kubeconfig: Path) -> None:
+    with lightkube.Client(KubeConfig.from_file(kubeconfig), field_manager="me") as client:
+        client.create(ConfigMap(metadata=ObjectMeta(name="sync", namespace="default"), data={"key": "value"}))
+        assert client.get(ConfigMap, name="sync").data == {"key": "value"}
+        client.delete(ConfigMap, "sync")
+
+
+@pytest.mark.parametrize(("kind", "manifest"), KINDS, ids=[kind.__name__ for kind, _ in KINDS])
+async def test_life_of_an_object(client: Any, kind: Any, manifest: Any) -> None:
+    name = f"life-{kind.__name__.lower()}"
+    made = await client.create(kind.from_dict(manifest(name)))
+    assert (await client.get(kind, name)).metadata.uid == made.metadata.uid
+    assert (await client.replace(made)).metadata.resourceVersion == made.metadata.resourceVersion
+    labels = {"metadata": {"labels": {"life": name}}}
+    await client.patch(kind, name, labels, patch_type=PatchType.MERGE)
+    assert [each.metadata.name async for each in client.list(kind, labels={"life": name})] == [name]
+    operations = [{"op": "add", "path": "/metadata/labels/more", "value": "x"}]
+    patched = await client.patch(kind, name, operations, patch_type=PatchType.JSON)
+    assert patched.metadata.labels == {"life": name, "more": "x"}
+    applied = manifest(name) | {
+        "metadata": {"name": name, "namespace": "default", "labels": {"life": "other"}}
+    }
+    assert (await client.apply(kind.from_dict(applied), force=True)).metadata.labels["life"] == "other"
+    await client.delete(kind, name, grace_period=0, cascade=CascadeType.FOREGROUND)
     with pytest.raises(lightkube.ApiError, match="not found"):
-        client.get(ConfigMap, name="c")
+        await client.get(kind, name)
+
+
+@pytest.mark.parametrize(("kind", "manifest"), [(Deployment, deployment), (CronTab, crontab)])
+async def test_scale(client: Any, kind: Any, manifest: Any) -> None:
+    await client.create(kind.from_dict(manifest("scaled")))
+    metadata = ObjectMeta(name="scaled", namespace="default")
+    await client.replace(kind.Scale.from_dict({"metadata": metadata.to_dict(), "spec": {"replicas": 3}}))
+    assert (await client.get(kind.Scale, "scaled")).spec.replicas == 3
+    await client.patch(kind.Scale, "scaled", {"spec": {"replicas": 1}})
+    assert (await client.get(kind, "scaled")).to_dict()["spec"]["replicas"] == 1
+
+
+async def test_status_of_a_custom_resource(client: Any) -> None:
+    made = await client.create(CronTab(metadata=ObjectMeta(name="status", namespace="default"), spec={}))
+    status = CronTab.Status.from_dict(made.to_dict() | {"status": {"replicas": 2}})
+    await client.replace(status)
+    assert (await client.get(CronTab, "status")).status == {"replicas": 2}
+
+
+async def test_wait_and_logs(client: Any) -> None:
+    await client.create(Pod.from_dict(pod("waited", "echo hello; sleep 100")))
+    ready = await client.wait(Pod, "waited", for_conditions=["Ready"])
+    assert ready.status.phase == "Running"
+    assert [line async for line in client.log("waited", tail_lines=1)] == ["hello\n"]
+    await client.delete(Pod, "waited", grace_period=0)
+    name = CRONTABS["metadata"]["name"]
+    await client.wait(CustomResourceDefinition, name, for_conditions=["Established"])
+
+
+async def test_watch(client: Any) -> None:
+    await client.create(Pod.from_dict(pod("watched", "true")))
+    async with aclosing(client.watch(Pod, fields={"metadata.name": "watched"})) as events:
+        async for event, found in events:
+            if found.status.phase == "Succeeded" and event != "DELETED":
+                await client.delete(Pod, "watched")
+            if event == "DELETED":
+                break
+
+
+async def test_yaml_is_loaded_and_created(client: Any) -> None:
+    text = codecs.dump_all_yaml([ConfigMap.from_dict(config_map("yaml")), CronTab.from_dict(crontab("yaml"))])
+    for each in codecs.load_all_yaml(text):
+        await client.create(each)
+    assert (await client.get(CronTab, "yaml")).spec["cronSpec"] == "* * * * */5"
+    await client.deletecollection(CronTab)
+    assert [each async for each in client.list(CronTab)] == []
