@@ -21,7 +21,7 @@ from elasticjob.devcluster.server.model.names import file_name_problem, missing,
 from elasticjob.devcluster.server.model.selectors import label_selector, matches_labels
 from elasticjob.devcluster.server.model.store import Manifest, Store, Type
 from elasticjob.devcluster.server.model.strategy import Strategy, immutable, put
-from elasticjob.devcluster.server.schema.expressions import NotCompiled
+from elasticjob.devcluster.server.schema.expressions import NotCompiled, condition
 
 PROTECTION = "kubernetes.io/pvc-protection"
 _SERVICES = Type("", "services")
@@ -170,8 +170,8 @@ def _default_webhooks(configuration: Manifest) -> None:
 
 
 def _check_conditions(webhook: Manifest, path: str) -> Iterator[Cause]:
-    for index, condition in enumerate(webhook.get("matchConditions") or ()):
-        expression = condition.get("expression") or ""
+    for index, each in enumerate(webhook.get("matchConditions") or ()):
+        expression = each.get("expression") or ""
         try:
             condition(expression)
         except NotCompiled as error:
