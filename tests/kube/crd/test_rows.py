@@ -66,6 +66,7 @@ def test_bad_constructs_are_refused_with_what_to_write(bad: Bad) -> None:
         written(bad.annotation, bad.default)
 
 
+@pytest.mark.plane  # devcluster does not check definitions as closely
 @pydantic_warns
 @each_bad
 async def test_servers_refuse_what_the_generator_refuses(bad: Bad, client: Client) -> None:
