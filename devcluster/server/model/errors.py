@@ -219,11 +219,6 @@ def too_large(size: int, limit: int) -> StatusError:
     return StatusError(413, "RequestEntityTooLarge", message)
 
 
-def object_too_large(size: int, limit: int) -> StatusError:
-    message = f"the object has {size} bytes, and no object may have more than {limit}"
-    return StatusError(422, "Invalid", message)
-
-
 def too_many_operations(count: int, limit: int) -> StatusError:
     message = f"The allowed maximum operations in a JSON patch is {limit}, got {count}"
     return StatusError(413, "RequestEntityTooLarge", message)

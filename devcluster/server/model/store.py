@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from elasticjob.devcluster.server.model.errors import expired, object_too_large, too_large_version
+from elasticjob.devcluster.server.model.errors import expired, too_large, too_large_version
 
 Manifest = dict[str, Any]
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -249,7 +249,7 @@ class Store:
             body = {"kind": body.get("kind"), "apiVersion": body.get("apiVersion")} | body
         raw = encode(body)
         if len(raw) > LARGEST:
-            raise object_too_large(len(raw), LARGEST)
+            raise too_large(len(raw), LARGEST)
         self.version += 1
         return Stored(body, raw, self.version)
 
