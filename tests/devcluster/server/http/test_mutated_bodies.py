@@ -105,7 +105,7 @@ GROWING = [{"op": "add", "path": "/spec/free", "value": {"0": [1] * 1000}}] + [
     [
         ("POST", PODS, b"[" * 100_000 + b"]" * 100_000, JSON, 400),
         ("POST", THINGS, b'{"a":' * 5_000 + b"1" + b"}" * 5_000, JSON, 400),
-        ("POST", MAPS, f'{{"metadata":{{"name":"m"}},"data":{{{NAMES},"k1":"w"}}}}'.encode(), JSON, 422),
+        ("POST", MAPS, f'{{"metadata":{{"name":"m"}},"data":{{{NAMES},"k1":"w"}}}}'.encode(), JSON, 413),
         ("PATCH", f"{THINGS}/t", f"spec:\n  a0: &a0 [1]\n{ALIASES}".encode(), MEDIA["apply"], 400),
         ("PATCH", f"{THINGS}/t", GROWING, MEDIA["json"], 413),
         (
