@@ -1,4 +1,4 @@
-"""A whole cluster in this process: the API server, and all that makes pods, services and accounts real.
+"""A whole cluster in this process: the API server, and the controllers and nodes that act on its objects.
 
     async with DevCluster(Path("state")) as cluster:
         ...  # KUBECONFIG=cluster.kubeconfig
@@ -116,7 +116,7 @@ class DevCluster:
         write_private(self.kubeconfig, kubeconfig(server, self._token))
 
     def _controllers(self, operator: Operator) -> Sequence[Controller]:
-        """What a control plane does besides serving its API."""
+        """The controllers of a control plane, beside its API."""
         client, pods = operator.client, operator.cache(POD)
         services, slices = operator.cache(SERVICE), operator.cache(ENDPOINT_SLICE)
         nodes, claims = operator.cache(NODE), operator.cache(PERSISTENT_VOLUME_CLAIM)

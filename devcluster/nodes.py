@@ -1,5 +1,5 @@
-"""Nodes of this machine in a cluster, whoever serves its API: they run pods as processes, and connections to
-clusterIPs reach those pods.
+"""Nodes of this machine in any cluster: they run pods as processes, and proxy connections from clusterIPs to
+these pods.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Nodes:
         await self._run(operator, stack)
 
     def _prepare(self, stack: AsyncExitStack) -> Place:
-        """The folders; what an earlier cluster left of its pods is deleted."""
+        """Make the folders; pods that an earlier cluster left there are deleted."""
         place = Place(self.state, _memory_folder(MEMORY if MEMORY.is_dir() else self.state))
         self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         stack.enter_context(_locked(self.state))
@@ -171,14 +171,14 @@ class Nodes:
         stack.push_async_callback(_end, self._running)
         try:
             await operator.wait_started()
-        except RuntimeError:  # it stopped before: why, it says itself
+        except RuntimeError:  # the task ended early and raises its own error
             await self._running
             raise
 
 
 def container_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What every container gets: programs of this interpreter's environment first, and who and where the user
-    is.
+    """Environment of every container: programs of this interpreter's environment first, the user's name and
+    home.
     """
     path = f"{interpreter_path()}:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     return {"PATH": path, "VIRTUAL_ENV": sys.prefix} | {n: environ[n] for n in INHERITED if n in environ}

@@ -67,7 +67,7 @@ def _targets(name: str, behind: Iterable[EndpointSlice]) -> list[Address]:
 
 
 class Side(asyncio.Protocol):
-    """One of two joined connections: what arrives here leaves there."""
+    """One of two joined connections: bytes that arrive here are sent there."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -135,7 +135,7 @@ class Listener:
         self._is_cut = False
 
     async def open(self, address: Address) -> None:
-        """Listen. Raises OSError when somebody else does."""
+        """Listen. Raises OSError if the address is in use."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._accept, *address, reuse_address=True, backlog=1024)
 
@@ -272,7 +272,7 @@ class Proxy:
         return (ENDPOINT_SLICE.convert(manifest) for manifest in slices(service, found))
 
     async def _listen(self, open_: dict[Address, Listener], address: Address, targets: list[Address]) -> str:
-        """ "" or why nobody can listen there."""
+        """ "" or the reason why the address cannot be listened on."""
         if address in open_:
             open_[address].targets = targets
             return ""

@@ -1,4 +1,4 @@
-"""What every namespace is given: the service account `default`, and the ConfigMap with the cluster's CA."""
+"""Creates the service account `default` and the ConfigMap with the cluster's CA in every namespace."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ class Accounts:
 
 
 def _namespace_of(account: ServiceAccount) -> list[Key]:
-    """The namespace of a default account; others concern nobody here."""
+    """The namespace of a default account; other accounts are ignored."""
     return [Key("", account.metadata.namespace)] if account.metadata.name == ACCOUNT else []

@@ -1,5 +1,4 @@
-"""Services: who stands behind each one (Endpoints, EndpointSlices), written for all to read. Pure but for
-`Endpoints`.
+"""Endpoints and EndpointSlices: the ready pods of each Service. Pure but for `Endpoints`.
 
 Forwarding connections to them is `proxy.py`.
 """
@@ -181,7 +180,7 @@ class Endpoints:
         return Controller("endpoints", self.reconcile, for_=SERVICE, watches=watches)
 
     async def reconcile(self, key: Key) -> Result:
-        """One service's endpoints are what its pods say."""
+        """Bring the endpoints of one service in line with its pods."""
         service = self._services.get(key)
         if service is None or service.metadata.deletion_timestamp is not None or not service.spec.selector:
             self._written.pop(key, None)

@@ -1,4 +1,4 @@
-"""The scheduler: which node a pod goes to, and the sentence why it goes nowhere.
+"""The scheduler: chooses a node for each pod, or explains why no node fits.
 
 `place` is pure: (pod, nodes with what they hold) → a node, or why there is none. `FILTERS` is the table of
 reasons; each says of a pod and a node "" or what is wrong. Of the nodes that fit, the least allocated wins.
@@ -54,7 +54,7 @@ class Occupied:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Where a pod goes; without a node, `why` says why it must wait."""
+    """The chosen node of a pod; without one, `why` is the message of its PodScheduled condition."""
 
     node: str = ""
     why: str = ""
@@ -155,8 +155,8 @@ _OPERATORS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
 
 
 def requests(pod: Pod) -> Quantities:
-    """What the pod needs at any one time: the containers and sidecars together, or the hungriest init
-    container.
+    """The requests of the pod: the sum of its containers and sidecars, or its largest init container if
+    larger.
     """
     steady: Quantities = {}
     peak: Quantities = {}
@@ -177,9 +177,7 @@ def _requested(container: Container) -> Quantities:
 
 
 def allocation(pod: Pod, on: Occupied) -> Fraction:
-    """How full cpu and memory would be, on average: 0 to 1. A pod that asks for nothing counts as a
-    little.
-    """
+    """The average share of cpu and memory in use, 0 to 1. A pod without requests counts a little."""
     little = {"cpu": parse("100m"), "memory": parse("200Mi")}
     wanted = requests(pod)
     room = on.allocatable
@@ -192,7 +190,7 @@ def allocation(pod: Pod, on: Occupied) -> Fraction:
 
 
 def is_over(pod: Pod) -> bool:
-    """Does it hold nothing any more?"""
+    """Has the pod ended, so that its resources are free?"""
     return pod.status.phase in ("Succeeded", "Failed")
 
 
@@ -262,7 +260,7 @@ class Scheduler:
         return Controller("scheduler", self.reconcile, for_=POD, watches=watches)
 
     async def reconcile(self, key: Key) -> Result:
-        """One pod has a node, or a condition that says why not."""
+        """Bind one pod to a node, or set the condition that explains why no node fits."""
         pod = self._pods.get(key)
         if pod is None or not needs_a_node(pod):
             return Result.done()
@@ -302,7 +300,7 @@ class Scheduler:
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         try:
             await self._client.post(POD, name, "binding", binding, namespace)
-        except (NotFound, Conflict):  # deleted or bound by another meanwhile: the cache will say so
+        except (NotFound, Conflict):  # deleted or bound by another meanwhile: the cache will show it
             self._assumed.pop(pod.metadata.uid, None)
             return
         note = f"Successfully assigned {namespace}/{name} to {node}"

@@ -1,4 +1,4 @@
-"""Performing a probe or a hook: HTTP request, TCP connection, or command. What it means is `probes.py`."""
+"""Performs probes and hooks: HTTP request, TCP connection, or command. `probes.py` interprets the results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Execute = Callable[[list[str], float], Awaitable[tuple[int, str]]]
 
 @dataclass(frozen=True)
 class Target:
-    """The container that is asked."""
+    """The container that is probed."""
 
     container: Container
     ip: str

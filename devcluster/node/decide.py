@@ -1,4 +1,4 @@
-"""What the kubelet does next for one pod: `(pod, record, now) → Step`, pure.
+"""The kubelet's next actions for one pod: `(pod, record, now) → Step`, pure.
 
 The passes run in the order of `PASSES`; each looks at the record that the one before it left, and adds
 actions. A Step says what to do, what to remember, and when to look again if nothing happens before.
@@ -91,7 +91,7 @@ class Tell:
 
 @dataclass(frozen=True)
 class Remove:
-    """Nothing of the pod runs any more: delete the object for good."""
+    """All containers have ended: delete the object for good."""
 
 
 Action = Start | Stop | Kill | Probe | Resize | Tell | Remove
@@ -99,7 +99,7 @@ Action = Start | Stop | Kill | Probe | Resize | Tell | Remove
 
 @dataclass(frozen=True)
 class Step:
-    """What to remember, what to do, and when to look again at the latest."""
+    """The new record, the actions, and the latest time of the next pass."""
 
     record: PodRecord
     actions: tuple[Action, ...] = ()

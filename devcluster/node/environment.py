@@ -1,4 +1,6 @@
-"""What a container runs: its argv, environment and folder, from the pod and what it refers to. Pure."""
+"""The command, environment and working directory of a container, from the pod and the objects it refers to.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from elasticjob.kube.objects.views import ConfigMap, Container, Pod, Quantity, S
 
 
 class Unready(Exception):
-    """The container cannot be made yet. `reason` is what its status shows; it is tried again."""
+    """The container cannot be made yet. `reason` is shown in its status; creation is retried."""
 
     def __init__(self, message: str, reason: str = "CreateContainerConfigError") -> None:
         super().__init__(message)
@@ -26,7 +28,7 @@ class Unready(Exception):
 
 @dataclass(frozen=True)
 class Sources:
-    """The objects that a pod refers to, as the server had them; None for one that does not exist."""
+    """The objects that a pod refers to, as last read from the server; None for one that does not exist."""
 
     config_maps: dict[str, ConfigMap | None] = field(default_factory=dict)
     secrets: dict[str, Secret | None] = field(default_factory=dict)
@@ -34,7 +36,7 @@ class Sources:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the node adds to every container of a pod."""
+    """Environment that the node adds to every container of a pod."""
 
     ip: str
     host: str
@@ -80,7 +82,7 @@ def environment(
 def argv(
     container: Container, image: Image, env: Mapping[str, str], mounts: Sequence[Mount]
 ) -> tuple[str, ...]:
-    """What to execute: `command` replaces the image's ENTRYPOINT and CMD, `args` its CMD. Raises Unready."""
+    """The command: `command` replaces the image's ENTRYPOINT and CMD, `args` its CMD. Raises Unready."""
     program = container.command or image.entrypoint
     words = container.args or (() if container.command else image.command)
     found = [expand(word, env) for word in (*program, *words)]
@@ -141,7 +143,9 @@ _FIELDS: Mapping[str, Callable[[Pod, Surroundings], str]] = {
 
 
 def resource_of(pod: Pod, container: Container, reference: Manifest, around: Surroundings) -> str:
-    """The value of a resourceFieldRef, rounded up to its divisor; without a limit, what the node has."""
+    """The value of a resourceFieldRef, rounded up to its divisor; without a limit, the node's allocatable
+    amount.
+    """
     name = reference.get("containerName") or container.name
     owner = next((other for other in every_container(pod) if other.name == name), None)
     which, _, resource = str(reference.get("resource", "")).partition(".")
@@ -160,7 +164,7 @@ def resource_of(pod: Pod, container: Container, reference: Manifest, around: Sur
 def _value_from(
     pod: Pod, container: Container, source: Manifest, sources: Sources, around: Surroundings
 ) -> str | None:
-    """None: the reference is optional, and what it names does not exist."""
+    """The referenced value; None if the reference is optional and its object or key is missing."""
     if reference := source.get("fieldRef"):
         return field_of(pod, reference.get("fieldPath", ""), around)
     if reference := source.get("resourceFieldRef"):

@@ -1,4 +1,4 @@
-"""The Node objects of this machine, and the leases that say it is alive."""
+"""The Node objects of this machine, and their heartbeat leases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RENEW_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class VirtualNode:
-    """One node of the cluster: a name, and what it claims to have. Several may stand for one machine."""
+    """One node of the cluster: its name and its capacity. Several nodes may share one machine."""
 
     name: str = "devcluster"
     capacity: Mapping[str, str] = field(default_factory=lambda: machine_capacity())
@@ -34,7 +34,7 @@ class VirtualNode:
 
 
 def machine_capacity() -> dict[str, str]:
-    """What this machine has, and room for 110 pods."""
+    """The capacity of this machine, with room for 110 pods."""
     memory = psutil.virtual_memory().total // 1024
     return {"cpu": str(os.cpu_count() or 1), "memory": f"{memory}Ki", "pods": "110"}
 
@@ -80,7 +80,7 @@ def node_manifest(node: VirtualNode, logs: LogAddress) -> Manifest:
 
 
 def node_status(node: VirtualNode, host: str, now: datetime, logs: LogAddress) -> Manifest:
-    """Everything fits and nothing presses: the machine is the user's own."""
+    """Node conditions: always ready and without pressure, since the machine is the user's own."""
     fine = {
         "MemoryPressure": ("False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
         "DiskPressure": ("False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),

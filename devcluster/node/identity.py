@@ -1,4 +1,4 @@
-"""Who a pod is to the API server: its service account's token, and a kubeconfig that carries it."""
+"""A pod's credentials for the API server: its service account's token, and a kubeconfig that carries it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Server:
     ca: str
 
     def env(self) -> Mapping[str, str]:
-        """As a real kubelet tells it."""
+        """In the format of a real kubelet."""
         parts = urlsplit(self.url)
         return {
             "KUBERNETES_SERVICE_HOST": parts.hostname or "",

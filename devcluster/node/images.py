@@ -1,4 +1,4 @@
-"""Images without a registry: a table of name patterns, each with what such an image would bring."""
+"""Images without a registry: a table of name patterns, each with an image's command and environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Image:
-    """What an image adds to a container: its ENTRYPOINT, CMD and ENV."""
+    """The defaults that an image gives a container: its ENTRYPOINT, CMD and ENV."""
 
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()

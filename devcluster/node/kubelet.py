@@ -83,7 +83,7 @@ class Recorder(Protocol):
 
 @dataclass(frozen=True)
 class Machine:
-    """What the kubelet works with."""
+    """The kubelet's dependencies."""
 
     client: Client
     pods: Cache[Pod]
@@ -180,7 +180,7 @@ class Kubelet:
     # deciding and doing
 
     async def _settle(self, held: Held) -> Step:
-        """Decide and perform until there is nothing more to start at this moment; the last step."""
+        """Decide and perform until no action is due now; returns the last step."""
         while True:
             step = decide(held.pod, held.record, self._now(), self._rules[held.pod.spec.node_name])
             held.record = step.record
@@ -320,7 +320,7 @@ class Kubelet:
 
     async def _probe(self, held: Held, container: Container, run: str, check: Check) -> None:
         probe = probe_of(container, check)
-        if probe is None:  # the pod's spec says so since the probe was ordered
+        if probe is None:  # the spec dropped the probe after it was started
             return
         problem = await checks.ask(probe.handler, self._target(held, container), probe.timeout_seconds)
         if problem:
@@ -382,7 +382,7 @@ class Kubelet:
             await self._at.client.merge_patch(
                 POD, held.key.name, patch, held.key.namespace, subresource="status"
             )
-        except NotFound:  # the cache will say so
+        except NotFound:  # the cache will show it
             log.debug("the pod is gone", extra={"pod": str(held.key)})
         except Invalid as error:
             if not any(cause.get("field") == "metadata.uid" for cause in error.causes):

@@ -1,4 +1,4 @@
-"""Questions about the life of a pod that decisions and status ask alike. Pure."""
+"""Predicates on a container's life cycle, shared by decisions and status. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Backoff:
 
 
 def is_sidecar(container: Container) -> bool:
-    """Asked of init containers: does it keep running beside the others?"""
+    """Is this init container a sidecar, which keeps running beside the others?"""
     return container.restart_policy == "Always"
 
 
@@ -69,12 +69,12 @@ def is_ending(pod: Pod, record: PodRecord) -> bool:
 
 
 def is_initialized(pod: Pod, record: PodRecord) -> bool:
-    """Have the init containers done what the others wait for?"""
+    """Have all init containers completed or, if sidecars, started?"""
     return all(has_done_its_part(container, record) for container in pod.spec.init_containers)
 
 
 def has_done_its_part(container: Container, record: PodRecord) -> bool:
-    """Has this init container done what the next ones wait for?"""
+    """Has this init container completed or, if a sidecar, started?"""
     own = record[container.name]
     if is_sidecar(container):
         return own.has_started(container)
@@ -88,11 +88,11 @@ def restart_at(record: ContainerRecord, backoff: Backoff) -> datetime | None:
 
 
 def pause(record: ContainerRecord, backoff: Backoff) -> timedelta:
-    """The wait before the next start: none for the first restart, nor after a long run."""
+    """The back-off before the next start: zero for the first restart and after a long run."""
     return timedelta() if ran_long(record, backoff) else backoff.after(record.restarts - record.forgiven)
 
 
 def ran_long(record: ContainerRecord, backoff: Backoff) -> bool:
-    """Did the last run last so long that what was before is forgiven?"""
+    """Did the last run last long enough to reset the back-off?"""
     past = record.past
     return past is not None and past.ended is not None and past.ended - past.started >= 2 * backoff.longest

@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Wanted:
-    """What of a log is asked for; the names are those of the API's query parameters."""
+    """The selection of log lines; the names are those of the API's query parameters."""
 
     follow: bool = False
     previous: bool = False
@@ -44,7 +44,7 @@ def _true(value: str | None) -> bool:
 
 
 def select(content: bytes, wanted: Wanted) -> bytes:
-    """The part of a whole log that is asked for, as `kubectl logs` prints it."""
+    """The selected part of a whole log, as `kubectl logs` prints it."""
     lines = [line for line in content.split(b"\n") if line]
     if wanted.since is not None:
         since = wanted.since.astimezone(UTC).isoformat(timespec="microseconds")[:26].encode()
@@ -84,6 +84,6 @@ def end_of(path: Path, size: int = 64 * 1024) -> bytes:
 
 
 def last_words(content: bytes) -> str:
-    """What a termination message falls back to: the last 80 lines, at most 2,048 bytes of them."""
+    """The fallback of a termination message: the log's last 80 lines, at most 2,048 bytes."""
     text = b"".join(plain(_last([line for line in content.split(b"\n") if line], 80)))
     return text[-2048:].decode("utf-8", "replace")

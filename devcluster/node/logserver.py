@@ -52,7 +52,9 @@ class LogServer:
 
     @asynccontextmanager
     async def serve(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[LogAddress]:
-        """Listen while the context lasts; what to write on the nodes. `tls` decides who may ask."""
+        """Listen while the context lasts; yields the annotations for the nodes. `tls` authenticates the
+        clients.
+        """
         secret = "" if tls else f"/{secrets.token_urlsafe(24)}"
         app = web.Application()
         app.router.add_get(f"{secret}/containerLogs/{{namespace}}/{{pod}}/{{container}}", self._answer)
@@ -129,20 +131,20 @@ def _why(own: ContainerRecord) -> str:
 
 
 def _select(path: Path, wanted: Wanted) -> tuple[bytes, int]:
-    """What is asked for of the whole lines so far, and how many bytes those are. Blocking."""
+    """The selected part of the complete lines so far, and their size in bytes. Blocking."""
     content = _read(path, 0)
     complete = content.rfind(b"\n") + 1
     return select(content[:complete], wanted), complete
 
 
 def _read_on(path: Path, offset: int) -> tuple[bytes, int]:
-    """What was written since, and where it begins: at the start where the log has begun anew. Blocking."""
+    """Output since the last read and its offset, which is 0 if the log was rotated. Blocking."""
     begun_anew = path.exists() and path.stat().st_size < offset
     return (_read(path, 0), 0) if begun_anew else (_read(path, offset), offset)
 
 
 def _read(path: Path, offset: int) -> bytes:
-    """What the file holds from `offset` on; nothing if it was deleted meanwhile."""
+    """The file's content from `offset` on; empty if it was deleted meanwhile."""
     try:
         with path.open("rb") as file:
             file.seek(offset)

@@ -1,4 +1,6 @@
-"""Makes a container ready to start: fetches what its pod refers to, makes the volumes, composes the order."""
+"""Prepares a container for its start: fetches the objects it refers to, makes its volumes, composes its
+order.
+"""
 
 from __future__ import annotations
 
@@ -152,5 +154,5 @@ def has_identity(pod: Pod) -> bool:
 
 
 def memory_limit(limits: Mapping[str, str | int | float]) -> int:
-    """Bytes; 0 for none."""
+    """The memory limit in bytes; 0 if unlimited."""
     return int(parse(limits.get("memory", 0)) or Fraction(0))

@@ -1,4 +1,6 @@
-"""Paths of volumes: a process has no mounts of its own, so mount paths are rewritten wherever they stand."""
+"""Paths of volumes: processes have no mounts of their own, so mount paths in their configuration are
+rewritten.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 @dataclass(frozen=True)
 class Mount:
-    """What the container calls `path` is `folder` (or a file) on this machine."""
+    """The mount path `path` is `folder` (or a file) on this machine."""
 
     path: str
     folder: Path

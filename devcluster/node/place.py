@@ -1,4 +1,4 @@
-"""Where the kubelet keeps things on this machine."""
+"""The kubelet's folders on this machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Place:
         return self.pod(pod) / "containers" / container / "root"
 
     def last_words(self, pod: Pod, container: str) -> Path:
-        """The file that the container's terminationMessagePath stands for."""
+        """The file behind the container's terminationMessagePath."""
         return self.pod(pod) / "containers" / container / "termination-log"
 
     def log(self, pod: Pod, container: str, restarts: int) -> Path:

@@ -1,4 +1,4 @@
-"""Probes: what a manifest asks for, and what a result means. Performing them is `checks.py`."""
+"""Probes: their settings, and how results change a verdict. `checks.py` performs them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def first(probe: Probe, since: datetime) -> Checked:
 
 
 def judge(probe: Probe, known: Checked, passed: bool, now: datetime) -> Checked:
-    """What is known after one more result: a verdict takes as many in a row as the thresholds say."""
+    """The verdict after one more result; it changes after as many equal results as the threshold."""
     streak = max(known.streak, 0) + 1 if passed else min(known.streak, 0) - 1
     verdict = known.passed
     if streak >= probe.success_threshold:

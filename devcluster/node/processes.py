@@ -23,7 +23,9 @@ SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run: `argv[0]` is looked up in the PATH of `env`; `memory` is a limit in bytes, 0 for none."""
+    """A command to run: `argv[0]` is looked up in the PATH of `env`; `memory` is a limit in bytes, 0 for
+    unlimited.
+    """
 
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -86,7 +88,7 @@ class Process(asyncio.Protocol):
         self._say({"kill": True})
 
     async def limit(self, memory: int) -> bool:
-        """Change the memory limit (bytes, 0 for none). False: the container uses more; nothing changed."""
+        """Change the memory limit (bytes, 0 for unlimited). False if the container already uses more."""
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         if self.gone.done():
             return False
@@ -95,12 +97,12 @@ class Process(asyncio.Protocol):
         return await answer
 
     def close(self) -> None:
-        """Let go of the container: its supervisor kills what is left of it."""
+        """Release the container: its supervisor kills all remaining processes."""
         if self._transport is not None:
             self._transport.close()
 
     def order(self, order: Order) -> None:
-        """The first line to the supervisor: what to start."""
+        """The first line to the supervisor: the order to start."""
         assert self._transport is not None
         self._transport.write(msgspec.json.encode(order) + b"\n")
 

@@ -1,4 +1,4 @@
-"""What the kubelet remembers about a pod: frozen values, and the events that change them.
+"""The kubelet's memory of a pod: frozen values, and the events that change them.
 
     waiting ──start──► starting ──started──► running ──ended──► ended ──(restart policy, back-off)──► starting
                            └──refused──► waiting (retried)         └── for good
@@ -43,7 +43,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Stopping:
-    """The container was told to end; at `deadline` it is killed."""
+    """The container got its stop signal; at `deadline` it is killed."""
 
     deadline: datetime
     killed: bool = False
@@ -236,7 +236,7 @@ def ended(
 def checked(
     record: PodRecord, name: str, id: str, check: Check, judge: Callable[[Checked], Checked]
 ) -> PodRecord:
-    """A probe of the run `id` has answered; `judge` turns what was known before into what is known now."""
+    """A probe of the run `id` has answered; `judge` updates the verdict."""
     container = record[name]
     if container.run is None or container.run.id != id or check not in container.checks:
         return record

@@ -1,4 +1,4 @@
-"""The status of a pod: `(pod, record, now) → status`, pure. What is true, in the words of a real kubelet."""
+"""The status of a pod: `(pod, record, now) → status`, pure. Reasons and messages are a real kubelet's."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def phase(pod: Pod, record: PodRecord) -> str:
 
 
 def qos_class(pod: Pod) -> str:
-    """Guaranteed: all have cpu and memory limits, equal to the requests. BestEffort: none names any."""
+    """Guaranteed: all have cpu and memory limits equal to the requests. BestEffort: no limits or requests at
+    all.
+    """
     every = [container.resources for container in every_container(pod)]
     if not any(
         name in given for r in every for given in (r.requests, r.limits) for name in ("cpu", "memory")
@@ -132,7 +134,7 @@ def _states(
 def _waiting(
     pod: Pod, container: Container, record: PodRecord, now: datetime, rules: Rules
 ) -> Manifest | None:
-    """Why the container does not run; None where it is about to be started again."""
+    """The reason why the container does not run; None if it is about to be restarted."""
     own = record[container.name]
     if own.past is not None and (retry := restart_at(own, rules.restart)) is not None and now < retry:
         return {"reason": "CrashLoopBackOff", "message": _backing_off(pod, container, own, rules.restart)}

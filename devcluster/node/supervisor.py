@@ -74,7 +74,7 @@ class Lines:
         return None
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """What one read brings; sets `ended` at the end of the stream."""
+        """The bytes of one read; sets `ended` at the end of the stream."""
         try:
             piece = self.link.recv(65536)
         except ConnectionResetError:
@@ -86,7 +86,7 @@ class Lines:
 
 
 class LogFile:
-    """The log of a container. Beyond `limit` bytes it begins anew; what was before stays in `PATH.old`."""
+    """The log of a container. Beyond `limit` bytes it is rotated; the earlier part stays in `PATH.old`."""
 
     def __init__(self, path: str, limit: int) -> None:
         self.path, self.limit = path, limit
@@ -115,7 +115,7 @@ class Log:
         os.set_blocking(pipe, False)
 
     def copy(self) -> bool:
-        """Write what has arrived; False at the end of the stream."""
+        """Copy available output to the log; False at the end of the stream."""
         try:
             piece = os.read(self.pipe, 65536)
         except BlockingIOError:
@@ -129,7 +129,7 @@ class Log:
         return True
 
     def drain(self) -> None:
-        """Write what is left, without waiting for more."""
+        """Copy the remaining output to the log, without waiting for more."""
         while select.select([self.pipe], [], [], 0)[0] and self.copy():
             pass
         self.flush()

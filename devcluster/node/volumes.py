@@ -1,4 +1,4 @@
-"""Volumes: what each one holds (pure), and the folder that is made of it."""
+"""Volumes: their contents (pure), and the folders that are made from them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Volume = Files | Empty | Host | Claim
 
 @dataclass(frozen=True)
 class Token:
-    """What a projected volume holds besides ConfigMaps and Secrets: the pod's identity."""
+    """The parts of a projected volume beside ConfigMaps and Secrets: the pod's identity."""
 
     token: str
     ca: str
@@ -74,7 +74,7 @@ def unmountable(volume: Manifest, why: str) -> Unready:
 def content(
     pod: Pod, volume: Manifest, sources: Sources, around: Surroundings, token: Token | None
 ) -> Volume:
-    """What the volume holds. Raises Unready where something it needs is missing."""
+    """The contents of a volume. Raises Unready if an object it needs is missing."""
     for member, make in _TYPES.items():
         if member in volume:
             return make(_Wanted(pod, volume, sources, around, token))
@@ -133,7 +133,7 @@ def _projected(wanted: _Wanted) -> Volume:
 
 def _part(wanted: _Wanted, part: Manifest) -> dict[str, bytes]:
     if source := part.get("configMap"):
-        # the API server's own CA is known here before anybody has written it into the namespace
+        # the CA is known here before the ConfigMap is in the namespace
         if source.get("name") == "kube-root-ca.crt" and wanted.token is not None:
             return {"ca.crt": wanted.token.ca.encode()}
         return _chosen(wanted, source, "configmap", source.get("name", ""))
@@ -210,7 +210,7 @@ class Places:
 
 
 def make(name: str, volume: Volume, places: Places) -> Path:
-    """Make the folder (or find the path) of a volume; blocking. What is there is kept. Raises Unready."""
+    """Make the folder (or find the path) of a volume; blocking. Existing files are kept. Raises Unready."""
     match volume:
         case Host(path, type_):
             return _make_host(name, Path(path), type_)

@@ -1,4 +1,4 @@
-"""The server itself: its parts put together, started and stopped."""
+"""The API server: assembles its parts, starts and stops them."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class ApiServer:
         return str(UUID(int=self._chance.getrandbits(128), version=4))
 
     def _follow_definitions(self, type_: Type, event: Event) -> None:
-        """Serve what a CustomResourceDefinition declares, as soon as its names are accepted."""
+        """Serve the kinds of a CustomResourceDefinition as soon as its names are accepted."""
         if type_ != CRDS or _is_alike(event):
             return
         spec = event.new.body["spec"]
@@ -190,7 +190,7 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 def _is_alike(event: Event) -> bool:
-    """Whether a changed definition declares what it declared."""
+    """Whether an updated definition declares the same resources as before."""
     if event.change != "MODIFIED" or event.old is None:
         return False
     old, new = event.old.body, event.new.body

@@ -1,4 +1,4 @@
-"""Authorization: all users may do everything, or what Roles and ClusterRoles allow when they are enforced.
+"""Authorization: all users may do everything or, with RBAC on, only as Roles and ClusterRoles allow.
 
 Members of system:masters may do everything. A role may hand out rights that its writer does not hold.
 """
@@ -26,7 +26,7 @@ _EVERYTHING: tuple[Rule, ...] = (
 
 @dataclass(frozen=True)
 class Decision:
-    """`why` names the binding that allows, or what could not be found; it may be empty."""
+    """A verdict; `why` names the binding that allows or the missing role, and may be empty."""
 
     allowed: bool
     why: str = ""
@@ -34,7 +34,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Lost:
-    """A role that a binding names and nobody made."""
+    """A binding refers to a role that does not exist."""
 
     kind: str
     name: str
@@ -81,7 +81,7 @@ class Access:
         return Decision(False, f"RBAC: {_joined(lost)}" if lost else "")
 
     def rules_of(self, user: User, namespace: str) -> tuple[list[Rule], str]:
-        """Every rule that holds for a user in a namespace, and what could not be found."""
+        """Every rule that applies to a user in a namespace, and the missing roles."""
         every = list(self._held(user, namespace))
         if not self.enforced:
             return list(_EVERYTHING), ""
@@ -98,7 +98,7 @@ class Access:
         self.check(attributes.options.user, requested)
 
     def _held(self, user: User, namespace: str) -> Iterator[Held]:
-        """What each binding gives to a user, in the whole cluster and in one namespace."""
+        """The rules that each binding grants to a user, cluster-wide and in one namespace."""
         for binding in self._store.every(_CLUSTER_ROLE_BINDINGS):
             yield from self._of(user, binding.body, "")
         for binding in self._store.every(_ROLE_BINDINGS, namespace) if namespace else ():
@@ -131,5 +131,5 @@ def _joined(messages: Sequence[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text without what a browser could take for a page."""
+    """The text, HTML-escaped."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

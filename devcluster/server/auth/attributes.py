@@ -1,4 +1,4 @@
-"""What a request wants to do, in the words of authorization: read off its method, path and query alone."""
+"""The authorization attributes of a request, from its method, path and query alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FALSE = ("false", "0")
 
 @dataclass(frozen=True)
 class RequestAttributes:
-    """One thing that somebody wants to do. `path` is set where it is to no resource."""
+    """The attributes of one request. `path` is set for non-resource requests."""
 
     verb: str
     group: str = ""
@@ -49,7 +49,7 @@ class RequestAttributes:
 
 
 def attributes_of(method: str, path: str, query: Mapping[str, str]) -> RequestAttributes:
-    """What a request wants, whether or not there is such a thing."""
+    """The attributes of a request, whether or not its resource exists."""
     parts = [part for part in path.split("/") if part]
     group, rest = _below(parts)
     if not rest:
@@ -67,19 +67,19 @@ def attributes_of(method: str, path: str, query: Mapping[str, str]) -> RequestAt
 
 
 def is_old_watch(rest: list[str]) -> bool:
-    """Whether what follows the version is a watch by its path."""
+    """Whether the path, after its version, is a watch."""
     return rest[0] == "watch" and len(rest) > 1
 
 
 def _below(parts: list[str]) -> tuple[str, list[str]]:
-    """The group, and what follows the version; nothing for paths of no resource."""
+    """The group and the path after its version; empty for non-resource paths."""
     if parts[:1] == ["api"]:
         return "", parts[2:]
     return (parts[1], parts[3:]) if parts[:1] == ["apis"] and len(parts) > 3 else ("", [])
 
 
 def _namespace(rest: list[str]) -> tuple[str, list[str]]:
-    """The namespace, and what is in it; a namespace is in itself."""
+    """The namespace, and the path within it; a Namespace object is within itself."""
     if rest[0] != "namespaces" or len(rest) < 2:
         return "", rest
     return rest[1], rest[2:] if len(rest) > 2 and rest[2] not in _NAMESPACE_HALVES else rest

@@ -1,4 +1,4 @@
-"""Rules of roles: what one permits, and which users a binding means."""
+"""Matching of role rules against requests, and of binding subjects against users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds that are asked and answered but never stored: who am I, may I, whose token is this."""
+"""Review kinds, answered but never stored: SelfSubjectReview, SubjectAccessReview, TokenReview and others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KINDS = (
 
 
 class Decided(Protocol):
-    """Whether somebody may, and why."""
+    """The verdict on an access review, and its reason."""
 
     @property
     def allowed(self) -> bool: ...
@@ -41,14 +41,14 @@ class Decided(Protocol):
 
 
 class Tokens(Protocol):
-    """Who is behind a token."""
+    """The user of a token."""
 
     def user_of(self, token: str) -> User | None: ...
     def verdict(self, token: str, audiences: Sequence[str]) -> Verdict: ...
 
 
 class Authority(Protocol):
-    """What a user may do."""
+    """The rules of a user."""
 
     def decide(self, user: User, attributes: RequestAttributes) -> Decided: ...
     def rules_of(self, user: User, namespace: str) -> tuple[Sequence[Rule], str]: ...
@@ -80,7 +80,7 @@ def user_info(user: User) -> Manifest:
 
 
 def answers(tokens: Tokens, authority: Authority, stamp: Callable[[], str]) -> Mapping[str, Answer]:
-    """Plural → what answers it. Answers raise Invalid or BadRequest for what is no question."""
+    """Plural → the handler of a review. Handlers raise Invalid or BadRequest for malformed reviews."""
 
     def who(_: Manifest, user: User) -> Manifest:
         return {"metadata": {"creationTimestamp": stamp()}, "status": {"userInfo": user_info(user)}}

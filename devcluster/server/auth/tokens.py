@@ -1,4 +1,4 @@
-"""Bearer tokens: who is behind which, for whom, and until when; new ones for service accounts.
+"""Bearer tokens: their users, audiences and expiry; new ones for service accounts.
 
 A token of an account counts as long as the account is there, and the object that it is bound to.
 """
@@ -35,7 +35,7 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True)
 class Token:
-    """What is known of one token. `account` is (namespace, name); without it nothing can end it."""
+    """One token. `account` is (namespace, name); a token without an account is never revoked."""
 
     user: User
     audiences: tuple[str, ...] = (AUDIENCE,)
@@ -46,7 +46,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Who holds a token and for which of the audiences asked, or what is wrong with it."""
+    """The user of a token and the accepted audiences, or the error."""
 
     user: User | None = None
     audiences: tuple[str, ...] = ()
@@ -65,11 +65,11 @@ class Tokens:
         self._tokens[token] = Token(User(user, tuple(dict.fromkeys((*groups, AUTHENTICATED)))))
 
     def user_of(self, token: str) -> User | None:
-        """Who talks to this server with a token."""
+        """The user that a token authenticates to this server."""
         return self.verdict(token).user
 
     def verdict(self, token: str, audiences: Sequence[str] = ()) -> Verdict:
-        """Who holds it, for those who go by one of these names (this server, where none is named)."""
+        """The user of a token for one of these audiences (this server's, if none is given)."""
         asked = audiences or (AUDIENCE,)
         found = self._tokens.get(token)
         if found is None:

@@ -1,4 +1,4 @@
-"""What every cluster has from the start: its namespaces, and the roles of administrators and clients."""
+"""Objects of every cluster: the system namespaces, and the roles of administrators and clients."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _ROLES: dict[str, tuple[list[Manifest], list[str]]] = {
 
 
 def publish_address(objects: Objects, host: str, port: int) -> None:
-    """Make the Service `default/kubernetes` and what stands behind it: this server, at its own address.
+    """Make the Service `default/kubernetes` and its endpoints: this server, at its own address.
 
     Pods are processes of this machine and dial the server directly, so the Service is headless.
     """

@@ -1,4 +1,4 @@
-"""What a dying namespace or CustomResourceDefinition takes with it: first its objects, then itself."""
+"""Deletes the objects of a terminating namespace or CustomResourceDefinition, then the object itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The garbage collector: objects whose owners are gone go too.
+"""The garbage collector: deletes objects whose owners are gone.
 
 An object keeps living while one owner lives. Without any, it is deleted: in the foreground when an owner
 waits for it and it owns something itself, else in the background. An owner that is deleted with `Orphan`
@@ -33,7 +33,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Owners:
-    """The owner references of an object, by what became of the owner."""
+    """The owner references of an object, sorted by the state of the owner."""
 
     solid: tuple[str, ...]
     waiting: tuple[str, ...]
@@ -70,7 +70,7 @@ class Collector:
             self._worker.add(item)
 
     def _release(self, uid: str, owner: Stored) -> None:
-        """Look again at what the vanished object owned, and at the owners that may have waited for it."""
+        """Check the dependents of a deleted object, and its owners that wait for foreground deletion."""
         for item in self._dependents.pop(uid, {}):
             self._worker.add(item)
         for reference in owner.metadata.get("ownerReferences") or ():
@@ -93,7 +93,7 @@ class Collector:
         await self._judge(resource, item, stored)
 
     async def _judge(self, resource: Resource, item: Item, stored: Stored) -> None:
-        """Delete an object that nobody owns any more; beside a living owner drop references to the others."""
+        """Delete an object without a living owner; otherwise drop its references to deleted owners."""
         owners = self._classify(stored)
         useless = {*owners.waiting, *owners.gone}
         if not useless:

@@ -1,4 +1,4 @@
-"""How a definition comes to be served: first its names are accepted, then it is established.
+"""Serving a CustomResourceDefinition: first its names are accepted, then it is established.
 
     stored ──(delay)──▶ NamesAccepted=True, Established=False (Installing): its objects are there
                               └──▶ Established=True: discovery tells of it
@@ -98,7 +98,7 @@ class Used:
 
 
 def next_status(crd: Manifest, used: Used, stamp: str) -> Manifest | None:
-    """The status of a definition after one more step, None where there is nothing to do."""
+    """The status of a definition after one more step; None if it is final."""
     status = crd.get("status") or {}
     names, held = _said(crd["spec"]["names"]), _said(status.get("acceptedNames") or {})
     if names != held:
@@ -123,7 +123,7 @@ def _not_yet(crd: Manifest, condition: Condition) -> Condition | None:
 
 
 def _accepted(names: Names, held: Names, used: Used) -> tuple[Names, Condition]:
-    """The names that a definition gets, and why not all of them: the last conflict is told."""
+    """The accepted names of a definition, and its condition: the last conflict, if any."""
     granted, condition = {"plural": "", "kind": ""} | dict(held), _ACCEPTED
     for name, word in _SINGLE_NAMES:
         asked, taken = names.get(name, ""), used.kinds if "ind" in name else used.resources

@@ -1,4 +1,4 @@
-"""PersistentVolumeClaims that are to go wait until no pod on a node uses them any more."""
+"""PVC protection: a deleted PersistentVolumeClaim stays until no pod on a node uses it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Protection:
         await drop_finalizer(self._objects, resource, item, PROTECTION, _OPTIONS)
 
     def _is_used(self, item: Item) -> bool:
-        """Whether a pod that is on a node names the claim: one that is on none will not start any more."""
+        """Whether a pod on a node uses the claim; an unscheduled pod cannot start any more."""
         pods = (pod.body for pod in self._store.every(_PODS, item.namespace))
         return any(item.name in claims_of(pod) for pod in pods if pod["spec"].get("nodeName"))
 

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: how one begins, and the resources that come from it."""
+"""CustomResourceDefinitions: their defaults, and the resources that they declare."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def resources_of(crd: Manifest) -> Iterator[Resource]:
 
 
 def precedence(version: str) -> tuple[int, int, int, str]:
-    """What versions are sorted by: v10, v2, v1, v2beta1, v1beta2, v1alpha1; others after them, by name."""
+    """Sort key of versions: v10, v2, v1, v2beta1, v1beta2, v1alpha1; then all others by name."""
     parts = re.fullmatch(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?", version)
     if parts is None:
         return (1, 0, 0, version)

@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition may not say although the published schema allows it."""
+"""Checks of a CustomResourceDefinition beyond its published schema."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def definition_problems(crd: Manifest) -> Iterator[Cause]:
 
 
 def update_problems(crd: Manifest, old: Manifest) -> Iterator[Cause]:
-    """What is wrong with a changed definition: it keeps its names and the versions that may be stored."""
+    """Problems of an updated definition: its names and its stored versions must stay."""
     yield from definition_problems(crd)
     spec, before = crd["spec"], old["spec"]
     yield from immutable(before["group"], spec.get("group"), "spec.group")
@@ -71,7 +71,7 @@ def update_problems(crd: Manifest, old: Manifest) -> Iterator[Cause]:
 
 
 def name_problems(crd: Manifest) -> Iterator[Cause]:
-    """A definition is named after what it defines."""
+    """The name of a definition must be `<plural>.<group>`."""
     spec, name = crd["spec"], crd["metadata"].get("name", "")
     if name and name != f"{(spec.get('names') or {}).get('plural') or ''}.{spec.get('group') or ''}":
         yield wrong("metadata.name", name, 'must be spec.names.plural+"."+spec.group')

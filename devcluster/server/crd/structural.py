@@ -1,4 +1,4 @@
-"""What a CRD's schema must say beyond the published one: a type for each value, logic that only restricts.
+"""Structural schemas: a type for each value, and no types or defaults inside anyOf, allOf, oneOf, not.
 
 This covers what breaks serving, merging or defaulting here; the real server refuses more.
 """

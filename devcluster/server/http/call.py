@@ -1,4 +1,4 @@
-"""One HTTP request, read: who asks, what for, with which options and body."""
+"""One parsed HTTP request: its user, target, options and body."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Call:
 
 
 def _option_problems(query: Mapping[str, str], applies: bool, method: str) -> Iterator[Cause]:
-    """What is wrong with the options that a request has in its query."""
+    """Problems of the options in a request's query."""
     if method == "PATCH" and not applies and "force" in query:
         yield Cause("force", "Forbidden: may not be specified for non-apply patch", "FieldValueForbidden")
     manager = query.get("fieldManager", "")

@@ -14,7 +14,7 @@ _NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.s
 
 @dataclass(frozen=True)
 class Identity:
-    """What a server shows, and the authority (PEM) that its clients trust."""
+    """A serving certificate, and the authority (PEM) that clients must trust."""
 
     ca: str
     leaf: Leaf

@@ -1,4 +1,4 @@
-"""`pods/NAME/log`: passed through to the agent of the pod's node.
+"""`pods/NAME/log`: proxied to the kubelet of the pod's node.
 
 The node says where its agent listens: annotation `devcluster/kubelet-url`, e.g. `http://127.0.0.1:10250`. The
 agent answers `GET /containerLogs/{namespace}/{pod}/{container}` with plain text, and takes the query of
@@ -32,7 +32,7 @@ class Logs:
         self._session = session
 
     async def serve(self, request: web.Request, target: Target) -> web.StreamResponse:
-        """Stream the log of one container. 400 while there is none, as the real server says it."""
+        """Stream the log of one container; 400 before the container has started."""
         pod = self._objects.get(target.resource, target.namespace, target.name).body
         container = _container(pod, request.query.get("container", ""))
         url = self._agent(pod, container)

@@ -1,4 +1,4 @@
-"""Subresources that are no plain half of their object: scale, binding, eviction, finalize."""
+"""Subresources with objects or rules of their own: scale, binding, eviction, finalize."""
 
 from __future__ import annotations
 

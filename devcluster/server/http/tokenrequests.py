@@ -38,14 +38,14 @@ class Issuer(Protocol):
 
 
 class TokenRequests:
-    """Answers them; `issuer` keeps what it gives out."""
+    """Handles TokenRequests; `issuer` keeps the issued tokens."""
 
     def __init__(self, objects: Objects, issuer: Issuer, now: Callable[[], datetime]) -> None:
         self._objects, self._issuer, self._now = objects, issuer, now
         self._resource = review_resources()["tokenrequests"]
 
     async def answer(self, call: Call) -> Reply:
-        """NotFound, Invalid, or BadRequest for what no token can be bound to."""
+        """Issue a token. Raises NotFound, Invalid, or BadRequest for an object that cannot bind a token."""
         target, options, warnings = call.target, call.options(), list[str]()
         request = decode(
             self._resource, target.namespace, call.manifest(), options.field_validation, warnings
@@ -89,7 +89,7 @@ class TokenRequests:
         return account
 
     def _bound(self, account: Stored, reference: Manifest | None) -> tuple[Bound | None, Stored | None]:
-        """What the token is to live and die with, and the node of a pod."""
+        """The object that a token is bound to, and the node if it is a pod."""
         if not reference:
             return None, None
         group, _, version = (reference.get("apiVersion") or "").rpartition("/")

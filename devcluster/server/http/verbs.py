@@ -185,7 +185,7 @@ class Verbs:
         return self._reply(call, answer, warnings)
 
     def _configuration(self, call: Call, options: Options, warnings: list[str]) -> Manifest:
-        """The applied configuration, without what an apply may not own."""
+        """The applied configuration, without the members that an apply may not own."""
         target = call.target
         body = call.manifest()
         if not isinstance(body, dict):
@@ -207,7 +207,7 @@ class Verbs:
         return managed.hollow(half, self._current(call, config), schema)
 
     def _check_configuration(self, target: Target, body: Manifest) -> None:
-        """Refuse what is of another kind, owns itself, or has fields that cannot be merged."""
+        """Refuse a configuration of another kind, with managedFields, or with unmergeable fields."""
         resource, metadata = target.resource, body.get("metadata") or {}
         group, _, version = str(body.get("apiVersion") or "").rpartition("/")
         kind = f"{group}/{version}, Kind={body.get('kind') or ''}"
@@ -262,7 +262,7 @@ class Verbs:
         return self._reply(call, answer)
 
     async def delete_collection(self, call: Call) -> Reply:
-        """Delete everything the selectors match; the answer lists what was there."""
+        """Delete all objects that match the selectors; the answer lists them."""
         target, options, deletion = call.target, _with_dry_run(call), call.deletion()
         keep = selection(target, call.query)
         resource = target.resource
@@ -312,7 +312,7 @@ def check_uid(resource: Resource, old: Manifest, uid: str | None) -> None:
 
 
 def _is_of_half(target: Target, member: str) -> bool:
-    """Whether an apply to this target may say anything about a top-level member."""
+    """Whether an apply to this target may set a top-level member."""
     if target.subresource == "status":
         return member in ("apiVersion", "kind", "metadata", "status")
     return member != "status" or not target.resource.status

@@ -53,12 +53,12 @@ def default_event(event: Manifest) -> None:
 
 
 def check_event(event: Manifest) -> Iterator[Cause]:
-    """What core/v1 asks of an event: more where it has an eventTime, as newer ones have."""
+    """Checks of core/v1 events: more of those with an eventTime, as newer clients write them."""
     yield from _problems(event, "reportingComponent")
 
 
 def check_new_event(event: Manifest) -> Iterator[Cause]:
-    """What events.k8s.io/v1 asks of one beside."""
+    """Additional checks of events.k8s.io/v1."""
     yield from _problems(event, "reportingController")
     yield from _series_problems(event)
     if not event.get("eventTime"):
@@ -71,7 +71,7 @@ def check_new_event(event: Manifest) -> Iterator[Cause]:
 
 
 def check_new_event_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
-    """Of an event that was told in events.k8s.io/v1 only the series goes on."""
+    """Only the series of an events.k8s.io/v1 event may change."""
     yield from _problems(new, "reportingController")
     if new.get("series") != old.get("series"):
         yield from _series_problems(new)
@@ -80,7 +80,7 @@ def check_new_event_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
 
 
 def _problems(event: Manifest, reporter: str) -> Iterator[Cause]:
-    """What every event must say; the reporter's field has a name of its own in each version."""
+    """Required fields of all events; the reporter's field is named differently in each version."""
     namespace, place = (
         (event.get("involvedObject") or {}).get("namespace") or "",
         event["metadata"]["namespace"],

@@ -72,7 +72,7 @@ def _check_keys(holder: Manifest) -> Iterator[Cause]:
 
 
 def _limit(holder: Manifest) -> int:
-    """The values of Secrets are base64, a third longer than what they mean."""
+    """The size limit of the data; base64 makes the values of a Secret a third longer."""
     return _MOST_DATA * 4 // 3 if holder["kind"] == "Secret" else _MOST_DATA
 
 

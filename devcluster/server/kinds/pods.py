@@ -312,7 +312,7 @@ def _frozen(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def resized(new: Manifest, old: Manifest) -> Manifest:
-    """What `pods/resize` may change of a pod: the resources of its containers."""
+    """The part of a pod that `pods/resize` may change: the resources of its containers."""
     asked = {each["name"]: each for each in new["spec"].get("containers") or ()}
     answer = copy.deepcopy(old)
     for container in answer["spec"]["containers"]:

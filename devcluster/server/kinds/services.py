@@ -1,4 +1,4 @@
-"""Services: defaults, checks, and cluster addresses out of one range."""
+"""Services: defaults, checks, and the allocation of cluster addresses."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def check_service_update(new: Manifest, old: Manifest) -> Iterator[Cause]:
 
 
 def keep_address(new: Manifest, old: Manifest) -> None:
-    """An update that says nothing about the address keeps it."""
+    """An update without an address keeps the present one."""
     for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
         if old["spec"].get(name) and not new["spec"].get(name):
             new["spec"][name] = old["spec"][name]

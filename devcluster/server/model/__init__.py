@@ -1,1 +1,1 @@
-"""What every part of the server knows: resources, requests, names, errors, and the store."""
+"""The model that all parts of the server share: resources, requests, names, errors, and the store."""

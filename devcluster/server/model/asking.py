@@ -1,4 +1,4 @@
-"""What a request asks: by whom, with which options; and what it is answered."""
+"""Requests and answers: users, options, authorization and admission attributes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Compute = Callable[[Manifest], Manifest | Awaitable[Manifest]]
 
 @dataclass(frozen=True)
 class User:
-    """Who asks."""
+    """The user of a request."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class User:
 
 @dataclass(frozen=True)
 class Options:
-    """What a request says beside its object."""
+    """The options of a request."""
 
     user: User
     manager: str
@@ -59,7 +59,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Attributes:
-    """What admission knows of a request."""
+    """The admission attributes of a request."""
 
     resource: Resource
     operation: str
@@ -79,7 +79,7 @@ class Admission(Protocol):
 
 
 class Rights(Protocol):
-    """What of a write only its content tells whether its writer may do it. Raises Forbidden."""
+    """Authorization checks that depend on the content of a write. Raises Forbidden."""
 
     def check_creation(self, attributes: Attributes) -> None:
         """An apply that makes a new object needs the right to create it, too."""

@@ -1,4 +1,4 @@
-"""What goes wrong in a request, as the `Status` body that clients print.
+"""Errors of requests, as the `Status` body that clients print.
 
 StatusError          every refusal: HTTP code + reason + message + details
     (made by the functions below; nothing subclasses it: clients tell refusals apart by `reason`)
@@ -45,7 +45,7 @@ class StatusError(Exception):
         self.details = dict(details or {})
         self.headers = dict(headers or {})
         self.metadata: dict[str, Any] = {}
-        self._empty = empty  # the details are told though there are none
+        self._empty = empty  # the real server sends details although they are empty
 
     def body(self) -> dict[str, Any]:
         status: dict[str, Any] = {
@@ -104,7 +104,7 @@ STALE = "the object has been modified; please apply your changes to the latest v
 
 
 def apply_conflict(conflicts: Iterable[tuple[str, str]]) -> StatusError:
-    """`conflicts` are (manager, field) pairs, in the order to be told."""
+    """`conflicts` are (manager, field) pairs, in the order of the message."""
     pairs = list(conflicts)
     managers = sorted({manager for manager, _ in pairs})
     fields = {manager: [field for owner, field in pairs if owner == manager] for manager in managers}
@@ -160,7 +160,7 @@ def wrong_name(found: str | None, asked: str) -> StatusError:
 
 
 def unreadable(kind: str, why: str, body: bytes) -> StatusError:
-    """A body that says nothing about its kind."""
+    """A body without a kind."""
     shown = body.decode(errors="replace") if body[:1] == b"{" else body.hex() or "<empty>"
     begins = f"the object provided is unrecognized (must be of type {kind})"
     return bad_request(f"{begins}: couldn't get version/kind; json parse error: {why} ({shown})")
@@ -204,12 +204,12 @@ def too_large_version(asked: int, current: int) -> StatusError:
 
 
 def not_a_number(text: str) -> str:
-    """What Go says of a text that should count something."""
+    """Go's message for a string that is not a number."""
     return f'strconv.ParseInt: parsing "{text}": invalid syntax'
 
 
 def bad_version(text: str) -> StatusError:
-    """A resourceVersion that is none."""
+    """A malformed resourceVersion."""
     why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
     return StatusError(500, "", why)
 
@@ -254,7 +254,7 @@ _OFFERED = ("application/json", "application/yaml", "application/vnd.kubernetes.
 
 
 def rejected() -> StatusError:
-    """A JSON patch that cannot be carried out; why is not told."""
+    """A JSON patch that cannot be applied; like the real server's, the message gives no reason."""
     message = "the server rejected our request due to an error in our request"
     return StatusError(422, "Invalid", message, empty=True)
 

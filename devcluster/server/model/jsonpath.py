@@ -29,7 +29,7 @@ class BadPath(ValueError):
 
 
 def compile_path(text: str) -> Callable[[Any], list[Any]]:
-    """Return a function that gives every value at the path, [] where there is none. Raises BadPath."""
+    """Return a function that gives every value at the path, [] if absent. Raises BadPath."""
     steps = list(_steps(text.strip().removeprefix("{").removesuffix("}").removeprefix("$")))
 
     def find(item: Any) -> list[Any]:

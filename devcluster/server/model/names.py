@@ -133,7 +133,7 @@ def metadata_problems(
     custom: bool = False,
     of_name: Iterable[Cause] = (),
 ) -> Iterator[Cause]:
-    """Everything wrong with an object's metadata; `of_name` is what its kind has against its name."""
+    """All problems of an object's metadata; `of_name` are its kind's problems with the name."""
     yield from _name_problems(group, kind, metadata)
     yield from of_name
     yield from _note_problems(metadata)
@@ -143,7 +143,7 @@ def metadata_problems(
 def metadata_update_problems(
     group: str, old: Mapping[str, Any], new: Mapping[str, Any], *, custom: bool
 ) -> Iterator[Cause]:
-    """Everything wrong with changed metadata, beside what `identity_problems` says."""
+    """All problems of changed metadata, except those of `identity_problems`."""
     yield from _note_problems(new)
     yield from _finalizer_problems(new, short=custom or group == "apiextensions.k8s.io")
     yield from _finalizer_additions(old, new)
@@ -186,7 +186,7 @@ def _finalizer_additions(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iter
 
 
 def dedup_owners(metadata: dict[str, Any]) -> list[str]:
-    """Keep one of equal owner references, in place; the warning that says so."""
+    """Remove duplicate owner references in place; returns the warning for the client."""
     owners = metadata.get("ownerReferences") or []
     kept = [owner for index, owner in enumerate(owners) if owner not in owners[:index]]
     if len(kept) == len(owners):
@@ -201,14 +201,14 @@ def dedup_owners(metadata: dict[str, Any]) -> list[str]:
 
 
 def identity_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Cause]:
-    """What a change may not touch of an object's identity and deletion mark; leaving them out is fine."""
+    """Problems of changed immutable metadata (identity, deletion timestamp); absent fields are fine."""
     for name in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if new.get(name) not in (None, "", old.get(name)):
             yield wrong(f"metadata.{name}", new[name], "field is immutable")
 
 
 def finalizer_problem(name: str, *, short: bool) -> str:
-    """What is wrong with a finalizer; custom kinds may also have ones without a domain (`short`)."""
+    """Problems of a finalizer; custom kinds also allow ones without a domain (`short`)."""
     if not short and "/" not in name and name not in ("orphan", "foregroundDeletion", "kubernetes"):
         return "name is neither a standard finalizer name nor is it fully qualified"
     return ""
@@ -225,7 +225,7 @@ def label_problems(labels: Mapping[str, str] | None, field: str) -> Iterator[Cau
 
 
 def file_name_problem(name: str) -> str:
-    """What is wrong with a key of a ConfigMap or Secret, which becomes the name of a file."""
+    """Problems of a key of a ConfigMap or Secret, which becomes a file name."""
     if len(name) > 253:
         return "must be no more than 253 characters"
     if not _FILE_NAME.fullmatch(name):
@@ -236,14 +236,14 @@ def file_name_problem(name: str) -> str:
 
 
 def path_problem(path: str) -> str:
-    """What is wrong with a path that must stay below the folder it is relative to."""
+    """Problems of a path that must stay below its base folder."""
     if path.startswith("/"):
         return "must be a relative path"
     return "must not contain '..'" if ".." in path.split("/") else ""
 
 
 def key_problem(key: str) -> str:
-    """What is wrong with a label or annotation key."""
+    """Problems of a label or annotation key."""
     prefix, slash, name = key.rpartition("/")
     if slash and (not prefix or subdomain_problem(prefix)):
         return f"prefix part {_SUBDOMAIN_RULE}"
@@ -253,7 +253,7 @@ def key_problem(key: str) -> str:
 
 
 def key_problems(key: str) -> Iterator[str]:
-    """Everything that the real server says of one."""
+    """All messages of the real server for a malformed value."""
     if problem := key_problem(key):
         yield problem
     if not key:

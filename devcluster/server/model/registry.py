@@ -1,4 +1,4 @@
-"""Which resources exist: the built-in table plus what CustomResourceDefinitions add at run time."""
+"""The registry of resources: the built-in table plus those of CustomResourceDefinitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas as this server uses them: plain OpenAPI dictionaries with every `$ref` replaced by what it names.
+"""Schemas as this server uses them: plain OpenAPI dictionaries with every `$ref` resolved.
 
 Built-in types and custom resources then have one form, and no walker needs to know where a schema came from.
 The result is a graph (JSONSchemaProps contains itself): walk it along a value, never by itself.
@@ -18,9 +18,7 @@ Shape = Literal["scalar", "map", "atomic", "set", "list-map"]
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 INT_OR_STRING = "x-kubernetes-int-or-string"
 EMBEDDED = "x-kubernetes-embedded-resource"
-QUANTITY = (
-    "kubernetes-quantity"  # a format of our own: custom resources may say `quantity`, and it means nothing
-)
+QUANTITY = "kubernetes-quantity"  # our own format: in a CRD, `quantity` has no effect
 ANYTHING: Schema = {PRESERVE: True}
 
 _CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
@@ -60,7 +58,7 @@ def builtin_definitions() -> Mapping[str, Schema]:
 
 
 def builtin_kind(api_version: str, kind: str) -> Schema | None:
-    """The published schema of a kind, served or not; None for one that there is not."""
+    """The published schema of a kind, served or not; None for an unknown kind."""
     return _builtin_kinds().get((api_version, kind))
 
 
@@ -96,7 +94,7 @@ def _is_opaque(schema: Schema) -> bool:
 
 
 def custom_schema(schema: Schema) -> Schema:
-    """The schema of a custom resource's root: its own, plus what every object has."""
+    """The root schema of a custom resource: its own, plus apiVersion, kind and metadata."""
     properties = dict(schema.get("properties") or {})
     own_metadata = properties.get("metadata") or {}
     metadata = object_meta() | {

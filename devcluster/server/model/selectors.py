@@ -78,7 +78,7 @@ def _requirement(clause: str, text: str) -> Requirement:
 
 
 def _syntax_problem(clause: str) -> str:
-    """What is wrong with the key of a clause, or with a set that does not end."""
+    """Problems of a clause's key, or of a set without its closing bracket."""
     if re.search(r"\s(in|notin)\s*\([^)]*$", clause):
         return "found '', expected: ',', ')' or identifier"
     key = re.split(r"[\s=!<>]", clause.lstrip("! "))[0]

@@ -1,4 +1,4 @@
-"""All objects, their history and who watches: the only mutable state of the server.
+"""All objects, their history and watchers: the only mutable state of the server.
 
 - One counter numbers every change of any type; an object carries the number of its last change.
 - A stored object is never modified: a change stores a new one. So readers need no copies and no locks.
@@ -29,7 +29,7 @@ decode = msgspec.json.Decoder().decode
 
 @dataclass(frozen=True, order=True, slots=True)
 class Type:
-    """What is stored together: all versions of one resource."""
+    """The storage type: all versions of one resource."""
 
     group: str
     plural: str
@@ -89,7 +89,7 @@ class Subscription:
         self._wake.set()
 
     def end(self) -> None:
-        """Nothing comes after what is there."""
+        """End the watch after the queued events."""
         self.ended = True
         self._wake.set()
 
@@ -122,7 +122,7 @@ class _Shelf:
         self.size, self.forgotten = 0, version
 
     def remember(self, event: Event, most: int) -> None:
-        """Add to the history, and drop from its other end what is more than `most` events or too large."""
+        """Append to the history, and drop its oldest events beyond `most` or the size limit."""
         self.history.append(event)
         self.size += len(event.new.raw)
         while len(self.history) > most or (self.size > REMEMBERED and len(self.history) > 1):
@@ -185,9 +185,8 @@ class Store:
         return stored
 
     def remove(self, type_: Type, body: Manifest) -> Stored:
-        """Forget an object; `body` is what its last writer is told. Watchers are told what was stored,
-        with the
-        version of the deletion.
+        """Remove an object; `body` is its last state, returned to the writer. Watchers get the stored object
+        with the resourceVersion of the deletion.
         """
         shelf = self._shelf(type_)
         metadata = body["metadata"]

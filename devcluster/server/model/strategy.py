@@ -1,4 +1,4 @@
-"""What a kind does beyond its schema when it is created or changed."""
+"""A kind's rules beyond its schema for creation and update."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def nothing(_: Manifest) -> None:
 
 
 def no_end(*_: Any) -> None:
-    """Nothing holds an object that is to go but what it says itself."""
+    """By default only its finalizers hold a deleted object."""
 
 
 def no_problem(*_: Manifest) -> Iterator[Cause]:

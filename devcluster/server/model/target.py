@@ -1,4 +1,4 @@
-"""What a URL means: a resource, an object, a subresource."""
+"""The target of a URL: a resource, an object, a subresource."""
 
 from __future__ import annotations
 

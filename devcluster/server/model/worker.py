@@ -1,4 +1,4 @@
-"""A queue of keys and the task that handles them one by one; failures again after a pause."""
+"""A queue of keys and the task that handles them one by one; failed keys are retried after a pause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells of a `kubectl get` table: how a value is found in an object, and how it is shown.
+"""Cells of a `kubectl get` table: finding a value in an object, and formatting it.
 
 What depends on the time of asking (ages) is marked by its class, and told when the table is made.
 """
@@ -17,7 +17,7 @@ NONE = "<none>"
 
 
 class Age(str):
-    """A time that is shown as what has passed since. Resolved when the table is made."""
+    """A time that is shown as its age. Resolved when the table is made."""
 
 
 class Restarts(str):

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of the built-in kinds: a table of columns per kind."""
+"""The columns of `kubectl get` for the built-in kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kinds there are: `/api`, `/apis` in the old and the aggregated form."""
+"""Discovery: `/api`, `/apis` in the old and the aggregated form."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REVIEWS = (
     ("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview"),
 )
 _OF_NAMESPACES = ("localsubjectaccessreviews",)
-# subresource → (group, version, kind, verbs) of what it takes and gives
+# subresource → (group, version, kind, verbs) of its body
 _SUBRESOURCES = {
     "binding": ("", "v1", "Binding", ("create",)),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
@@ -90,7 +90,7 @@ def _review_entry(plural: str, kind: str) -> Manifest:
 
 
 def _storage_hash(resource: Resource) -> str:
-    """What stands for the version that objects are stored in."""
+    """A hash of the storage version."""
     version = resource.stored_api_version.rpartition("/")[2]
     digest = hashlib.sha256(f"{resource.group}/{version}/{resource.kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()

@@ -237,7 +237,7 @@ def render_list(resource: Resource, found: Page, form: Form, now: datetime) -> b
 
 
 def _bare(raw: bytes, head: bytes) -> bytes:
-    """An element of a list of a built-in kind, which does not say what the list says already."""
+    """An element of a list of a built-in kind, without the kind and apiVersion that the list gives."""
     return b"{" + raw[len(head) + 1 :] if head and raw.startswith(head + b",") else raw
 
 

@@ -43,7 +43,7 @@ class Documents:
         return {"paths": paths}
 
     def document(self, path: str) -> bytes | None:
-        """The document of one group version, None if there is none."""
+        """The document of one group version; None if it does not exist."""
         group, _, version = (
             path.removeprefix("apis/").rpartition("/") if path.startswith("apis/") else ("", "", "v1")
         )

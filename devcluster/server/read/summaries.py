@@ -1,4 +1,4 @@
-"""One cell from a whole object: the state of a pod, the roles of a node, what an event is about."""
+"""Cells computed from a whole object: the state of a pod, the roles of a node, the object of an event."""
 
 from __future__ import annotations
 

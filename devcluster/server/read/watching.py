@@ -44,7 +44,7 @@ INITIAL_END = "k8s.io/initial-events-end"
 
 @dataclass(frozen=True)
 class Request:
-    """What a client asked to watch."""
+    """The options of a watch."""
 
     target: Target
     form: Form
@@ -77,7 +77,7 @@ def request_of(target: Target, query: Mapping[str, str], form: Form, default_tim
 
 
 def _match_problems(query: Mapping[str, str]) -> Iterator[Cause]:
-    """What does not fit together of a version, its match and the wish for initial events."""
+    """Invalid combinations of resourceVersion, resourceVersionMatch and sendInitialEvents."""
     match, initial = query.get("resourceVersionMatch", ""), "sendInitialEvents" in query
     field, forbidden = "resourceVersionMatch", "FieldValueForbidden"
     if initial and match != "NotOlderThan":
@@ -136,7 +136,9 @@ class Watch:
                 await self._arrival(pause)
             try:
                 lines = b"".join(self._translate(self._subscription.take()))
-                self._seen = self._store.version  # all up to here is taken; what comes while we send is not
+                self._seen = (
+                    self._store.version
+                )  # events up to here are taken; later ones wait for the next round
             except StatusError as error:
                 yield self._line("ERROR", error.body())
                 return
@@ -196,7 +198,7 @@ class Watch:
         return event.line(change, resource.api_version, lambda stored: served_raw(resource, stored))
 
     def _meaning(self, event: Event) -> Change | None:
-        """What a change is to a watch with selectors."""
+        """The event that a watch with selectors gets for a change."""
         keep, resource = self._request.keep, self._request.target.resource
         if keep is None:
             return event.change
@@ -227,7 +229,7 @@ class Watch:
 
 
 def _last_seen(event: Event) -> Stored:
-    """What a selector saw last of an object that it no longer covers, in the version of the change."""
+    """The last state of an object that left a selector, with the resourceVersion of the change."""
     body = (event.old or event.new).copy()
     body["metadata"]["resourceVersion"] = str(event.version)
     return Stored(body, encode(body), event.version)

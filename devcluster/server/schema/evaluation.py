@@ -1,4 +1,4 @@
-"""Rules evaluated: what those of a kind have against an object."""
+"""Evaluation of the CEL rules of a kind on an object."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Rule:
 
     @property
     def label(self) -> str:
-        """What the rule is called in complaints: its message, else what it says."""
+        """The rule's name in errors: its message, else its expression."""
         return str(self.spec.get("message") or self.spec["rule"]).strip()
 
 
 def rules_of(schema: Schema) -> tuple[Rule, ...]:
-    """All rules of a root schema, those of what is within others later."""
+    """All rules of a root schema, outer ones first."""
     return tuple(_collected(schema, (), set()))
 
 
@@ -69,7 +69,7 @@ def _collected(schema: Schema, steps: tuple[Step, ...], seen: set[int]) -> Itera
 
 @dataclass(frozen=True)
 class Place:
-    """A value, the one that was there before, and whether that, or else what is around it, is unchanged."""
+    """A value, its old value, and whether that, or else an enclosing one, is unchanged."""
 
     path: str
     value: Any
@@ -81,7 +81,7 @@ class Place:
 
 
 def broken_rules(rules: Iterable[Rule], new: Any, old: Any) -> list[Cause]:
-    """What the rules have against an object; transition rules count only where there is an old value."""
+    """The violated rules of an object; transition rules need an old value."""
     before = _ABSENT if old is None else old
     root = Place("", new, before, same=before == new)
     return [cause for rule in rules for place in _places(rule.steps, root) for cause in _checked(rule, place)]
@@ -131,7 +131,7 @@ _STEPS: dict[str, Callable[[Step, Place], Iterator[Place]]] = {
 
 
 def _checked(rule: Rule, place: Place) -> Iterator[Cause]:
-    """What a rule has against a value; a value that did not change is not refused."""
+    """The violation of a rule by a value; an unchanged value is not refused."""
     if rule.is_transition and place.former is _ABSENT and not rule.spec.get("optionalOldSelf"):
         return
     if place.value is None:
@@ -182,7 +182,7 @@ _LONGEST_MESSAGE = 5 * 1024
 
 
 def _message(rule: Rule, values: Mapping[str, Any]) -> str:
-    """What the message expression says; where it has no value, the plain message."""
+    """The result of the messageExpression; the plain message if it fails."""
     plain = (rule.spec.get("message") or "").strip() or f"failed rule: {rule.label}"
     if rule.message is None:
         return plain

@@ -75,7 +75,7 @@ def condition(text: str) -> Expression:
 
 
 def optional_old(*value: Any) -> dict[str, Any]:
-    """The variable behind an optional `oldSelf`, which has a value or none."""
+    """The variable of an optional `oldSelf`, which is present or absent."""
     return {_OLD: list(value)}
 
 

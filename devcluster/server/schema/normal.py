@@ -11,7 +11,7 @@ from typing import Any
 from elasticjob.devcluster.quantity import parse
 from elasticjob.devcluster.server.model.schemas import ANYTHING, PRESERVE, QUANTITY, Schema, items, member
 
-_EMPTY: dict[str, Any] = {}  # what Go makes of a null among structs
+_EMPTY: dict[str, Any] = {}  # Go decodes a null struct as an empty one
 
 
 def normalise(value: Any, schema: Schema) -> Any:

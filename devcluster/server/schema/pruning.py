@@ -8,7 +8,7 @@ from elasticjob.devcluster.server.model.schemas import PRESERVE, Schema, items, 
 
 
 def prune(value: Any, schema: Schema, path: str = "") -> list[str]:
-    """Remove what the schema does not know; return the paths of what was removed."""
+    """Remove unknown fields; return their paths."""
     if isinstance(value, dict):
         return _prune_object(value, schema, path)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What an update left as it was is not held against it, though a younger schema forbids it."""
+"""Ratcheting: an update may keep unchanged values that a newer schema forbids."""
 
 from __future__ import annotations
 

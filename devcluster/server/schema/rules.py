@@ -1,4 +1,4 @@
-"""Why the `x-kubernetes-validations` of a schema are refused."""
+"""Checks of the `x-kubernetes-validations` of a schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REASONS = {"FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "F
 
 
 def rule_problems(schema: Schema, path: str) -> Iterator[Cause]:
-    """What is wrong with the rules of a CRD before they are compiled."""
+    """Problems of a CRD's rules that need no compilation."""
     for where, node in _nodes(schema, path):
         for index, spec in enumerate(node.get(RULES) or ()):
             yield from _spec_problems(spec, f"{where}.{RULES}[{index}]", node)
@@ -29,7 +29,7 @@ def compiled_rule(spec: Mapping[str, Any], field: str = "rule") -> Expression:
 
 
 def expression_problems(schema: Schema, path: str) -> Iterator[Cause]:
-    """Expressions of rules that do not compile, and old values that cannot be told."""
+    """Rules that do not compile, or that use oldSelf where old values cannot be matched."""
     for where, node, lost in _placed(schema, path, ""):
         for index, spec in enumerate(node.get(RULES) or ()):
             yield from _compile_problems(spec, f"{where}.{RULES}[{index}]")

@@ -1,4 +1,4 @@
-"""Values of objects as rules see them: timestamps, bytes and floats by schema, names escaped."""
+"""Conversion of objects for rules: timestamps, bytes and floats by schema, names escaped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Reader = Callable[[Any], Any]
 
 
 def reader(schema: Schema) -> Reader | None:
-    """Return what converts a schema's values; None where rules see them as they are."""
+    """Return the converter of a schema's values; None if they need no conversion."""
     if schema.get(INT_OR_STRING):
         return None
     match schema.get("type"):
@@ -36,7 +36,7 @@ def reader(schema: Schema) -> Reader | None:
 
 
 def _where_possible(kind: type, read: Reader) -> Reader:
-    """A reader that leaves alone what is not of the type, or malformed."""
+    """A converter that returns values of another type or format unchanged."""
 
     def known(value: Any) -> Any:
         try:
@@ -127,6 +127,6 @@ def _beside(old: Any, place: int | None, new: list[Any], schema: Schema) -> Any:
 
 
 def identity(schema: Schema, item: Any) -> bytes:
-    """What tells the items of a set or a keyed list apart, hashable."""
+    """The identity of an item in a set or a keyed list, hashable."""
     keys = item_key(schema, item) if schema.get(LIST_TYPE) == "map" else item
     return msgspec.json.encode(keys, order="sorted")

@@ -61,7 +61,7 @@ def validate(value: Any, schema: Schema, path: str = "") -> Iterator[Cause]:
 
 
 def type_problem(value: Any, schema: Schema) -> str:
-    """The first value of the wrong type or format, "" where there is none; a null is an absent field."""
+    """The first value of the wrong type or format, "" if all are right; a null is an absent field."""
     for cause in validate(value, schema):
         if cause.reason == TYPE_INVALID and '"null"' not in cause.message:
             return f"{cause.field} in body {cause.message.partition(' in body ')[2]}"

@@ -1,4 +1,4 @@
-"""Admission webhooks: which ones a request concerns, and asking them over TLS.
+"""Admission webhooks: matching them to requests, and calling them over TLS.
 
 Mutating webhooks are asked one after the other, by the name of their configuration; validating ones all at
 once. A webhook that cannot be reached refuses or passes by its failurePolicy.
@@ -35,7 +35,7 @@ _SERVICES = Type("", "services")
 
 
 class WebhookFailed(Exception):
-    """The webhook gave no usable answer; failurePolicy decides what that means."""
+    """The webhook gave no usable answer; failurePolicy decides the outcome."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,8 @@ class Webhooks:
 
     async def mutate(self, attributes: Attributes, new: Manifest, warnings: list[str]) -> Manifest:
         """The object after all mutating webhooks; refusals are raised, warnings added to the list."""
-        asked: list[
-            tuple[Hook, Manifest]
-        ] = []  # those that want to see what later ones changed, and what they saw
+        # webhooks with reinvocationPolicy IfNeeded, and the object they saw
+        asked: list[tuple[Hook, Manifest]] = []
         for hook in self._hooks(_MUTATING):
             if self._matches(hook, attributes, new):
                 new = await self._changed(hook, attributes, new, warnings)

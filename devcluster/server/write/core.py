@@ -1,6 +1,4 @@
-"""What create, update and delete share: the store, strategies of kinds, admission, the clock, and the
-checks.
-"""
+"""Shared parts of create, update and delete: store, strategies of kinds, admission, clock, and checks."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from elasticjob.devcluster.server.write.solid import solid_paths
 
 
 class Core:
-    """One of it serves all requests of a server."""
+    """One instance serves all requests of a server."""
 
     def __init__(
         self,
@@ -79,7 +77,7 @@ class Core:
         )
 
     def default(self, resource: Resource, new: Manifest) -> None:
-        """Fill in what the schema and the kind say of absent fields."""
+        """Fill absent fields with the defaults of the schema and the kind."""
         if not resource.custom and "spec" in (resource.schema.get("properties") or {}):
             new.setdefault("spec", {})
         fill(new, resource.schema)
@@ -93,7 +91,7 @@ class Core:
         causes: Sequence[Cause],
         subresource: str = "",
     ) -> None:
-        """Refuse the object for `causes` (what its metadata and kind say), its schema or its rules.
+        """Refuse the object for `causes` (of its metadata and kind), its schema or its rules.
 
         Rules are not asked about values of the wrong type, wrong choices and the like.
         """
@@ -124,7 +122,7 @@ class Core:
         return changed
 
     def put(self, resource: Resource, new: Manifest, options: Options) -> Stored:
-        """Store the object; for a dry run only show what would be stored."""
+        """Store the object; a dry run only returns it."""
         if options.dry_run:
             return Stored(new, encode(new), int(new["metadata"].get("resourceVersion") or 0))
         return self.store.put(resource.type, new)
@@ -151,9 +149,7 @@ _RULES_NOT_ASKED = Cause(
 def _content_problems(
     resource: Resource, new: Manifest, old: Manifest | None, known: Iterable[Cause], subresource: str
 ) -> list[Cause]:
-    """What the schema has against the object, beside what was told; what an update left is not held
-    against it.
-    """
+    """Violations of the schema, except in fields of `known`; unchanged values of an update are allowed."""
     fields = {cause.field for cause in known}
     changed = {name: value for name, value in different(new, old).items() if name != "metadata"}
     if resource.custom and subresource == "status":
@@ -165,9 +161,7 @@ def _content_problems(
             content = [each for each in content if each.reason != "FieldValueDuplicate"]
     if resource.custom:
         content.sort(key=lambda cause: cause.field)
-    if (
-        not resource.custom
-    ):  # list-maps of built-in types may repeat a key (env); their kinds say which may not
+    else:  # list-maps of built-in types may repeat a key (env), unless their strategies refuse it
         content = [
             each for each in content if each.reason != "FieldValueDuplicate" and '"null"' not in each.message
         ]
@@ -176,19 +170,19 @@ def _content_problems(
 
 
 def _name_problems(resource: Resource, new: Manifest) -> Iterator[Cause]:
-    """A definition may restrict the names of its objects."""
+    """Check a custom object's name against the schema."""
     if resource.custom:
         name = resource.schema["properties"]["metadata"]["properties"]["name"]
         yield from validate(new["metadata"].get("name", ""), name, "metadata.name")
 
 
 def _repeats(resource: Resource, old: Manifest) -> bool:
-    """Whether some list of an object had an item twice: then no list of it is held to its type."""
+    """Whether a list of the object already had duplicates: then duplicates are allowed in all its lists."""
     return any(each.reason == "FieldValueDuplicate" for each in validate(old, resource.schema))
 
 
 def _status_problems(resource: Resource, new: Manifest, old: Manifest | None) -> list[Cause]:
-    """Of a status the messages begin at it, the fields at the root."""
+    """Violations of the status schema: messages have paths from the status, fields from the root."""
     schema = (resource.schema.get("properties") or {}).get("status")
     if schema is None or "status" not in new:
         return []

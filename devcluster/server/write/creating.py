@@ -25,7 +25,7 @@ _GIVEN_LATE = ("uid", "creationTimestamp", "generation")  # mutating webhooks do
 
 @dataclass(frozen=True)
 class Applied:
-    """That an apply creates the object; `emptied` are the empty containers that it names."""
+    """Marks creation by an apply; `emptied` are the empty containers that it owns."""
 
     emptied: frozenset[Path] = frozenset()
 
@@ -68,7 +68,7 @@ def _name_it(core: Core, metadata: Manifest) -> None:
 
 
 def _check_definition(core: Core, resource: Resource, name: str) -> None:
-    """A kind that is going gets no more objects."""
+    """Refuse new objects of a definition that is being deleted."""
     found = core.store.get(CRDS, "", f"{resource.plural}.{resource.group}") if resource.custom else None
     if found is not None and is_true(found.body, "Terminating"):
         why = "create not allowed while custom resource definition is terminating"
@@ -88,7 +88,7 @@ def _check_namespace(core: Core, resource: Resource, name: str, namespace: str) 
 def _start(
     core: Core, resource: Resource, new: Manifest, writer: managed.Writer, applied: Applied | None
 ) -> Manifest:
-    """Give a new object what only the server may give, which nobody owns; the rest is the writer's."""
+    """Set the server's own fields of a new object, without an owner; the writer owns all others."""
     sent, metadata = new, dict(new["metadata"])
     if metadata.pop("resourceVersion", None) and applied is None:
         raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
@@ -101,7 +101,7 @@ def _start(
     new = new | {"metadata": metadata}
     if resource.status and not strategy.keeps_status:
         new.pop("status", None)
-    # an apply owns what it says; any other creation owns the defaults as well
+    # an apply owns the fields of its body; any other creation owns the defaults as well
     shown = resource.conversion.from_storage if resource.conversion else _as_it_is
     entries = managed.applied(shown(sent), resource.schema, writer, applied.emptied) if applied else None
     core.default(resource, new)
@@ -142,6 +142,6 @@ def _without(metadata: Manifest, names: Container[str]) -> Manifest:
 
 
 def _with_status_of(first: Manifest, admitted: Manifest) -> Manifest:
-    """What a webhook says about the status of a new object does not count."""
+    """The admitted object, without a webhook's changes to its status."""
     kept = {name: value for name, value in admitted.items() if name != "status"}
     return kept | ({"status": first["status"]} if "status" in first else {})

@@ -1,4 +1,4 @@
-"""From the body of a request to an object of a resource: recognised, pruned, in its stored version."""
+"""Decoding of request bodies: checked against the resource, pruned, converted to the stored version."""
 
 from __future__ import annotations
 

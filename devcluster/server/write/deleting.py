@@ -1,4 +1,4 @@
-"""Deleting objects: marked first where something still holds them, else removed at once."""
+"""Deleting objects: marked while finalizers or a grace period hold them, else removed at once."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _check_preconditions(resource: Resource, old: Stored, deletion: Deletion) ->
 
 
 def _check_definition(old: Stored, deletion: Deletion) -> None:
-    """The preconditions of a definition, which has words of its own for them."""
+    """Preconditions of a definition, whose error messages differ from other kinds."""
     for noun, asked, found in (
         ("UID", deletion.uid, old.metadata["uid"]),
         ("ResourceVersion", deletion.version, str(old.version)),

@@ -26,13 +26,13 @@ Path = tuple[str, ...]
 
 
 class Holder:
-    """The value of a path that stands for a container, not for what is in it."""
+    """The value at a path that owns the container itself, not its contents."""
 
 
 HOLDER = Holder()
 
 _encode = msgspec.json.Encoder(order="sorted").encode
-# What the server writes itself belongs to nobody.
+# Fields that the server writes itself have no owner.
 _UNOWNED_ROOT = frozenset({"apiVersion", "kind"})
 _UNOWNED_METADATA = frozenset(
     {
@@ -87,7 +87,7 @@ def _collect(value: Any, schema: Schema, path: Path, found: dict[Path, Any]) -> 
 
 
 def nodes(manifest: Mapping[str, Any], schema: Schema) -> dict[Path, Any]:
-    """Every ownable path, and the path of everything that holds one: what two objects are compared by."""
+    """Every ownable path and its containers, for comparing two objects."""
     found = leaves(manifest, schema)
     for path in list(found):
         for length in range(len(path) - 1, 0, -1):
@@ -168,9 +168,7 @@ def _merge_elements(live: list[Any], applied: list[Any], schema: Schema, kind: s
 
 
 def interleaved(left: list[str], right: list[str]) -> list[str]:
-    """All names of both, each once. `right` keeps its order; the others of `left` stay before what they
-    preceded.
-    """
+    """The union of both lists. `right` keeps its order; names only in `left` stay before their successors."""
     mine, theirs, taken, answer = set(right), set(left), set[str](), list[str]()
     shared = deque(name for name in right if name in theirs)
     here, there = 0, 0
@@ -241,7 +239,7 @@ def _dropped_members(value: dict[str, Any], tree: Mapping[str, Any], schema: Sch
 
 
 def human(path: Path) -> str:
-    """`.spec.containers[name="x"].image`, as conflicts are told."""
+    """`.spec.containers[name="x"].image`, the format of conflict messages."""
     return "".join(_human(element) for element in path)
 
 

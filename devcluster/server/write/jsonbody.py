@@ -1,6 +1,4 @@
-"""Bodies of requests: JSON, and where it is allowed YAML, decoded; names that stand twice in an object are
-noticed.
-"""
+"""Request bodies: JSON, and YAML for applies, decoded; duplicate keys are reported."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ def _is_written_out(value: Any) -> bool:
 
 
 def syntax_problem(body: bytes) -> str:
-    """What Go's JSON decoder says of a body; "" if it is JSON."""
+    """The error of Go's JSON decoder for a body; "" if it is JSON."""
     try:
         msgspec.json.decode(body)
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""Who owns which field: reading, changing and writing `metadata.managedFields`; server-side apply.
+"""Field ownership: reading, updating and writing `metadata.managedFields`; server-side apply.
 
 - An *apply* owns exactly what its configuration says. What it no longer says and nobody else owns is removed.
 - Any other write owns what it changed, and takes it from whoever owned it before.
@@ -35,7 +35,7 @@ _OPERATIONS = ("Apply", "Update")
 
 @dataclass(frozen=True)
 class Owner:
-    """One entry of managedFields. `entry` is its identity and time; `paths` what it owns."""
+    """One entry of managedFields. `entry` is its identity and time; `paths` are the owned fields."""
 
     manager: str
     operation: str
@@ -46,7 +46,7 @@ class Owner:
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """Who applies is the same in every version; who updates in another one is another."""
+        """The identity of a manager: appliers are the same in every version, updaters differ by version."""
         version = "" if self.operation == "Apply" else self.api_version
         return (self.manager, self.operation, self.subresource, version)
 
@@ -59,8 +59,8 @@ class Owner:
 
 @dataclass(frozen=True)
 class Writer:
-    """Who writes now. `solid` are members that objects of this kind always have, and nobody owns. With
-    `alone`, owners that wrote another version are forgotten: nothing converts what they own.
+    """The manager of a write. `solid` are members that all objects of the kind have, without an owner. With
+    `alone`, entries of other API versions are dropped, since they cannot be converted.
     """
 
     manager: str
@@ -142,12 +142,12 @@ def _is_something(value: Any) -> bool:
 def applied(
     config: Manifest, schema: Schema, writer: Writer, emptied: frozenset[Path] = frozenset()
 ) -> list[dict[str, Any]]:
-    """managedFields of an object that an apply creates: what the configuration says, not its defaults."""
+    """managedFields of an object that an apply creates: the configuration's fields, not its defaults."""
     return entries([writer.owner("Apply", leaves(config, schema).keys() | emptied)])
 
 
 def hollow(applied: Manifest, kept: Manifest, schema: Schema) -> frozenset[Path]:
-    """The empty maps that a configuration names: they are owned, though nothing of them is kept."""
+    """The empty maps of a configuration: they are owned although none of them is stored."""
     there = leaves(kept, schema)
     return frozenset(
         path for path, value in leaves(applied, schema).items() if value == {} and path not in there
@@ -155,7 +155,7 @@ def hollow(applied: Manifest, kept: Manifest, schema: Schema) -> frozenset[Path]
 
 
 def keep_book(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> None:
-    """Bring managedFields of `new` up to date after a write that was no apply; without any, none is begun."""
+    """Update managedFields of `new` after a write other than an apply; an absent list stays absent."""
     if new["metadata"].get("managedFields"):
         book = updated(old, new, schema, writer)
         if book:
@@ -165,7 +165,7 @@ def keep_book(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> N
 
 
 def updated(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> list[dict[str, Any]]:
-    """managedFields after a write that was no apply. A list that `new` brings along is believed."""
+    """managedFields after a write other than an apply. A list in `new` replaces the old one."""
     parts = _different(old, new)
     before, after = nodes(_only(old, parts), schema), nodes(_only(new, parts), schema)
     changed = _changed(before, after) & _ownable(after, writer)
@@ -191,9 +191,7 @@ def _only(manifest: Manifest, names: set[str]) -> Manifest:
 
 
 def _taken_over(found: list[Owner], changed: set[Path], removed: set[Path], writer: Writer) -> list[Owner]:
-    """Whoever changed a field owns it; who only removed owns nothing new, and keeps the time of the last
-    change.
-    """
+    """Give changed fields to the writer; a writer that only removed fields keeps its entry's time."""
     mine = writer.owner("Update", changed)
     kept = []
     for owner in found:
@@ -245,14 +243,14 @@ def apply(
 
 
 def _unknown(live: Manifest, schema: Schema, writer: Writer) -> list[Owner]:
-    """The owner of all that was written before anybody kept book."""
+    """The owner of all fields that were written before managedFields were recorded."""
     before = replace(writer, manager="before-first-apply", subresource="")
     return [before.owner("Update", _ownable(nodes(live, schema), writer))]
 
 
 def _inherited(live: Manifest, schema: Schema, writer: Writer) -> set[Path]:
-    """What `kubectl apply --server-side` may take without force: what kubectl's client-side apply said
-    last.
+    """Fields that `kubectl apply --server-side` takes over without force: those of kubectl's last client-side
+    apply.
     """
     last = (live["metadata"].get("annotations") or {}).get(_LAST_APPLIED)
     if writer.manager != "kubectl" or not last:

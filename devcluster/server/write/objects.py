@@ -1,4 +1,4 @@
-"""The door to all objects: create, read, change and delete, with the rules that hold for every kind.
+"""Reads and writes of objects, with the rules that hold for every kind.
 
 A write is: decode → default → admission → check → store. Only admission awaits, and only when a webhook
 matches.
@@ -28,8 +28,8 @@ class Objects(Core):
         applied: bool = False,
         emptied: frozenset[Path] = frozenset(),
     ) -> Answer:
-        """Store a new object. AlreadyExists, Invalid, NotFound (its namespace) or Forbidden (a dying one, or
-        rights that its writer lacks). `emptied` is what an apply owns beside what it says.
+        """Store a new object. AlreadyExists, Invalid, NotFound (its namespace) or Forbidden (a terminating
+        one, or missing rights). `emptied` are the empty containers that an apply owns.
         """
         made = creating.Applied(emptied) if applied else None
         return await creating.create(self, resource, namespace, body, options, made)

@@ -25,7 +25,7 @@ def merge_patch(value: Any, patch: Any) -> Any:
 
 
 def go_name(value: Any) -> str:
-    """What Go's JSON decoder calls a kind of value."""
+    """Go's name for the type of a value."""
     return _GO.get(type(value), "number")
 
 

@@ -1,5 +1,4 @@
-"""Members that an object of a built-in kind has even when it is empty: struct fields, which Go never
-leaves out.
+"""Members that an object of a built-in kind has even when empty: Go struct fields without omitempty.
 
 Nobody who fills one comes to own the member itself, only what is in it.
 """
@@ -39,7 +38,7 @@ _OF_KIND: dict[str, tuple[str, ...]] = {
 
 
 def solid_paths(resource: Resource) -> frozenset[Path]:
-    """The paths of such members; none for custom resources, which have no Go type."""
+    """The paths of these members; empty for custom resources, which have no Go type."""
     if resource.custom:
         return frozenset()
     return _PATHS.get(resource.kind, _PLAIN)

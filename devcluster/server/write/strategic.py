@@ -67,7 +67,7 @@ def _merge_field(
 
 
 def _naming(key: str | None) -> Callable[[Any], Any]:
-    """What an element is recognised by: its key, or itself."""
+    """The identity of an element: its merge key, or its value."""
     return (lambda item: item.get(key) if isinstance(item, dict) else None) if key else lambda item: item
 
 

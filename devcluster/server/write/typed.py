@@ -1,4 +1,4 @@
-"""What keeps a configuration from being applied: fields without a schema, lists that cannot be merged."""
+"""Checks that a configuration can be applied: fields without a schema, lists that cannot be merged."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _mistyped(value: Any, schema: Schema) -> str:
 
 
 def without_nulls(value: Any, schema: Schema) -> Any:
-    """Texts of a built-in type that are null are empty: what an apply of them means."""
+    """Replace null strings of a built-in type by empty ones, as an apply does."""
     if isinstance(value, dict) and schema is not ANYTHING:
         return {
             name: ""

@@ -40,7 +40,7 @@ _KEPT_METADATA = (
 
 @dataclass(frozen=True)
 class Change:
-    """What is to be done to which object, and on which conditions."""
+    """One update: its target, its computation and its preconditions."""
 
     resource: Resource
     namespace: str
@@ -78,7 +78,7 @@ def _check_version(change: Change, old: Stored, new: Manifest) -> None:
 
 
 async def _attempt(core: Core, change: Change, old: Stored, new: Manifest) -> Answer | None:
-    """Admit, check and store the new object; None when the old one is no longer the newest by then."""
+    """Default, admit, check and store the new object; None if the old one was changed meanwhile."""
     resource, warnings = change.resource, list[str]()
     identity = list(identity_problems(old.metadata, new["metadata"]))
     new = _prepared(core, change, old.body, new)
@@ -106,7 +106,7 @@ async def _attempt(core: Core, change: Change, old: Stored, new: Manifest) -> An
 
 
 def _prepared(core: Core, change: Change, old: Manifest, new: Manifest) -> Manifest:
-    """The new object, with the half that this write may not touch from the old one."""
+    """The new object, with the fields that this subresource may not touch from the old one."""
     resource, subresource = change.resource, change.subresource
     new = _keep_metadata(old, new)
     if subresource == "status":
@@ -126,7 +126,7 @@ def _prepared(core: Core, change: Change, old: Manifest, new: Manifest) -> Manif
 
 
 def _settled(core: Core, change: Change, old: Manifest, new: Manifest) -> Manifest:
-    """What a status or a resize may not change is the old one's, whatever was asked and is on the books."""
+    """Keep the old object's fields that a status update or a resize may not change."""
     if change.subresource == "resize":
         return _resized(core, change, old, new)
     if change.subresource != "status":
@@ -145,7 +145,7 @@ def _settled(core: Core, change: Change, old: Manifest, new: Manifest) -> Manife
 
 
 def _resized(core: Core, change: Change, old: Manifest, new: Manifest) -> Manifest:
-    """A pod with other resources, which count as its generation does; nothing else of it is other."""
+    """The old pod with new resources only; its generation counts them."""
     answer = resized(new, old)
     answer["metadata"] = new["metadata"] | {"generation": old["metadata"].get("generation", 1)}
     _count_generation(core, change.resource, old, answer)
@@ -167,7 +167,7 @@ def _keep_metadata(old: Manifest, new: Manifest) -> Manifest:
 
 
 def _book(before: list[Manifest] | None, asked: list[Manifest] | None) -> Manifest:
-    """managedFields as asked; `[]` and `[{}]` end the book-keeping, nonsense changes nothing."""
+    """The new managedFields; `[]` and `[{}]` clear them, malformed ones change nothing."""
     if asked is not None and not any(asked):
         return {}
     kept = asked if asked is not None and managed.are_valid(asked) else before
@@ -218,7 +218,7 @@ def _without_ownership(manifest: Manifest) -> Manifest:
 
 
 def _ownership(manifest: Manifest) -> list[bytes]:
-    """managedFields without times and order: what a write must change to count as one."""
+    """managedFields without times and order: a write that changes only those is a no-op."""
     entries = manifest["metadata"].get("managedFields") or ()
     return sorted(
         _sorted({name: value for name, value in entry.items() if name != "time"}) for entry in entries
