@@ -30,7 +30,7 @@ LIFETIME = 24 * 3600  # seconds
 
 
 class Place(Protocol):
-    """A server, and whom its clients trust."""
+    """A server, and the authority that its clients trust."""
 
     @property
     def url(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Documents that run: the `console` blocks of a Markdown page, and whether what is printed is what they show.
+"""Executes the `console` blocks of a Markdown page and compares their output with the page.
 
     ```console
     $ kubectl get elasticjobs
@@ -55,7 +55,7 @@ def _command(lines: list[str], line: int) -> Command:
 
 
 def matches(expected: tuple[str, ...], printed: str) -> bool:
-    """Whether `printed` is what the page shows."""
+    """Whether `printed` matches the page."""
     return (
         re.fullmatch(pattern(expected), "".join(f"{line.rstrip()}\n" for line in printed.splitlines()))
         is not None

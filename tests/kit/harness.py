@@ -1,5 +1,5 @@
-"""Real jobs for tests: a master in this process, agents and workers as processes, everything awaited by what
-they say.
+"""Real jobs for tests: a master in this process, agents and workers as processes; tests wait for their
+output.
 
 Workers of `scripts/counted.py` print one JSON line per counted step; `Scenario.until` waits for lines, never
 for time.
@@ -29,12 +29,12 @@ from tests.kit.warm import Process, Warm
 
 TOKEN: Final = "secret"
 SCRIPTS: Final = Path(__file__).parents[1] / "trainer" / "scripts"
-PATIENCE: Final = 90.0  # seconds until a scenario that does not get on fails, with everything that was said
+PATIENCE: Final = 90.0  # seconds until a stuck scenario fails, with all output so far
 
 
 @dataclass(frozen=True)
 class Line:
-    """What an agent or its workers printed; `said`: the JSON object of a worker's line, empty for others."""
+    """A line that an agent or its workers printed; `said` is a worker's JSON object, empty for others."""
 
     node: str
     text: str
@@ -151,14 +151,14 @@ class Scenario:
             brake.unlink()
 
     async def restart_master(self) -> None:
-        """End the master as a crash would, and start another one from what it had saved."""
+        """End the master as a crash would, and start another one from its saved state."""
         host, _, port = self.master.address.partition(":")
         await self.master.__aexit__(None, None, None)
         saved = restore(snapshot(self.master.job), self.master.job.spec, self.master.now())
         self.master = await Master(saved, TOKEN, Nowhere(), host=host, port=int(port)).__aenter__()
 
     async def until(self, question: Callable[[], Any]) -> Any:
-        """Return the first true answer to `question`, asked again whenever somebody says something."""
+        """Return the first true result of `question`, which is called again after each printed line."""
         try:
             async with asyncio.timeout(PATIENCE), self.changed:
                 while not (answer := question()):
@@ -196,7 +196,7 @@ class Scenario:
         return lambda: self.last()["round"] > round
 
     def results(self) -> list[dict[str, Any]]:
-        """Return what workers printed when they had finished."""
+        """Return the results that workers printed at the end."""
         return [line.record for line in self.lines if "parameters" in line.record]
 
     async def _read(self, agent: Agent) -> None:
@@ -240,7 +240,7 @@ async def scenario(
 
 
 async def end(running: Scenario) -> None:
-    """Kill what is left of the agents; AssertionError if a process outlived its agent."""
+    """Kill the remaining agents; AssertionError if a process outlived its agent."""
     family = [process for agent in running.agents if alive(agent) for process in agent.tree()]
     for agent in running.agents:
         if alive(agent):

@@ -1,4 +1,4 @@
-"""What a test leaves on a control plane that others use after it."""
+"""Finds objects that a test leaves on a shared control plane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wire between a client and a server, that a test can cut: every connection on it is reset at once."""
+"""A TCP proxy between a client and a server that a test can cut: all its connections are reset at once."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Line:
         task.add_done_callback(self._tasks.discard)
         try:
             there, thither = await asyncio.open_connection("127.0.0.1", self._target)
-        except OSError:  # nobody is there: as without the line
+        except OSError:  # connection refused: passed on as a reset
             writer.transport.abort()
             return
         self._open |= {writer, thither}

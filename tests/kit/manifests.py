@@ -1,4 +1,4 @@
-"""Manifests for tests: small valid ones, and what others change in them."""
+"""Manifests for tests: small valid ones, and variations of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of the master's rules share: short names for requests, and turns that check the invariants."""
+"""Helpers for tests of the master's rules: short names for requests, and turns that check the invariants."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def pod(node: str, phase: Phase = Phase.RUNNING, **more: Any) -> Pod:
 
 
 class Played:
-    """A job in virtual time: `ask` requests of it, let time pass, and see what it says. Checks every turn."""
+    """A job in virtual time: send requests, advance the clock, read the replies. Checks every turn."""
 
     def __init__(self, minimum: int = 1, maximum: int = 2, unit: int = 1, **more: Any) -> None:
         bounds = Bounds(minimum=minimum, maximum=maximum, unit=unit)
@@ -88,7 +88,7 @@ class Played:
             self._become(dispatch.tick(self.job, self.now))
 
     def orders(self, name: str, life: str = "", number: int = 0) -> Orders:
-        """What a Watch of this node is answered now."""
+        """The present reply to a Watch of this node."""
         request = watch(name, life, round=number)
         return nodes.orders(self.job, request, self.now)
 

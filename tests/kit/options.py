@@ -1,4 +1,4 @@
-"""The suite's own options, a plugin (`-p` in pyproject.toml).
+"""The suite's command line options, a plugin (`-p` in pyproject.toml).
 
 In a conftest they would be unknown where one of their values is also the name of a folder here: pytest looks
 for its first conftests beside whatever may be a path.

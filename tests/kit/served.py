@@ -1,4 +1,4 @@
-"""An API server for a test: devcluster's or a real one, with one face."""
+"""An API server for a test: devcluster's or a real one, behind one interface."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class RealServed:
 
 
 class DevServed:
-    """devcluster's server, and what it was asked to write."""
+    """devcluster's server, and the write requests it received."""
 
     real = False
 
@@ -136,7 +136,7 @@ def audited(request: web.Request, body: bytes, user: str, began: datetime, code:
 
 
 def parsed(path: str) -> tuple[str, str, str, str, str]:
-    """Group, namespace, resource, name and subresource of a path; "" for what it does not have."""
+    """Group, namespace, resource, name and subresource of a path; "" for absent parts."""
     parts = path.strip("/").split("/")
     group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
     namespace = ""

@@ -1,4 +1,4 @@
-"""One process that has imported torch, from which the agents of tests are forked with their warm process."""
+"""One process that has imported torch; agents of tests fork from it with torch warm."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Process:
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code, negative if a signal ended it; None while it runs."""
+        """The exit code, negative after a signal; None while the process runs."""
         return self.ended.result() if self.ended.done() else None
 
     async def wait(self) -> int:

@@ -1,4 +1,4 @@
-"""Webhooks that were registered a moment ago, or at another address: the API server heeds them soon."""
+"""Waits until the API server calls newly registered or moved webhooks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OUR_WORDS: Final = "minReplicas is more than maxReplicas"
 
 
 async def heeded(client: Client) -> None:
-    """Return once the API server asks the operator that runs now, which refuses what is wrong."""
+    """Return once the API server calls the present operator, which refuses invalid objects."""
 
     async def asks() -> bool:
         try:

@@ -1,4 +1,4 @@
-"""A whole cluster for a test: nodes of this machine that run pods as processes, on either API server.
+"""A whole cluster for a test: nodes of this machine that run pods as processes, with either API server.
 
 On devcluster that is a `DevCluster`. On the real control plane its nodes join: the real scheduler binds pods,
 the real controller-manager makes service accounts, collects garbage, deletes namespaces.

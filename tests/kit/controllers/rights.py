@@ -1,4 +1,4 @@
-"""A client that remembers which rights its requests need, in the words of RBAC."""
+"""A client that records the RBAC rights which its requests need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ONE = "metadata.name="
 
 
 class Right(NamedTuple):
-    """What a request needs; `name` is "" where it names no object."""
+    """The right that a request needs; `name` is "" if it names no object."""
 
     group: str
     resource: str
@@ -70,7 +70,7 @@ class Noting(Client):
 
 
 def chosen(fields: str) -> str:
-    """The name that a field selector chooses, as RBAC understands it; "" where it chooses none."""
+    """The object name in a field selector, as RBAC reads it; "" if absent."""
     return next((word.removeprefix(ONE) for word in fields.split(",") if word.startswith(ONE)), "")
 
 

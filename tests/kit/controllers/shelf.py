@@ -1,4 +1,4 @@
-"""Caches that hold what a test puts into them, as an informer would."""
+"""Informer caches that a test fills."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def pod(
 
 
 class Nobody:
-    """Hears what is told."""
+    """Records the changes of a cache."""
 
     def event(self, *event: Any) -> None:
         pass

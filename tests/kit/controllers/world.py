@@ -1,4 +1,4 @@
-"""A cluster that is a dict: pods live, fail and leave as told, a controller sees it late, time is virtual."""
+"""A simulated cluster in a dict: scripted pods, delayed reads by the controller, virtual time."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class World:
     pods: dict[str, Manifest] = field(default_factory=dict)
     machines: tuple[str, ...] = MACHINES
     history: list[Moment] = field(default_factory=list)
-    cursor: int = 0  # what the controller has seen
-    wrote: int = 0  # what it must have seen before it runs again
+    cursor: int = 0  # the state the controller has read
+    wrote: int = 0  # the state it must have read before its next pass
     writes: int = 0
     born: int = 0
     failures: dict[int, int] = field(default_factory=dict)  # restarts that count, by index
@@ -50,7 +50,7 @@ class World:
     def __post_init__(self) -> None:
         self._record()
 
-    # what happens to pods
+    # events of pods
 
     def names(self, *, running: bool | None = None, terminating: bool | None = None) -> list[str]:
         """Pods that live, by name."""
@@ -78,7 +78,7 @@ class World:
         self._record()
 
     def end(self, name: str, code: int, reason: str = "Error") -> None:
-        """The training container exits; restarts that count are counted here too, as the judge."""
+        """The training container exits; counted restarts are counted here too, to check the controller."""
         pod = self._changed(name)
         ended = {"exitCode": code, "reason": reason, "finishedAt": at(self.now), "startedAt": at(self.now)}
         pod["status"] = {
@@ -91,7 +91,7 @@ class World:
         self._record()
 
     def delete(self, name: str) -> None:
-        """Somebody deletes a pod: it is on its way out until it is reaped."""
+        """A user deletes a pod: it terminates until it is reaped."""
         pod = self._changed(name)
         if _over(pod):
             del self.pods[name]
@@ -104,7 +104,7 @@ class World:
         self._record()
 
     def lose(self, machine: str) -> None:
-        """A machine leaves the cluster: what ran there is dead, whatever its pods say."""
+        """A machine leaves the cluster: its pods are dead, whatever their status is."""
         self.machines = tuple(m for m in self.machines if m != machine)
         self._record()
 
@@ -147,7 +147,7 @@ class World:
         return plan
 
     def crash(self, *, behind: int, after: int) -> None:
-        """A pass whose process is killed after some of its writes."""
+        """A reconcile pass whose process is killed after some of its writes."""
         _, plan = self._decide(behind)
         for action in plan.actions[:after]:
             self._perform(action)
@@ -197,7 +197,7 @@ class World:
         self._record()
         self.wrote = len(self.history) - 1
 
-    # what must be true
+    # invariants
 
     def living(self, index: int) -> list[str]:
         """Pods of a place whose program runs or may run, on a machine that is there."""
@@ -209,7 +209,7 @@ class World:
         assert not doubled, f"two lives of one place: {doubled}"
 
     def check_settled(self) -> None:
-        """All that should run runs, nothing else does, and what is over was cleared away but for a few."""
+        """Exactly the expected pods run, and finished ones are cleaned up except for the kept few."""
         size = (
             0 if self.resource.spec.suspend else self.resource.spec.replica_resource_specs["worker"].replicas
         )

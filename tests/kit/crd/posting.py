@@ -1,4 +1,4 @@
-"""Asking a server what it says to a CRD, and making one that serves."""
+"""Posts CRDs to a server: returns its errors, or waits until the kind is served."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def with_spec(spec: Manifest) -> Manifest:
 
 
 async def answer_to(client: Client, manifest: Manifest) -> str:
-    """Return what the server has against a definition, strictly and without storing it; "" for nothing."""
+    """Return the server's errors for a definition, strictly and as a dry run; "" if it is accepted."""
     body = msgspec.json.encode(manifest)
     try:
         await client.raw("POST", CRDS, body, dryRun="All", fieldValidation="Strict")

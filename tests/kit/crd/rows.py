@@ -1,4 +1,4 @@
-"""The rewrite table: what a model says, what becomes of it, and what servers say to both.
+"""The rewrite table: a model's field, its generated schema, and how servers respond to both.
 
 Each row is one field `it` of a spec. `answer` is what a server says to Pydantic's own schema of it, "" where
 it is taken as it is. The tests of this folder hold generator and servers to the rows; `make generate` writes
@@ -58,7 +58,7 @@ ABSENT, REFUSED_VALUE = Absent.ABSENT, Refused.REFUSED
 
 @dataclass(frozen=True)
 class Sent:
-    """A value that a user sends, and what the server stores: the same, if nothing else is said."""
+    """A value that a user sends, and the stored value: the same by default."""
 
     value: Any
     stored: Any = ...
@@ -66,7 +66,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Row:
-    """One construct that is written."""
+    """One construct that the generator writes."""
 
     name: str
     text: str
@@ -79,7 +79,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Bad:
-    """One construct that is refused, with which advice; what a server says to it, or why it says nothing."""
+    """One refused construct with its advice; the server's error for it, or the reason why it has none."""
 
     name: str
     text: str
@@ -967,20 +967,20 @@ def kind_with(annotation: Any, default: Any = ...) -> Kind[Any]:
 
 
 def spec_of(annotation: Any, default: Any = ...) -> Manifest:
-    """Return what Pydantic says of a spec with the field `it`."""
+    """Return Pydantic's schema of a spec with the field `it`."""
     model: type[Part] = create_model("Spec", __base__=Part, it=(annotation, default))
     return model.model_json_schema(by_alias=True)
 
 
 def unchecked(annotation: Any, default: Any = ...) -> Manifest:
-    """Return the spec that would be written if nothing were refused."""
+    """Return the spec as generated if no construct were refused."""
     spec = spec_of(annotation, default)
     whole = inlined(spec, spec.get("$defs", {}), ())
     return rewritten(whole, "spec", EMBEDDED, [lenient(one) for one in REWRITERS])
 
 
 def lenient(rewriter: Rewriter) -> Rewriter:
-    """Return a rewriter that leaves what it would refuse."""
+    """Return a rewriter that does not refuse constructs."""
 
     def rewrite(node: Manifest, path: str) -> Manifest:
         try:
@@ -992,7 +992,7 @@ def lenient(rewriter: Rewriter) -> Rewriter:
 
 
 def pydantics_own(annotation: Any, default: Any = ...) -> Manifest:
-    """Return what Pydantic says of a spec with the field `it`, without the marks of kube.crd."""
+    """Return Pydantic's schema of a spec with the field `it`, without the marks of kube.crd."""
     found: Manifest = unmarked(spec_of(annotation, default))
     return {key: value for key, value in found.items() if key != "title"}
 

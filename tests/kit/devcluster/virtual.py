@@ -1,4 +1,4 @@
-"""A kubelet without processes: it performs what `decide` says, in virtual time; containers do as scripted."""
+"""A kubelet without processes: performs the decisions in virtual time; containers are scripted."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class VirtualKubelet:
         self.settle()
 
     def settle(self) -> Step:
-        """Decide and perform until nothing more is to be done at this moment."""
+        """Decide and perform until no action is due now."""
         for _ in range(20):
             step = decide(self.pod, self.record, self.now, self.rules)
             self.record = step.record
@@ -119,7 +119,7 @@ class VirtualKubelet:
         self.record = events.ended(self.record, name, run.id, code, how, "", self.now)
 
     def exits(self, name: str, code: int, reason: str = "") -> None:
-        """The same, and what the kubelet does then."""
+        """The same, followed by the kubelet's reaction."""
         self.exit(name, code, reason)
         self.settle()
 

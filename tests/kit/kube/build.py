@@ -45,7 +45,7 @@ def bookmark(rv: int, *, initial_done: bool = False) -> bytes:
 
 
 def status(code: int, reason: str, message: str = "no", **details: Any) -> Manifest:
-    """A failure as the API server says it."""
+    """A failure, as the API server's Status."""
     return {
         "kind": "Status",
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""Kubeconfigs, and programs that give credentials."""
+"""Kubeconfigs, and exec credential plugins."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write(path: Path, user: dict[str, Any], cluster: dict[str, Any] | None = Non
 
 
 def plugin(tmp_path: Path, **answer: Any) -> dict[str, Any]:
-    """A user whose credentials come from a program, which counts its runs."""
+    """A user with an exec plugin that counts its runs."""
     program = tmp_path / "plugin"
     program.write_text(
         "#!/bin/sh\n"
@@ -52,11 +52,11 @@ def plugin(tmp_path: Path, **answer: Any) -> dict[str, Any]:
 
 
 def printed_by(command: str, *arguments: str, version: str = VERSION) -> dict[str, Any]:
-    """A user whose credentials a program prints."""
+    """A user with an exec plugin."""
     asked = {"apiVersion": version, "command": command, "args": list(arguments), "interactiveMode": "Never"}
     return {"exec": asked}
 
 
 def said(status: object) -> str:
-    """What such a program prints."""
+    """The output of an exec plugin."""
     return json.dumps({"apiVersion": VERSION, "kind": "ExecCredential", "status": status})

@@ -1,4 +1,4 @@
-"""An API server that keeps objects and nothing else: get, create, apply, merge patch, watches of one name.
+"""A minimal API server: get, create, apply, merge patch, watches of one name.
 
 For tests in virtual time. It refuses a write whose resourceVersion is not the newest, as the real one does.
 """
@@ -39,7 +39,7 @@ class Shelf(Listening):
         return next(each for path, each in self.objects.items() if path.endswith(f"/{plural}/{name}"))
 
     def spoil(self, plural: str, name: str, **members: Any) -> None:
-        """Overwrite members of an object, as somebody else."""
+        """Overwrite members of an object, as another writer."""
         path = next(path for path in self.objects if path.endswith(f"/{plural}/{name}"))
         self._put(path, self.objects[path] | members)
 
@@ -48,7 +48,7 @@ class Shelf(Listening):
         self._put(path, manifest)
 
     def remove(self, plural: str, name: str) -> None:
-        """Delete an object, as somebody else."""
+        """Delete an object, as another writer."""
         del self.objects[next(path for path in self.objects if path.endswith(f"/{plural}/{name}"))]
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:

@@ -55,7 +55,7 @@ class Stub(Listening):
 
 
 def answer(status: int, body: Any, headers: dict[str, str] | None = None) -> Answer:
-    """JSON, or text as it is."""
+    """A response of JSON, or of plain text."""
 
     async def respond(_: web.Request) -> web.StreamResponse:
         raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
@@ -89,7 +89,7 @@ def stream(*chunks: bytes, end: str = "hang") -> Answer:
 
 
 def hang() -> Answer:
-    """Say nothing, to the end."""
+    """Keep the connection open without a response."""
 
     async def respond(_: web.Request) -> web.StreamResponse:
         await asyncio.Event().wait()

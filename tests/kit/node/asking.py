@@ -1,4 +1,4 @@
-"""Asks the webhooks again and again, as users do who create jobs, and remembers each refusal."""
+"""Calls the webhooks repeatedly, as users do who create jobs, and records each refusal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVERY: Final = 0.1
 
 @dataclass
 class Asked:
-    """How often it was asked, and what was answered where it was not 201 Created."""
+    """The number of requests, and all responses other than 201 Created."""
 
     times: int = 0
     refusals: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What the audit log says of our programs' rights: which they lacked, and which they never used."""
+"""The rights of our programs by the audit log: missing ones, and unused ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def forbidden(requests: Iterable[Audited]) -> list[str]:
 
 
 def unused(roles: Iterable[dict[str, Any]], requests: Iterable[Audited]) -> list[str]:
-    """Return the rights of some roles that the operator used in none of the requests, by resource."""
+    """Return the rights of some roles that the operator never used, by resource."""
     used = {Right(one.group, _resource(one), one.verb) for one in requests if one.user == OPERATOR}
     rest = sorted({right for role in roles for right in _granted(role)} - used)
     kinds = groupby(rest, key=lambda right: right.resource)

@@ -1,4 +1,4 @@
-"""The deeds of the story, done to a job on a real node as a user would do them: with kubectl."""
+"""The user actions of the stories, done to a job on a real node with kubectl."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNPRIVILEGED: Final[Manifest] = {"allowPrivilegeEscalation": False, "capabilitie
 
 @dataclass(frozen=True)
 class OnNode:
-    """A job in a namespace of the node, as the stage of a story; `look` returns what is seen of it now."""
+    """A job in a namespace of the node; `look` returns its observed state."""
 
     kubectl: Kubectl
     example: Example
@@ -46,7 +46,7 @@ class OnNode:
         return f"elasticjob/{self.example.key.name}"
 
     async def apply(self) -> str:
-        """Create the job, and what it needs."""
+        """Create the job and the objects it needs."""
         namespace = self.example.key.namespace
         objects = [deepcopy(one) for one in (*self.example.others, self.example.job)]
         for one in objects:

@@ -1,4 +1,4 @@
-"""The table at the end: each event of the stories, when it was, and how long training stood still."""
+"""The timeline of the stories: each event, its time, and how long training stopped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Row:
 
 
 def rows(played: Sequence[Played], result: Result) -> list[Row]:
-    """Return the events of a story that was told."""
+    """Return the events of a recorded story."""
     return [
         Row(
             line.at,
@@ -41,7 +41,7 @@ def rows(played: Sequence[Played], result: Result) -> list[Row]:
 
 
 def longest(steps: Iterable[Step]) -> float | None:
-    """Return the longest time between two steps; None where there are not two."""
+    """Return the longest time between two steps; None if there are fewer than two."""
     return max((after.at - before.at for before, after in pairwise(steps)), default=None)
 
 

@@ -1,4 +1,4 @@
-"""What the trap tests share: a cache that is followed, and an operator that runs, both through a proxy."""
+"""Helpers of the trap tests: a followed cache and a running operator, both through a proxy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Steady(random.Random):
 
 @dataclass
 class Following:
-    """A cache of ConfigMaps, and all that it told."""
+    """A cache of ConfigMaps, and all events it sent."""
 
     cache: Cache[Any]
     informer: Informer[Any]
@@ -56,12 +56,12 @@ class Following:
 
     @property
     def is_silent(self) -> bool:
-        """Whether it waits for nothing but a word of its watch."""
+        """Whether it only waits for the next watch event."""
         return self.clock.next_due is not None and self.clock.next_due > IDLE - 1
 
     @property
     def gone(self) -> list[str]:
-        """The names of those that were told to be gone."""
+        """The names of deleted objects."""
         return [change.old.key.name for change in self.changes if change.old and change.new is None]
 
 
@@ -144,7 +144,7 @@ def total(operator: Operator, metric: str, **labels: str) -> float:
 
 
 def versions(proxy: FaultProxy, when: Callable[[Asked], bool] = WATCHES) -> list[str | None]:
-    """From which resourceVersion each of these requests asked."""
+    """The resourceVersions from which these requests watched."""
     return [handled.asked.query.get("resourceVersion") for handled in proxy.asked(when)]
 
 

@@ -35,7 +35,7 @@ class Moment:
 
 
 class Pace:
-    """How fast time goes, in a file: two moments, and a byte that says which of them holds."""
+    """The rate of time, in a file: two records, and a byte that selects the valid one."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():

@@ -1,4 +1,4 @@
-"""What a Service does: one address before several servers, each new connection to the next of them."""
+"""A stand-in for a Service: one address for several servers, new connections in turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On which terms the API server asks the webhooks of these tests."""
+"""The webhook registration used by these tests."""
 
 from __future__ import annotations
 
