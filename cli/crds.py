@@ -81,7 +81,7 @@ async def _apply(
             typer.echo(f"{upgrade.name}: {_news(upgrade.exists, len(upgrade.changes))}")
             for change in upgrade.changes:
                 typer.echo(f"  {change.sentence()}")
-        if any(upgrade.breaks for upgrade in found) and not allow_breaking:
+        if any(upgrade.changes for upgrade in found) and not allow_breaking:
             raise Failure(
                 "objects of this cluster may suffer from the breaking changes above; nothing was applied",
                 next_step="apply with --allow-breaking if they may",
@@ -93,4 +93,4 @@ async def _apply(
 def _news(exists: bool, count: int) -> str:
     if not exists:
         return "new"
-    return {0: "as it is", 1: "1 change"}.get(count, f"{count} changes")
+    return {0: "no breaking change", 1: "1 breaking change"}.get(count, f"{count} breaking changes")

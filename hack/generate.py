@@ -25,7 +25,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest
-from elasticjob.kube.crd.compatibility import breaking, changes
+from elasticjob.kube.crd.compatibility import changes
 from elasticjob.kube.crd.embedded import Detail
 from elasticjob.kube.crd.installing import size_problem
 from elasticjob.kube.crd.model import Declaration
@@ -136,7 +136,7 @@ def told(declaration: Declaration, detail: Detail, since: str) -> bool:
         print(f"{path.relative_to(ROOT)}, compared with {since}:")
     for change in found:
         print(f"  {change.sentence()}")
-    return bool(breaking(found))
+    return bool(found)
 
 
 def committed(path: Path, revision: str) -> Manifest | None:

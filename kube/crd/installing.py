@@ -14,7 +14,7 @@ import msgspec
 
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import deadline
-from elasticjob.kube.crd.compatibility import Change, breaking, changes
+from elasticjob.kube.crd.compatibility import Change, changes
 from elasticjob.kube.errors import NotFound, Unreachable
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD
@@ -42,16 +42,11 @@ class _Served(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Upgrade:
-    """What applying one definition changes; all of it, where it does not exist in the cluster."""
+    """The breaking changes of applying one definition; none if the cluster does not have it yet."""
 
     name: str
     exists: bool
     changes: tuple[Change, ...]
-
-    @property
-    def breaks(self) -> bool:
-        """Whether objects of the cluster may suffer."""
-        return bool(breaking(self.changes))
 
 
 def size_of(manifest: Manifest) -> int:
