@@ -1,8 +1,8 @@
 """How long to wait after the n-th failure in a row.
 
 Two things bound a pause from outside. A busy server that says when to come back (429, Retry-After) is
-believed, up to ten minutes (errors.py). And where nobody answered at all, waiting long protects nobody:
-pauses end at …_AWAY, so that all goes on soon after the server is back, however long it was away (client-go
+believed, up to ten minutes (errors.py). And waiting long for an unreachable server protects nothing:
+pauses end at …_AWAY, so that work resumes soon after the server is back, however long it was away (client-go
 waits up to 30 s to watch, 1000 s to reconcile). Programs of which there are as many as jobs wait longer for a
 server in trouble.
 """
@@ -58,7 +58,7 @@ BEGIN_WHEN_REFUSED = 5.0
 """The longest pause, jitter apart, before a first list where the server, in trouble, refused to begin one."""
 
 RECONCILE_WHEN_AWAY = 2.0
-"""The longest pause of a key whose run failed because nobody answered."""
+"""The longest pause of a key whose run failed because the server was unreachable."""
 
 RECONCILE_IN_TROUBLE = 30.0
 """The same where the server said that it was in trouble: with this key, perhaps, and no other."""

@@ -20,7 +20,7 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """What may be asked of time. `monotonic` never steps back; `now` is aware and UTC."""
+    """A clock. `monotonic` never steps back; `now` is aware and UTC."""
 
     def now(self) -> datetime:
         """The time on the wall: aware, UTC; it may step."""

@@ -1,4 +1,4 @@
-"""What can go wrong between a controller and the API server.
+"""Errors between a controller and the API server.
 
 KubeError
 ├── ApiError(status, reason, message, details)    the server answered with a Status
@@ -37,12 +37,12 @@ class ConfigError(KubeError):
 class Unreachable(KubeError):
     """No usable answer came: connection refused or cut, a timeout, or a body that no API server sends.
 
-    `nobody`: nor has anybody worked for one, as where no connection came about, or a proxy says so.
+    `never_sent`: the request reached no server (no connection, or a proxy's 502 or 503): retrying is free.
     """
 
-    def __init__(self, message: str, *, nobody: bool = False) -> None:
+    def __init__(self, message: str, *, never_sent: bool = False) -> None:
         super().__init__(message)
-        self.nobody = nobody
+        self.never_sent = never_sent
 
 
 class Undecodable(KubeError):
@@ -88,10 +88,9 @@ class ApiError(KubeError):
 
     @property
     def stay_away(self) -> float | None:
-        """Seconds that who is refused should wait: what a 429 orders, what a 5xx expects up to EXPECTED.
+        """Seconds to wait before a retry: the Retry-After of a 429; a 5xx's is capped at EXPECTED.
 
-        Who is too busy must be heeded. Who is away (an API server that is starting says 5 s, and needs a part
-        of one) is harmed by nobody who comes back sooner.
+        A busy server must be heeded. A starting one says 5 s and needs a fraction of a second.
         """
         if self.retry_after is None or self.status == 429:
             return self.retry_after
@@ -124,7 +123,7 @@ class MethodNotAllowed(ApiError):
 
 
 class Conflict(ApiError):
-    """409: somebody else wrote in between (or owns the field): read again, recompute."""
+    """409: another client wrote in between (or owns the field): read again, recompute."""
 
 
 class AlreadyExists(Conflict):
@@ -173,9 +172,9 @@ _NO_SUCH_PATH = "404 page not found"
 
 
 EXPECTED = 1.0
-"""Seconds for which a 5xx can ask us to stay away, at most."""
+"""The cap on the Retry-After of a 5xx, in seconds."""
 LONGEST_BELIEVED = 600.0
-"""Seconds that a server can ask for at all: a slip of a proxy's must put nobody to sleep."""
+"""The cap on any Retry-After, in seconds: a proxy's mistake must not stop a controller."""
 
 
 class _Status(msgspec.Struct):
@@ -226,7 +225,9 @@ def error_of(status: int, body: bytes, what: str, retry_after: float | None = No
     text = body[:200].decode(errors="replace").strip() or "an empty body"
     if status in (401, 429) or (status == 404 and text == _NO_SUCH_PATH):
         return api_error(status, str(status), f"{what}: {text}", retry_after=_believed(retry_after))
-    return Unreachable(f"{what}: {status} and not a Kubernetes answer: {text}", nobody=status in (502, 503))
+    return Unreachable(
+        f"{what}: {status} and not a Kubernetes answer: {text}", never_sent=status in (502, 503)
+    )
 
 
 def _believed(seconds: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""Reading JSON that others have written: whatever is wrong with a text is one kind of error.
+"""Decoding untrusted JSON: every malformed input raises one kind of error.
 
 msgspec follows a text by recursion, and raises RecursionError for what is nested deeper than Python goes:
 some hundred levels. A server stores ten thousand.
@@ -32,7 +32,7 @@ class JsonReader(Generic[T]):
         ).decode
 
     def decode(self, text: msgspec.Raw | bytes | str) -> T:
-        """What a text says. Raises msgspec.DecodeError (ValidationError, TooDeep), which is a ValueError."""
+        """Decode a string. Raises msgspec.DecodeError (ValidationError, TooDeep), which is a ValueError."""
         try:
             return self._decode(text)
         except RecursionError as error:

@@ -1,4 +1,4 @@
-"""The metrics of a controller process, under controller-runtime's names, in a registry that is handed in.
+"""The metrics of a controller process, under controller-runtime's names, in the registry that is passed in.
 
 The meters below are what its busy parts hold: to find a series by its labels takes ten times as long as to
 count in it, so each is found once.
@@ -94,7 +94,7 @@ class Metrics:
 
 
 class RunMeter:
-    """What a controller tells of its runs. All series begin at 0: rates exist from the first failure on."""
+    """Metrics of a controller's runs. All series begin at 0, so that the first failure has a rate."""
 
     def __init__(self, metrics: Metrics, name: str, workers: int) -> None:
         reconciles = metrics.reconciles
@@ -117,7 +117,7 @@ class RunMeter:
 
 
 class RequestMeter:
-    """What a client tells of its requests to one host."""
+    """The metrics of a client's requests to one host."""
 
     def __init__(self, metrics: Metrics, host: str) -> None:
         self._answers = cache(
@@ -129,7 +129,7 @@ class RequestMeter:
 
 
 class QueueMeter:
-    """What a queue tells of itself."""
+    """The metrics of a queue."""
 
     def __init__(self, metrics: Metrics, name: str) -> None:
         labels = {"name": name, "controller": name}

@@ -1,14 +1,14 @@
 """Keeping one cache equal to the server: performs what the watch protocol (protocol.py) asks for, forever.
 
 Pauses come in three series, each with its own count of failures.
-- What makes the next request a *list* (a version too old, a broken list) costs the server much: such failures
+- A failure after which everything is *listed* again (version too old, broken list) is expensive: such ones
   add up unless two minutes pass without one, as in client-go, or a watch is open for LONG_HEALTHY seconds.
-  The longest pause goes by what such a list costs: the size of what is known. It counts from the end of the
-  last list: what was waited for anyhow, as for a server that was away, is not waited for once more.
-- A *resumed* watch costs the server next to nothing, and a connection that does not come about nothing.
-  While nobody is there, or a server that is asked to resume is in trouble (429, 5xx), pauses stay short
+  The longest pause depends on the cost of such a list: the size of the cache. It counts from the end of the
+  last list, so that time spent waiting for an unreachable server is not added.
+- A *resumed* watch costs the server almost nothing, a failed connection nothing.
+  While the server is unreachable, or refuses to resume (429, 5xx), pauses stay short
   (backoff.py) unless a 429 says how long they should be.
-- What will not pass by waiting, as a right that is missing, is asked for less often each time.
+- An error that waiting does not cure, such as a missing right, is retried less often each time.
 A stream that is open for HEALTHY seconds ends the last two, so that a load balancer that cuts each minute
 costs a second each time, and not 30.
 Either way no watch is resumed without a pause, or SHORTEST_WATCH seconds of the one before.
@@ -147,7 +147,7 @@ class Informer(Generic[T]):
         raise AssertionError("an answer always ends with a turn that asks for the next request")
 
     async def _answers(self, state: State) -> AsyncGenerator[Sequence[Given]]:
-        """What the server says to the request of `state`, as it comes; the last given is never an item."""
+        """The response to the request of `state`, as it streams; the last element is never an item."""
         try:
             match state:
                 case Empty(streaming=False):
@@ -311,8 +311,8 @@ class Informer(Generic[T]):
         now, chance, error = self._clock.monotonic(), self._chance.random, self._error
         asked = (error.stay_away or 0.0) if isinstance(error, ApiError) else 0.0
         resumed = isinstance(state, Watching | Doubting)
-        nobody = isinstance(error, Unreachable) and error.nobody
-        if nobody or (resumed and self._passes(error)):
+        never_sent = isinstance(error, Unreachable) and error.never_sent
+        if never_sent or (resumed and self._passes(error)):
             self._troubled, seconds = self._troubled.another(
                 now, chance, at_least=asked, at_most=RESUME_WHEN_AWAY
             )
@@ -337,6 +337,6 @@ class Informer(Generic[T]):
             return inf
         if self.cache.synced:
             return longest_before_list(self.cache.bytes)
-        # how much there is nobody knows: but who is too busy to begin has listed nothing of it
+        # the size of the list is not known yet; a server too busy to begin it has spent nothing on it
         refused = isinstance(error, ApiError) and error.status in (429, 503)
         return BEGIN_WHEN_REFUSED if refused else inf

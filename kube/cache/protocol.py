@@ -132,7 +132,7 @@ Event = Restarted | Listed | Unlisted | Synced | Upserted | Removed | Advanced
 
 
 class Then(Enum):
-    """What to do after a step."""
+    """The result of a step: the next state, and what to request."""
 
     READ_ON = "go on with this answer"
     ASK_AGAIN = "send the next request at once"
@@ -148,7 +148,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 def step(state: State, given: Given) -> Turn:
-    """What follows from `given` in `state`."""
+    """The turn that `given` causes in `state`."""
     match state:
         case Empty():
             return _begin(state, given)

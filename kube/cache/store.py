@@ -1,4 +1,4 @@
-"""The objects of one kind as the server last told them: raw bytes, metadata, indexes; fed by a watch."""
+"""The objects of one kind as last received: raw bytes, metadata, indexes; fed by a watch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IndexBy = Callable[[Item], Iterable[str]]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What happened to one object: `old` alone = gone, `new` alone = come, both = changed.
+    """A change of one object: `old` alone = deleted, `new` alone = added, both = modified.
 
     `initial` marks what came with the first list.
     """

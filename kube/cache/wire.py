@@ -59,7 +59,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChangeType(StrEnum):
-    """What a line of a watch says of its object."""
+    """The event that a line of a watch carries."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -164,7 +164,7 @@ def items_of(raws: Iterable[msgspec.Raw]) -> Iterator[Item | Malformed]:
 
 
 def line_of(line: bytes) -> Changed | Bookmark | Failed | Malformed:
-    """What one line of a watch says. A line that no API server sends is a transport error, not an object."""
+    """The event in one line of a watch. A line that is not a watch event is a transport error."""
     try:
         found = _event.decode(line)
     except msgspec.DecodeError:
@@ -177,7 +177,7 @@ def line_of(line: bytes) -> Changed | Bookmark | Failed | Malformed:
 
 
 def _unusual(line: bytes) -> Changed | Bookmark | Failed | Malformed:
-    """What a line says that is no change as the API server writes it, step by step."""
+    """Decode a line that the fast path rejects, step by step."""
     try:
         found = _line.decode(line)
     except TooDeep as error:

@@ -1,4 +1,4 @@
-"""Asking the API server for objects: a thin client that never reads a cache.
+"""A thin client of the API server; it never reads a cache.
 
 Guarantees
 - What is tried again, and how often, is said in transport.py. Repeated are get, list, replace, apply, merge
@@ -87,7 +87,7 @@ class Page(msgspec.Struct):
 
     @property
     def token(self) -> str:
-        """What to send as `continue`; "" on the last page."""
+        """The value for `continue`; "" on the last page."""
         return self.metadata.continue_ or ""
 
 
@@ -255,7 +255,7 @@ class Client:
         """RFC 7386: objects are merged, null deletes, lists are replaced.
 
         `strategic` merges lists by their keys (built-in types only). With `metadata.resourceVersion` in the
-        patch, somebody else's write in between raises Conflict.
+        patch, a write in between raises Conflict.
         """
         body, type_ = msgspec.json.encode(patch), STRATEGIC_MERGE_PATCH if strategic else MERGE_PATCH
         return await self._write(

@@ -1,4 +1,4 @@
-"""Where the API server is and who we are: from a kubeconfig, or from the pod's service account."""
+"""The API server's address and our credentials: from a kubeconfig, or from the pod's service account."""
 
 from __future__ import annotations
 

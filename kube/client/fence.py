@@ -1,4 +1,4 @@
-"""A leader's right to write, which ends by itself.
+"""A leader's permission to write, which expires by itself.
 
 Guarantees, for each write sent while a fence is `current` (all writes of an Operator's controllers are)
 - It is sent only before the deadline, by a clock that goes on while the machine is suspended. That is looked

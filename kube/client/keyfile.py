@@ -1,4 +1,4 @@
-"""Keys for those who only read files: under a path, and on no disk where the system can do without."""
+"""Private keys for libraries that only read files: a path in memory where the system has one."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Pem:
 
 @dataclass(frozen=True)
 class Trust:
-    """How a connection is made: whom we believe, and who we are."""
+    """The TLS side of a connection: the trusted authority, and our client certificate."""
 
     authority: Pem | None
     certificate: Pem | None
@@ -288,7 +288,7 @@ def _named(config: ConfigNode, kind: str, context: Mapping[str, Any]) -> ConfigN
 
 
 def _taken(node: ConfigNode | None, field: str) -> Pem | None:
-    """What a field holds, else the file that its sister names, as kubectl has it; both are gone then."""
+    """The value of a `-data` field, else of the file its sibling names, as in kubectl; both are removed."""
     if node is None:
         return None
     text, file = node.value.pop(f"{field}-data", None), node.value.pop(field, None)
@@ -307,7 +307,7 @@ def _beside(node: ConfigNode, file: str) -> Path:
 
 @dataclass(frozen=True)
 class _Given:
-    """What an exec plugin gave, besides a token."""
+    """The result of an exec plugin, besides a token."""
 
     certificate: Pem | None
     key: Pem | None
@@ -315,7 +315,7 @@ class _Given:
 
 
 async def _given(user: ConfigNode) -> _Given:
-    """What the user's plugin gives; in its place, the user has the token from then on."""
+    """Run the user's exec plugin; its token replaces the plugin in the user's entry."""
     plugin = ConfigNode("exec", user.value.pop("exec"), user.path)
     if os.sep in (command := str(plugin["command"])):  # else it is on the PATH, as for kubectl
         plugin.value["command"] = str(_beside(user, command))
@@ -370,5 +370,5 @@ def _unreadable(where: str, error: Exception) -> str:
 
 
 def _no_password() -> str:
-    """What OpenSSL is told instead of asking whoever sits at the terminal."""
+    """The password for OpenSSL, so that it does not prompt at the terminal."""
     raise ValueError("the key is encrypted: store it without a password")

@@ -68,7 +68,7 @@ class Referable(Protocol):
 
 
 def reference(kind: Kind[Any], obj: Referable) -> ObjectReference:
-    """What an Event is about."""
+    """The object that an Event is about."""
     return reference_to(kind, obj.metadata)
 
 

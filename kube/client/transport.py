@@ -55,7 +55,7 @@ LARGE = 1 << 19
 JSON = "application/json"
 
 CUT: Final = (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError, RuntimeError)
-"""What reading an answer raises whose connection has ended; the last is aiohttp's where we have ended it."""
+"""Raised by reading a response whose connection has ended; aiohttp raises the last one if we closed it."""
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +175,7 @@ class Transport:
             response.close()
 
     async def _failure(self, response: aiohttp.ClientResponse, call: Call) -> KubeError:
-        """What a refusal says. A body that does not come in the time of a request is none."""
+        """The message of a refusal. A body that does not arrive within the timeout counts as empty."""
         try:
             async with asyncio.timeout(self._timeout.total):
                 body = await response.read()
@@ -252,12 +252,14 @@ class Transport:
             return await self._request(connections.plain, call, header, call.params, _body(call), timeout)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._count("<error>", call)
-            nobody = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-            raise Unreachable(f"{call}: {str(error) or type(error).__name__}", nobody=nobody) from error
+            never_sent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+            raise Unreachable(
+                f"{call}: {str(error) or type(error).__name__}", never_sent=never_sent
+            ) from error
 
     async def _of_this_certificate(self) -> Connections:
-        """What to send on. Those of a certificate before take nothing new; what is under way there may end,
-        until the certificate is renewed again."""
+        """The connections for new requests. Those of the previous certificate serve running requests only,
+        until the next renewal."""
         if (mine := self._connections) is None:
             raise RuntimeError("the client is closed: use it inside `async with Client(config)`")
         if mine.tls is self._config.tls():

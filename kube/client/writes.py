@@ -1,4 +1,4 @@
-"""The reconcile that is running now: who it is for, and what it has written (a context variable).
+"""The running reconcile: its controller and key, and its writes so far (a context variable).
 
 The client notes each write here, so that the key's next run can wait until the cache has seen it.
 """

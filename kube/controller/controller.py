@@ -7,7 +7,7 @@ Guarantees
 - The last change of an object is always followed by a run that starts after the cache has taken it.
 - A run starts only when the caches show what the key's previous run wrote (`kube/controller/gate.py`).
 - A run that raises is repeated after a pause that doubles, 5 ms to 1000 s. `Terminal` is not repeated.
-  Where the server is the cause, pauses end at 30 s, and at 2 s where nobody answers: all keys go on soon
+  If the server is the cause, pauses end at 30 s, and at 2 s if it is unreachable: all keys go on soon
   after it is back.
 """
 
@@ -89,7 +89,7 @@ Warn = Callable[[Kind[Any], Item, str, str], None]
 
 @dataclass(frozen=True)
 class Controller:
-    """What to run, and what makes it run. `owns` follows controller references to the primary kind.
+    """A reconcile function and its triggers. `owns` follows controller references to the primary kind.
 
     Changes of owned and watched objects often come in flocks: such a change waits for `settle` before its key
     runs, and those that come meanwhile make no further run. Changes of the primary kind do not wait.
@@ -226,7 +226,7 @@ class Runner:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # nobody cancelled this worker: the run awaited something that was cancelled elsewhere
+            # this worker was not cancelled: the run awaited something that was cancelled elsewhere
             return RuntimeError("the run waited for a task or future that was cancelled")
         except Exception as error:  # the loop that logs and backs off
             return error

@@ -58,7 +58,7 @@ class ExpectedDeletion:
 
 @dataclass(frozen=True)
 class Gate:
-    """What a key waits for, and until when."""
+    """The expectations of a key, and its deadline."""
 
     expectations: tuple[Expectation | ExpectedDeletion, ...]
     until: float

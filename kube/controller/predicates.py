@@ -1,4 +1,4 @@
-"""Which changes are worth a reconcile.
+"""Predicates: which changes start a reconcile.
 
 Predicates here are pure and must not raise. A controller's own predicate may compare with what its last
 reconcile found; it must then still pass deletions, because another object may take the name.

@@ -1,4 +1,4 @@
-"""Which key is worked on next: each key at most once in the queue, and never in two hands.
+"""The work queue: each key is queued at most once, and never worked on twice at once.
 
     add ──► dirty (waiting for a time, or ready) ──get──► processing ──done──► gone, or ready again
 - A key that is added while it is processed runs once more afterwards, however often it was added.
@@ -40,7 +40,7 @@ class _Entry:
 
 
 class Bounds(TypedDict, total=False):
-    """What is special about the pause after a failure; see `Queue.add_after_failure`."""
+    """Bounds of the pause after a failure; see `Queue.add_after_failure`."""
 
     cause: str
     at_least: float
@@ -230,7 +230,7 @@ class Queue(Generic[K]):
             await getter
         except asyncio.CancelledError:
             if getter.done() and not getter.cancelled():
-                self._wake_one()  # the wake-up was for a key that somebody else must take now
+                self._wake_one()  # the wake-up was for a key that another worker must take now
             raise
         finally:
             if getter in self._getters:

@@ -52,7 +52,7 @@ CORRECTED: Final[Mapping[str, Schema]] = {
     "io.k8s.apimachinery.pkg.runtime.RawExtension": {"type": "object", PRESERVE: True},
 }
 KEY_DEFAULTS: Final[Mapping[str, str]] = {"protocol": "TCP", "name": ""}
-"""What the server itself takes for a list's key that a manifest may leave out."""
+"""The default that the server itself uses for a list key that a manifest may leave out."""
 
 REFERENCE: Final = "#/definitions/"
 KEPT: Final = frozenset(

@@ -1,4 +1,4 @@
-"""Bringing CustomResourceDefinitions to a cluster: how large they may be, and what they change there.
+"""Installing CustomResourceDefinitions: their size limits, and the breaking changes they would make.
 
 Definitions are applied by the server (`client.apply`, `kubectl apply --server-side`): a client-side apply
 keeps a copy in an annotation, which may not be larger than 262,144 bytes.
@@ -21,7 +21,7 @@ from elasticjob.kube.objects.views import CRD
 
 CLIENT_SIDE_BYTES: Final = 262_144
 MOST_BYTES: Final = 1024 * 1024
-"""What a definition may have here: etcd takes 1.5 MiB, and the server adds who owns which field."""
+"""The largest definition: etcd accepts 1.5 MiB, and the server adds managedFields."""
 
 PAUSE_SECONDS: Final = 0.05
 PATIENCE_SECONDS: Final = 60.0
@@ -35,7 +35,7 @@ class _Resource(msgspec.Struct):
 
 
 class _Served(msgspec.Struct):
-    """What the server says of a version of a group."""
+    """The discovery document of a group version."""
 
     resources: list[_Resource]
 

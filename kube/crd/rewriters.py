@@ -1,4 +1,4 @@
-"""What Pydantic emits → what an API server accepts: small rewriters of one schema, in an ordered chain.
+"""From Pydantic's JSON schema to one that an API server accepts: an ordered chain of small rewriters.
 
 A rewriter gets a schema whose parts are rewritten already, and its path; it returns the schema, changed or as
 it was, or raises UnsupportedSchema where there is no equivalent.
@@ -100,7 +100,7 @@ def _types(node: Schema) -> set[str]:
 
 
 def _limits(choice: Schema, path: str) -> Schema:
-    """What one of the two types says of its values; words become a pattern, which numbers do not meet."""
+    """The constraints of one of the two types; an enum becomes a pattern, which applies to strings only."""
     if "enum" in choice and choice["type"] != "string":
         raise UnsupportedSchema(path, "a few numbers or a text: write the numbers as text, in one Literal")
     words = (
@@ -144,7 +144,7 @@ def _merged_fields(variants: list[Schema], tag: str, path: str) -> Schema:
 
 
 def _meaning(field: Schema) -> Schema:
-    """What a field says to a server."""
+    """The schema of a field for a server."""
     return _without(field, "description", EMPTY)
 
 
@@ -190,7 +190,7 @@ def sets_are_list_types(node: Schema, path: str) -> Schema:
 
 
 def keys_have_rules(node: Schema, path: str) -> Schema:
-    """What a map's keys must be like is said by a rule; propertyNames and patternProperties are unknown."""
+    """Constraints on map keys become a rule; servers do not know propertyNames and patternProperties."""
     limits = dict(node.get("propertyNames", {}))
     found = _without(node, "propertyNames", "patternProperties")
     if patterns := node.get("patternProperties"):
@@ -214,7 +214,7 @@ _KEY_RULES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
 
 
 def extras_follow_pruning(node: Schema, path: str) -> Schema:
-    """What a model keeps (`extra="allow"`) the server keeps; all else it prunes, no need to forbid it."""
+    """With `extra="allow"` the server keeps unknown fields; otherwise it prunes them."""
     extras = node.get("additionalProperties")
     if extras is True:
         return {**_without(node, "additionalProperties"), PRESERVE: True}
@@ -274,7 +274,7 @@ def texts_are_paragraphs(node: Schema, path: str) -> Schema:
 
 
 def in_reading_order(node: Schema, path: str) -> Schema:
-    """What a field is comes first, its rules last."""
+    """Types first, rules last."""
     return dict(sorted(node.items(), key=lambda entry: _ORDER.get(entry[0], len(_ORDER))))
 
 

@@ -1,4 +1,4 @@
-"""What the makers of CRD schemas share: words, a walk over schemas, and the error that names the field."""
+"""Shared by the schema generators: keywords, a walk over schemas, and the error that names the field."""
 
 from __future__ import annotations
 

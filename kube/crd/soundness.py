@@ -1,4 +1,4 @@
-"""Whether a server will take a rewritten schema: types, words, patterns, defaults, keys, rules."""
+"""Checks that a server will accept a rewritten schema: types, keywords, patterns, defaults, keys, rules."""
 
 from __future__ import annotations
 

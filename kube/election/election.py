@@ -10,7 +10,7 @@ Guarantees
 - Lost: the fence has fallen and its connections are reset *before* anybody is told. The Operator then raises
   LeadershipLost; a process that has not done so by the time the lease ends is ended.
 - Ended in order: the Lease is released once every write was answered, so that a standby takes it at once.
-  Where a write was not answered, nobody knows whether it is still under way: the lease is left to expire.
+  An unanswered write may still be in flight: the lease is left to expire.
 - Time is counted by a clock that goes on while the machine is suspended; the one on the wall may step.
 """
 
@@ -73,7 +73,7 @@ class Election:
         self._clock = clock or BootClock()
         self._exit = exit
         self.fence = Fence(self._clock.monotonic, self.terms.margin)
-        """What stands before the writes of whoever leads; `left()` may be asked by writers of other kinds."""
+        """The fence before a leader's writes; other kinds of writers may ask `left()`."""
         self._keeper: Keeper | None = None
         self._thread: threading.Thread | None = None
         self._beat = 0.0
@@ -99,8 +99,8 @@ class Election:
         await self._won.wait()
 
     async def end(self, *, release: bool) -> None:
-        """Stand no more. With `release`, of somebody who writes no more, the lease is given away, unless a
-        write that was not answered may still be under way."""
+        """Stop the election. With `release`, clear the holder so that a standby takes over at once, unless an
+        unanswered write may still be in flight."""
         if self._thread is None:
             return
         self.fence.fall("this process stops")  # so that nothing begins after the look at what has
@@ -116,13 +116,13 @@ class Election:
         await asyncio.wait({self._heart})
 
     def standing(self) -> Fine:
-        """Who leads, for /readyz: a standby is ready too."""
+        """The current leader, for /readyz: a standby is ready too."""
         if self._won.is_set():
             return Fine("this process leads")
         if self._keeper and self._keeper.problem:
             return Fine(f"standby, and cannot lead: {self._keeper.problem}")
         holder = self._keeper.candidate.holder if self._keeper else ""
-        return Fine(f"standby, {holder} leads" if holder else "standby, nobody leads yet")
+        return Fine(f"standby, {holder} leads" if holder else "standby, no leader yet")
 
     async def _live(self) -> None:
         """The main loop's heart."""
@@ -203,7 +203,7 @@ class Election:
         self._exit(1)
 
     def _tell(self, what: Callable[[], object]) -> None:
-        with suppress(RuntimeError):  # the main loop is closed: nobody is left to be told
+        with suppress(RuntimeError):  # the main loop is closed: there is no caller left to notify
             self._main.call_soon_threadsafe(what)
 
 
@@ -255,7 +255,7 @@ class Keeper:
                     return why
 
     async def release(self) -> None:
-        """Have the Lease hold nobody, if it still holds me; the fence falls first.
+        """Clear the holder if it is still this process; the fence falls first.
 
         A standby has nothing to give, and does not wait for an API server that is away.
         """
@@ -314,7 +314,7 @@ class Keeper:
         return await self._client.merge_patch(LEASE, name, patch, namespace)
 
     async def _attempt(self, request: Coroutine[Any, Any, Lease | None]) -> Lease | None:
-        """What the request gives, within its time; None where it failed, which the candidate then knows."""
+        """The response of the request, within its time; None if it failed, which the candidate then knows."""
         try:
             async with deadline(self._clock, self._patience()):
                 answer = await request

@@ -1,4 +1,4 @@
-"""Who may lead: the rules of a Lease, client-go's, as a pure state machine; election.py performs its steps.
+"""The rules of a Lease (client-go's) as a pure state machine; election.py performs its steps.
 
 Rules
 - A record is judged by what *I* saw: it expires when it has not changed for its duration by *my* monotonic
@@ -6,12 +6,12 @@ Rules
 - I lead from the *start* of the write that won to a renew deadline after the *start* of my last write that
   was answered. A write whose answer is lost counts for others, who wait longer, and not for me.
 - Others begin to wait no sooner than that write began, and wait longer than a renew deadline: never two lead.
-- Each write is for one version of the Lease: whoever comes second gets a conflict and looks again.
+- Each write is for one version of the Lease: the second writer gets a conflict and reads again.
 - A record without a holder was released: it is free at once. So is one that carries my own name.
 - Whose duration? The record's own. Its holder promised to end before *that* is over: a challenger with a
   shorter duration of its own (a rolling upgrade) must not cut it short, one with a longer need not wait.
 - A Lease that was deleted is not free while the record that I saw last is still good: its holder, who does
-  not know yet, still leads. (Somebody who never saw it takes it at once: delete it only when nobody leads.)
+  not know yet, still leads. (A process that never saw it takes it at once: delete it only without a leader.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RELEASED_FOR: Final = 1
 """The duration in a released record, in seconds: the least that the API allows."""
 
 TICK: Final = timedelta(microseconds=1)
-"""What a renewal's time moves by at least: a record that repeats an earlier one would not be seen to change,
+"""The least increment of renewTime: a record equal to an earlier one would not be seen as a change,
 and others would take the lease of a leader whose clock on the wall stands still or steps back."""
 
 
@@ -94,7 +94,7 @@ Step = Look | Write | Wait | Lost
 
 
 class Basis(Enum):
-    """What the next write would be based on."""
+    """The record on which the next write is based."""
 
     NOTHING = auto()
     MY_WRITE = auto()
@@ -131,18 +131,18 @@ class Candidate:
 
     @property
     def holder(self) -> str:
-        """Who leads, as far as I know."""
+        """The leader, as last seen."""
         return self.record.holder_identity if self.record else ""
 
     @property
     def expires(self) -> float:
-        """When the record that I saw last is nobody's any more, unless it changes."""
+        """When the record seen last expires, unless it changes."""
         if self.record is None or self.holder in ("", self.me):
             return -inf
         return self.changed + float(self.record.lease_duration_seconds or self.terms.written)
 
     def next(self, now: float, wall: datetime) -> Step:
-        """What to do now; `now` is my monotonic clock, `wall` what to write for people."""
+        """The next step; `now` is the monotonic clock, `wall` the time to write for people."""
         if self.leads and self.basis is Basis.MY_LOOK and self.holder != self.me:
             return Lost(
                 f"the lease is held by {self.holder!r} now" if self.holder else "the lease was released"
@@ -156,7 +156,7 @@ class Candidate:
         return Write(self._mine(wall), self.version)
 
     def looked(self, lease: Lease | None, now: float, chance: float) -> Candidate:
-        """What I know after a look; None: there is no Lease. `chance` is in [0, 1)."""
+        """The state after a read; None: there is no Lease. `chance` is in [0, 1)."""
         seen = self._seen(lease, now)
         if seen.leads or now >= seen.expires:
             return replace(seen, basis=Basis.MY_LOOK, due=now)
@@ -164,7 +164,7 @@ class Candidate:
         return replace(seen, basis=Basis.NOTHING, due=min(now + pause, seen.expires))
 
     def wrote(self, lease: Lease, began: float, now: float) -> Candidate:
-        """What I know after a write that was answered: I lead, counted from when it began.
+        """The state after a write that succeeded: this candidate leads, counted from when the write began.
 
         Unless the answer came too late to make any use of it, and I did not lead before.
         """
@@ -177,7 +177,7 @@ class Candidate:
         return replace(known, basis=Basis.NOTHING, due=now)
 
     def failed(self, now: float, chance: float, *, conflict: bool = False) -> Candidate:
-        """What I know after a request that was refused or not answered: nothing that I could write upon.
+        """The state after a request that was refused or not answered: nothing to base a write on.
 
         The pause counts from when the request was due: one that hung for longer is tried again at once. So is
         what was in `conflict` with something that I had not looked at.

@@ -15,13 +15,13 @@ from elasticjob.kube.metrics import Metrics
 
 
 class Fine(str):
-    """What a check says that is no problem: `/readyz` shows it, and stays 200."""
+    """A remark of a check that passes: `/readyz` shows it, and stays 200."""
 
     __slots__ = ()
 
 
 Check = Callable[[], str | None]
-"""None: fine; `Fine(sentence)`: fine, and something to say; else a sentence that says what is missing."""
+"""None: passed; `Fine(sentence)`: passed, with a remark; a string: failed, and why."""
 
 BEAT = 0.5
 """Seconds between two looks at the loop's lag."""

@@ -1,4 +1,4 @@
-"""An HTTP server that leaves nothing open.
+"""An HTTP server that closes all its connections when it stops.
 
 aiohttp knows of a connection once it is made: one amid its handshake is left behind, and one under TLS that
 is closed waits for its peer's farewell, for up to half a minute. A loop that ends before leaves both open.

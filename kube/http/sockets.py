@@ -1,4 +1,4 @@
-"""Sockets to a server that are known to whoever uses them, so that none is open when he has closed.
+"""Client sockets that are tracked, so that closing the client closes each of them.
 
 A connection under TLS that is closed amid a request first waits for the peer's farewell, however long that
 takes; an event loop that ends before leaves the socket behind.
@@ -53,13 +53,13 @@ class Sockets:
         return known
 
     async def close(self, rounds: int = ROUNDS) -> None:
-        """Have those that are still open end at once, whatever their peers do; they are closed afterwards.
-        After fewer rounds of the event loop, those are not of which nobody reads what has come."""
+        """Close all that are open, whatever their peers do. A socket with unread data needs all the
+        rounds of the event loop."""
         await let_go(self._made, rounds)
 
 
 def refuse(listening: Collection[socket.socket | TransportSocket]) -> None:
-    """Accept no more at these sockets; whoever listens may be closed a pass of the event loop later.
+    """Accept no more at these sockets; the server may be closed one pass of the event loop later.
 
     What was accepted in this pass becomes a connection of its server in the next one: asyncio would forget
     it, still open, if the server were closed before.
@@ -71,7 +71,7 @@ def refuse(listening: Collection[socket.socket | TransportSocket]) -> None:
 
 
 async def let_go(sockets: Collection[socket.socket | TransportSocket], rounds: int = ROUNDS) -> None:
-    """Shut sockets down, and return when the event loop has closed them, and told whoever reads from them."""
+    """Shut sockets down, and return when the event loop has closed them and notified their readers."""
     for each in sockets:
         with suppress(OSError):  # not connected, or closed already
             each.shutdown(socket.SHUT_RDWR)

@@ -23,7 +23,7 @@ class Threads:
         self._name = name
 
     async def run(self, function: Callable[[], R], /) -> R:
-        """What `function` returns or raises; RuntimeError for a StopIteration.
+        """The result of `function`, or its error; RuntimeError for a StopIteration.
 
         Cancelled in line, it is not called; cancelled later, it holds its place until it returns.
         """

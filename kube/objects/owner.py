@@ -8,7 +8,7 @@ from elasticjob.kube.objects.kinds import Kind, Manifest
 
 
 class Metadata(Protocol):
-    """What identifies an object."""
+    """The identity of an object."""
 
     @property
     def name(self) -> str: ...

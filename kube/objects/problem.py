@@ -1,4 +1,4 @@
-"""What is wrong with an object: one field, and what would be right."""
+"""A problem of an object: the field, and the value it should have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Narrow views of the Kubernetes types that a controller reads; what is not named here stays on the server.
+"""Narrow views of the Kubernetes types that a controller reads; other fields are not decoded.
 
 Python names are snake_case, JSON names camelCase. Deep parts that few read are plain JSON (`Manifest`).
 To write an object, build a Manifest: a view drops what it does not know.
@@ -18,7 +18,7 @@ Quantity = str | int | float
 
 
 class View(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What all views share: immutable, built by keyword, camelCase outside, defaults left out."""
+    """The base of all views: immutable, built by keyword, camelCase outside, defaults left out."""
 
 
 class OwnerReference(View, frozen=True):

@@ -1,4 +1,4 @@
-"""What helps to test an operator: a proxy that does to it what networks and API servers do, on purpose.
+"""Test tools for operators: a proxy that injects the faults of networks and API servers.
 
 from elasticjob.kube.testing import CutAfter, FaultProxy, asking
 

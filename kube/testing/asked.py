@@ -1,4 +1,4 @@
-"""What a request asks of an API server, read from its first line: verb, resource, names."""
+"""The verb, resource and names of a request, read from its first line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy before an API server that cuts, stalls, delays, refuses, and answers in its place: by rule.
+"""A proxy before an API server that cuts, stalls, delays, refuses or answers requests, by rule.
 
     async with FaultProxy(config) as proxy, Client(proxy.config) as client:
         proxy.add(asking("watch", "pods"), CutAfter(4096))             # each watch of pods is cut in mid-line
@@ -62,7 +62,7 @@ class CutAfter:
 
 @dataclass(frozen=True)
 class Stall:
-    """After `bytes` of the answer's body nothing comes any more, and nobody says so: half-open."""
+    """After `bytes` of the response body no data arrives, and the connection stays open: half-open."""
 
     bytes: int = 0
 
@@ -131,7 +131,7 @@ def html(code: int, text: str = "Bad Gateway") -> Answer:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """What happens to which requests: to those for which `when`, a pure function, is true.
+    """A fault, and the requests it hits: those for which `when`, a pure function, is true.
 
     `nth` holds the numbers (from 1) of the matches that it happens to; None: all.
     """
@@ -260,7 +260,7 @@ class FaultProxy:
         return self._wall is not None
 
     def partition(self) -> None:
-        """Let no byte pass, in neither direction, and say so to nobody; new connections are accepted only."""
+        """Drop every byte in both directions, silently; new connections are accepted, and nothing else."""
         if self._wall is None:
             self._wall = asyncio.get_running_loop().create_future()
 

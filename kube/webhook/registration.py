@@ -1,7 +1,7 @@
-"""What the API server is told about our webhooks: which, where, and whom to trust; written and read back.
+"""The webhook configurations on the API server: webhooks, address and caBundle; written and read back.
 
 A `Place` is one object on the API server that holds this: a webhook configuration.
-An object is written only where it differs from what is wanted, and only if nobody wrote it since it was read.
+An object is written only if it differs from the wanted one, and only at the resourceVersion that was read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INJECT_FROM = "cert-manager.io/inject-ca-from"
 
 @dataclass(frozen=True)
 class Published:
-    """What the API server has been told: `places` as they were read, and the bundle of each."""
+    """The registered configurations: `places` as they were read, and the caBundle of each."""
 
     places: tuple[Manifest, ...]
     bundles: tuple[bytes, ...]
@@ -34,10 +34,10 @@ class Notices(Protocol):
     """Where the API server is told how to reach us, and which authorities to trust."""
 
     async def read(self) -> Published:
-        """What it has been told."""
+        """The registered configurations."""
 
     async def publish(self, bundle: bytes | None, before: Published) -> Published:
-        """Tell it; None leaves bundles to others. Raises Conflict if somebody wrote since `before`."""
+        """Tell it; None leaves bundles to others. Raises Conflict if an object was written since `before`."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Address:
     service: ServiceRef | None = None
 
     def client_config(self, path: str, bundle: bytes | None) -> Manifest:
-        """The clientConfig of one webhook; without a bundle, that is somebody else's to fill in."""
+        """The clientConfig of one webhook; without a bundle, it is left for others to fill in."""
         where: Manifest = {"url": self.url + path}
         if self.service:
             service = {"namespace": self.service.namespace, "name": self.service.name}
@@ -104,11 +104,11 @@ class Registration:
         self.writes = 0
 
     async def read(self) -> Published:
-        """What the API server has; objects that are absent are made, with nothing in them."""
+        """The configurations on the API server; absent objects are created empty."""
         return self._published([await self._found(place) for place in self._places])
 
     async def publish(self, bundle: bytes | None, before: Published) -> Published:
-        """Have every object hold our part. Raises Conflict where somebody wrote since `before`."""
+        """Write our part into every object. Raises Conflict if one was written since `before`."""
         now = []
         for place, found in zip(self._places, before.places, strict=True):
             wanted = place.wanted(self._address(), bundle)

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Review(Generic[T]):
-    """One write that somebody wants. `new` is None for DELETE, `old` for CREATE.
+    """One write under review. `new` is None for DELETE, `old` for CREATE.
 
     `raw` is the new object as it was sent (the old one for DELETE), for what the model does not know.
     """
@@ -51,7 +51,7 @@ class Review(Generic[T]):
 
 
 class Reader(Protocol):
-    """What a validating handler may ask of the cluster; a Client is one."""
+    """Reads that a validating handler may make; a Client provides them."""
 
     async def find(self, kind: Kind[R], name: str, namespace: str | None = None) -> R | None:
         """The object as the server has it now, or None."""
@@ -76,7 +76,7 @@ class Terms:
     """
 
     failure_policy: Literal["Fail", "Ignore"] = "Fail"
-    """What becomes of a write when no answer comes: refused, or let through unchecked."""
+    """The failure policy: refuse or admit a write whose review gets no answer."""
     timeout: int = 10
     """Seconds (1 to 30) that the API server waits, and after which a handler is cancelled."""
     namespaces: Mapping[str, Any] = field(default_factory=dict)
@@ -244,7 +244,7 @@ def review_of(kind: Kind[T], request: Request) -> Review[T]:
 
 
 def misfits(error: ValueError) -> list[Problem]:
-    """What Pydantic (a list of errors) or msgspec (a sentence) says is wrong with an object."""
+    """The validation errors of an object, from Pydantic (a list) or msgspec (a sentence)."""
     errors: Callable[[], Sequence[Manifest]] | None = getattr(error, "errors", None)
     if errors is None:
         return [Problem("", str(error))]

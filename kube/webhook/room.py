@@ -1,4 +1,4 @@
-"""How much may be under way at once: by number, and by bytes held for it."""
+"""A limit on requests in flight: by number, and by the bytes held for them."""
 
 from __future__ import annotations
 

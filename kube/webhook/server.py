@@ -2,9 +2,9 @@
 (registration.py), and keeps a certificate that is trusted (secret.py; mounted.py where others issue it).
 
 It serves first and registers then. It is ready while the API server's own copy of the registration trusts
-what is served; a registration that somebody spoils is repaired as soon as a watch tells of it.
+the served certificate; a changed registration is repaired as soon as a watch reports it.
 An API server may present a client certificate (its admission configuration says so); none is asked for here:
-whoever reaches the port may ask what would be admitted, and learns nothing else. A NetworkPolicy keeps others
+a client that reaches the port learns what would be admitted, and nothing else. A NetworkPolicy keeps others
 out.
 """
 
@@ -192,7 +192,7 @@ class WebhookServer:
         self._problem = problem
 
     def _cannot_look(self, error: KubeError) -> None:
-        """What was is taken to be still so: an API server that is away calls nobody."""
+        """While the API server is unreachable, the last known state is kept: it sends no reviews either."""
         log.warning("webhooks cannot be registered", extra={"configuration": self._name, "error": str(error)})
         if not self._registered.is_set():
             self._problem = f"the API server has not been told about the webhooks: {error}"

@@ -134,7 +134,7 @@ def issue(
     """A certificate to serve as any of `hosts` (names or IP addresses), or of the client `user` in `groups`.
 
     It ends with the authority.
-    It is valid at once for whoever's clock is `skew` behind the true time, though ours be as much ahead.
+    It is valid at once for a clock that is `skew` behind the true time, even if ours is as much ahead.
     """
     issuer = x509.load_pem_x509_certificate(authority.certificate)
     issuer_key = serialization.load_pem_private_key(authority.key, password=None)
@@ -195,7 +195,7 @@ def load_leaf(context: ssl.SSLContext, leaf: Leaf) -> None:
 
 
 def verifies(bundle: bytes, leaf: Leaf, host: str) -> str | None:
-    """What a client says that trusts `bundle` and calls `host`, where `leaf` is served; None: welcome.
+    """The TLS error of a client that trusts `bundle`, at `host` that serves `leaf`; None if it connects.
 
     It is asked by a real handshake, in memory; as API servers do, any certificate of the bundle is a root.
     """

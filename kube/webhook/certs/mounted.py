@@ -1,4 +1,4 @@
-"""Serving a certificate that somebody else keeps in a folder, as cert-manager mounts it: tls.crt and tls.key.
+"""Serving a certificate from a mounted folder, as cert-manager writes it: tls.crt and tls.key.
 
 However the files are replaced (in place, by rename, by a volume's atomic symlink), a new pair is served
 within `poll`; half of one never is. Whom the API server trusts is left to cert-manager's injector.

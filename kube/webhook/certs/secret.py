@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Authorities:
-    """What replicas share."""
+    """The authorities that replicas share."""
 
     newest: Authority
     previous: Authority | None = None
@@ -111,7 +111,7 @@ class CaSecret:
         return None
 
     async def _shared(self, now: datetime) -> Authorities:
-        """What the Secret holds, made or rotated if need be. Raises Conflict if another replica wrote it."""
+        """The authorities in the Secret, created or rotated if needed. Raises Conflict after a lost race."""
         try:
             kept, version = await self._read()
         except ValueError as error:
@@ -135,7 +135,7 @@ class CaSecret:
         return made
 
     async def _read(self) -> tuple[Authorities | None, str]:
-        """What the Secret holds, and its version. Raises ValueError for what cannot be used."""
+        """The authorities in the Secret, and its resourceVersion. Raises ValueError for unusable data."""
         if self._key is None:
             return self._held, ""
         secret = await self._client.find(SECRET, self._key.name, self._key.namespace)

@@ -113,7 +113,7 @@ async def test_retry_after_has_many_forms(
 
 
 @pytest.mark.parametrize(
-    ("answers", "nobody"),
+    ("answers", "never_sent"),
     [
         ((answer(503, b"<html/>"),), True),
         ((answer(504, b"<html/>"),), False),
@@ -122,19 +122,21 @@ async def test_retry_after_has_many_forms(
     ],
     ids=["a proxy's word", "a proxy that waited", "no answer of a server's", "cut"],
 )
-async def test_nobody_was_there_or_somebody_failed_at_work(answers: tuple[Answer, ...], nobody: bool) -> None:
+async def test_an_unusable_response_says_whether_the_request_was_sent(
+    answers: tuple[Answer, ...], never_sent: bool
+) -> None:
     async with Stub() as stub, stub.client() as client:
         stub.then(*answers * 5)
         with pytest.raises(Unreachable) as caught:
             await result(client, client.get(CONFIG_MAP, "a", "ns"))
-        assert caught.value.nobody is nobody
+        assert caught.value.never_sent is never_sent
 
 
 async def test_nobody_is_where_no_connection_comes_about() -> None:
     async with Client(Config("http://127.0.0.1:1"), clock=VirtualClock()) as client:
         with pytest.raises(Unreachable) as caught:
             await result(client, client.get(CONFIG_MAP, "a", "ns"))
-        assert caught.value.nobody
+        assert caught.value.never_sent
 
 
 async def test_who_is_away_is_believed_for_a_second() -> None:
