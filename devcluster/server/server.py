@@ -33,8 +33,8 @@ from elasticjob.devcluster.server.kinds.kinds import builtin_strategies
 from elasticjob.devcluster.server.model.registry import Registry
 from elasticjob.devcluster.server.model.store import Event, Store, Type
 from elasticjob.devcluster.server.write.admission import Webhooks
+from elasticjob.devcluster.server.write.core import Core
 from elasticjob.devcluster.server.write.decoding import read_again
-from elasticjob.devcluster.server.write.objects import Objects
 from elasticjob.kube.http.serving import Runner
 from elasticjob.kube.http.sockets import Sockets, kept_alive
 from elasticjob.kube.operator.rungroup import Runnable
@@ -81,7 +81,7 @@ class ApiServer:
         self._tokens = Tokens(self._store, clock, self._new_uid)
         self._access = Access(self._store, enforced=rbac)
         self._webhooks = Webhooks(self._store, self._registry, self._new_uid)
-        self._objects = Objects(
+        self._core = Core(
             self._store,
             self._registry,
             builtin_strategies(self._store),
@@ -90,10 +90,10 @@ class ApiServer:
             clock,
             self._chance,
         )
-        self._collector = Collector(self._objects)
-        self._cleanup = Cleanup(self._objects)
-        self._protection = Protection(self._objects)
-        self._establishing = Establishing(self._objects, establish_delay)
+        self._collector = Collector(self._core)
+        self._cleanup = Cleanup(self._core)
+        self._protection = Protection(self._core)
+        self._establishing = Establishing(self._core, establish_delay)
         for resource in builtin_resources():
             self._registry.add(resource)
         self._store.listen(self._follow_definitions)
@@ -117,7 +117,7 @@ class ApiServer:
         self._store.compact()
 
     async def __aenter__(self) -> ApiServer:
-        bootstrap(self._objects)
+        bootstrap(self._core)
         async with AsyncExitStack() as stack:
             sockets = Sockets()
             stack.push_async_callback(sockets.close)
@@ -126,7 +126,7 @@ class ApiServer:
             session = aiohttp.ClientSession(connector=connector, timeout=timeout)
             self._webhooks.session = await stack.enter_async_context(session)
             await self._listen(stack, self._http(session))
-            publish_address(self._objects, self._host, self._port)
+            publish_address(self._core, self._host, self._port)
             for part in self._running:
                 task = asyncio.create_task(part.run(), name=type(part).__name__)
                 stack.push_async_callback(_end, task)
@@ -144,11 +144,11 @@ class ApiServer:
 
     def _http(self, session: aiohttp.ClientSession) -> Http:
         return Http(
-            self._objects,
-            Verbs(self._objects, self._clock),
-            Subresources(self._objects, self._clock),
-            TokenRequests(self._objects, self._tokens, self._clock),
-            Logs(self._objects, session),
+            self._core,
+            Verbs(self._core, self._clock),
+            Subresources(self._core, self._clock),
+            TokenRequests(self._core, self._tokens, self._clock),
+            Logs(self._core, session),
             self._tokens,
             self._access,
             self._clock,

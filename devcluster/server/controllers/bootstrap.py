@@ -8,7 +8,7 @@ from elasticjob.devcluster.server.auth.access import GROUP, MASTERS
 from elasticjob.devcluster.server.auth.tokens import AUTHENTICATED, UNAUTHENTICATED
 from elasticjob.devcluster.server.model.asking import NAMESPACES
 from elasticjob.devcluster.server.model.store import Manifest, Type
-from elasticjob.devcluster.server.write.objects import Objects
+from elasticjob.devcluster.server.write.core import Core
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _HEALTH = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
@@ -45,7 +45,7 @@ _ROLES: dict[str, tuple[list[Manifest], list[str]]] = {
 }
 
 
-def publish_address(objects: Objects, host: str, port: int) -> None:
+def publish_address(core: Core, host: str, port: int) -> None:
     """Make the Service `default/kubernetes` and its endpoints: this server, at its own address.
 
     Pods are processes of this machine and dial the server directly, so the Service is headless.
@@ -61,20 +61,20 @@ def publish_address(objects: Objects, host: str, port: int) -> None:
     slice_: Manifest = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4"}
     slice_ |= {"metadata": metadata | {"labels": {"kubernetes.io/service-name": "kubernetes"}}}
     slice_ |= {"endpoints": [{"addresses": [host], "conditions": {"ready": True}}], "ports": ports}
-    put, group = objects.store.put, "discovery.k8s.io"
-    put(Type("", "services"), _stamped(objects, service | {"spec": spec, "status": {"loadBalancer": {}}}))
-    put(Type("", "endpoints"), _stamped(objects, endpoints | {"subsets": subsets}))
-    put(Type(group, "endpointslices"), _stamped(objects, slice_))
+    put, group = core.store.put, "discovery.k8s.io"
+    put(Type("", "services"), _stamped(core, service | {"spec": spec, "status": {"loadBalancer": {}}}))
+    put(Type("", "endpoints"), _stamped(core, endpoints | {"subsets": subsets}))
+    put(Type(group, "endpointslices"), _stamped(core, slice_))
 
 
-def bootstrap(objects: Objects) -> None:
+def bootstrap(core: Core) -> None:
     """Put the first objects into an empty store."""
     for type_, manifest in (*_namespaces(), *_roles()):
-        objects.store.put(type_, _stamped(objects, manifest))
+        core.store.put(type_, _stamped(core, manifest))
 
 
-def _stamped(objects: Objects, manifest: Manifest) -> Manifest:
-    stamps = {"uid": objects.new_uid(), "creationTimestamp": objects.stamp()}
+def _stamped(core: Core, manifest: Manifest) -> Manifest:
+    stamps = {"uid": core.new_uid(), "creationTimestamp": core.stamp()}
     return manifest | {"metadata": manifest["metadata"] | stamps}
 
 

@@ -9,15 +9,16 @@ from elasticjob.devcluster.server.crd.crd import CLEANUP, CRDS
 from elasticjob.devcluster.server.model.asking import NAMESPACES, Deletion
 from elasticjob.devcluster.server.model.store import Event, Manifest, Stored, Type
 from elasticjob.devcluster.server.model.worker import Worker
-from elasticjob.devcluster.server.write.objects import Objects
+from elasticjob.devcluster.server.write import deleting, updating
+from elasticjob.devcluster.server.write.core import Core
 
 
 class Cleanup:
     """Follows the store; works on namespaces and definitions that carry a deletion mark."""
 
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
-        self._store = objects.store
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._store = core.store
         self._options = replace(OPTIONS, manager="namespace-controller")
         self._worker = Worker(self._handle)
         self._store.listen(self._follow)
@@ -59,20 +60,22 @@ class Cleanup:
         ]
 
     async def _delete(self, type_: Type, stored: Stored) -> None:
-        resource = self._objects.registry.of_type(type_)
+        resource = self._core.registry.of_type(type_)
         item = item_of(type_, stored)
         if resource is not None and self._store.get(type_, item.namespace, item.name) is not None:
             deletion = Deletion(propagation="Background", uid=stored.metadata["uid"])
-            await self._objects.delete(resource, item.namespace, item.name, deletion, self._options)
+            await deleting.delete(self._core, resource, item.namespace, item.name, deletion, self._options)
 
     async def _end(self, item: Item) -> None:
-        resource = self._objects.registry.of_type(item.type)
+        resource = self._core.registry.of_type(item.type)
         assert resource is not None, "namespaces and definitions are always served"
         if item.type == CRDS:
-            await drop_finalizer(self._objects, resource, item, CLEANUP)
+            await drop_finalizer(self._core, resource, item, CLEANUP)
             return
 
         def emptied(old: Manifest) -> Manifest:
             return old | {"spec": {"finalizers": []}}
 
-        await self._objects.update(resource, "", item.name, emptied, self._options, subresource="finalize")
+        await updating.update(
+            self._core, resource, "", item.name, emptied, self._options, subresource="finalize"
+        )

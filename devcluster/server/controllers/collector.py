@@ -15,7 +15,8 @@ from elasticjob.devcluster.server.model.asking import FOREGROUND, ORPHAN, Deleti
 from elasticjob.devcluster.server.model.registry import Resource
 from elasticjob.devcluster.server.model.store import Event, Manifest, Stored, Type
 from elasticjob.devcluster.server.model.worker import Worker
-from elasticjob.devcluster.server.write.objects import Objects
+from elasticjob.devcluster.server.write import deleting, updating
+from elasticjob.devcluster.server.write.core import Core
 
 OPTIONS = Options(
     User("system:serviceaccount:kube-system:generic-garbage-collector", ("system:masters",)), "gc"
@@ -47,9 +48,9 @@ def item_of(type_: Type, stored: Stored) -> Item:
 class Collector:
     """Follows every change of the store; deletes through the same door as everybody else."""
 
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
-        self._store = objects.store
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._store = core.store
         self._dependents: dict[str, dict[Item, None]] = {}
         self._worker = Worker(self._handle)
         self._store.listen(self._follow)
@@ -80,7 +81,7 @@ class Collector:
 
     async def _handle(self, item: Item) -> None:
         stored = self._store.get(item.type, item.namespace, item.name)
-        resource = self._objects.registry.of_type(item.type)
+        resource = self._core.registry.of_type(item.type)
         if stored is None or resource is None:
             return
         finalizers = stored.metadata.get("finalizers") or ()
@@ -104,7 +105,7 @@ class Collector:
         has_dependents = bool(self._dependents.get(stored.metadata["uid"]))
         policy = "Foreground" if owners.waiting and has_dependents else "Background"
         deletion = Deletion(propagation=policy, uid=stored.metadata["uid"])
-        await self._objects.delete(resource, item.namespace, item.name, deletion, OPTIONS)
+        await deleting.delete(self._core, resource, item.namespace, item.name, deletion, OPTIONS)
 
     def _classify(self, stored: Stored) -> Owners:
         groups: dict[str, list[str]] = {"solid": [], "waiting": [], "gone": []}
@@ -115,7 +116,7 @@ class Collector:
 
     def _state(self, reference: Mapping[str, Any], namespace: str) -> str:
         group = reference["apiVersion"].rpartition("/")[0]
-        if self._objects.registry.of_kind(group, reference["kind"]) is None:
+        if self._core.registry.of_kind(group, reference["kind"]) is None:
             return "solid"  # a kind that is not served cannot be looked up: never delete on a guess
         found = self._owner(reference, namespace)
         if found is None:
@@ -126,7 +127,7 @@ class Collector:
 
     def _owner(self, reference: Mapping[str, Any], namespace: str) -> tuple[Resource, Stored] | None:
         group = reference["apiVersion"].rpartition("/")[0]
-        resource = self._objects.registry.of_kind(group, reference["kind"])
+        resource = self._core.registry.of_kind(group, reference["kind"])
         if resource is None:
             return None
         found = self._store.get(resource.type, namespace if resource.namespaced else "", reference["name"])
@@ -135,7 +136,7 @@ class Collector:
     async def _orphan(self, resource: Resource, item: Item, stored: Stored) -> None:
         uid = stored.metadata["uid"]
         for dependent in list(self._dependents.get(uid, {})):
-            below = self._objects.registry.of_type(dependent.type)
+            below = self._core.registry.of_type(dependent.type)
             if below is not None and self._store.get(dependent.type, dependent.namespace, dependent.name):
                 await self._forget_owners(below, dependent, {uid})
         await self._drop_finalizer(resource, item, ORPHAN)
@@ -158,14 +159,14 @@ class Collector:
             kept = [each for each in old["metadata"].get("ownerReferences") or () if each["uid"] not in uids]
             return old | {"metadata": old["metadata"] | {"ownerReferences": kept}}
 
-        await self._objects.update(resource, item.namespace, item.name, without, OPTIONS)
+        await updating.update(self._core, resource, item.namespace, item.name, without, OPTIONS)
 
     async def _drop_finalizer(self, resource: Resource, item: Item, finalizer: str) -> None:
-        await drop_finalizer(self._objects, resource, item, finalizer)
+        await drop_finalizer(self._core, resource, item, finalizer)
 
 
 async def drop_finalizer(
-    objects: Objects, resource: Resource, item: Item, finalizer: str, options: Options = OPTIONS
+    core: Core, resource: Resource, item: Item, finalizer: str, options: Options = OPTIONS
 ) -> None:
     """Take one finalizer off an object, which ends it if it was the last."""
 
@@ -173,7 +174,7 @@ async def drop_finalizer(
         kept = [each for each in old["metadata"].get("finalizers") or () if each != finalizer]
         return old | {"metadata": old["metadata"] | {"finalizers": kept}}
 
-    await objects.update(resource, item.namespace, item.name, without, options)
+    await updating.update(core, resource, item.namespace, item.name, without, options)
 
 
 def _owner_uids(stored: Stored | None) -> set[str]:

@@ -19,7 +19,8 @@ from elasticjob.devcluster.server.crd.crd import CRDS
 from elasticjob.devcluster.server.crd.definitions import is_true
 from elasticjob.devcluster.server.model.store import Event, Manifest, Stored, Type
 from elasticjob.devcluster.server.model.worker import Worker
-from elasticjob.devcluster.server.write.objects import Objects
+from elasticjob.devcluster.server.write import updating
+from elasticjob.devcluster.server.write.core import Core
 
 Names = Mapping[str, Any]
 _SERVER = replace(OPTIONS, manager="kube-apiserver")
@@ -34,9 +35,9 @@ Condition = tuple[str, str, str, str]
 class Establishing:
     """Follows the store; `delay` is for how many seconds a new definition is not looked at."""
 
-    def __init__(self, objects: Objects, delay: float) -> None:
-        self._objects = objects
-        self._store = objects.store
+    def __init__(self, core: Core, delay: float) -> None:
+        self._core = core
+        self._store = core.store
         self._delay = delay
         self._worker = Worker(self._handle)
         self._store.listen(self._follow)
@@ -67,8 +68,8 @@ class Establishing:
         if stored is None:
             return
         used = Used.of(each.body for each in self._rivals(stored.body))
-        resource = self._objects.registry.of_type(CRDS)
-        status = next_status(stored.body, used, self._objects.stamp())
+        resource = self._core.registry.of_type(CRDS)
+        status = next_status(stored.body, used, self._core.stamp())
         if resource is None or status is None:
             return
 
@@ -76,8 +77,8 @@ class Establishing:
             return old | {"status": status}
 
         version = str(stored.version)
-        await self._objects.update(
-            resource, "", item.name, accept, _SERVER, subresource="status", version=version
+        await updating.update(
+            self._core, resource, "", item.name, accept, _SERVER, subresource="status", version=version
         )
 
 

@@ -8,7 +8,7 @@ from elasticjob.devcluster.server.controllers.collector import OPTIONS, Item, dr
 from elasticjob.devcluster.server.kinds.kinds import PROTECTION
 from elasticjob.devcluster.server.model.store import Event, Manifest, Type
 from elasticjob.devcluster.server.model.worker import Worker
-from elasticjob.devcluster.server.write.objects import Objects
+from elasticjob.devcluster.server.write.core import Core
 
 _CLAIMS, _PODS = Type("", "persistentvolumeclaims"), Type("", "pods")
 _OPTIONS = replace(OPTIONS, manager="pvc-protection-controller")
@@ -17,9 +17,9 @@ _OPTIONS = replace(OPTIONS, manager="pvc-protection-controller")
 class Protection:
     """Follows the store; lets go of claims that carry a deletion mark."""
 
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
-        self._store = objects.store
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._store = core.store
         self._worker = Worker(self._handle)
         self._store.listen(self._follow)
 
@@ -39,9 +39,9 @@ class Protection:
             return
         if PROTECTION not in (claim.metadata.get("finalizers") or ()) or self._is_used(item):
             return
-        resource = self._objects.registry.of_type(_CLAIMS)
+        resource = self._core.registry.of_type(_CLAIMS)
         assert resource is not None, "claims are always served"
-        await drop_finalizer(self._objects, resource, item, PROTECTION, _OPTIONS)
+        await drop_finalizer(self._core, resource, item, PROTECTION, _OPTIONS)
 
     def _is_used(self, item: Item) -> bool:
         """Whether a pod on a node uses the claim; an unscheduled pod cannot start any more."""

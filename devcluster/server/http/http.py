@@ -30,8 +30,8 @@ from elasticjob.devcluster.server.read.lists import Form, form_of
 from elasticjob.devcluster.server.read.openapi import Documents
 from elasticjob.devcluster.server.read.watching import Watch, request_of
 from elasticjob.devcluster.server.write import managed
+from elasticjob.devcluster.server.write.core import Core
 from elasticjob.devcluster.server.write.decoding import decode
-from elasticjob.devcluster.server.write.objects import Objects
 
 _JSON = "application/json"
 _PROTOBUF = "protobuf"
@@ -60,7 +60,7 @@ class Http:
 
     def __init__(
         self,
-        objects: Objects,
+        core: Core,
         verbs: Verbs,
         subresources: Subresources,
         token_requests: TokenRequests,
@@ -73,9 +73,9 @@ class Http:
         watch_timeout: float,
         observe: Observe | None = None,
     ) -> None:
-        self._objects = objects
+        self._core = core
         self._observe = observe
-        self._registry: Registry = objects.registry
+        self._registry: Registry = core.registry
         self._tokens = tokens
         self._gate = gate
         self._now = now
@@ -83,7 +83,7 @@ class Http:
         self._watch_timeout = watch_timeout
         self._logs = logs
         self._documents = Documents(self._registry)
-        self._reviews: Mapping[str, Answer] = answers(tokens, gate, objects.stamp)
+        self._reviews: Mapping[str, Answer] = answers(tokens, gate, core.stamp)
         self._review_kinds = review_resources()
         self._handlers = _table(verbs, subresources, token_requests)
 
@@ -223,7 +223,7 @@ class Http:
         options, warnings = call.options(), list[str]()
         review = decode(resource, attributes.namespace, call.manifest(), options.field_validation, warnings)
         answer = self._reviews[resource.plural](review, user)
-        if book := managed.created(review, resource.schema, self._objects.writer(resource, options)):
+        if book := managed.created(review, resource.schema, self._core.writer(resource, options)):
             review["metadata"]["managedFields"] = book
         return _response(201, encode(review | answer), _warnings(warnings))
 
@@ -246,7 +246,7 @@ class Http:
     ) -> web.StreamResponse:
         asked = request_of(target, query, form, self._watch_timeout)
         try:
-            watch = Watch(self._objects.store, asked, query, self._now, self._bookmark_interval)
+            watch = Watch(self._core.store, asked, query, self._now, self._bookmark_interval)
         except StatusError as error:
             if error.code != 410 or asked.initial:
                 raise

@@ -17,7 +17,7 @@ from aiohttp import web
 from elasticjob.devcluster.server.model.errors import StatusError, bad_request
 from elasticjob.devcluster.server.model.store import Type
 from elasticjob.devcluster.server.model.target import Target
-from elasticjob.devcluster.server.write.objects import Objects
+from elasticjob.devcluster.server.write.core import Core
 
 KUBELET_URL = "devcluster/kubelet-url"
 _NODES = Type("", "nodes")
@@ -27,13 +27,13 @@ _OPTIONS = ("follow", "previous", "tailLines", "limitBytes", "sinceSeconds", "si
 class Logs:
     """`session` is a running client session, owned by the server."""
 
-    def __init__(self, objects: Objects, session: aiohttp.ClientSession) -> None:
-        self._objects = objects
+    def __init__(self, core: Core, session: aiohttp.ClientSession) -> None:
+        self._core = core
         self._session = session
 
     async def serve(self, request: web.Request, target: Target) -> web.StreamResponse:
         """Stream the log of one container; 400 before the container has started."""
-        pod = self._objects.get(target.resource, target.namespace, target.name).body
+        pod = self._core.get(target.resource, target.namespace, target.name).body
         container = _container(pod, request.query.get("container", ""))
         url = self._agent(pod, container)
         path = f"{url.rstrip('/')}/containerLogs/{target.namespace}/{target.name}/{quote(container)}"
@@ -65,7 +65,7 @@ class Logs:
         name, node = pod["metadata"]["name"], pod["spec"].get("nodeName")
         if not node:
             raise bad_request(f"pod {name} does not have a host assigned")
-        found = self._objects.store.get(_NODES, "", node)
+        found = self._core.store.get(_NODES, "", node)
         url = (found.metadata.get("annotations") or {}).get(KUBELET_URL) if found else None
         if not url:
             raise bad_request(

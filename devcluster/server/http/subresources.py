@@ -16,8 +16,9 @@ from elasticjob.devcluster.server.model.asking import Answer, Deletion
 from elasticjob.devcluster.server.model.names import wrong
 from elasticjob.devcluster.server.model.registry import Scale
 from elasticjob.devcluster.server.model.store import Manifest, encode
+from elasticjob.devcluster.server.write import deleting, updating
+from elasticjob.devcluster.server.write.core import Core
 from elasticjob.devcluster.server.write.jsonbody import parsed
-from elasticjob.devcluster.server.write.objects import Objects
 from elasticjob.devcluster.server.write.patches import go_name, json_patch, merge_patch
 
 
@@ -33,15 +34,15 @@ def _unappliable(scale: Any) -> errors.StatusError:
 class Subresources:
     """Answers requests to them."""
 
-    def __init__(self, objects: Objects, now: Callable[[], datetime]) -> None:
-        self._objects = objects
+    def __init__(self, core: Core, now: Callable[[], datetime]) -> None:
+        self._core = core
         self._now = now
 
     # scale
 
     async def get_scale(self, call: Call) -> Reply:
         target = call.target
-        stored = self._objects.get(target.resource, target.namespace, target.name)
+        stored = self._core.get(target.resource, target.namespace, target.name)
         return Reply(200, encode(scale_of(target.resource, stored.body)))
 
     async def put_scale(self, call: Call) -> Reply:
@@ -60,14 +61,15 @@ class Subresources:
         target = call.target
         resource = target.resource
         scale = resource.scale or Scale("", "")
-        stored = self._objects.get(resource, target.namespace, target.name)
+        stored = self._core.get(resource, target.namespace, target.name)
         asked = compute(scale_of(resource, stored.body, lenient=True))
         replicas = self._asked(call, asked)
         metadata = asked.get("metadata") or {}
         check_uid(resource, stored.metadata, metadata.get("uid"))
         version = str(metadata.get("resourceVersion") or "")
         pinned = version if version != str(stored.version) or call.method == "PUT" else ""
-        answer = await self._objects.update(
+        answer = await updating.update(
+            self._core,
             resource,
             target.namespace,
             target.name,
@@ -111,8 +113,14 @@ class Subresources:
                 raise errors.conflict("", "pods/binding", target.name, why)
             return bind(pod, node, self._now())
 
-        await self._objects.update(
-            target.resource, target.namespace, target.name, compute, call.options(), subresource="binding"
+        await updating.update(
+            self._core,
+            target.resource,
+            target.namespace,
+            target.name,
+            compute,
+            call.options(),
+            subresource="binding",
         )
         return Reply(201, encode(_SUCCESS))
 
@@ -122,7 +130,8 @@ class Subresources:
         options = (body if isinstance(body, dict) else {}).get("deleteOptions") or {}
         deletion = Deletion(options.get("gracePeriodSeconds"), options.get("propagationPolicy") or "")
         if not call.options().dry_run:
-            await self._objects.update(
+            await updating.update(
+                self._core,
                 target.resource,
                 target.namespace,
                 target.name,
@@ -130,7 +139,9 @@ class Subresources:
                 call.options(),
                 subresource="status",
             )
-        await self._objects.delete(target.resource, target.namespace, target.name, deletion, call.options())
+        await deleting.delete(
+            self._core, target.resource, target.namespace, target.name, deletion, call.options()
+        )
         return Reply(201, encode(_SUCCESS))
 
     # namespaces
@@ -141,7 +152,8 @@ class Subresources:
         spec = {
             "finalizers": ((body if isinstance(body, dict) else {}).get("spec") or {}).get("finalizers") or []
         }
-        answer: Answer = await self._objects.update(
+        answer: Answer = await updating.update(
+            self._core,
             target.resource,
             "",
             target.name,

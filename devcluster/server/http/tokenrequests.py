@@ -15,8 +15,8 @@ from elasticjob.devcluster.server.model.errors import Cause
 from elasticjob.devcluster.server.model.names import wrong
 from elasticjob.devcluster.server.model.store import Manifest, Stored, Type, encode
 from elasticjob.devcluster.server.write import managed
+from elasticjob.devcluster.server.write.core import Core
 from elasticjob.devcluster.server.write.decoding import decode
-from elasticjob.devcluster.server.write.objects import Objects
 
 _GROUP = "authentication.k8s.io"
 _SHORTEST, _LONGEST, _USUAL = 600, 2**32, 3600  # seconds that a token lasts
@@ -40,8 +40,8 @@ class Issuer(Protocol):
 class TokenRequests:
     """Handles TokenRequests; `issuer` keeps the issued tokens."""
 
-    def __init__(self, objects: Objects, issuer: Issuer, now: Callable[[], datetime]) -> None:
-        self._objects, self._issuer, self._now = objects, issuer, now
+    def __init__(self, core: Core, issuer: Issuer, now: Callable[[], datetime]) -> None:
+        self._core, self._issuer, self._now = core, issuer, now
         self._resource = review_resources()["tokenrequests"]
 
     async def answer(self, call: Call) -> Reply:
@@ -53,7 +53,7 @@ class TokenRequests:
         account = self._account(call, request)
         spec = request.setdefault("spec", {})
         spec["expirationSeconds"] = spec.get("expirationSeconds") or _USUAL
-        writer = self._objects.writer(self._resource, options, "token")
+        writer = self._core.writer(self._resource, options, "token")
         book = managed.created(request, self._resource.schema, writer)
         _refuse("", _duration_problems(spec["expirationSeconds"]))
         bound, node = self._bound(account, spec.get("boundObjectRef"))
@@ -66,7 +66,7 @@ class TokenRequests:
         given = {
             "name": target.name,
             "uid": account.metadata["uid"],
-            "creationTimestamp": self._objects.stamp(),
+            "creationTimestamp": self._core.stamp(),
         }
         request["metadata"] |= given | {"managedFields": book}
         stamp = expires.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -78,7 +78,7 @@ class TokenRequests:
         if metadata.get("name") not in (None, "", target.name):
             why = "must match the service account name if specified"
             _refuse(target.name, [wrong("metadata.name", metadata["name"], why)])
-        account = self._objects.get(target.resource, target.namespace, target.name)
+        account = self._core.get(target.resource, target.namespace, target.name)
         uid = account.metadata["uid"]
         if metadata.get("uid") not in (None, "", uid):
             why = (
@@ -98,7 +98,7 @@ class TokenRequests:
             kind_name = f"{group}/{version}, Kind={kind}"
             raise errors.bad_request(f"cannot bind token to object of type {kind_name}")
         type_, namespace = Type("", _BINDS[kind]), "" if kind == "Node" else account.metadata["namespace"]
-        found = self._objects.store.get(type_, namespace, name)
+        found = self._core.store.get(type_, namespace, name)
         if found is None:
             raise errors.not_found("", type_.plural, name)
         node = self._node(account, found) if kind == "Pod" else None
@@ -118,7 +118,7 @@ class TokenRequests:
                 f'cannot bind token for serviceaccount "{name}" to pod running with different '
                 "serviceaccount name."
             )
-        return self._objects.store.get(Type("", "nodes"), "", pod.body["spec"].get("nodeName") or "")
+        return self._core.store.get(Type("", "nodes"), "", pod.body["spec"].get("nodeName") or "")
 
 
 def _duration_problems(seconds: int) -> Iterator[Cause]:

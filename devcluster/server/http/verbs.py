@@ -30,10 +30,10 @@ from elasticjob.devcluster.server.read.lists import (
     served,
     version_of,
 )
-from elasticjob.devcluster.server.write import managed
+from elasticjob.devcluster.server.write import creating, deleting, managed, updating
+from elasticjob.devcluster.server.write.core import Core
 from elasticjob.devcluster.server.write.decoding import decode as decode_body
 from elasticjob.devcluster.server.write.fields import Path
-from elasticjob.devcluster.server.write.objects import Objects
 from elasticjob.devcluster.server.write.patches import go_name, json_patch, merge_patch
 from elasticjob.devcluster.server.write.strategic import strategic_merge
 from elasticjob.devcluster.server.write.typed import untypable, without_nulls
@@ -51,24 +51,24 @@ class Reply:
 class Verbs:
     """get, list, create, update, patch, delete and deletecollection."""
 
-    def __init__(self, objects: Objects, now: Callable[[], datetime]) -> None:
-        self._objects = objects
+    def __init__(self, core: Core, now: Callable[[], datetime]) -> None:
+        self._core = core
         self._now = now
 
     async def get(self, call: Call) -> Reply:
         target = call.target
-        self._objects.store.check_version(version_of(call.query))
-        stored = self._objects.get(target.resource, target.namespace, target.name)
+        self._core.store.check_version(version_of(call.query))
+        stored = self._core.get(target.resource, target.namespace, target.name)
         return Reply(200, render_one(target.resource, stored, call.form, self._now()))
 
     async def collection(self, call: Call) -> Reply:
-        found = page(self._objects.store, call.target, call.query)
+        found = page(self._core.store, call.target, call.query)
         return Reply(200, render_list(call.target.resource, found, call.form, self._now()))
 
     async def create(self, call: Call) -> Reply:
         target = call.target
-        answer = await self._objects.create(
-            target.resource, target.namespace, call.manifest(), call.options()
+        answer = await creating.create(
+            self._core, target.resource, target.namespace, call.manifest(), call.options()
         )
         return self._reply(call, answer)
 
@@ -82,8 +82,8 @@ class Verbs:
         if body["metadata"].get("name") != target.name:
             raise errors.wrong_name(body["metadata"].get("name"), target.name)
         version = str(body["metadata"].get("resourceVersion") or "")
-        self._objects.get(target.resource, target.namespace, target.name)
-        if not version and self._objects.needs_version(target.resource):
+        self._core.get(target.resource, target.namespace, target.name)
+        if not version and self._core.needs_version(target.resource):
             cause = wrong("metadata.resourceVersion", 0, "must be specified for an update")
             raise errors.invalid(target.resource.group, target.resource.plural, target.name, [cause])
 
@@ -91,7 +91,8 @@ class Verbs:
             check_uid(target.resource, old["metadata"], body["metadata"].get("uid"))
             return body
 
-        answer = await self._objects.update(
+        answer = await updating.update(
+            self._core,
             target.resource,
             target.namespace,
             target.name,
@@ -128,8 +129,14 @@ class Verbs:
                 raise errors.wrong_name(new["metadata"].get("name"), target.name)
             return new
 
-        answer = await self._objects.update(
-            target.resource, target.namespace, target.name, compute, options, subresource=target.subresource
+        answer = await updating.update(
+            self._core,
+            target.resource,
+            target.namespace,
+            target.name,
+            compute,
+            options,
+            subresource=target.subresource,
         )
         return self._reply(call, answer, warnings)
 
@@ -156,10 +163,10 @@ class Verbs:
         options, warnings = call.options(), list[str]()
         config = self._configuration(call, options, warnings)
         emptied = self._emptied(call, config)
-        if self._objects.store.get(target.resource.type, target.namespace, target.name) is None:
+        if self._core.store.get(target.resource.type, target.namespace, target.name) is None:
             return await self._apply_new(call, config, emptied, options, warnings)
         resource = target.resource
-        writer = self._objects.writer(resource, options, target.subresource)
+        writer = self._core.writer(resource, options, target.subresource)
 
         def compute(old: Manifest) -> Manifest:
             fresh = decode(encode(config))  # the result will be defaulted in place, and this may run again
@@ -172,7 +179,8 @@ class Verbs:
             return resource.conversion.to_storage(applied) if resource.conversion else applied
 
         version = str(config["metadata"].get("resourceVersion") or "")
-        answer = await self._objects.update(
+        answer = await updating.update(
+            self._core,
             resource,
             target.namespace,
             target.name,
@@ -238,8 +246,8 @@ class Verbs:
             why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise errors.conflict(resource.group, resource.plural, target.name, why)
         served_config = resource.conversion.from_storage(config) if resource.conversion else config
-        answer = await self._objects.create(
-            resource, target.namespace, served_config, options, applied=True, emptied=emptied
+        answer = await creating.create(
+            self._core, resource, target.namespace, served_config, options, applied=True, emptied=emptied
         )
         answer.warnings[:] = []
         return self._reply(call, answer, warnings)
@@ -253,8 +261,8 @@ class Verbs:
     async def delete(self, call: Call) -> Reply:
         target = call.target
         options = _with_dry_run(call)
-        answer = await self._objects.delete(
-            target.resource, target.namespace, target.name, call.deletion(), options
+        answer = await deleting.delete(
+            self._core, target.resource, target.namespace, target.name, call.deletion(), options
         )
         if answer.gone and target.resource.kind not in _TELLING:
             body = status_success(target, target.name, answer.stored.metadata["uid"])
@@ -266,14 +274,14 @@ class Verbs:
         target, options, deletion = call.target, _with_dry_run(call), call.deletion()
         keep = selection(target, call.query)
         resource = target.resource
-        every = self._objects.store.every(resource.type, target.namespace)
+        every = self._core.store.every(resource.type, target.namespace)
         chosen = [each for each in every if keep is None or keep(served(resource, each))]
         for each in chosen:
             namespace, name = each.metadata.get("namespace", ""), each.metadata["name"]
-            if self._objects.store.get(resource.type, namespace, name) is not None:
-                await self._objects.delete(resource, namespace, name, deletion, options)
+            if self._core.store.get(resource.type, namespace, name) is not None:
+                await deleting.delete(self._core, resource, namespace, name, deletion, options)
         items = [served(resource, each) for each in chosen]
-        metadata = {"resourceVersion": str(self._objects.store.version)}
+        metadata = {"resourceVersion": str(self._core.store.version)}
         return Reply(
             200,
             encode(

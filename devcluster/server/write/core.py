@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -23,26 +24,17 @@ from elasticjob.devcluster.server.write.decoding import different
 from elasticjob.devcluster.server.write.solid import solid_paths
 
 
+@dataclass(frozen=True)
 class Core:
     """One instance serves all requests of a server."""
 
-    def __init__(
-        self,
-        store: Store,
-        registry: Registry,
-        strategies: Mapping[tuple[str, str], Strategy],
-        admission: Admission,
-        rights: Rights,
-        now: Callable[[], datetime],
-        chance: random.Random,
-    ) -> None:
-        self.store = store
-        self.registry = registry
-        self.admission = admission
-        self.rights = rights
-        self.chance = chance
-        self._strategies = strategies
-        self._now = now
+    store: Store
+    registry: Registry
+    strategies: Mapping[tuple[str, str], Strategy]
+    admission: Admission
+    rights: Rights
+    now: Callable[[], datetime]
+    chance: random.Random
 
     def get(self, resource: Resource, namespace: str, name: str) -> Stored:
         """The object, or NotFound."""
@@ -52,7 +44,7 @@ class Core:
         return stored
 
     def stamp(self, later: float = 0) -> str:
-        return (self._now() + timedelta(seconds=later)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return (self.now() + timedelta(seconds=later)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def new_uid(self) -> str:
         return str(UUID(int=self.chance.getrandbits(128), version=4))
@@ -60,8 +52,8 @@ class Core:
     def strategy(self, resource: Resource) -> Strategy:
         if resource.custom:
             return _PLAIN
-        own = self._strategies.get((resource.group, resource.kind))
-        return own or self._strategies.get((resource.type.group, resource.kind), _PLAIN)
+        own = self.strategies.get((resource.group, resource.kind))
+        return own or self.strategies.get((resource.type.group, resource.kind), _PLAIN)
 
     def needs_version(self, resource: Resource) -> bool:
         return resource.custom or self.strategy(resource).needs_version

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 from typing import Any
 
 from elasticjob.devcluster.server.crd.crd import CRDS
@@ -23,17 +22,20 @@ _SERVER_SETS = ("deletionTimestamp", "deletionGracePeriodSeconds", "managedField
 _GIVEN_LATE = ("uid", "creationTimestamp", "generation")  # mutating webhooks do not see them
 
 
-@dataclass(frozen=True)
-class Applied:
-    """Marks creation by an apply; `emptied` are the empty containers that it owns."""
-
-    emptied: frozenset[Path] = frozenset()
-
-
 async def create(
-    core: Core, resource: Resource, namespace: str, body: Any, options: Options, applied: Applied | None
+    core: Core,
+    resource: Resource,
+    namespace: str,
+    body: Any,
+    options: Options,
+    *,
+    applied: bool = False,
+    emptied: frozenset[Path] = frozenset(),
 ) -> Answer:
-    """Store a new object. AlreadyExists, Invalid, NotFound (its namespace) or Forbidden (a dying one)."""
+    """Store a new object. `emptied` are the empty containers that an apply owns.
+
+    Raises AlreadyExists, Invalid, NotFound (its namespace) or Forbidden (a terminating one, missing rights).
+    """
     warnings: list[str] = []
     new = decode(resource, namespace, body, options.field_validation, warnings)
     _name_it(core, new["metadata"])
@@ -42,7 +44,7 @@ async def create(
     _check_definition(core, resource, name)
     _check_namespace(core, resource, name, namespace)
     warnings += dedup_owners(new["metadata"])
-    new = _start(core, resource, new, core.writer(resource, options), applied)
+    new = _start(core, resource, new, core.writer(resource, options), emptied if applied else None)
     concerned = core.admission.concerns(attributes)
     if concerned:
         given = {name: new["metadata"][name] for name in _GIVEN_LATE if name in new["metadata"]}
@@ -86,11 +88,11 @@ def _check_namespace(core: Core, resource: Resource, name: str, namespace: str) 
 
 
 def _start(
-    core: Core, resource: Resource, new: Manifest, writer: managed.Writer, applied: Applied | None
+    core: Core, resource: Resource, new: Manifest, writer: managed.Writer, emptied: frozenset[Path] | None
 ) -> Manifest:
-    """Set the server's own fields of a new object, without an owner; the writer owns all others."""
+    """Set the server's own fields, without an owner; the writer owns all others. `emptied`: of an apply."""
     sent, metadata = new, dict(new["metadata"])
-    if metadata.pop("resourceVersion", None) and applied is None:
+    if metadata.pop("resourceVersion", None) and emptied is None:
         raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
     for name in _SERVER_SETS:
         metadata.pop(name, None)
@@ -103,7 +105,7 @@ def _start(
         new.pop("status", None)
     # an apply owns the fields of its body; any other creation owns the defaults as well
     shown = resource.conversion.from_storage if resource.conversion else _as_it_is
-    entries = managed.applied(shown(sent), resource.schema, writer, applied.emptied) if applied else None
+    entries = None if emptied is None else managed.applied(shown(sent), resource.schema, writer, emptied)
     core.default(resource, new)
     if book := entries or managed.created(shown(new), resource.schema, writer):
         metadata["managedFields"] = book

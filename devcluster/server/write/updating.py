@@ -1,8 +1,7 @@
-"""Changing objects.
+"""Updating objects: read → compute → default → admission → check → store.
 
-A change is computed from the object as it is and stored only if it still is: admission may wait for
-webhooks in
-between. Callers that named a resourceVersion get the conflict; for the others the change is computed again.
+Admission may wait for webhooks, so the result is stored only if the object is still the one that was read.
+Otherwise callers with a resourceVersion get a conflict; for all others the update is computed again.
 """
 
 from __future__ import annotations
@@ -52,20 +51,32 @@ class Change:
     applied: bool = False
 
 
-async def update(core: Core, change: Change) -> Answer:
+async def update(
+    core: Core,
+    resource: Resource,
+    namespace: str,
+    name: str,
+    compute: Compute,
+    options: Options,
+    *,
+    subresource: str = "",
+    version: str = "",
+    applied: bool = False,
+) -> Answer:
     """Replace an object by `compute(old)`. `version` is the resourceVersion that it must have."""
+    change = Change(resource, namespace, name, compute, options, subresource, version, applied)
     for _ in range(_ATTEMPTS):
-        old = core.get(change.resource, change.namespace, change.name)
-        outcome = change.compute(old.copy())
+        old = core.get(resource, namespace, name)
+        outcome = compute(old.copy())
         new = outcome if isinstance(outcome, dict) else await outcome
         _check_version(change, old, new)
         answer = await _attempt(core, change, old, new)
         if answer is not None:
             return answer
-        if change.version:
+        if version:
             break
         await asyncio.sleep(0)
-    raise errors.conflict(change.resource.group, change.resource.plural, change.name, errors.STALE)
+    raise errors.conflict(resource.group, resource.plural, name, errors.STALE)
 
 
 def _check_version(change: Change, old: Stored, new: Manifest) -> None:
@@ -84,11 +95,7 @@ async def _attempt(core: Core, change: Change, old: Stored, new: Manifest) -> An
     new = _prepared(core, change, old.body, new)
     if not identity and _same(old.body, new):
         return Answer(old, warnings=warnings)
-    if not change.applied:
-        writer = core.writer(resource, change.options, change.subresource)
-        shown = resource.conversion.from_storage if resource.conversion else None
-        before, after = (shown(old.body), shown(new)) if shown else (old.body, new)  # metadata is the same
-        managed.keep_book(before, after, resource.schema, writer)
+    _record_owner(core, change, old.body, new)
     new = _settled(core, change, old.body, new)
     attributes = Attributes(
         resource, "UPDATE", change.namespace, change.name, change.subresource, old.body, change.options
@@ -103,6 +110,17 @@ async def _attempt(core: Core, change: Change, old: Stored, new: Manifest) -> An
     if core.store.get(resource.type, change.namespace, change.name) is not old:
         return None
     return _store(core, change, new, warnings)
+
+
+def _record_owner(core: Core, change: Change, old: Manifest, new: Manifest) -> None:
+    """Update managedFields in place; an apply has done so already."""
+    if change.applied:
+        return
+    resource = change.resource
+    writer = core.writer(resource, change.options, change.subresource)
+    shown = resource.conversion.from_storage if resource.conversion else None
+    before, after = (shown(old), shown(new)) if shown else (old, new)  # metadata is the same
+    managed.keep_book(before, after, resource.schema, writer)
 
 
 def _prepared(core: Core, change: Change, old: Manifest, new: Manifest) -> Manifest:
