@@ -36,7 +36,7 @@ from elasticjob.devcluster.server.write.admission import Webhooks
 from elasticjob.devcluster.server.write.core import Core
 from elasticjob.devcluster.server.write.decoding import read_again
 from elasticjob.kube.http.serving import Runner
-from elasticjob.kube.http.sockets import Sockets, kept_alive
+from elasticjob.kube.http.sockets import kept_alive
 from elasticjob.kube.operator.rungroup import Runnable
 
 
@@ -119,9 +119,7 @@ class ApiServer:
     async def __aenter__(self) -> ApiServer:
         bootstrap(self._core)
         async with AsyncExitStack() as stack:
-            sockets = Sockets()
-            stack.push_async_callback(sockets.close)
-            connector = aiohttp.TCPConnector(socket_factory=sockets.factory(kept_alive))
+            connector = aiohttp.TCPConnector(socket_factory=kept_alive)
             timeout = aiohttp.ClientTimeout(total=None, connect=5)
             session = aiohttp.ClientSession(connector=connector, timeout=timeout)
             self._webhooks.session = await stack.enter_async_context(session)

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import itertools
 import logging
 import os
 import ssl
-import threading
 from asyncio.subprocess import Process
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -120,9 +118,6 @@ class KubeconfigUser:
         self._in_vain_until = self._read_at
         self._why_in_vain = ""
         self._lock = LoopLock()
-        self._numbers = itertools.count(1)
-        self._newest = 0
-        self._replacing = threading.Lock()
 
     @property
     def tls(self) -> ssl.SSLContext | None:
@@ -143,9 +138,11 @@ class KubeconfigUser:
                 raise ConfigError(self._why_in_vain)
 
     async def _renew(self, refused: str | None) -> None:
-        self._why_in_vain, number = "", next(self._numbers)
+        self._why_in_vain = ""
         try:
-            self._replace(number, await asyncio.to_thread(_read, self._path, self._context))
+            loaded = await asyncio.to_thread(_read, self._path, self._context)
+            same = loaded.trust == self._loaded.trust  # then the TLS context stays, and connections with it
+            self._loaded = replace(loaded, tls=self._loaded.tls) if same else loaded
         except ConfigError as error:
             self._why_in_vain = str(error)
             self._in_vain_until = self._clock.monotonic() + TRY_AGAIN
@@ -155,15 +152,6 @@ class KubeconfigUser:
         self._read_at = self._clock.monotonic()
         if not self._is_fresh(refused):
             self._in_vain_until = self._read_at + TRY_AGAIN
-
-    def _replace(self, number: int, loaded: Loaded) -> None:
-        """Of two readings at once, for two event loops, that counts which began last. Who is still the same
-        keeps his context: whoever compares them sees whether a certificate is new."""
-        with self._replacing:
-            if number > self._newest:
-                same = loaded.trust == self._loaded.trust
-                self._loaded = replace(loaded, tls=self._loaded.tls) if same else loaded
-                self._newest = number
 
     def _has_ended(self, refused: str | None) -> bool:
         """Whether what was read last is of no use any more."""
@@ -331,16 +319,7 @@ async def _given(user: ConfigNode) -> _Given:
     if token:
         user.value["token"] = token
     expires = expires if expires.tzinfo else expires.replace(tzinfo=UTC)
-    return _Given(certificate, key, min(expires, _end(certificate)) if certificate else expires)
-
-
-def _end(certificate: Pem) -> datetime:
-    from cryptography import x509  # 0.1 s to import, needed only where a plugin gives a certificate
-
-    try:
-        return x509.load_pem_x509_certificate(certificate.text).not_valid_after_utc
-    except ValueError as error:
-        raise ConfigException(_unreadable(certificate.where, error)) from error
+    return _Given(certificate, key, expires)
 
 
 def _said(status: Mapping[str, Any], field: str) -> Pem | None:

@@ -16,14 +16,16 @@ import asyncio
 import io
 import logging
 import random
+import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
+from weakref import WeakSet
 
 import aiohttp
 
@@ -41,10 +43,12 @@ from elasticjob.kube.errors import (
     error_of,
     is_too_large_resource_version,
 )
-from elasticjob.kube.http.sockets import A_FEW, Make, Sockets, kept_alive
+from elasticjob.kube.http.sockets import kept_alive
 from elasticjob.kube.metrics import Metrics, RequestMeter
 
 Params = Mapping[str, str]
+Make = Callable[[tuple[Any, ...]], socket.socket]
+"""Makes a socket for an address as `socket.getaddrinfo` gives it."""
 
 ATTEMPTS = 5
 TOTAL_TIMEOUT = 60.0
@@ -85,17 +89,17 @@ class Connections:
     """Those that are made with one client certificate, or without any: the server knows us by it there."""
 
     tls: ssl.SSLContext | None
-    sockets: Sockets
     plain: aiohttp.ClientSession
     fenced: dict[Fence, aiohttp.ClientSession] = field(default_factory=dict)
+    answers: WeakSet[aiohttp.ClientResponse] = field(default_factory=WeakSet)
 
     async def close(self) -> None:
-        """Close all, streams too. The sockets go first, which wakes those who wait for an answer."""
-        await self.sockets.close(A_FEW)
+        """Close all. Readers of streams are told first: aiohttp would let them wait for ever."""
+        for answer in self.answers:
+            answer.content.set_exception(aiohttp.ClientConnectionError("the connection was closed"))
         while self.fenced:
             await self.fenced.popitem()[1].close()
         await self.plain.close()
-        await self.sockets.close()
 
 
 class Transport:
@@ -120,11 +124,11 @@ class Transport:
         self._connections = self._new_connections()
 
     def _new_connections(self) -> Connections:
-        tls, sockets = self._config.tls(), Sockets()
-        return Connections(tls, sockets, self._new_session(tls, sockets.factory(kept_alive)))
+        tls = self._config.tls()
+        return Connections(tls, self._new_session(tls))
 
-    def _new_session(self, tls: ssl.SSLContext | None, factory: Make) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(limit=0, ssl=tls or True, socket_factory=factory)
+    def _new_session(self, tls: ssl.SSLContext | None, make: Make = kept_alive) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(limit=0, ssl=tls or True, socket_factory=make)
         return aiohttp.ClientSession(
             connector=connector,
             timeout=self._timeout,
@@ -249,13 +253,15 @@ class Transport:
             timeout = (
                 aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT) if streaming else self._timeout
             )
-            return await self._request(connections.plain, call, header, call.params, _body(call), timeout)
+            answer = await self._request(connections.plain, call, header, call.params, _body(call), timeout)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._count("<error>", call)
             never_sent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
             raise Unreachable(
                 f"{call}: {str(error) or type(error).__name__}", never_sent=never_sent
             ) from error
+        connections.answers.add(answer)
+        return answer
 
     async def _of_this_certificate(self) -> Connections:
         """The connections for new requests. Those of the previous certificate serve running requests only,
@@ -275,8 +281,7 @@ class Transport:
         """A leader's write: on a connection that its fence can cut, in the time that is left to it."""
         left = min(fence.left(), self._timeout.total or TOTAL_TIMEOUT)
         if fence not in connections.fenced:
-            factory = connections.sockets.factory(fence.socket)
-            connections.fenced[fence] = self._new_session(connections.tls, factory)
+            connections.fenced[fence] = self._new_session(connections.tls, fence.socket)
         with fence.writing() as answered:
             response = await self._request(
                 connections.fenced[fence],

@@ -42,7 +42,7 @@ from elasticjob.kube.client.config import Config
 from elasticjob.kube.client.transport import once
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.http.serving import Runner
-from elasticjob.kube.http.sockets import Sockets, kept_alive
+from elasticjob.kube.http.sockets import kept_alive
 from elasticjob.kube.testing.asked import Asked
 
 LARGEST_BODY = 1 << 25
@@ -278,9 +278,7 @@ class FaultProxy:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            sockets = Sockets()
-            stack.push_async_callback(sockets.close)
-            self._session = await stack.enter_async_context(self._new_session(sockets))
+            self._session = await stack.enter_async_context(self._new_session())
             await self._listen(stack)
             self._stack = stack.pop_all()
         return self
@@ -290,11 +288,10 @@ class FaultProxy:
     ) -> None:
         await self._stack.aclose()
 
-    def _new_session(self, sockets: Sockets) -> aiohttp.ClientSession:
+    def _new_session(self) -> aiohttp.ClientSession:
         # the server's own timeouts and the client's decide; the proxy has no opinion
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
-        factory = sockets.factory(kept_alive)
-        connector = aiohttp.TCPConnector(limit=0, ssl=self._server.tls() or True, socket_factory=factory)
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._server.tls() or True, socket_factory=kept_alive)
         return aiohttp.ClientSession(
             connector=connector,
             timeout=timeout,

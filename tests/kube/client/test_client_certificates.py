@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 import ssl
 import tempfile
 import threading
@@ -205,46 +204,15 @@ async def test_two_event_loops_at_once_change_nothing_that_the_other_uses(tmp_pa
         giving(tmp_path, server.pki.client("two"))
         both = threading.Barrier(2)
 
-        async def refused() -> object:
+        async def refused() -> None:
             await asyncio.to_thread(both.wait, 60)
             await found.credentials.header(refused="")
-            return found.tls()
 
-        there, here = await asyncio.gather(asyncio.to_thread(asyncio.run, refused()), refused())
-        assert here is there is found.tls() is not before
+        await asyncio.gather(asyncio.to_thread(asyncio.run, refused()), refused())
+        assert found.tls() is not before
         async with Client(found) as client:
             await ask(client)
         assert server.seen == ["two"]
-
-
-async def test_of_two_readings_at_once_the_one_that_began_last_counts(tmp_path: Path) -> None:
-    clock, path = VirtualClock(), tmp_path / "config"
-    for each in ("old", "new"):
-        os.mkfifo(tmp_path / each)
-    user = printed_by("cat", str(tmp_path / "first"))
-    (tmp_path / "first").write_text(said({"token": "old"}))
-    found = await kubeconfig.load(str(write(path, user)), clock=clock)
-    header = found.credentials.header
-
-    def read(name: str, refused: str) -> asyncio.Task[str | None]:
-        """A reading that ends when the plugin is told `name`; on a loop of its own."""
-        user["exec"]["args"] = [str(tmp_path / name)]
-        write(path, user)
-
-        async def one() -> str | None:
-            return await header(refused)
-
-        return asyncio.create_task(asyncio.to_thread(asyncio.run, one()))
-
-    early = read("old", "Bearer old")
-    told_old = await asyncio.to_thread(open, tmp_path / "old", "w")  # its plugin runs
-    late = read("new", "Bearer old")
-    told_new = await asyncio.to_thread(open, tmp_path / "new", "w")
-    for answer, task, token in ((told_old, early, "old"), (told_new, late, "new")):
-        with answer:
-            answer.write(said({"token": token}))
-        assert await task == f"Bearer {token}"
-    assert await header() == "Bearer new"
 
 
 async def test_half_a_pair_is_never_used(tmp_path: Path) -> None:
