@@ -10,7 +10,7 @@ Each figure is taken in a process of its own, on a control plane that is started
   recorded before, and sent again by a loopback server without TLS as fast as it is read.
 - *reconciles/s*: a handler that writes once, to the ConfigMap that changed, which makes it change again.
   "aiohttp" is the API server's limit: the same writes from a plain loop that watches nothing; "server" is
-  its limit for all who watch what they write: the same loop, with one watch open whose bytes are thrown away.
+  its limit for clients that watch what they write: the same loop beside an open watch, its bytes discarded.
 - *event → start*: from the moment the writer had its answer until the handling of that version began in
   another process (one clock); below 0 the event came before the answer.
 - *operator*: RSS of the real `elasticjob operator`, a few seconds after it is ready.
@@ -70,7 +70,7 @@ class Size:
     maps: int = 200
     recorded: int = 1500  # pods that are changed twice for the recording
     times: int = 7  # it is sent so often
-    slow_times: int = 1  # and so often to those who would take minutes
+    slow_times: int = 1  # and so often to peers that would take minutes
     seconds: float = 1.5
     windows: int = 3
     workers: tuple[int, ...] = (1, 4, 16, 32)
@@ -134,7 +134,7 @@ def cache(bench: Bench) -> Samples:
 
 
 def _listed(bench: Bench) -> Samples:
-    """The same pods as the server says them to those who ask for a list."""
+    """The same pods as in the server's answer to a list."""
     if SERVER not in bench.peers:
         return {}
     ways = {"pages of 500": ("pages", 500), "one list": ("whole", ""), "one list at version 0": ("whole", 0)}
@@ -337,7 +337,7 @@ NOTES: Final = (
     "aiohttp: a loop of a few lines with json.loads; its reconciles/s are the API server's limit: "
     "the same writes, nothing watched",
     f"{SERVER}: what {OWN} asks for, read by aiohttp and thrown away; its reconciles/s are the limit of "
-    "all who watch what they write: aiohttp's writes, one watch open beside them",
+    "limit of a client that watches what it writes: aiohttp's writes beside one open watch",
     f"{OWN}: keeps bytes, decodes an object when it is read",
 )
 

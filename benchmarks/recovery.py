@@ -6,8 +6,8 @@ Each system trains the same small network with two workers (gloo, CPU) and is hi
 - *lose node*: two nodes of one worker each, one may train alone; agent and worker of one are killed.
 - *node joins*: the node that was lost starts again.
 
-"next step" is the time from the kill to the next counted step of whoever goes on (for a join: how long the
-others stood still); "full" is until the first step of both workers. Medians, with the least and the most.
+"next step" is the time from the kill to the next counted step of the remaining workers (for a join: how long
+the others stood still); "full" is until the first step of both workers. Medians, with the least and the most.
 
     python -m benchmarks.recovery --rounds 5
 """

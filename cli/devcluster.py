@@ -63,7 +63,7 @@ def devcluster(
     port: Annotated[int, typer.Option(help="Port of the API server.", show_default="any free one")] = 0,
     rbac: Annotated[
         bool,
-        typer.Option("--rbac", help="Have Roles count: who has no right is refused, as on a real cluster."),
+        typer.Option("--rbac", help="Enforce RBAC: refuse what no Role allows, as on a real cluster."),
     ] = False,
 ) -> int:
     """A Kubernetes in one process, for kubectl and tests: no containers, no root, nothing to install.

@@ -63,9 +63,6 @@ def _targets(name: str, behind: Iterable[EndpointSlice]) -> list[Address]:
     )
 
 
-# One connection -----------------------------------------------------------------------------------
-
-
 class Side(asyncio.Protocol):
     """One of two joined connections: bytes that arrive here are sent there."""
 
@@ -208,9 +205,6 @@ class _Accepted(Side):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._listener.left(self)
-
-
-# All services -------------------------------------------------------------------------------------
 
 
 class Recorder(Protocol):

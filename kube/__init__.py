@@ -3,7 +3,7 @@
     operator    a process that runs what follows: operator ← rungroup
     webhook     server ← handlers ← review (pure); registration; certs: certificates ← secret, mounted
     controller  controller (what to run when) ← queue, predicates, gate (read your writes)
-    election    election (a thread) ← lease (pure: who may lead)
+    election    election (a thread) ← lease (pure: the rules)
     cache       cache (memory) ← informer ← protocol (pure) → store ← wire
     crd         model (what API kinds import); generate ← structural, rewriters, soundness, declaration
     client      client ← transport; config, kubeconfig; writes; fence (may a leader write?); recorder (Events)

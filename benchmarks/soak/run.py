@@ -111,7 +111,7 @@ class Soak:
 async def soak(
     config: Config, state: Path, options: Options, crash: Crash | None, say: Callable[[str], None]
 ) -> Outcome:
-    """Run a soak; `config` is an administrator's, who creates the CRDs and a namespace."""
+    """Run a soak; `config` has an administrator's rights: CRDs and a namespace are created."""
     chance, outcome = random.Random(options.seed), Outcome()
     async with Client(config, user_agent="soak") as client, FaultProxy(config, seed=options.seed) as proxy:
         await install(client)

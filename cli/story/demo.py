@@ -48,7 +48,7 @@ REFRESH = 0.1
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for."""
+    """The flags of the command."""
 
     report: Path
     picture: Path | None = None
@@ -74,7 +74,7 @@ def run(options: Options) -> int:
 
 
 def console_for(output: Output) -> Console:
-    """Return where to print: stderr if stdout is for JSON; wide lines where nobody knows how wide."""
+    """Return where to print: stderr if stdout is for JSON; wide lines if the width is unknown."""
     console = Console(stderr=output is Output.JSON)
     return console if console.is_terminal else Console(stderr=output is Output.JSON, width=WIDE)
 
@@ -270,7 +270,7 @@ async def find_accuracy(client: Client, seen: Seen, namespace: str) -> float | N
 
 
 class LastWords(msgspec.Struct):
-    """What a master's termination message says of the training."""
+    """The training's results, from a master's termination message."""
 
     progress: Progress = Progress(step=0)
 

@@ -36,9 +36,6 @@ from elasticjob.kube.objects.views import (
 NAME = "default-scheduler"
 
 
-# Pure ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Occupied:
     """A node, and the pods that are on it or on their way."""
@@ -226,9 +223,6 @@ def claims_of(pod: Pod) -> set[str]:
 
 def is_ready(node: Node) -> bool:
     return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
-
-
-# The shell ----------------------------------------------------------------------------------------
 
 
 class Recorder(Protocol):

@@ -114,9 +114,6 @@ def decide(pod: Pod, record: PodRecord, now: datetime, rules: Rules) -> Step:
     return Step(draft.record, tuple(draft.actions), min(draft.wakes, default=None))
 
 
-# The passes ---------------------------------------------------------------------------------------
-
-
 class _Draft:
     """The step while it is being made."""
 
@@ -256,9 +253,6 @@ PASSES: tuple[Callable[[_Draft], None], ...] = (
     kill_what_overstays,
     remove_what_is_gone,
 )
-
-
-# Below the passes ---------------------------------------------------------------------------------
 
 
 def _sidecars(pod: Pod) -> list[Container]:

@@ -82,7 +82,7 @@ class ContainerRecord:
     stopping: Stopping | None = None
     checks: Mapping[Check, Checked] = field(default_factory=dict)
     resources: Resources = field(default_factory=Resources)
-    """What the present run was given."""
+    """The arguments of the present run."""
     resize: Refusal | None = None
     """Why the present run could not be given the resources of the spec."""
     reported_run: str = ""

@@ -90,9 +90,6 @@ def qos_class(pod: Pod) -> str:
     return "Guaranteed" if same else "Burstable"
 
 
-# Containers --------------------------------------------------------------------------------------
-
-
 def _container(pod: Pod, container: Container, record: PodRecord, now: datetime, rules: Rules) -> Manifest:
     own = record[container.name]
     state, last = _states(pod, container, record, now, rules)
@@ -168,9 +165,6 @@ def _terminated(run: Run) -> Manifest:
         "containerID": run.id,
     }
     return {**shown, "message": run.message} if run.message else shown
-
-
-# Conditions --------------------------------------------------------------------------------------
 
 
 def _conditions(pod: Pod, record: PodRecord, now: datetime) -> tuple[PodCondition, ...]:

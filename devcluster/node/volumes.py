@@ -197,9 +197,6 @@ def _fields(wanted: _Wanted, source: Manifest) -> dict[str, bytes]:
     return contents
 
 
-# Folders -----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Places:
     """Where volumes live: the pod's own folder, the same in memory, and the namespace's claims."""

@@ -35,9 +35,6 @@ class BuildFailed(RuntimeError):
     """Go could not build a program; the compiler's output is on the terminal."""
 
 
-# What there is to find ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Program:
     """One binary: its version, the Go module that it is in, and its command there."""
@@ -89,9 +86,6 @@ def catalog(path: Path = VERSIONS) -> Catalog:
     )
 
 
-# Where it is ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Places:
     """The two folders that may hold binaries."""
@@ -141,9 +135,6 @@ def require(*words: str, environ: Mapping[str, str] = os.environ) -> dict[str, P
 def what(programs: Sequence[Program]) -> str:
     """In words: `etcd 3.6.5, kwok 0.8.0`."""
     return ", ".join(f"{program.name} {program.version}" for program in programs)
-
-
-# How it is built ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

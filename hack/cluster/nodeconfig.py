@@ -75,7 +75,7 @@ def network(place: Place) -> str:
 
 
 def kubelet(place: Place, serving: Pair, clients: Path) -> str:
-    """Return the KubeletConfiguration; `clients` is the authority of those who may talk to it."""
+    """Return the KubeletConfiguration; `clients` is the authority of its clients."""
     return _json(
         {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",

@@ -41,7 +41,7 @@ class Pki:
         return self.ca.certificate.read_text()
 
     def authority(self, name: str) -> Pair:
-        """An authority of that name: `etcd-ca` signs for etcd, which nobody else's clients may speak to."""
+        """An authority of that name: `etcd-ca` signs for etcd, which accepts no other authority's clients."""
         pair = self._pair(name)
         if not pair.certificate.exists():
             made = new_authority(name, datetime.now(UTC))
@@ -60,7 +60,7 @@ class Pki:
         return self._signed(name, user or name, (), hosts, authority)
 
     def client(self, user: str, groups: Sequence[str] = (), *, authority: str = "ca") -> Pair:
-        """A certificate that says who a client is."""
+        """A client certificate."""
         of = () if authority == "ca" else (authority,)
         words = "-".join((*of, "client", user, *groups)).replace(":", "_").replace("/", "_")
         return self._signed(words, user, groups, (), authority)

@@ -157,7 +157,7 @@ class Cache(Generic[T]):
                 listener(change)
 
     def advanced(self) -> None:
-        """Tell those who wait for a version; the first complete set also makes the cache synced."""
+        """Wake the tasks that wait for a version; the first complete set also makes the cache synced."""
         if self._store.lists:
             self._synced.set()
         for listener in self._on_version:

@@ -344,7 +344,7 @@ def _pause(error: KubeError, call: Call, attempt: int) -> float | None:
         case ApiError(status=429, stay_away=after):
             pass
         case ApiError(status=500 | 502 | 503 | 504, stay_away=after) if call.repeatable:
-            return (after or 0.0) + REQUEST.delay(attempt, random.random())  # not all who wait at once
+            return (after or 0.0) + REQUEST.delay(attempt, random.random())  # not all clients at once
         case Unreachable() if call.repeatable:
             after = None
         case _:

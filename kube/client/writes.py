@@ -26,8 +26,8 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Reconcile:
-    """One run of one key; `id` marks its log lines."""
+class Run:
+    """One reconcile of one key; `id` marks its log lines."""
 
     controller: str
     key: Key
@@ -35,12 +35,12 @@ class Reconcile:
     writes: list[Written] = field(default_factory=list)
 
 
-current: ContextVar[Reconcile | None] = ContextVar("reconcile", default=None)
+current: ContextVar[Run | None] = ContextVar("reconcile", default=None)
 
 
 @contextmanager
-def entered(run: Reconcile) -> Iterator[Reconcile]:
-    """Make `run` the current pass for the block and for all tasks started in it."""
+def entered(run: Run) -> Iterator[Run]:
+    """Make `run` the current reconcile for the block and for all tasks started in it."""
     token = current.set(run)
     try:
         yield run

@@ -205,7 +205,7 @@ class Runner:
                 self._queue.done(taken.key)
 
     async def _run(self, taken: Taken[Key]) -> None:
-        run = writes.Reconcile(self.controller.name, taken.key, f"{random.getrandbits(32):08x}")
+        run = writes.Run(self.controller.name, taken.key, f"{random.getrandbits(32):08x}")
         began = self._clock.monotonic()
         try:
             outcome = await self._outcome(run)
@@ -214,7 +214,7 @@ class Runner:
             self._gates.expect(run.key, run.writes)
         self._settle(taken, run, outcome)
 
-    async def _outcome(self, run: writes.Reconcile) -> Result | Exception:
+    async def _outcome(self, run: writes.Run) -> Result | Exception:
         limit = self.controller.timeout
         try:
             with writes.entered(run):
@@ -231,7 +231,7 @@ class Runner:
         except Exception as error:  # the loop that logs and backs off
             return error
 
-    def _settle(self, taken: Taken[Key], run: writes.Reconcile, outcome: Result | Exception) -> None:
+    def _settle(self, taken: Taken[Key], run: writes.Run, outcome: Result | Exception) -> None:
         """The one place that turns an outcome into queue, metrics and log."""
         key, priority, queue = taken.key, taken.priority, self._queue
         match outcome:
@@ -266,13 +266,13 @@ class Runner:
         kind = self.controller.for_
         return error.details.get("name") == key.name and error.details.get("kind") in (kind.plural, kind.name)
 
-    def _give_up(self, run: writes.Reconcile, error: Exception) -> None:
+    def _give_up(self, run: writes.Run, error: Exception) -> None:
         log.error("reconcile gave up", extra=self._about(run, error))
         item = self._primary.item(run.key)
         if item and self._warn:
             self._warn(self.controller.for_, item, type(error).__name__, str(error))
 
-    def _complain(self, run: writes.Reconcile, error: Exception, pause: float) -> None:
+    def _complain(self, run: writes.Run, error: Exception, pause: float) -> None:
         if isinstance(error, TimeoutError) and self.controller.timeout:
             self._meter.timeouts.inc()
         unexpected = not isinstance(error, KubeError | TimeoutError)
@@ -281,7 +281,7 @@ class Runner:
         extra = self._about(run, error) | {"again_in_seconds": round(pause, 3)}
         log.error("reconcile failed", extra=extra, exc_info=error if unexpected else None)
 
-    def _about(self, run: writes.Reconcile, error: Exception) -> dict[str, object]:
+    def _about(self, run: writes.Run, error: Exception) -> dict[str, object]:
         return {
             "controller": run.controller,
             "key": str(run.key),

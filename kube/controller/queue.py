@@ -142,7 +142,7 @@ class Queue(Generic[K]):
             self._offer(key, entry)
 
     def close(self) -> None:
-        """Hand out nothing more and wake all who wait."""
+        """Hand out nothing more and wake all waiting workers."""
         self._closed = True
         self._set_timer(None)
         while self._getters:

@@ -56,7 +56,7 @@ def refuse_plain_moments(node: Schema, path: str) -> Schema:
 
 
 def optional_is_absent(node: Schema, path: str) -> Schema:
-    """`X | None` is X that may be absent; who wants a null says NULLABLE."""
+    """`X | None` is X that may be absent; NULLABLE also allows null."""
     choices = node.get("anyOf", [])
     present = [choice for choice in choices if choice.get("type") != "null"]
     if len(present) == len(choices):

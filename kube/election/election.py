@@ -7,8 +7,8 @@ Guarantees
   seconds, or a client whose requests are all stuck, does not lose the lease.
 - A request for the Lease never lasts longer than half of the renew deadline, nor beyond the deadline.
 - A main loop that does not beat for a renew deadline cannot be trusted to stop: the process is ended.
-- Lost: the fence has fallen and its connections are reset *before* anybody is told. The Operator then raises
-  LeadershipLost; a process that has not done so by the time the lease ends is ended.
+- Lost: the fence has fallen and its connections are reset *before* the loss is announced. The Operator then
+  raises LeadershipLost; a process that has not done so by the time the lease ends is ended.
 - Ended in order: the Lease is released once every write was answered, so that a standby takes it at once.
   An unanswered write may still be in flight: the lease is left to expire.
 - Time is counted by a clock that goes on while the machine is suspended; the one on the wall may step.

@@ -4,7 +4,7 @@ Rules
 - A record is judged by what *I* saw: it expires when it has not changed for its duration by *my* monotonic
   clock. The times that stand in it are for people and are never compared with anything.
 - I lead from the *start* of the write that won to a renew deadline after the *start* of my last write that
-  was answered. A write whose answer is lost counts for others, who wait longer, and not for me.
+  was answered. A write without an answer counts for other candidates, which wait longer, not for me.
 - Others begin to wait no sooner than that write began, and wait longer than a renew deadline: never two lead.
 - Each write is for one version of the Lease: the second writer gets a conflict and reads again.
 - A record without a holder was released: it is free at once. So is one that carries my own name.
@@ -103,7 +103,7 @@ class Basis(Enum):
 
 @dataclass(frozen=True)
 class Candidate:
-    """One who wants to lead: what it knows, and by its clock since when. `me` is unique to one process."""
+    """A candidate: its observations, and their times by its own clock. `me` is unique to one process."""
 
     me: str
     terms: Terms = Terms()

@@ -196,7 +196,7 @@ class Operator:
         self._leading.set()
 
     async def _win(self) -> None:
-        """Return when controllers may start. Nobody stands for election who could not lead at once."""
+        """Return when controllers may start. A replica that could not lead at once is no candidate."""
         if self.election:
             self.election.start(self.client.config, self.metrics, self._lose)
             await self.election.won()

@@ -423,4 +423,4 @@ async def _end(fault: Fault | None) -> NoReturn:
 async def _forever() -> NoReturn:
     """Until the client closes its connection, or the proxy does."""
     await asyncio.Event().wait()
-    raise AssertionError("nobody sets this event")
+    raise AssertionError("this event is never set")

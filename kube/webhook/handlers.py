@@ -1,7 +1,7 @@
 """Answering the API server's reviews over HTTP: bounded in time, number and bytes, never by a stall.
 
 - An answer comes before the API server gives up: a handler that takes longer is cancelled, and the write is
-  refused with a sentence that says so. Who does not send what it announced in that time holds no room longer.
+  refused with a sentence that says so. A client that does not send its bytes in time gives the room back.
 - What does not fit into the room is answered with 429 and Retry-After, which the API server heeds.
 - Plain functions run in daemon threads; neither they nor reconcilers wait for the other. One that never
   returns holds its thread, not the server, nor the end of the process.

@@ -64,7 +64,7 @@ Validate = (
 
 
 Warn = Callable[[Review[T]], Sequence[str]]
-"""Sentences for the terminal of who writes, about what is allowed but should not be written any more."""
+"""Sentences for the writer's terminal, about fields that are allowed but deprecated."""
 
 
 @dataclass(frozen=True)

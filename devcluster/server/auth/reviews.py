@@ -17,7 +17,7 @@ from elasticjob.devcluster.server.model.schemas import builtin_definitions
 from elasticjob.devcluster.server.model.store import Manifest
 
 Answer = Callable[[Manifest, User], Manifest]
-"""A review as it was sent, and who asks → the members that the answer has instead of what was sent."""
+"""A review as it was sent, and its user → the members that the answer replaces."""
 _AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
 _KINDS = (
     (_AUTHENTICATION, "SelfSubjectReview", False),

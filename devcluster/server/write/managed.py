@@ -1,7 +1,7 @@
 """Field ownership: reading, updating and writing `metadata.managedFields`; server-side apply.
 
-- An *apply* owns exactly what its configuration says. What it no longer says and nobody else owns is removed.
-- Any other write owns what it changed, and takes it from whoever owned it before.
+- An *apply* owns exactly what its configuration says; a field that left it is removed unless others own it.
+- Any other write owns what it changed, and takes it from its former owners.
 - An apply that would change somebody else's field is a conflict, unless it is forced or wants the same value.
 """
 
@@ -261,7 +261,7 @@ def _inherited(live: Manifest, schema: Schema, writer: Writer) -> set[Path]:
 
 
 def remember_applied(config: Manifest, answer: Manifest, writer: Writer) -> None:
-    """Keep the annotation of a client-side apply in step, for whoever goes back to it."""
+    """Keep the annotation of a client-side apply in step, for a later return to it."""
     notes = answer["metadata"].get("annotations") or {}
     if writer.manager == "kubectl" and _LAST_APPLIED in notes:
         text = _sorted(config).decode() + "\n"

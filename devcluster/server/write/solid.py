@@ -1,6 +1,6 @@
 """Members that an object of a built-in kind has even when empty: Go struct fields without omitempty.
 
-Nobody who fills one comes to own the member itself, only what is in it.
+A manager that fills one owns its content, never the member itself.
 """
 
 from __future__ import annotations

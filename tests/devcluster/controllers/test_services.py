@@ -167,9 +167,6 @@ async def refused(address: tuple[str, int]) -> None:
             writer.close()
 
 
-# Pure ---------------------------------------------------------------------------------------------
-
-
 def a_service(**spec: Any) -> Service:
     ports = [{"name": "web", "port": 80, "targetPort": "web"}]
     spec = {"clusterIP": "127.96.0.9", "selector": {"app": "s"}, "ports": ports, **spec}
