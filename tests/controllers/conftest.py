@@ -2,172 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 import pytest_asyncio
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
-from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.install import install
-from elasticjob.controllers.main import compose
-from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.objects.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Pod
-from elasticjob.kube.operator.operator import Operator
 from tests.kit.account import shipped_account
 from tests.kit.controllers.rights import Noting
+from tests.kit.controllers.site import Site, Stage
 from tests.kit.namespaces import new_namespace
-from tests.kit.waiting import PATIENCE, until
-from tests.kit.webhooks import heeded
 from tests.kit.whole import WholeClusters
-
-T = TypeVar("T")
-
-KINDS: tuple[Any, ...] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN, POD, SERVICE)
-
-
-class Site:
-    """A cluster with an operator at work, seen from one namespace."""
-
-    def __init__(self, client: Client, operator: Operator, namespace: str) -> None:
-        self.client = client
-        self.operator = operator
-        self.namespace = namespace
-
-    async def apply(self, spec: Manifest, name: str = "digits", metadata: Manifest | None = None) -> None:
-        """What `kubectl apply --server-side` does with an ElasticJob."""
-        await self.client.apply(ELASTICJOB, self._manifest(spec, name, metadata), manager="kubectl")
-
-    async def create(self, spec: Manifest, name: str = "digits") -> None:
-        """What the first `kubectl apply` does."""
-        await self.client.create(ELASTICJOB.untyped(), self._manifest(spec, name, None))
-
-    def _manifest(self, spec: Manifest, name: str, metadata: Manifest | None) -> Manifest:
-        return {
-            "apiVersion": ELASTICJOB.api_version,
-            "kind": "ElasticJob",
-            "metadata": {"name": name, "namespace": self.namespace, **(metadata or {})},
-            "spec": spec,
-        }
-
-    async def patch(self, spec: Manifest, name: str = "digits") -> None:
-        await self.client.merge_patch(ELASTICJOB, name, {"spec": spec}, self.namespace)
-
-    async def scale(self, replicas: int, name: str = "digits") -> None:
-        """What `kubectl scale` does."""
-        patch = {"spec": {"replicas": replicas}}
-        await self.client.merge_patch(ELASTICJOB.untyped(), name, patch, self.namespace, subresource="scale")
-
-    def job(self, name: str = "digits") -> ElasticJob:
-        """The job as the operator's cache has it."""
-        found = self.operator.cache(ELASTICJOB).get(Key(self.namespace, name))
-        assert found is not None, f"job {name} is not there"
-        return found
-
-    def pods(self) -> dict[str, Pod]:
-        return {pod.metadata.name: pod for pod in self.operator.cache(POD).list(self.namespace)}
-
-    def running(self) -> set[str]:
-        """Pods that run and are not on their way out."""
-        return {
-            name
-            for name, pod in self.pods().items()
-            if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp
-        }
-
-    def plans(self) -> dict[str, ScalePlan]:
-        return {plan.metadata.name: plan for plan in self.operator.cache(SCALEPLAN).list(self.namespace)}
-
-    def condition(self, type_: str, name: str = "digits") -> tuple[str, str, str]:
-        """Status, reason and message of a condition."""
-        for condition in self.job(name).status.conditions:
-            if condition.type == type_:
-                return condition.status, condition.reason, condition.message
-        return "", "", ""
-
-    async def until(self, holds: Callable[[], T], within: float = PATIENCE) -> T:
-        """Wait until `holds` returns something true; looks whenever a cache of the operator changes."""
-        changed = asyncio.Event()
-        for kind in KINDS:
-            self.operator.cache(kind).subscribe(lambda _: changed.set())
-        try:
-            async with asyncio.timeout(within):
-                while not (found := _asked(holds)):
-                    changed.clear()
-                    await changed.wait()
-                return found
-        except TimeoutError:
-            raise AssertionError(f"it did not come to pass in {within} s; {self._picture()}") from None
-
-    async def event(self, sentence: str) -> None:
-        """Wait for an Event with it; a condition may say it for less time than any status is written in."""
-
-        async def is_told() -> bool:
-            return any(sentence in event.message for event in await self.client.list(EVENT, self.namespace))
-
-        await until(is_told, f"an Event says {sentence!r}")
-
-    async def has_only(self, kind: Kind[Any], *names: str) -> None:
-        """Wait until no others of a kind are left: what has lost its owner is collected, in any order."""
-
-        async def is_so() -> bool:
-            found = await self.client.list(kind, self.namespace)
-            return {each.metadata.name for each in found} == {*names}
-
-        await until(is_so, f"{self.namespace} has no {kind.name} but {names}")
-
-    def _picture(self) -> str:
-        pods = {name: pod.status.phase for name, pod in self.pods().items()}
-        jobs = [job.status.manifest() for job in self.operator.cache(ELASTICJOB).list(self.namespace)]
-        return f"pods {pods}, status {jobs}"
-
-
-def _asked(holds: Callable[[], T]) -> T | None:
-    try:
-        return holds()
-    except (AssertionError, LookupError):  # not there yet
-        return None
-
-
-class Stage:
-    """The cluster, and operators that can be started and stopped. They run under their own account, with the
-    shipped rights and no other; `client` is an administrator's.
-    """
-
-    def __init__(self, client: Client, noting: Noting) -> None:
-        self.client = client
-        self.noting = noting
-        self._running: tuple[Operator, asyncio.Task[None]] | None = None
-
-    @property
-    def operator(self) -> Operator:
-        assert self._running is not None
-        return self._running[0]
-
-    async def start(self) -> None:
-        operator = compose(
-            self.noting, Settings(probes="127.0.0.1:0", webhook_port=0, webhooks=True), signals=False
-        )
-        task = asyncio.create_task(operator.run(), name="operator under test")
-        self._running = operator, task
-        started = asyncio.create_task(operator.wait_started())
-        await asyncio.wait((started, task), return_when=asyncio.FIRST_COMPLETED)
-        started.cancel()
-        if task.done():
-            task.result()
-        await heeded(self.client)
-
-    async def stop(self) -> None:
-        if self._running:
-            (operator, task), self._running = self._running, None
-            operator.stop()
-            await task
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

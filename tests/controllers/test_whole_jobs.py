@@ -19,9 +19,9 @@ from elasticjob.kube.objects.views import (
     SERVICE,
     SERVICE_ACCOUNT,
 )
-from tests.controllers.conftest import Site, Stage
 from tests.kit.account import RIGHTS, without_right
 from tests.kit.controllers.rights import allows
+from tests.kit.controllers.site import Site, Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

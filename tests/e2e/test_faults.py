@@ -40,8 +40,8 @@ from elasticjob.kube.objects.views import (
     SERVICE_ACCOUNT,
 )
 from elasticjob.master.store import ConfigMap as Snapshot
-from tests.controllers.conftest import Site
-from tests.e2e.conftest import Job, Stage, local, role, worker
+from tests.kit.controllers.site import Site
+from tests.kit.e2e import Job, Stage, local, role, worker
 from tests.kit.waiting import until
 from tests.kit.webhooks import heeded
 

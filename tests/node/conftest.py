@@ -9,59 +9,25 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import pytest
 import yaml
 
-from elasticjob import __version__
 from elasticjob.kube.client.client import Client
 from hack.cluster import images
 from hack.cluster.chosen import KIND
 from hack.cluster.kind import KindNode, default_kind_folder
 from hack.cluster.node import Node
-from hack.cluster.oci import Image, Store
+from hack.cluster.oci import Store
 from hack.cluster.place import Place, default_folder
 from tests.kit.node import rights, timeline
 from tests.kit.node.kubectl import Kubectl
+from tests.kit.node.site import READY, ROOT, Site
 from tests.kit.waiting import until
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-SYSTEM: Final = "elasticjob-system"
-OPERATOR: Final = "deployment/elasticjob-operator"
-READY: Final = "--timeout=300s"
 FURNITURE: Final = {"serviceaccount/default", "configmap/kube-root-ca.crt"}
-
-
-@dataclass
-class Site:
-    """The node with the operator in it, and what happened there."""
-
-    node: Node | KindNode
-    kubectl: Kubectl
-    store: Store
-    rows: list[timeline.Row] = field(default_factory=list)
-    seen: int = 0
-    """How many requests of the audit log were looked at."""
-    unused: list[str] = field(default_factory=list)
-    """Rights of the operator that it did not use."""
-
-    def load(self, name: str, tag: str = __version__) -> Image:
-        """Have an image of ours on the node."""
-        image = images.build(name, self.store, tag)
-        self.node.load(image, self.store)
-        return image
-
-    def install(self) -> None:
-        """Install the operator as a user does, and wait until both replicas are ready."""
-        kubectl = self.kubectl.run
-        kubectl("apply", "--server-side", "--force-conflicts", "-k", str(ROOT / "config"))
-        kubectl(
-            "-n", SYSTEM, "rollout", "restart", OPERATOR
-        )  # the image of that tag may be another than last time
-        kubectl("-n", SYSTEM, "rollout", "status", OPERATOR, READY)
 
 
 SITE: Final = pytest.StashKey[Site]()

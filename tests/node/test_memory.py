@@ -12,9 +12,9 @@ import pytest
 from elasticjob import __version__
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.objects.kinds import Manifest
+from tests.kit.node.site import READY, Site
 from tests.kit.node.stage import RESTRICTED, UNPRIVILEGED
 from tests.kit.node.timeline import Row
-from tests.node.conftest import READY, Site
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
 

@@ -27,8 +27,8 @@ from elasticjob.cli.story.watched import Watched
 from elasticjob.kube.client.client import Client
 from tests.kit.node import timeline
 from tests.kit.node.asking import Asked, asking
+from tests.kit.node.site import OPERATOR, READY, SYSTEM, Site
 from tests.kit.node.stage import OnNode, in_namespace
-from tests.node.conftest import OPERATOR, READY, SYSTEM, Site
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(3600)]
 

@@ -9,7 +9,7 @@ import pytest
 from elasticjob.devcluster.server import ApiServer
 from elasticjob.devcluster.server.model.errors import StatusError
 from elasticjob.devcluster.server.model.store import Store, Type
-from tests.devcluster.server.conftest import (
+from tests.kit.devcluster.api import (
     CONFIG_MAPS,
     CRDS,
     PODS,

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from elasticjob.devcluster.server import ApiServer
-from tests.devcluster.server.conftest import PODS, THINGS, Api, config_map, definition, pod, thing
+from tests.kit.devcluster.api import PODS, THINGS, Api, config_map, definition, pod, thing
 
 KUBECTL = shutil.which("kubectl")
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elasticjob.devcluster.server import ApiServer
-from tests.devcluster.server.conftest import CONFIG_MAPS, PODS, Api, client, config_map
+from tests.kit.devcluster.api import CONFIG_MAPS, PODS, Api, client, config_map
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 

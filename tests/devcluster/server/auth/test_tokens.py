@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from elasticjob.devcluster.server import ApiServer
-from tests.devcluster.server.conftest import Api, client
+from tests.kit.devcluster.api import Api, client
 
 TOKEN = "/api/v1/namespaces/default/serviceaccounts/bot/token"
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.devcluster.server.conftest import CONFIG_MAPS, THINGS, Api, config_map, thing
+from tests.kit.devcluster.api import CONFIG_MAPS, THINGS, Api, config_map, thing
 
 
 def reference(owner: dict[str, Any], *, blocks: bool = False) -> dict[str, Any]:

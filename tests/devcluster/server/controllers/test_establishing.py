@@ -8,7 +8,7 @@ import pytest
 
 from elasticjob.devcluster.server import ApiServer
 from elasticjob.devcluster.server.controllers.establishing import Used, next_status
-from tests.devcluster.server.conftest import CRDS, THINGS, Api, client, definition, thing
+from tests.kit.devcluster.api import CRDS, THINGS, Api, client, definition, thing
 
 NOW = "2026-01-01T00:00:00Z"
 NAMES = {

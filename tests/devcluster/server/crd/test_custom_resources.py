@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elasticjob.devcluster.server import ApiServer
-from tests.devcluster.server.conftest import CRDS, THINGS, Api, client, definition, thing
+from tests.kit.devcluster.api import CRDS, THINGS, Api, client, definition, thing
 
 
 async def test_a_definition_is_established_and_served_at_once(things: Api) -> None:

@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tests.devcluster.server.conftest import CONFIG_MAPS, Api, config_map
+from tests.kit.devcluster.api import CONFIG_MAPS, Api, config_map
 
 
 async def gone(response: web.StreamResponse, lines: bytes) -> None:

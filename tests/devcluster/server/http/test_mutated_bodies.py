@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.devcluster.server.conftest import CONFIG_MAPS as MAPS
-from tests.devcluster.server.conftest import CRDS, MEDIA, PODS, THINGS, Api, definition, pod, thing
+from tests.kit.devcluster.api import CONFIG_MAPS as MAPS
+from tests.kit.devcluster.api import CRDS, MEDIA, PODS, THINGS, Api, definition, pod, thing
 
 JUNK: list[Any] = [
     None,

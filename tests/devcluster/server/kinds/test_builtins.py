@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.devcluster.server.conftest import CONFIG_MAPS, PODS, Api, pod
+from tests.kit.devcluster.api import CONFIG_MAPS, PODS, Api, pod
 
 SERVICES = "/api/v1/namespaces/default/services"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from tests.devcluster.server.conftest import PODS, Api, pod
+from tests.kit.devcluster.api import PODS, Api, pod
 
 
 async def test_both_forms_of_discovery_name_the_same_resources(things: Api) -> None:

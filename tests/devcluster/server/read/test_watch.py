@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elasticjob.devcluster.server import ApiServer
-from tests.devcluster.server.conftest import CONFIG_MAPS, PODS, THINGS, Api, config_map, pod, thing
+from tests.kit.devcluster.api import CONFIG_MAPS, PODS, THINGS, Api, config_map, pod, thing
 
 
 def labelled(name: str, **labels: str) -> dict[str, Any]:
@@ -90,7 +90,7 @@ async def test_versions_from_before_the_compaction_are_gone(api: Api) -> None:
 
 
 async def test_short_history_expires_by_itself() -> None:
-    from tests.devcluster.server.conftest import client
+    from tests.kit.devcluster.api import client
 
     async with ApiServer(history=2) as server:
         server.add_token("secret", "admin", ["system:masters"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elasticjob.devcluster.server.schema.normal import canonical_quantity
-from tests.devcluster.server.conftest import CONFIG_MAPS, MEDIA, Api, config_map
+from tests.kit.devcluster.api import CONFIG_MAPS, MEDIA, Api, config_map
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"

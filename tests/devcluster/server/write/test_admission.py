@@ -13,7 +13,7 @@ from aiohttp import web
 
 from elasticjob.devcluster.server.http.certs import make_identity, server_context
 from elasticjob.kube.http.serving import Runner
-from tests.devcluster.server.conftest import CONFIG_MAPS, THINGS, Api, config_map, thing
+from tests.kit.devcluster.api import CONFIG_MAPS, THINGS, Api, config_map, thing
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 

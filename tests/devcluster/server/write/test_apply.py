@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.devcluster.server.conftest import CONFIG_MAPS, PODS, THINGS, Api, config_map, pod, thing
+from tests.kit.devcluster.api import CONFIG_MAPS, PODS, THINGS, Api, config_map, pod, thing
 
 ONE = f"{THINGS}/one"
 A = f"{CONFIG_MAPS}/a"

@@ -20,7 +20,7 @@ from elasticjob.devcluster.server.write.fields import (
     to_fields_v1,
 )
 from elasticjob.devcluster.server.write.managed import Writer, apply, updated
-from tests.devcluster.server.conftest import THING_SCHEMA
+from tests.kit.devcluster.api import THING_SCHEMA
 
 SCHEMA = custom_schema(THING_SCHEMA)
 NAMES = st.sampled_from("abc")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.devcluster.server.conftest import CONFIG_MAPS, PODS, THINGS, Api, config_map, pod, thing
+from tests.kit.devcluster.api import CONFIG_MAPS, PODS, THINGS, Api, config_map, pod, thing
 
 
 async def test_a_new_object_gets_uid_version_and_time(api: Api) -> None:

@@ -1,0 +1,49 @@
+"""The node with the operator in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from elasticjob import __version__
+from hack.cluster import images
+from hack.cluster.kind import KindNode
+from hack.cluster.node import Node
+from hack.cluster.oci import Image, Store
+from tests.kit.node import timeline
+from tests.kit.node.kubectl import Kubectl
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+SYSTEM: Final = "elasticjob-system"
+OPERATOR: Final = "deployment/elasticjob-operator"
+READY: Final = "--timeout=300s"
+
+
+@dataclass
+class Site:
+    """The node with the operator in it, and what happened there."""
+
+    node: Node | KindNode
+    kubectl: Kubectl
+    store: Store
+    rows: list[timeline.Row] = field(default_factory=list)
+    seen: int = 0
+    """How many requests of the audit log were looked at."""
+    unused: list[str] = field(default_factory=list)
+    """Rights of the operator that it did not use."""
+
+    def load(self, name: str, tag: str = __version__) -> Image:
+        """Have an image of ours on the node."""
+        image = images.build(name, self.store, tag)
+        self.node.load(image, self.store)
+        return image
+
+    def install(self) -> None:
+        """Install the operator as a user does, and wait until both replicas are ready."""
+        kubectl = self.kubectl.run
+        kubectl("apply", "--server-side", "--force-conflicts", "-k", str(ROOT / "config"))
+        kubectl(
+            "-n", SYSTEM, "rollout", "restart", OPERATOR
+        )  # the image of that tag may be another than last time
+        kubectl("-n", SYSTEM, "rollout", "status", OPERATOR, READY)
