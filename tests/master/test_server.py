@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from elasticjob.kube.clock import VirtualClock
 from elasticjob.master.job import Bounds, Job, Spec
 from elasticjob.master.server import Master
 from elasticjob.master.store import File, Nowhere, StoreError, restore
+from tests.kit.kube.stub import until
 from tests.kit.master import finish, join, report, watch
 
 TOKEN = "secret"
@@ -59,13 +60,6 @@ async def agents() -> AsyncIterator[Agents]:
         aiohttp.ClientSession() as session,
     ):
         yield Agents(master, clock, session)
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Let sockets work until `true()`."""
-    async with asyncio.timeout(60):
-        while not true():  # noqa: ASYNC110 - nothing announces it
-            await asyncio.sleep(0)
 
 
 async def world_of_two(agents: Agents) -> World:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import msgspec
@@ -11,10 +10,9 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, NotFound
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD
-from tests.kit.waiting import PAUSE
+from tests.kit.waiting import until
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-PATIENCE = 120.0
 
 
 def crd_of(schema: Manifest, group: str = "example.org", **version: Any) -> Manifest:
@@ -62,9 +60,7 @@ async def established(client: Client, manifest: Manifest, kind: Kind[Any]) -> No
     A changed schema counts some moments after its definition was stored: who depends on that probes for it.
     """
     await client.apply(CRD.untyped(), manifest, manager="test")
-    async with asyncio.timeout(PATIENCE):
-        while not await _served(client, kind):  # noqa: ASYNC110 - only asking tells
-            await asyncio.sleep(PAUSE)
+    await until(lambda: _served(client, kind), f"{kind.resource} is served")
 
 
 async def _served(client: Client, kind: Kind[Any]) -> bool:

@@ -28,6 +28,7 @@ from elasticjob.kube.webhook.certs.certificates import Leaf, certificates_in, is
 from elasticjob.kube.webhook.registration import INJECT_FROM
 from elasticjob.kube.webhook.review import Reader
 from elasticjob.kube.webhook.server import Policy, Problem, Review, Webhook, WebhookServer
+from tests.kit import waiting
 from tests.kit.kube.stub import until
 from tests.kit.served import Served
 from tests.kit.traps.operators import WITHIN, for_maps, operator_of, running
@@ -370,15 +371,14 @@ async def test_19_certificate_files_are_replaced_and_no_call_fails(
 
 
 async def until_refused(client: Client, namespace: str) -> None:
-    async with asyncio.timeout(WITHIN):
-        while not await refused(client, namespace):  # noqa: ASYNC110 - only asking tells
-            await asyncio.sleep(PAUSE)
+    await waiting.until(lambda: refused(client, namespace), "writes are refused")
 
 
 async def until_shown(port: int, der: bytes) -> None:
-    async with asyncio.timeout(WITHIN):
-        while await shown(port) != der:  # noqa: ASYNC110 - only asking tells
-            await asyncio.sleep(PAUSE)
+    async def is_shown() -> bool:
+        return await shown(port) == der
+
+    await waiting.until(is_shown, "the certificate is shown")
 
 
 class Alive:
@@ -527,13 +527,11 @@ async def test_20_the_authority_is_replaced_under_load_and_no_call_fails(
 
 
 async def until_other(client: Client, secret: Key, certificate: bytes) -> None:
-    """Return once another authority signs."""
-    async with asyncio.timeout(WITHIN):
-        while True:
-            found = await client.find(SECRET, secret.name, secret.namespace)
-            if found and found.data["tls.crt"] != certificate:
-                return
-            await asyncio.sleep(PAUSE)
+    async def is_other() -> bool:
+        found = await client.find(SECRET, secret.name, secret.namespace)
+        return found is not None and found.data["tls.crt"] != certificate
+
+    await waiting.until(is_other, "another authority signs")
 
 
 async def test_20_a_bundle_that_somebody_overwrites_is_repaired_at_once(
@@ -557,9 +555,8 @@ async def test_20_a_bundle_that_somebody_overwrites_is_repaired_at_once(
 
 
 async def until_same(client: Client, name: str, wanted: Manifest) -> None:
-    async with asyncio.timeout(WITHIN):
-        while True:
-            found = await client.find(VALIDATING_WEBHOOKS, name)
-            if found and found.webhooks == [wanted]:
-                return
-            await asyncio.sleep(PAUSE)
+    async def is_same() -> bool:
+        found = await client.find(VALIDATING_WEBHOOKS, name)
+        return found is not None and found.webhooks == [wanted]
+
+    await waiting.until(is_same, f"the registration {name} is as wanted")

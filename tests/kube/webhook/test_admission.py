@@ -7,7 +7,7 @@ import base64
 import io
 import itertools
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -37,6 +37,7 @@ from elasticjob.kube.webhook.review import (
 )
 from elasticjob.kube.webhook.room import Full, InFlight
 from elasticjob.kube.webhook.server import Policy, ServiceRef, Terms, WebhookServer
+from tests.kit import waiting
 from tests.kit.kube.build import manifest
 from tests.kit.kube.shelf import Shelf
 from tests.kit.kube.stub import until
@@ -365,18 +366,12 @@ async def test_a_certificate_is_renewed_on_the_live_socket_under_the_same_author
         clock.jump(timedelta(days=5).total_seconds())
         looked = clock.monotonic() + LOOK
         await until(lambda: clock.monotonic() > looked, clock)
-        await until_async(lambda: _differs(server, shown))
+        await waiting.until(lambda: _differs(server, shown), "another certificate is shown")
         assert bundle(registered(shelf)) == trusted
 
 
 async def _differs(server: WebhookServer, shown: bytes) -> bool:
     return await _serial(server) != shown
-
-
-async def until_async(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(60):
-        while not await condition():  # noqa: ASYNC110 - only asking tells
-            await asyncio.sleep(0)
 
 
 async def _serial(server: WebhookServer) -> bytes:
@@ -431,7 +426,7 @@ async def test_who_announces_a_review_and_does_not_send_it_keeps_nobody_out() ->
         await server.wait_started()
         url = server.url + "/validate/configmaps/v1"
         stalled = [asyncio.create_task(posted(session, f"{url}?timeout=5s", never())) for _ in range(8)]
-        await until_async(lambda: _is(429, posted(session, url, b"{}")))
+        await waiting.until(lambda: _is(429, posted(session, url, b"{}")), "the room is full")
         await until(lambda: all(each.done() for each in stalled), clock, longest=5)
         assert {each.result() for each in stalled} == {408}
         assert await posted(session, url, b"{}") == 400
