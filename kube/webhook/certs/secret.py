@@ -106,7 +106,9 @@ class CaSecret:
         if self.leaf is None:  # served before the API server is told, or its first calls would fail
             self._sign(held, now)
         await self._notices.publish(b"".join(held.trusted(now, self._policy)), before)
-        if self.leaf and (self.leaf.is_due(now) or self.leaf.issuer != self._signer(held, now).certificate):
+        if self.leaf and (
+            self.leaf.is_due(now) or self.leaf.issuer != held.signer(now, self._policy).certificate
+        ):
             self._sign(held, now)
         return None
 
@@ -154,13 +156,10 @@ class CaSecret:
 
     def _sign(self, held: Authorities, now: datetime) -> None:
         policy = self._policy
-        signer = self._signer(held, now)
+        signer = held.signer(now, self._policy)
         self.leaf = issue(signer, self._hosts, now, policy.leaf_lifetime, skew=policy.skew)
         self._serve(self.leaf)
         log.info("a serving certificate is issued", extra={"until": str(self.leaf.expires)})
-
-    def _signer(self, held: Authorities, now: datetime) -> Authority:
-        return held.signer(now, self._policy)
 
     def _new_authority(self, now: datetime) -> Authority:
         return new_authority(self._name, now, self._policy.authority_lifetime, skew=self._policy.skew)
