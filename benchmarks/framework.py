@@ -337,7 +337,7 @@ NOTES: Final = (
     "aiohttp: a loop of a few lines with json.loads; its reconciles/s are the API server's limit: "
     "the same writes, nothing watched",
     f"{SERVER}: what {OWN} asks for, read by aiohttp and thrown away; its reconciles/s are the limit of "
-    "limit of a client that watches what it writes: aiohttp's writes beside one open watch",
+    "any client that watches what it writes: aiohttp's writes beside one open watch",
     f"{OWN}: keeps bytes, decodes an object when it is read",
 )
 
