@@ -27,7 +27,6 @@ BUDGET: Final = 5
 
 SECURE: Final[Mapping[str, Any]] = {
     "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
 UNPRIVILEGED: Final[Mapping[str, Any]] = {
@@ -106,7 +105,6 @@ def _spec(job: ElasticJob, name: str, provision: Provision) -> Manifest:
         "volumes": [
             *(given.get("volumes") or []),
             environment.token_volume(job),
-            {"name": "tmp", "emptyDir": {}},
         ],
         "restartPolicy": "Never",
         "serviceAccountName": names.master(job.metadata.name),
@@ -119,19 +117,21 @@ def _spec(job: ElasticJob, name: str, provision: Provision) -> Manifest:
 
 
 def _container(job: ElasticJob, given: Manifest, provision: Provision) -> Manifest:
-    """Return the master's container; a template that names a command of its own keeps it."""
+    """Return the master's container; a template that names a command of its own keeps it.
+
+    Our command writes no files: an emptyDir for them would stop `kubectl drain`. Others may.
+    """
     identity = environment.identity(job, names.MASTER, 0)
     known = [*identity, environment.termination_log(given)]
     mounts = [
         *(given.get("volumeMounts") or []),
         environment.token_mount(),
-        {"name": "tmp", "mountPath": "/tmp"},
     ]
     implied: Manifest = {
         "name": CONTAINER,
         "image": provision.image,
         "command": COMMAND,
-        "securityContext": dict(SECURE),
+        "securityContext": {**SECURE, "readOnlyRootFilesystem": "command" not in given},
         **environment.LAST_LINES,
         "readinessProbe": _probe("/readyz", every=1, failures=3),
         "livenessProbe": _probe("/healthz", every=10, failures=6),

@@ -148,7 +148,13 @@ def test_the_master_is_restricted() -> None:
     assert (container["image"], container["imagePullPolicy"]) == ("elasticjob/trainer:test", "IfNotPresent")
     assert container["command"] == ["elasticjob", "master"]
     assert spec["serviceAccountName"] == "digits-master"
-    assert {"name": "tmp", "emptyDir": {}} in spec["volumes"]
+
+
+def test_a_masters_own_command_may_write_files() -> None:
+    given = {"spec": {"containers": [{"name": "main", "command": ["mine"]}]}}
+    roles = {"worker": role(), "master": {"replicas": 1, "template": given}}
+    (container,) = master_pod(job(roles), Node("master", 0), PROVISION).manifest["spec"]["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is False
 
 
 def test_a_master_is_relaunched_under_the_next_name() -> None:
