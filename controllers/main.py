@@ -110,4 +110,4 @@ def _caches(operator: Operator) -> Caches:
 
 def _provision(settings: Settings) -> Provision:
     requests = {"cpu": settings.master_cpu, "memory": settings.master_memory}
-    return Provision(settings.trainer_image, settings.trainer_pull_policy, requests)
+    return Provision(settings.trainer_image, settings.trainer_pull_policy, requests, settings.scrapers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -54,6 +55,9 @@ class Settings(BaseSettings):
 
     master_memory: str = "128Mi"
     """Memory that such masters ask for."""
+
+    scrapers: Mapping[str, str] = {}
+    """Labels of the namespaces whose pods may read the metrics of masters, as JSON; none without labels."""
 
     concurrency: int = Field(default=8, ge=1)
     """Objects of each kind that are worked on at the same time."""

@@ -174,7 +174,7 @@ def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
     """Token, rights, services and JobResource come with the first master, so that all start together."""
     if seen.resource is not None:
         return None
-    parts = foundation(seen.job, seen.fresh_token)
+    parts = foundation(seen.job, seen.fresh_token, seen.provision.scrapers)
     last = [job_resource(seen.job)]
     if seen.job.spec.needs_master and seen.master.standing(policy(seen.job), now) is Standing.DUE:
         last.insert(0, master_pod(seen.job, seen.master, seen.provision))
@@ -195,7 +195,7 @@ def make_the_master_again(seen: Seen, now: datetime) -> Plan | None:
     match seen.master.standing(policy(seen.job), now):
         case Standing.DUE:
             pod = master_pod(seen.job, seen.master, seen.provision)
-            parts = foundation(seen.job, seen.fresh_token)
+            parts = foundation(seen.job, seen.fresh_token, seen.provision.scrapers)
             note = _master_note(seen, pod.manifest["metadata"]["name"])
             return Plan(note.reason, note.sentence, groups=(parts, (pod,)), details=(note,))
         case Standing.PAUSES:

@@ -40,11 +40,12 @@ UNPRIVILEGED: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Provision:
-    """The defaults of every master's pod."""
+    """The defaults of every master's pod, and the labels of the namespaces that may read its metrics."""
 
     image: str
     pull_policy: str = ""
     requests: Mapping[str, str] = field(default_factory=dict)
+    scrapers: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Words(msgspec.Struct):

@@ -28,11 +28,14 @@ from elasticjob.kube.objects.views import (
 RBAC = "rbac.authorization.k8s.io"
 
 
-def foundation(job: ElasticJob, token: str) -> tuple[Create, ...]:
-    """Return the objects that the first pod needs; `token` is used if the job has none yet."""
+def foundation(job: ElasticJob, token: str, scrapers: Mapping[str, str]) -> tuple[Create, ...]:
+    """Return the objects that the first pod needs; `token` is used if the job has none yet.
+
+    `scrapers` are the labels of the namespaces that may read the master's metrics.
+    """
     found = [_make(job, SERVICE, job.metadata.name, _pods_service(job))]
     if job.spec.network_policy:
-        found.append(_make(job, NETWORK_POLICY, job.metadata.name, _network_policy(job)))
+        found.append(_make(job, NETWORK_POLICY, job.metadata.name, _network_policy(job, scrapers)))
     if job.spec.needs_master:
         master = names.master(job.metadata.name)
         found += [
@@ -128,7 +131,11 @@ def _master_service(job: ElasticJob) -> Manifest:
     }
 
 
-def _network_policy(job: ElasticJob) -> Manifest:
-    """Only the job's pods reach the job's pods."""
+def _network_policy(job: ElasticJob, scrapers: Mapping[str, str]) -> Manifest:
+    """Only the job's pods reach the job's pods, and scrapers the port of its master."""
     pods = {"podSelector": {"matchLabels": {LABEL_JOB: job.metadata.name}}}
-    return {"spec": {**pods, "policyTypes": ["Ingress"], "ingress": [{"from": [pods]}]}}
+    allowed: list[Manifest] = [{"from": [pods]}]
+    if scrapers:
+        ports = [{"port": MASTER_PORT, "protocol": "TCP"}]
+        allowed.append({"from": [{"namespaceSelector": {"matchLabels": dict(scrapers)}}], "ports": ports})
+    return {"spec": {**pods, "policyTypes": ["Ingress"], "ingress": allowed}}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
@@ -20,6 +18,7 @@ from elasticjob.controllers.owners import unfollowed
 from elasticjob.controllers.plan import Outcome
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD, SERVICE, OwnerReference
+from tests.kit.account import RULES
 from tests.kit.controllers.build import ended, job, resource, role, template
 
 ADDRESS = "10.0.0.1:50001"
@@ -210,24 +209,37 @@ def test_the_job_resource_begins_with_the_users_sizes() -> None:
 
 
 def test_everything_belongs_to_the_job() -> None:
-    for create in (*foundation(job(), "t0ken"), job_resource(job())):
+    for create in (*foundation(job(), "t0ken", {}), job_resource(job())):
         (owner,) = create.manifest["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["uid"], owner["controller"]) == ("ElasticJob", "job-1", True)
 
 
 def test_only_pods_of_the_job_reach_them() -> None:
-    made = {create.kind.name: create.manifest for create in foundation(job(), "t0ken")}
     own = {"podSelector": {"matchLabels": {"elasticjob.dlrover/name": "digits"}}}
-    assert made["NetworkPolicy"]["spec"] == {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]}
+    assert network_policy({}) == {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]}
+
+
+def test_prometheus_reaches_the_port_of_the_master_where_it_may() -> None:
+    labels = {"kubernetes.io/metadata.name": "monitoring"}
+    assert network_policy(labels)["ingress"][1:] == [
+        {
+            "from": [{"namespaceSelector": {"matchLabels": labels}}],
+            "ports": [{"port": 50001, "protocol": "TCP"}],
+        }
+    ]
+
+
+def network_policy(scrapers: dict[str, str]) -> Manifest:
+    made = {create.kind.name: create.manifest for create in foundation(job(), "t0ken", scrapers)}
+    spec: Manifest = made["NetworkPolicy"]["spec"]
+    return spec
 
 
 def held() -> set[tuple[str, str, str]]:
     """Groups, resources and verbs that the operator has for all objects of a cluster."""
-    documents = yaml.safe_load_all(Path("config/rbac/operator.yaml").read_text())
-    rules = next(found["rules"] for found in documents if found["kind"] == "ClusterRole")
     return {
         (group, resource_, verb)
-        for rule in rules
+        for rule in RULES
         if "resourceNames" not in rule
         for group in rule["apiGroups"]
         for resource_ in rule["resources"]

@@ -19,6 +19,10 @@ from tests.kit.leftovers import CLUSTER_ROLE, CLUSTER_ROLE_BINDING
 from tests.kit.waiting import until
 
 RIGHTS: tuple[Manifest, ...] = tuple(yaml.safe_load_all(Path("config/rbac/operator.yaml").read_text()))
+RULES: list[Manifest] = [
+    rule for found in RIGHTS if found["kind"] == "ClusterRole" for rule in found["rules"]
+]
+"""What the operator may do in the whole cluster."""
 SYSTEM, ACCOUNT = "elasticjob-system", "elasticjob-operator"
 KINDS: dict[str, Kind[Any]] = {
     kind.name: kind for kind in (SERVICE_ACCOUNT, ROLE, ROLE_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING)
@@ -84,15 +88,15 @@ async def _takes_objects(admin: Client) -> bool:
 
 
 async def _counts(admin: Client) -> bool:
-    """Whether both roles count, each of which comes to the server by watches of its own."""
-    asked = (("", "events", "create"), ("coordination.k8s.io", "leases", "create"))
+    """Whether all roles count, each of which comes to the server by watches of its own."""
+    asked = (("", "events", "create"), ("", "nodes", "list"), ("coordination.k8s.io", "leases", "create"))
     return not any([await _lacks(admin, resource, verb, SYSTEM, group) for group, resource, verb in asked])
 
 
 @asynccontextmanager
 async def without_right(admin: Client, resource: str, verb: str, namespace: str) -> AsyncIterator[None]:
     """Meanwhile the operator's ClusterRole does not give it one verb on resources of the core group."""
-    (shipped,) = (found for found in RIGHTS if found["kind"] == "ClusterRole")
+    shipped = next(found for found in RIGHTS if found["kind"] == "ClusterRole")
     fewer = [
         rule | {"verbs": [each for each in rule["verbs"] if (rule["resources"], each) != ([resource], verb)]}
         for rule in shipped["rules"]
