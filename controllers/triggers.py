@@ -89,8 +89,9 @@ def life_changed(caches: Caches) -> Callable[[Change], bool]:
 def more_than_reports(change: Change) -> bool:
     """Whether more changed about a job or JobResource than reports in its status.
 
-    The status is written by these controllers, and each second by a master: only the end of a job and the
-    restarts of a JobResource are acted upon, so that no pass follows from a controller's own writes.
+    The status is written by these controllers, and each second by a master: only the first step and the end
+    of a job and the restarts of a JobResource are acted upon, so that no pass follows from a controller's
+    own writes.
     """
     if change.old is None or change.new is None:
         return True
@@ -107,12 +108,19 @@ class _Ending(msgspec.Struct, frozen=True):
     status: str = ""
 
 
+class _Training(msgspec.Struct, frozen=True):
+    """The progress of a job, as far as it says that training has begun."""
+
+    step: int | None = None
+
+
 class _Reported(msgspec.Struct, rename="camel"):
-    """The fields of a status that are acted upon: the end of a job, the restarts of a JobResource."""
+    """The fields of a status that are acted upon: first step and end of a job, restarts of a JobResource."""
 
     conditions: list[_Ending] | None = None
     completion_time: str | None = None
     restarts: int | dict[str, dict[str, int]] | None = None
+    training: _Training | None = None
 
 
 _MEMBERS = JsonReader(dict[str, msgspec.Raw])
@@ -129,4 +137,5 @@ def _without_reports(item: Item) -> tuple[Meta, dict[str, msgspec.Raw], object]:
 
 def _acted_upon(status: _Reported) -> object:
     endings = {each for each in status.conditions or () if each.type in ENDINGS and each.status == "True"}
-    return endings, status.completion_time, status.restarts or None
+    began = bool(status.training and status.training.step)
+    return endings, status.completion_time, status.restarts or None, began

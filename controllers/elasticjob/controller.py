@@ -60,6 +60,7 @@ class JobReconciler:
             self.counters.forget(key)
             self.news.forget(key)
             return Result.again(await self.orphans.collect(key))
+        self.counters.found(seen.job, self.now())
         plan = decide(seen, self.now())
         if _makes_anew(seen, plan) and not await self.applier.is_there(ELASTICJOB, seen.job):
             return Result.done()  # the cache is behind: the job is gone, and its objects with it

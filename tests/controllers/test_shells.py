@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -18,7 +19,7 @@ from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, Unreachable
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD
-from tests.kit.controllers.build import job, over, role
+from tests.kit.controllers.build import NOW, at, job, over, role
 
 
 class Server:
@@ -167,9 +168,54 @@ def test_jobs_are_counted_once() -> None:
     assert found == {"created": 1, "successful": 1, "restarted": 2, "deleted": 1, "failed": None}
 
 
+def test_jobs_are_shown_by_phase() -> None:
+    registry = CollectorRegistry()
+    counters = Counters(registry)
+    new = job()
+    running = with_status(new, {"phase": "Running"})
+
+    def shown() -> dict[str, float]:
+        found = {
+            phase: registry.get_sample_value("elasticjob_jobs", {"job_namespace": "ml", "phase": phase})
+            for phase in ("Created", "Running", "Succeeded")
+        }
+        return {phase: count for phase, count in found.items() if count}
+
+    counters.found(new, NOW)
+    assert shown() == {}
+    counters.saw(new, running.status)
+    counters.found(running, NOW)
+    assert shown() == {"Running": 1}
+    counters.saw(running, with_status(new, {"phase": "Succeeded", **over()}).status)
+    assert shown() == {"Succeeded": 1}
+    counters.forget(new.key)
+    assert shown() == {}
+
+
+@pytest.mark.parametrize(
+    ("steps", "taken"),
+    [
+        ([None, 0, 3, 9], [40.0]),
+        ([7, 9], []),  # it trained before this process began
+        ([None], []),
+    ],
+)
+def test_the_time_from_apply_to_the_first_step_is_measured_once(
+    steps: list[int | None], taken: list[float]
+) -> None:
+    registry = CollectorRegistry()
+    counters = Counters(registry)
+    for number, step in enumerate(steps):
+        status = {"phase": "Running", "training": {} if step is None else {"step": step}}
+        counters.found(with_status(job(), status), NOW + timedelta(seconds=20 * number))
+    name = "elasticjob_time_to_first_step_seconds"
+    assert registry.get_sample_value(f"{name}_count") == len(taken)
+    assert registry.get_sample_value(f"{name}_sum") == sum(taken)
+
+
 def with_status(given: ElasticJob, status: Manifest) -> ElasticJob:
     manifest = {
-        "metadata": {"name": "digits", "namespace": "ml"},
+        "metadata": {"name": "digits", "namespace": "ml", "creationTimestamp": at(NOW)},
         "spec": given.spec.manifest(),
         "status": status,
     }
@@ -179,7 +225,9 @@ def with_status(given: ElasticJob, status: Manifest) -> ElasticJob:
 def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ELASTICJOB_OPERATOR_NAMESPACE", "ml")
     monkeypatch.setenv("ELASTICJOB_OPERATOR_WEBHOOK_PORT", "0")
+    monkeypatch.setenv("ELASTICJOB_OPERATOR_SCRAPERS", '{"name": "monitoring"}')
     assert (Settings().namespace, Settings().webhook_port) == ("ml", 0)
+    assert Settings().scrapers == {"name": "monitoring"}
     assert Settings(namespace="other").namespace == "other"
 
 
