@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import secrets
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
@@ -26,11 +27,14 @@ from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
 from elasticjob.kube.operator.operator import Operator
+from elasticjob.kube.webhook.review import Webhook
 from elasticjob.kube.webhook.server import ServiceRef, WebhookServer
 from elasticjob.webhooks import WEBHOOKS
 
 NAME: Final = "elasticjob-operator"
 WEBHOOK_CONFIGURATION: Final = "elasticjob"
+NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
+"""The cluster gives it to each namespace."""
 TOKEN_BYTES: Final = 32
 
 
@@ -85,9 +89,9 @@ def _admission(operator: Operator, settings: Settings) -> WebhookServer:
     return WebhookServer(
         settings.webhook_host,
         settings.webhook_port,
-        WEBHOOKS,
+        webhooks_of(settings.namespace),
         client=operator.client,
-        name=WEBHOOK_CONFIGURATION,
+        name="-".join(filter(None, (WEBHOOK_CONFIGURATION, settings.namespace))),
         service=ServiceRef(namespace, service) if service else None,
         secret=Key(namespace, f"{service}-certificate") if service else None,
         reachable_as=settings.webhook_address,
@@ -95,6 +99,14 @@ def _admission(operator: Operator, settings: Settings) -> WebhookServer:
         inject_from=settings.webhook_inject_from,
         metrics=operator.metrics,
     )
+
+
+def webhooks_of(namespace: str) -> tuple[Webhook[Any], ...]:
+    """Return the webhooks; those of an operator of one namespace are not asked about others."""
+    if not namespace:
+        return WEBHOOKS
+    chosen = {"matchLabels": {NAMESPACE_LABEL: namespace}}
+    return tuple(replace(each, terms=replace(each.terms, namespaces=chosen)) for each in WEBHOOKS)
 
 
 def _caches(operator: Operator) -> Caches:

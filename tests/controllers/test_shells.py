@@ -12,6 +12,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.frameworks import FRAMEWORKS, framework_of
+from elasticjob.controllers.main import webhooks_of
 from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, SOON, Create, Delete, Plan, Resize
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
@@ -19,6 +20,7 @@ from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, Unreachable
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD
+from elasticjob.webhooks import WEBHOOKS
 from tests.kit.controllers.build import NOW, at, job, over, role
 
 
@@ -229,6 +231,12 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert (Settings().namespace, Settings().webhook_port) == ("ml", 0)
     assert Settings().scrapers == {"name": "monitoring"}
     assert Settings(namespace="other").namespace == "other"
+
+
+def test_an_operator_of_one_namespace_is_asked_about_no_other() -> None:
+    selectors = [each.terms.namespaces for each in webhooks_of("ml")]
+    assert selectors == [{"matchLabels": {"kubernetes.io/metadata.name": "ml"}}] * len(WEBHOOKS)
+    assert webhooks_of("") == WEBHOOKS
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
