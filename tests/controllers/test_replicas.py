@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from elasticjob.api.resources import Bytes
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.operator import lease_of, settings_of
 from elasticjob.controllers.settings import Settings
@@ -60,6 +61,14 @@ def test_a_plain_process_is_alone_and_pods_are_several(monkeypatch: pytest.Monke
         "elasticjob-operator",
         SYSTEM,
     )
+
+
+def test_the_operator_asks_for_the_memory_that_it_takes() -> None:
+    deployment = yaml.safe_load(Path("config/operator/deployment.yaml").read_text())
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert Bytes.parse(container["resources"]["requests"]["memory"]) >= Bytes.parse(
+        "172M"
+    )  # RSS at 10,000 pods
 
 
 @pytest.mark.parametrize(
