@@ -1,4 +1,4 @@
-"""Write all that is generated: models of built-in types, CRDs, a table of docs, the example's manifest.
+"""Write all that is generated: models of built-in types, CRDs, the chart, a table of docs, an example.
 
 hack/generate.py                     # make generate
 hack/generate.py --check             # make check, CI: writes nothing, shows the difference, exits 1
@@ -30,6 +30,7 @@ from elasticjob.kube.crd.embedded import Detail
 from elasticjob.kube.crd.installing import size_problem
 from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.objects.kinds import Manifest
+from hack import chart
 from hack.core_models import core_models
 from hack.crd_docs import crd_docs
 from hack.example import example_job
@@ -47,6 +48,7 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
         EXAMPLE / "job.yaml": lambda: example_job(EXAMPLE),
         DOCS: lambda: crd_docs(DOCS),
         **{crd_path(one): lambda one=one: crd_text(one, detail) for one in DECLARATIONS},  # type: ignore[misc]
+        **chart.outputs(),
     }
 
 

@@ -1,0 +1,211 @@
+"""The Helm chart `charts/elasticjob`: the manifests of `config/`, with the chart's values spliced in.
+
+A splice replaces what a pattern finds in a manifest by a template. It must find something, so a change of
+`config/` that would leave a value without effect fails `make generate`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from elasticjob import __version__
+
+ROOT: Final = Path(__file__).parent.parent
+CONFIG: Final = ROOT / "config"
+CHART: Final = ROOT / "charts" / "elasticjob"
+HEADER: Final = "# Made by `make generate` from config and hack/chart.py; do not edit.\n"
+LEFT_OUT: Final = "operator/namespace.yaml"
+"""Helm makes the namespace of a release (--create-namespace)."""
+NAMESPACE: Final = "elasticjob-system"
+KEEP: Final = "  annotations:\n    helm.sh/resource-policy: keep # every job would go with its definition\n"
+SUFFIX: Final = "{{ with .Values.watchNamespace }}-{{ . }}{{ end }}"
+"""Cluster-wide objects of operators that work in one namespace each have different names."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """One entry of values.yaml, and its part of values.schema.json."""
+
+    about: str
+    default: Any
+    schema: Mapping[str, Any] = field(default_factory=dict)
+
+
+def outputs() -> Mapping[Path, Callable[[], str]]:
+    """Return the chart's files: path → content."""
+    return {
+        CHART / "Chart.yaml": chart_text,
+        CHART / "values.yaml": values_text,
+        CHART / "values.schema.json": schema_text,
+        **{CHART / "templates" / name: lambda name=name: template(name) for name in sources()},  # type: ignore[misc]
+    }
+
+
+def sources() -> list[str]:
+    """Return the manifests of `config/` that the chart contains, by their paths there."""
+    listed: list[str] = yaml.safe_load((CONFIG / "kustomization.yaml").read_text())["resources"]
+    return [name for name in listed if name != LEFT_OUT]
+
+
+def chart_text() -> str:
+    """Return Chart.yaml; the chart and the operator have one version."""
+    chart = {
+        "apiVersion": "v2",
+        "name": "elasticjob",
+        "description": "The operator of ElasticJobs: distributed training that grows, shrinks and survives",
+        "type": "application",
+        "version": __version__,
+        "appVersion": __version__,
+    }
+    return HEADER + yaml.safe_dump(chart, sort_keys=False, width=120)
+
+
+def values() -> Mapping[str, Value]:
+    """Return the chart's values; defaults that `config/` has are read there."""
+    spec = yaml.safe_load((CONFIG / "operator" / "deployment.yaml").read_text())["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    image = {"repository": container["image"], "tag": "", "pullPolicy": container["imagePullPolicy"]}
+    text = {"type": "string"}
+    parts = {
+        "repository": text | {"minLength": 1},
+        "tag": text,
+        "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
+    }
+    return {
+        "image": Value(
+            "The operator's image. Without a tag, that of the chart's version.", image, members(parts)
+        ),
+        "trainerImage": Value(
+            f"The image of masters whose job names none; empty means elasticjob/trainer:{__version__}.",
+            "",
+            text,
+        ),
+        "replicas": Value(
+            "Operators that serve webhooks; one of them at a time reconciles.",
+            spec["replicas"],
+            {"type": "integer", "minimum": 1},
+        ),
+        "resources": Value(
+            "Requests and limits of each operator.", container["resources"], {"type": "object"}
+        ),
+        "watchNamespace": Value(
+            "The only namespace whose jobs are run; empty means the whole cluster.",
+            "",
+            text | {"maxLength": 63},
+        ),
+        "scrapers": Value(
+            "Labels of the namespaces whose pods may read the metrics of masters, as in\n"
+            "kubernetes.io/metadata.name: monitoring. Empty: a job's own pods alone reach its master.",
+            {},
+            {"type": "object", "additionalProperties": text},
+        ),
+        "crds": Value(
+            "Whether this release brings the CRDs, and the rights on jobs of the cluster's roles view, edit\n"
+            "and admin. One release of a cluster does. The CRDs stay when it is uninstalled.",
+            True,
+            {"type": "boolean"},
+        ),
+    }
+
+
+def values_text() -> str:
+    """Return values.yaml."""
+    return HEADER + "".join(described(name, value) for name, value in values().items())
+
+
+def described(name: str, value: Value) -> str:
+    """Return one entry of values.yaml."""
+    about = "".join(f"# {line}\n" for line in value.about.splitlines())
+    return "\n" + about + yaml.safe_dump({name: value.default}, sort_keys=False)
+
+
+def schema_text() -> str:
+    """Return values.schema.json, by which Helm refuses values that are not there."""
+    properties = {
+        name: {"description": value.about.replace("\n", " "), **value.schema}
+        for name, value in values().items()
+    }
+    draft = {"$schema": "https://json-schema.org/draft-07/schema#"}
+    return json.dumps(draft | members(properties | {"global": {"type": "object"}}), indent=2) + "\n"
+
+
+def members(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object with these properties and no others."""
+    return {"type": "object", "additionalProperties": False, "properties": dict(properties)}
+
+
+def template(name: str) -> str:
+    """Return the template of one manifest of `config/`. Raises ValueError if a splice finds nothing."""
+    text = (CONFIG / name).read_text()
+    if "{{" in text:
+        raise ValueError(f"config/{name} contains {{{{, which Helm takes for a template")
+    folder = name.partition("/")[0]
+    for pattern, new in (*SPLICES.get(folder, ()), *SPLICES.get(name, ())):
+        text, count = re.subn(pattern, new, text, flags=re.MULTILINE)
+        if not count:
+            raise ValueError(f"config/{name} has no match of {pattern!r}: adapt SPLICES in hack/chart.py")
+    text = text.replace(f"namespace: {NAMESPACE}", "namespace: {{ .Release.Namespace | quote }}")
+    text = text.replace(NAMESPACE, "{{ .Release.Namespace }}")
+    condition = CONDITIONS.get(name) or CONDITIONS.get(folder)
+    return HEADER + (f"{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n" if condition else text)
+
+
+def setting(value: str, variable: str, expression: str) -> str:
+    """Return a variable of the operator that is set where the chart's value is not empty."""
+    return (
+        f"            {{{{- with .Values.{value} }}}}\n"
+        f"            - {{name: ELASTICJOB_OPERATOR_{variable}, value: {{{{ {expression} }}}}}}\n"
+        "            {{- end }}\n"
+    )
+
+
+CONDITIONS: Final = {
+    "crd": ".Values.crds",
+    "rbac/users.yaml": ".Values.crds",
+    "operator/budget.yaml": "gt (int .Values.replicas) 1",  # a replica that is alone could never be moved
+}
+"""When manifests are part of a release, by folder or path."""
+SPLICES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "crd": (
+        (r"\A# Made by .*\n", ""),
+        (r"^metadata:\n  name: .*\n", rf"\g<0>{KEEP}"),
+    ),
+    "rbac/operator.yaml": (
+        (r"kind: (ClusterRole(?:Binding)?)\nmetadata:\n  name: elasticjob-operator.*", rf"\g<0>{SUFFIX}"),
+        (
+            r"ClusterRoleBinding\n(metadata:\n  name: elasticjob-operator\{\{.*\n)",
+            r"{{ .Values.watchNamespace | empty | ternary "
+            r'"ClusterRoleBinding" "RoleBinding" }}\n\1'
+            "  {{- with .Values.watchNamespace }}\n  namespace: {{ . | quote }}\n  {{- end }}\n",
+        ),
+        (r"(kind: ClusterRole, name: elasticjob-operator[^}]*)\}", rf"\1{SUFFIX}}}"),
+        (r"resourceNames: \[elasticjob\]", rf"resourceNames: [elasticjob{SUFFIX}]"),
+    ),
+    "operator/deployment.yaml": (
+        (r"^  replicas: .*", "  replicas: {{ .Values.replicas }}"),
+        (
+            r"image: elasticjob/operator$",
+            'image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"',
+        ),
+        (r"imagePullPolicy: .*", "imagePullPolicy: {{ .Values.image.pullPolicy }}"),
+        (
+            r"^ +- \{name: POD_NAMESPACE, .*\n",
+            r"\g<0>"
+            + setting("watchNamespace", "NAMESPACE", ". | quote")
+            + setting("trainerImage", "TRAINER_IMAGE", ". | quote")
+            + setting("scrapers", "SCRAPERS", ". | toJson | quote"),
+        ),
+        (
+            r"^          resources:\n(?: {12}.*\n)+",
+            "          resources: {{- toYaml .Values.resources | nindent 12 }}\n",
+        ),
+    ),
+}
+"""Patterns and what takes their place, by folder or path. The namespace is replaced everywhere."""

@@ -1,0 +1,202 @@
+"""The Helm chart: it is what `config/` is, and Helm installs, upgrades and uninstalls it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import Final
+
+import pytest
+import yaml
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.controllers.main import compose
+from elasticjob.controllers.settings import Settings
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.errors import ApiError
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import CRD, POD, VALIDATING_WEBHOOKS
+from hack import chart
+from tests.kit.account import ACCOUNT
+from tests.kit.controllers.build import role
+from tests.kit.helm import CHART, HelmFailed, helm, program
+from tests.kit.namespaces import new_namespace
+from tests.kit.served import Served
+from tests.kit.waiting import until
+
+with_helm = pytest.mark.skipif(program() is None, reason="no helm: hack/kube-binaries helm builds it")
+SYSTEM: Final = "elasticjob-system"
+DEPLOYMENT: Kind[Manifest] = Kind("apps", "v1", "Deployment", "deployments", dict)
+KEEP: Final = {"helm.sh/resource-policy": "keep"}
+
+Objects = dict[tuple[str, str, str], Manifest]
+
+
+def objects(text: str) -> Objects:
+    """Return manifests by kind, namespace and name."""
+    found = (each for each in yaml.safe_load_all(text) if each)
+    return {
+        (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each
+        for each in found
+    }
+
+
+def rendered(*flags: str, namespace: str = SYSTEM) -> Objects:
+    """Return what a release consists of."""
+    return objects(helm("template", "elasticjob", str(CHART), "--namespace", namespace, *flags))
+
+
+@with_helm
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH")
+def test_a_release_is_what_kustomize_installs() -> None:
+    command = ["kubectl", "kustomize", str(chart.CONFIG)]
+    installed = objects(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    del installed["Namespace", "", SYSTEM]  # Helm makes it
+    found = rendered()
+    for key, manifest in found.items():
+        if key[0] == "CustomResourceDefinition":
+            assert manifest["metadata"].pop("annotations") == KEEP
+    assert found == installed
+
+
+@with_helm
+def test_helm_finds_no_fault() -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+
+
+@with_helm
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("replica=3", "additional properties 'replica' not allowed"),
+        ("replicas=0", "at '/replicas': minimum: got 0, want 1"),
+        ("image.pullPolicy=Sometimes", "at '/image/pullPolicy': value must be one of 'Always'"),
+        ("scrapers=monitoring", "at '/scrapers': got string, want object"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(given: str, why: str) -> None:
+    with pytest.raises(HelmFailed) as refused:
+        rendered("--set", given)
+    assert why in str(refused.value)
+
+
+@with_helm
+def test_values_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {
+        "watchNamespace": "team-a",
+        "trainerImage": "registry.local/trainer:1",
+        "image.repository": "registry.local/operator",
+        "scrapers.team": "monitoring",
+        "replicas": "1",
+    }
+    flags = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+    found = rendered(*flags, namespace="mine")
+    deployment = found["Deployment", "mine", "elasticjob-operator"]["spec"]
+    (container,) = deployment["template"]["spec"]["containers"]
+    for variable in container["env"]:
+        monkeypatch.setenv(variable["name"], variable.get("value", "mine"))
+    settings = Settings()
+    assert (settings.namespace, settings.trainer_image) == ("team-a", "registry.local/trainer:1")
+    assert (settings.webhook_service, settings.scrapers) == (
+        "mine/elasticjob-webhooks",
+        {"team": "monitoring"},
+    )
+    assert container["image"].startswith("registry.local/operator:")
+    assert deployment["replicas"] == 1
+    assert "PodDisruptionBudget" not in {kind for kind, *_ in found}  # it would stop every drain
+
+
+@with_helm
+def test_two_releases_in_one_cluster_share_no_object() -> None:
+    first = rendered("--set", "watchNamespace=team-a", namespace="a")
+    second = rendered("--set", "watchNamespace=team-b", "--set", "crds=false", namespace="b")
+    assert first.keys() & second.keys() == set()
+
+
+def test_a_splice_that_finds_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chart, "SPLICES", {"operator/budget.yaml": ((r"maxUnavailable: \d", "none"),)})
+    with pytest.raises(ValueError, match=r"config/operator/budget\.yaml has no match of 'maxUnavailable"):
+        chart.template("operator/budget.yaml")
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release in a namespace of a cluster."""
+
+    served: Served
+    namespace: str
+
+    async def install(self, *values: str) -> None:
+        """Install it, or upgrade it to these values; a real server may have the CRDs of an earlier test."""
+        flags = [word for value in values for word in ("--set", value)]
+        await self.run("upgrade", "elasticjob", str(CHART), "--install", "--take-ownership", *flags)
+
+    async def run(self, *words: str) -> str:
+        """Run a command of Helm."""
+        words = (*words, "--namespace", self.namespace)
+        return await asyncio.to_thread(helm, *words, kubeconfig=self.served.kubeconfig)
+
+
+@with_helm
+async def test_helm_installs_upgrades_and_uninstalls_and_definitions_stay(
+    served: Served, client: Client, namespace: str
+) -> None:
+    release = Release(served, namespace)
+    await release.install()
+    before = await client.get(CRD, "elasticjobs.elastic.iml.github.io")
+    assert (await client.get(DEPLOYMENT, ACCOUNT, namespace))["spec"]["replicas"] == 2
+    await release.install("replicas=3")
+    assert (await client.get(DEPLOYMENT, ACCOUNT, namespace))["spec"]["replicas"] == 3
+    await release.run("uninstall", "elasticjob")
+    await until(lambda: is_gone(client, namespace), "the operator is uninstalled")
+    after = await client.get(CRD, "elasticjobs.elastic.iml.github.io")
+    assert after.metadata.uid == before.metadata.uid
+
+
+async def is_gone(client: Client, namespace: str) -> bool:
+    return await client.find(DEPLOYMENT, ACCOUNT, namespace) is None
+
+
+@with_helm
+async def test_an_operator_of_one_namespace_needs_no_rights_in_others(
+    served: Served, client: Client, namespace: str
+) -> None:
+    system = await new_namespace(client, f"{namespace}-system", accounts=served.real)
+    await Release(served, system).install(f"watchNamespace={namespace}")
+    await until(lambda: is_defined(client), "ElasticJobs are served")
+    settings = Settings(
+        namespace=namespace,
+        probes="127.0.0.1:0",
+        webhook_port=0,
+        leader_election=True,
+        lease_namespace=system,
+    )
+    account = served.config(f"system:serviceaccount:{system}:{ACCOUNT}", ("system:serviceaccounts",))
+    async with Client(account) as mine:
+        operator = compose(mine, settings, signals=False)
+        running = asyncio.create_task(operator.run())
+        try:
+            await operator.wait_leading()
+            await client.create(ELASTICJOB.untyped(), a_job(), namespace)
+            await until(lambda: client.find(POD, "digits-master-0", namespace), "the job has its master")
+            await until(lambda: client.find(POD, "digits-worker-1", namespace), "the job has its workers")
+        finally:
+            operator.stop()
+            await running
+    hooks = await client.get(VALIDATING_WEBHOOKS.untyped(), f"elasticjob-{namespace}")
+    (selector,) = {str(each["namespaceSelector"]["matchLabels"]) for each in hooks["webhooks"]}
+    assert selector == str({"kubernetes.io/metadata.name": namespace})
+
+
+def a_job() -> Manifest:
+    return {"metadata": {"name": "digits"}, "spec": {"replicaSpecs": {"worker": role(2)}}}
+
+
+async def is_defined(client: Client) -> bool:
+    try:
+        await client.list(ELASTICJOB)
+    except ApiError:
+        return False
+    return True
