@@ -11,6 +11,7 @@ from hack.cluster import images
 from hack.cluster.kind import KindNode
 from hack.cluster.node import Node
 from hack.cluster.oci import Image, Store
+from tests.kit.helm import CHART, helm, program
 from tests.kit.node import timeline
 from tests.kit.node.kubectl import Kubectl
 
@@ -40,9 +41,18 @@ class Site:
         return image
 
     def install(self) -> None:
-        """Install the operator as a user does, and wait until both replicas are ready."""
+        """Install the operator as a user does, with Helm where it is, and wait until both replicas are ready.
+
+        An earlier run may have left the objects on the node, installed the other way.
+        """
         kubectl = self.kubectl.run
-        kubectl("apply", "--server-side", "--force-conflicts", "-k", str(ROOT / "config"))
+        apply = ("apply", "--server-side", "--force-conflicts")
+        if program():
+            kubectl(*apply, "-f", str(ROOT / "config" / "operator" / "namespace.yaml"))
+            flags = ("--install", "--take-ownership", "--namespace", SYSTEM)
+            helm("upgrade", "elasticjob", str(CHART), *flags, kubeconfig=self.kubectl.kubeconfig)
+        else:
+            kubectl(*apply, "-k", str(ROOT / "config"))
         kubectl(
             "-n", SYSTEM, "rollout", "restart", OPERATOR
         )  # the image of that tag may be another than last time
