@@ -20,7 +20,7 @@ from aiohttp.web_protocol import RequestHandler
 from elasticjob.api.rpc.message import PREFIX, Problem, Request
 from elasticjob.api.rpc.nodes import Order, Orders, Watch
 from elasticjob.kube.clock import Clock, SystemClock
-from elasticjob.kube.http.serving import ServerRunner
+from elasticjob.kube.http.serving import DEFAULTS, ServerRunner
 from elasticjob.master import dispatch, nodes, pages, wire
 from elasticjob.master.errors import RequestError
 from elasticjob.master.job import Job
@@ -293,7 +293,7 @@ class _Server(web.Server):
         handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
         closed: Callable[[object], None],
     ) -> None:
-        super().__init__(handler, handler_cancellation=True, access_log=None)
+        super().__init__(handler, handler_cancellation=True, **DEFAULTS)
         self._closed = closed
         self._transports: dict[object, object] = {}
 

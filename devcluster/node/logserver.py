@@ -58,7 +58,7 @@ class LogServer:
         secret = "" if tls else f"/{secrets.token_urlsafe(24)}"
         app = web.Application()
         app.router.add_get(f"{secret}/containerLogs/{{namespace}}/{{pod}}/{{container}}", self._answer)
-        runner = Runner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+        runner = Runner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
         try:
             port = await runner.listen("127.0.0.1", 0, tls)

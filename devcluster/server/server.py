@@ -35,6 +35,7 @@ from elasticjob.devcluster.server.model.store import Event, Store, Type
 from elasticjob.devcluster.server.write.admission import Webhooks
 from elasticjob.devcluster.server.write.core import Core
 from elasticjob.devcluster.server.write.decoding import read_again
+from elasticjob.kube.http.door import Bounds
 from elasticjob.kube.http.serving import Runner
 from elasticjob.kube.http.sockets import kept_alive
 from elasticjob.kube.operator.rungroup import Runnable
@@ -158,10 +159,11 @@ class ApiServer:
     async def _listen(self, stack: AsyncExitStack, http: Http) -> None:
         application = web.Application(client_max_size=8 * 1024 * 1024)
         application.router.add_route("*", "/{path:.*}", http.handle)
-        runner = Runner(application, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+        runner = Runner(application, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        self._port = await runner.listen(self._host, self._port, server_context(self._identity))
+        tls, bounds = server_context(self._identity), Bounds(share=1.0)  # all clients share one address
+        self._port = await runner.listen(self._host, self._port, tls, bounds)
 
     def _new_uid(self) -> str:
         return str(UUID(int=self._chance.getrandbits(128), version=4))

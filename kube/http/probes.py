@@ -78,7 +78,7 @@ class Probes:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
-        runner = Runner(app, access_log=None, shutdown_timeout=1.0)
+        runner = Runner(app, shutdown_timeout=1.0)
         await runner.setup()
         try:
             self._port = await runner.listen(self._host, self._port)

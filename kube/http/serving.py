@@ -1,22 +1,45 @@
-"""aiohttp's servers, listening at one port for IPv4 and IPv6."""
+"""aiohttp's servers, listening at one port for IPv4 and IPv6, within bounds of number and time (door.py)."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import resource
 import socket
 import ssl
+from collections.abc import Awaitable, Callable
+from math import inf
+from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
+from elasticjob.kube.http.door import Bounds, Door
 from elasticjob.kube.http.sockets import refuse
 
 BACKLOG = 4096
+IDLE: Final = 75.0
+"""Seconds that a connection without a request stays open, longer than Prometheus's usual minute. aiohttp
+counts from the last response, so that this bounds the headers of a connection's later requests too."""
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a log line is about an error of this program: bytes that are no HTTP are the client's."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+log = logging.getLogger(__name__)
+log.addFilter(_is_ours)
+
+DEFAULTS: Final[dict[str, Any]] = {"access_log": None, "logger": log, "keepalive_timeout": IDLE}
 
 
 class _Runner(web.BaseRunner):
     """Its `cleanup` lets requests under way end in `shutdown_timeout`, then closes all connections."""
 
-    _listening: socket.socket | None = None
+    _listening: Door | None = None
 
     @property
     def transports(self) -> list[asyncio.Transport]:
@@ -24,7 +47,9 @@ class _Runner(web.BaseRunner):
         found = [connection.transport for connection in self.server.connections] if self.server else []
         return [transport for transport in found if transport]
 
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+    async def listen(
+        self, host: str, port: int, tls: ssl.SSLContext | None = None, bounds: Bounds | None = None
+    ) -> int:
         """Serve at `host`, or at all addresses of this machine for ""; return the port, a free one for 0.
 
         Raises OSError with a sentence if the address cannot be had.
@@ -36,9 +61,12 @@ class _Runner(web.BaseRunner):
         except OSError as error:
             why = (error.strerror or str(error)).partition(" (while")[0].lower()  # what Python adds
             raise OSError(error.errno, f"cannot listen at {host}:{port}: {why}") from None
-        self._listening = made
-        await web.SockSite(self, made, ssl_context=tls, backlog=BACKLOG).start()
-        found: int = made.getsockname()[1]
+        bounds = (bounds or Bounds()).within(_files())
+        door = self._listening = Door(made, bounds)
+        if self.server:
+            self.server.request_handler = _in_time(self.server.request_handler, door, bounds.body)
+        await web.SockSite(self, door, ssl_context=tls, backlog=BACKLOG).start()
+        found: int = door.getsockname()[1]
         return found
 
     async def cleanup(self) -> None:
@@ -51,6 +79,38 @@ class _Runner(web.BaseRunner):
 class Runner(_Runner, web.AppRunner):
     """Serves an application."""
 
+    def __init__(self, app: web.Application, **options: Any) -> None:
+        super().__init__(app, **(DEFAULTS | options))
+
 
 class ServerRunner(_Runner, web.ServerRunner):
-    """Serves by a server of one's own, below applications and routes."""
+    """Serves by a server of one's own, below applications and routes; it takes the DEFAULTS too."""
+
+
+def _files() -> float:
+    """Return how many file descriptors this process may have."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return inf if files == resource.RLIM_INFINITY else files
+
+
+def _in_time(handle: Handler, door: Door, body: float) -> Handler:
+    """Return `handle` with a limit in seconds on the arrival of a request's body, not on its response."""
+
+    async def handled(request: web.BaseRequest) -> web.StreamResponse:
+        if request.transport:
+            door.asked(request.transport)
+        if request.content.is_eof():
+            return await handle(request)
+        late = asyncio.get_running_loop().call_later(body, _give_up, request)
+        try:
+            return await handle(request)
+        finally:
+            late.cancel()
+
+    return handled
+
+
+def _give_up(request: web.BaseRequest) -> None:
+    """Close the connection if the request is not whole yet."""
+    if request.transport and not request.content.is_eof():
+        request.transport.abort()

@@ -138,7 +138,6 @@ class WebhookServer:
         app = self._answering.app()
         runner = Runner(
             app,
-            access_log=None,
             shutdown_timeout=DRAIN,
             keepalive_timeout=KEEP_ALIVE,
             handler_cancellation=True,

@@ -1,0 +1,147 @@
+"""How many connections a server takes, and how long it waits for what they send."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+from aiohttp import web
+
+from elasticjob.kube.http.door import Bounds
+from elasticjob.kube.http.serving import IDLE, Runner
+from elasticjob.kube.webhook.certs.certificates import issue, new_authority, server_context
+
+AUTHORITY = new_authority("test", datetime.now(UTC))
+TRUSTING = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
+ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+SHORT = Bounds(head=0.1, body=0.1)
+PATIENCE = 60
+
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@asynccontextmanager
+async def serving(
+    bounds: Bounds, *, tls: bool = False, idle: float = IDLE
+) -> AsyncIterator[tuple[int, asyncio.Event]]:
+    """A server that answers a POST with its body and a GET once it may; its port, and what lets it answer."""
+    may = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.method == "POST":
+            return web.Response(body=await request.read())
+        await may.wait()
+        return web.Response(text="late")
+
+    app = web.Application()
+    app.router.add_route("*", "/", answer)
+    runner = Runner(app, shutdown_timeout=0.01, handler_cancellation=True, keepalive_timeout=idle)
+    await runner.setup()
+    context = server_context(issue(AUTHORITY, ["127.0.0.1"], datetime.now(UTC))) if tls else None
+    yield await runner.listen("127.0.0.1", 0, context, bounds), may
+    await runner.cleanup()
+
+
+async def connected(port: int, source: str = "127.0.0.1", *, tls: bool = False) -> Stream:
+    context = TRUSTING if tls else None
+    return await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0), ssl=context)
+
+
+async def rest(stream: Stream) -> bytes:
+    """What comes until the server closes the connection."""
+    try:
+        return await asyncio.wait_for(stream[0].read(), PATIENCE)
+    except ConnectionResetError:
+        return b""
+
+
+async def is_served(stream: Stream) -> bool:
+    """Whether a request is answered; the connection stays open."""
+    try:
+        stream[1].write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nok")
+        answer = await asyncio.wait_for(stream[0].readuntil(b"\r\n\r\nok"), PATIENCE)
+    except (ConnectionError, asyncio.IncompleteReadError):
+        return False
+    return answer.startswith(b"HTTP/1.1 200")
+
+
+@pytest.fixture
+async def streams() -> AsyncIterator[list[Stream]]:
+    found: list[Stream] = []
+    yield found
+    for _, writer in found:
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET / HT",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX-",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhalf",
+    ],
+    ids=["nothing", "line", "header", "body", "chunk"],
+)
+async def test_half_a_request_is_not_waited_for(streams: list[Stream], sent: bytes, tls: bool) -> None:
+    async with serving(SHORT, tls=tls) as (port, _):
+        streams.append(stream := await connected(port, tls=tls))
+        stream[1].write(sent)
+        assert await rest(stream) == b""
+
+
+async def test_half_a_handshake_is_not_waited_for(streams: list[Stream]) -> None:
+    async with serving(SHORT, tls=True) as (port, _):
+        streams.append(stream := await connected(port))
+        stream[1].write(b"\x16\x03\x01")
+        await rest(stream)
+
+
+async def test_half_a_second_request_is_waited_for_no_longer_than_an_idle_connection(
+    streams: list[Stream],
+) -> None:
+    async with serving(Bounds(), idle=0.1) as (port, _):
+        streams.append(stream := await connected(port))
+        assert await is_served(stream)
+        stream[1].write(b"GET / HT")
+        assert await rest(stream) == b""
+
+
+async def test_a_response_may_take_longer_than_its_request(streams: list[Stream]) -> None:
+    async with serving(SHORT) as (port, may):
+        streams += [long := await connected(port), half := await connected(port)]
+        long[1].write(ASK)
+        half[1].write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf")
+        assert await rest(half) == b""
+        may.set()
+        assert (await asyncio.wait_for(long[0].readuntil(b"late"), PATIENCE)).startswith(b"HTTP/1.1 200")
+
+
+async def test_no_more_connections_are_held_than_allowed_in_all_and_for_each_address(
+    streams: list[Stream],
+) -> None:
+    async with serving(Bounds(connections=4, share=0.5)) as (port, _):
+        served = []
+        for source in ("127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.2", "127.0.0.3"):
+            streams.append(await connected(port, source))
+            served.append(await is_served(streams[-1]))
+        assert served == [True, True, False, True, True, False]
+        streams[0][1].write(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\nno HTTP")
+        streams[0][1].transport.abort()
+        while not await is_served(again := await connected(port)):
+            again[1].transport.abort()
+        streams.append(again)
+
+
+@pytest.mark.parametrize(
+    ("files", "all_", "each"), [(1024, 768, 192), (1_048_576, 16_384, 4_096), (float("inf"), 16_384, 4_096)]
+)
+def test_a_quarter_of_the_file_descriptors_is_left_to_others(files: float, all_: int, each: int) -> None:
+    bounds = Bounds().within(files)
+    assert (bounds.connections, bounds.of_one_address) == (all_, each)
