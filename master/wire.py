@@ -57,8 +57,11 @@ def decode(name: str, mime: str, body: bytes) -> Request[Any]:
     """Return the request in `body`; Rejected names the path of an invalid field."""
     try:
         return _DECODERS[mime][name].decode(body)  # type: ignore[no-any-return]
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Rejected(400, "malformed", "Malformed body", f"{name}: {error}") from error
+    except RecursionError:
+        detail = f"{name}: the body is nested deeper than it can be read"
+        raise Rejected(400, "malformed", "Malformed body", detail) from None
 
 
 def encode(answer: Any, mime: str) -> bytes:

@@ -182,6 +182,9 @@ async def test_message_pack_travels_as_well(agents: Agents) -> None:
 
 LONG = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "wait": 1e300})
 LATER = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "seen": 2**62})
+DEEP = b'{"node":"node-0","mood":' + b"[" * 100_000
+DEEP_PACK = b"\x81\xa4mood" + b"\x91" * 100_000
+PACK = {"Content-Type": MSGPACK}
 NOBODY = msgspec.json.encode({**msgspec.to_builtins(join("node-0")), "slots": 0})
 WRONG: dict[str, tuple[str, bytes, dict[str, str], int, str, str]] = {
     "token": ("nodes/watch", b"{}", {"Authorization": "Bearer no"}, 401, "unauthenticated", "Bearer"),
@@ -193,6 +196,10 @@ WRONG: dict[str, tuple[str, bytes, dict[str, str], int, str, str]] = {
     "wait": ("nodes/watch", LONG, {}, 400, "malformed", "$.wait"),
     "slots": ("rendezvous/join", NOBODY, {}, 400, "malformed", "$.slots"),
     "version": ("nodes/watch", LATER, {}, 400, "malformed", "$.seen"),
+    "brackets": ("nodes/watch", b"[" * 100_000, {}, 400, "malformed", "nodes/watch: "),
+    "depth": ("nodes/watch", DEEP, {}, 400, "malformed", "nested deeper than it can be read"),
+    "depth of MessagePack": ("nodes/watch", DEEP_PACK, PACK, 400, "malformed", "nested deeper"),
+    "no UTF-8": ("nodes/watch", b'{"node": "\xff"}', {}, 400, "malformed", "nodes/watch: "),
     "size": ("nodes/watch", b" " * (1024 * 1024 + 1), {}, 413, "too-large", "1048576"),
 }
 
