@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from elasticjob.devcluster.server import ApiServer
-from tests.kit.devcluster.api import Api, client
+from tests.kit.devcluster.api import Api, client, definition
 
 
 @pytest.fixture
@@ -21,3 +21,10 @@ async def server() -> AsyncIterator[ApiServer]:
 async def api(server: ApiServer) -> AsyncIterator[Api]:
     async with client(server) as ready:
         yield ready
+
+
+@pytest.fixture
+async def things(api: Api) -> Api:
+    """The client, with the custom resource `things` in place."""
+    await api.define(definition())
+    return api

@@ -11,7 +11,6 @@ from io import BytesIO
 from typing import Any
 
 import aiohttp
-import pytest
 
 from elasticjob.devcluster.server import ApiServer
 
@@ -219,10 +218,3 @@ def definition(schema: dict[str, Any] | None = None, name: str = "things", **ver
             "versions": [one | version],
         },
     }
-
-
-@pytest.fixture
-async def things(api: Api) -> Api:
-    """The client, with the custom resource `things` in place."""
-    await api.define(definition())
-    return api
