@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,15 +11,13 @@ import pytest
 
 from elasticjob.cli.laptop import operator_of
 from elasticjob.kube.client.client import Client
-from tests.kit.console import Command, commands, matches
+from tests.kit.console import follow
 from tests.kit.webhooks import heeded
 from tests.kit.whole import WholeClusters
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "walkthrough.md"
 EPOCHS = 80
-SLOWEST = 960.0
-"""Seconds that a command may take: the page's longest wait and some."""
 
 
 @pytest.fixture
@@ -39,14 +35,7 @@ async def kubeconfig(whole_cluster: WholeClusters, tmp_path: Path) -> AsyncItera
 @pytest.mark.timeout(1800)
 async def test_walkthrough_shows_what_is_printed(kubeconfig: Path, tmp_path: Path) -> None:
     folder = shorter(tmp_path)
-    environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
-    for command in commands(PAGE.read_text()):
-        code, printed = await run(command, environment, folder)
-        place = f"{PAGE.name}, line {command.line}: $ {command.command}"
-        assert code == command.exits, f"{place}\nexited with {code}:\n{printed}"
-        assert matches(command.output, printed), (
-            f"{place}\nprinted:\n{printed}\nbut the page shows:\n{shown(command)}"
-        )
+    await follow(PAGE, folder, {**os.environ, "KUBECONFIG": str(kubeconfig)})
 
 
 def shorter(folder: Path) -> Path:
@@ -57,25 +46,3 @@ def shorter(folder: Path) -> Path:
     example.parent.mkdir(parents=True)
     example.write_text(text.replace('--epochs, "130"', f'--epochs, "{EPOCHS}"'))
     return folder / "root"
-
-
-async def run(command: Command, environment: dict[str, str], folder: Path) -> tuple[int | None, str]:
-    """Run one command of the page; return its exit code and all that it printed."""
-    process = await asyncio.create_subprocess_exec(
-        "bash",
-        "-c",
-        command.command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    async with asyncio.timeout(SLOWEST):
-        printed, _ = await process.communicate()
-    return process.returncode, printed.decode()
-
-
-def shown(command: Command) -> str:
-    """Return what the page shows for a command."""
-    return "\n".join(command.output)

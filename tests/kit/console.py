@@ -13,13 +13,18 @@ and spaces in a row for any number of spaces. `$ command  # exits N` expects tha
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 EXITS = re.compile(r"\s+# exits (\d+)$")
 ANY = "…"
+SLOWEST = 960.0
+"""Seconds that a command may take: the longest wait of a page and some."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,38 @@ class Command:
     command: str
     output: tuple[str, ...]
     exits: int = 0
+
+
+async def follow(page: Path, folder: Path, environment: Mapping[str, str]) -> None:
+    """Run all commands of a page in `folder`. AssertionError for the first that does not do what it shows."""
+    for command in of_page(page):
+        code, printed = await run(command, folder, environment)
+        place = f"{page.name}, line {command.line}: $ {command.command}"
+        assert code == command.exits, f"{place}\nexited with {code}:\n{printed}"
+        shown = "\n".join(command.output)
+        assert matches(command.output, printed), f"{place}\nprinted:\n{printed}\nbut the page shows:\n{shown}"
+
+
+async def run(command: Command, folder: Path, environment: Mapping[str, str]) -> tuple[int | None, str]:
+    """Run one command of a page; return its exit code and all that it printed."""
+    process = await asyncio.create_subprocess_exec(
+        "bash",
+        "-c",
+        command.command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    async with asyncio.timeout(SLOWEST):
+        printed, _ = await process.communicate()
+    return process.returncode, printed.decode()
+
+
+def of_page(page: Path) -> list[Command]:
+    """Return the commands of a page."""
+    return [*commands(page.read_text())]
 
 
 def commands(page: str) -> Iterator[Command]:
