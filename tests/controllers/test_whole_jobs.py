@@ -22,6 +22,7 @@ from elasticjob.kube.objects.views import (
 from tests.kit.account import RULES, without_right
 from tests.kit.controllers.rights import allows
 from tests.kit.controllers.site import Site, Stage
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -104,6 +105,25 @@ async def test_the_user_scales(site: Site) -> None:
     await site.until(lambda: site.job().status.last_scale_plan == "digits-user-3")
     assert site.job().status.restarts == 0
     await site.until(lambda: site.condition("Scaling")[0] != "True")  # it may have been too quick to be told
+
+
+async def test_metrics_show_the_phase_and_the_first_step(site: Site) -> None:
+    registry = site.operator.metrics.registry
+    running = {"job_namespace": site.namespace, "phase": "Running"}
+    first_steps = "elasticjob_time_to_first_step_seconds_count"
+    before = registry.get_sample_value(first_steps) or 0
+
+    async def runs() -> bool:
+        return registry.get_sample_value("elasticjob_jobs", running) == 1
+
+    async def has_begun() -> bool:
+        return registry.get_sample_value(first_steps) == before + 1
+
+    await site.apply(local())
+    await until(runs, "a running job is shown")
+    step: Manifest = {"status": {"training": {"step": 1}}}
+    await site.client.merge_patch(ELASTICJOB, "digits", step, site.namespace, subresource="status")
+    await until(has_begun, "its first step is counted")
 
 
 async def test_suspend_frees_pods_and_resume_brings_them_back(site: Site) -> None:
