@@ -83,11 +83,14 @@ def operator(
 def settings_of(given: Mapping[str, Any]) -> Settings:
     """Return the settings from flags and environment. Failure names an invalid field."""
     from pydantic import ValidationError
+    from pydantic_settings import SettingsError
 
     from elasticjob.controllers.settings import Settings
 
     try:
         return Settings(**given)
+    except SettingsError as error:
+        raise Failure(str(error), next_step="write it as JSON", code=Exit.USAGE) from error
     except ValidationError as error:
         message = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         raise Failure(message, next_step="correct the flag, or the variable", code=Exit.USAGE) from error

@@ -97,6 +97,12 @@ def test_settings_that_cannot_be_meant_are_refused_in_a_sentence(given: dict[str
     assert refused.value.code == Exit.USAGE
 
 
+def test_labels_that_are_no_json_are_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELASTICJOB_OPERATOR_SCRAPERS", "monitoring")
+    with pytest.raises(Failure, match=r"field \"scrapers\".*; write it as JSON"):
+        settings_of({})
+
+
 def test_an_address_that_is_taken_is_told_in_a_sentence(tmp_path: Path) -> None:
     cluster = {
         "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:9"}}],
