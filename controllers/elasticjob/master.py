@@ -101,6 +101,7 @@ def _spec(job: ElasticJob, name: str, provision: Provision) -> Manifest:
     containers = given.get("containers") or [{}]
     spec = {
         "securityContext": dict(UNPRIVILEGED),
+        "enableServiceLinks": False,  # a job called elasticjob would set ELASTICJOB_MASTER_PORT
         **given,
         "containers": [_container(job, containers[0], provision), *containers[1:]],
         "volumes": [

@@ -92,9 +92,13 @@ def _spec(
 
 
 def _implied(job: ElasticJob) -> Manifest:
-    """Defaults of the template: no credentials for the API server, the job's priority."""
+    """Defaults of the template: no credentials for the API server, the job's priority.
+
+    No variables of the namespace's Services either: they grow with every job of the namespace.
+    """
     priority = job.spec.run_policy.scheduling.priority_class_name
-    return {"automountServiceAccountToken": False} | ({"priorityClassName": priority} if priority else {})
+    implied = {"automountServiceAccountToken": False, "enableServiceLinks": False}
+    return implied | ({"priorityClassName": priority} if priority else {})
 
 
 def _framework_variables(job: ElasticJob, birth: Birth) -> list[Manifest]:

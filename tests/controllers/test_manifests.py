@@ -86,6 +86,15 @@ def test_the_users_variables_win_over_defaults_and_never_over_identity() -> None
     )
 
 
+@pytest.mark.parametrize(("given", "links"), [({}, False), ({"enableServiceLinks": True}, True)])
+def test_other_services_set_no_variables_unless_the_template_says_so(given: Manifest, links: bool) -> None:
+    asked = template()
+    asked["spec"] |= given
+    roles = {name: {"replicas": 1, "template": asked} for name in ("worker", "dlrover-master")}
+    made = master_pod(job(roles), Node("master", 0), PROVISION).manifest
+    assert [spec["spec"]["enableServiceLinks"] for spec in (pod(job(roles)), made)] == [links, links]
+
+
 def test_a_job_without_a_master_has_no_token() -> None:
     made = pod(job(distributionStrategy="Local"), master="")
     assert "volumes" not in made["spec"]
