@@ -75,13 +75,13 @@ def written(sizes: Mapping[str, int]) -> str:
 
 
 def rights(job: str) -> list[Manifest]:
-    """Return the RBAC rules of a master: watch and patch pods, report progress, plan, keep its snapshot."""
+    """Return the RBAC rules of a master: watch pods, report progress, plan, keep its snapshot."""
     state = names.master_state(job)
     return [
         _allow(GROUP, ELASTICJOB.plural, "get", "list", "watch", only=job),
         _allow(GROUP, f"{ELASTICJOB.plural}/status", "get", "patch", only=job),
         _allow(GROUP, SCALEPLAN.plural, "create"),
-        _allow("", "pods", "get", "list", "watch", "patch"),
+        _allow("", "pods", "get", "list", "watch"),
         _allow("", "configmaps", "create"),
         _allow("", "configmaps", "get", "patch", "update", only=state),
     ]

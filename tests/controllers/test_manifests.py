@@ -276,6 +276,11 @@ def test_the_operator_holds_what_it_hands_out() -> None:
     assert given <= held()
 
 
+def test_a_master_reads_pods_and_changes_none() -> None:
+    (verbs,) = (rule["verbs"] for rule in rights("digits") if rule["resources"] == ["pods"])
+    assert verbs == ["get", "list", "watch"]
+
+
 def test_a_master_may_touch_only_its_own_job_and_snapshot() -> None:
     named = {
         rule["resources"][0]: rule["resourceNames"] for rule in rights("digits") if "resourceNames" in rule
