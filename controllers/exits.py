@@ -1,7 +1,8 @@
 """How a pod ended, and what follows from it: one table from exit reason to consequence.
 
-`classify` trusts in this order: what the cluster did to the pod, what the kubelet says about the container,
-the exit code. 75 is the agent's "run me again"; 201, 202 and 14 are a broken GPU.
+`classify` trusts in this order: what the cluster did to the pod, what the kubelet says about the main
+container, its exit code. Containers beside it decide nothing, whether they fail or go on.
+75 is the agent's "run me again"; 201, 202 and 14 are a broken GPU.
 A pod that succeeded never gets a successor, so restartPolicy Always means OnFailure.
 """
 
@@ -16,9 +17,10 @@ from types import MappingProxyType
 
 import msgspec
 
+from elasticjob.api.v1alpha1.containers import main_container, main_end, main_status
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.kube.json import JsonReader
-from elasticjob.kube.objects.views import Container, ContainerStatus, ContainerTerminated, Pod
+from elasticjob.kube.objects.views import ContainerTerminated, Pod
 
 RUN_AGAIN = 75
 LEFT = "Left"
@@ -123,8 +125,8 @@ class Exit:
 
 
 def ending(pod: Pod) -> Exit | None:
-    """Return how `pod` ended, None while it lives: its training container ends it, whatever runs beside."""
-    terminated = _terminated(pod)
+    """Return how `pod` ended, None while it lives: its main container ends it, whatever runs beside."""
+    terminated = main_end(pod)
     if pod.status.phase not in ("Succeeded", "Failed") and terminated is None:
         return None
     reason = classify(pod, terminated)
@@ -142,21 +144,15 @@ def ending(pod: Pod) -> Exit | None:
     )
 
 
-def main_container(pod: Pod) -> Container | None:
-    """Return the container that trains: the one named `main`, else the first."""
-    named = (container for container in pod.spec.containers if container.name == "main")
-    return next(named, pod.spec.containers[0] if pod.spec.containers else None)
-
-
 def classify(pod: Pod, terminated: ContainerTerminated | None) -> ExitReason:
-    """Return why a pod that is over ended; `terminated` is its training container's end, if it ever ran."""
-    reason = _decoded(terminated.message).get("reason") if terminated else None
-    if pod.status.phase == "Succeeded":
-        return ExitReason.RUN_AGAIN if reason == LEFT else ExitReason.SUCCEEDED
-    if pod.status.phase == "Failed" and (pod.status.reason in TAKEN_AWAY or _disrupted(pod)):
+    """Return why a pod that is over ended; `terminated` is its main container's end, if it ever ran."""
+    if _is_taken_away(pod, terminated):
         return ExitReason.TAKEN_AWAY
     if terminated is None:
-        return ExitReason.FATAL_ERROR
+        return ExitReason.SUCCEEDED if pod.status.phase == "Succeeded" else ExitReason.FATAL_ERROR
+    reason = _decoded(terminated.message).get("reason")
+    if terminated.exit_code == 0:
+        return ExitReason.RUN_AGAIN if reason == LEFT else ExitReason.SUCCEEDED
     if "OOMKilled" in (terminated.reason, reason):
         return ExitReason.OOM_KILLED
     return of_code(terminated.exit_code)
@@ -201,17 +197,6 @@ def _decoded(words: str) -> dict[str, object]:
         return {}
 
 
-def main_status(pod: Pod) -> ContainerStatus | None:
-    """Return the status of the container that trains, None before the kubelet wrote one."""
-    main = main_container(pod)
-    return next((s for s in pod.status.container_statuses if main and s.name == main.name), None)
-
-
-def _terminated(pod: Pod) -> ContainerTerminated | None:
-    status = main_status(pod)
-    return status.state.terminated if status else None
-
-
 def _memory_limit(pod: Pod) -> str:
     """The limit in the container's status, since the spec may have been resized; else the spec's."""
     main, status = main_container(pod), main_status(pod)
@@ -220,8 +205,15 @@ def _memory_limit(pod: Pod) -> str:
     return str(allowed.get("memory", limits.get("memory", "")))
 
 
-def _disrupted(pod: Pod) -> bool:
-    return any(c.type == "DisruptionTarget" and c.status == "True" for c in pod.status.conditions)
+def _is_taken_away(pod: Pod, terminated: ContainerTerminated | None) -> bool:
+    """Whether the cluster ended the pod, and not after its main container had succeeded."""
+    target = (c for c in pod.status.conditions if c.type == "DisruptionTarget" and c.status == "True")
+    disruption = next(target, None)
+    if pod.status.phase != "Failed" or (pod.status.reason not in TAKEN_AWAY and disruption is None):
+        return False
+    since = disruption.last_transition_time if disruption else None
+    ended = terminated.finished_at if terminated and terminated.exit_code == 0 else None
+    return since is None or ended is None or ended >= since
 
 
 def _last_change(pod: Pod) -> datetime | None:

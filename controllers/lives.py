@@ -23,9 +23,10 @@ from functools import cached_property
 from itertools import groupby
 
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_RELAUNCH, LABEL_ROLE
+from elasticjob.api.v1alpha1.containers import main_container, main_status
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.controllers import names
-from elasticjob.controllers.exits import Exit, ExitReason, ending, main_container, main_status
+from elasticjob.controllers.exits import Exit, ExitReason, ending
 from elasticjob.kube.objects.views import Pod
 
 LONG_LIFE = timedelta(minutes=1)
@@ -48,6 +49,7 @@ class Life:
     restarts_before: int = 0
     created: datetime | None = None
     ended: Exit | None = None
+    lingers: bool = False  # its main container has ended, another goes on
     running: bool = False
     ready: bool = False
     terminating: bool = False
@@ -63,6 +65,11 @@ class Life:
     def alive(self) -> bool:
         """Whether its program runs or may still run."""
         return self.ended is None and not self.lost
+
+    @property
+    def over(self) -> bool:
+        """Whether none of its containers runs or may run, so that it holds no resources."""
+        return self.ended is not None and not self.lingers
 
     @property
     def restarts(self) -> int:
@@ -204,6 +211,7 @@ def life_of(pod: Pod, machines: Container[str]) -> Life | None:
         restarts_before=_number(annotations.get(names.RESTARTS)),
         created=pod.metadata.creation_timestamp,
         ended=end,
+        lingers=end is not None and pod.status.phase not in ("Succeeded", "Failed"),
         running=end is None and bool(status and status.state.running),
         ready=end is None and any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions),
         terminating=pod.metadata.deletion_timestamp is not None,

@@ -67,4 +67,4 @@ def policy(job: ElasticJob | None, role: str) -> Policy:
 
 
 def _is_cleaned(policy: CleanPodPolicy, life: Life) -> bool:
-    return policy is CleanPodPolicy.ALL or (policy is CleanPodPolicy.RUNNING and life.ended is None)
+    return policy is CleanPodPolicy.ALL or (policy is CleanPodPolicy.RUNNING and not life.over)

@@ -24,6 +24,7 @@ from elasticjob.api.v1alpha1.common import (
     MASTER_ALIAS,
     WORKER,
 )
+from elasticjob.api.v1alpha1.containers import main_end
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.cache.cache import Cache
@@ -218,12 +219,18 @@ def _pod(job: str, pod: Pod) -> nodes.Pod:
         node=f"{job}-{role}-{index}",
         role=role,
         index=index,
-        # # Unknown: the kubelet is unreachable. The heartbeat of the agent tells whether the node still
-        # trains.
-        phase=_PHASES.get(pod.status.phase, Phase.RUNNING if pod.status.phase else Phase.INITIAL),
+        phase=_phase(pod),
         leaving=pod.metadata.deletion_timestamp is not None,
         relaunch=int(labels.get(LABEL_RELAUNCH, "0")),
     )
+
+
+def _phase(pod: Pod) -> Phase:
+    """Return the phase of a node: its main container ends it, whatever runs beside."""
+    if end := main_end(pod):
+        return Phase.FAILED if end.exit_code else Phase.SUCCEEDED
+    # Unknown: the kubelet is unreachable. The heartbeat of the agent tells whether the node still trains.
+    return _PHASES.get(pod.status.phase, Phase.RUNNING if pod.status.phase else Phase.INITIAL)
 
 
 def _wanted(job: ElasticJob, role: str) -> int:

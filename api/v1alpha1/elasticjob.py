@@ -153,7 +153,8 @@ class RunPolicy(Part):
     deleted job again."""
 
     clean_pod_policy: CleanPodPolicy = CleanPodPolicy.RUNNING
-    """Which pods are deleted when the job has ended: Running (those not yet terminated), All or None."""
+    """Which pods are deleted when the job has ended: Running (those in which any container still runs), All
+    or None."""
 
     scheduling: Scheduling = Scheduling()
     """Gang scheduling, queue and priority."""
@@ -210,7 +211,8 @@ class ReplicaSpec(Part):
     """Accepted for older manifests, without effect: the master detects lost nodes by heartbeat."""
 
     template: Annotated[Manifest, Embedded(POD_TEMPLATE_SPEC)] = {}
-    """The pod template of a node; container resources may be left out if a ScalePlan sets them."""
+    """The pod template of a node; container resources may be left out if a ScalePlan sets them. The container
+    named main, else the first, is the main container: its end alone is the end of the node."""
 
     @property
     def bounds(self) -> Bounds:
@@ -231,7 +233,7 @@ class ReplicaSpec(Part):
 
     @property
     def main_container(self) -> Manifest | None:
-        """The training container: the one named `main`, else the first. Shared: do not modify."""
+        """The main container: the one named `main`, else the first. Shared: do not modify."""
         containers: list[Manifest] = self.pod.get("containers") or []
         return next((c for c in containers if c.get("name") == "main"), containers[0] if containers else None)
 

@@ -162,7 +162,7 @@ def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
     """
     if not seen.job.spec.suspend:
         return None
-    alive = (life for life in seen.masters if life.ended is None and not life.terminating)
+    alive = (life for life in seen.masters if not life.over and not life.terminating)
     going = tuple(deletion(life, as_seen=True) for life in alive)
     actions: tuple[Action, ...] = (*suspension(seen), *going)
     if not actions and (asked_for := follow_the_users_sizes(seen, now)):

@@ -98,12 +98,13 @@ def master_pod(job: ElasticJob, node: Node, provision: Provision) -> Create:
 
 def _spec(job: ElasticJob, name: str, provision: Provision) -> Manifest:
     given = job.spec.master.pod if job.spec.master else {}
-    containers = given.get("containers") or [{}]
+    containers: list[Manifest] = given.get("containers") or [{}]
+    main = (job.spec.master.main_container if job.spec.master else None) or containers[0]
     spec = {
         "securityContext": dict(UNPRIVILEGED),
         "enableServiceLinks": False,  # a job called elasticjob would set ELASTICJOB_MASTER_PORT
         **given,
-        "containers": [_container(job, containers[0], provision), *containers[1:]],
+        "containers": [_container(job, each, provision) if each is main else each for each in containers],
         "volumes": [
             *(given.get("volumes") or []),
             environment.token_volume(job),

@@ -151,7 +151,7 @@ def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
     """
     if not seen.resource.spec.suspend:
         return None
-    going = [life for life in seen.lives if life.ended is None and not life.terminating]
+    going = [life for life in seen.lives if not life.over and not life.terminating]
     verdict = seen.job is not None and not seen.job.spec.needs_master
     deletions = (deletion(life, as_seen=verdict) for life in going)
     return Plan("Suspended", "the job is suspended", groups=group(deletions))
@@ -256,7 +256,7 @@ def _must_be_replaced(seen: Seen, node: Node) -> bool:
 
 
 def _housekeeping(node: Node) -> Iterator[Step]:
-    """One life at a time, no pods of machines that are gone, a short history."""
+    """One life at a time, no pods of machines that are gone, and a short history of past lives."""
     alive = [life for life in node.lives if life.alive and not life.terminating]
     for life in alive[:-1]:
         yield Step((deletion(life),), Note("NodeDoubled", f"{life.name} gives way to {alive[-1].name}", True))
@@ -264,7 +264,11 @@ def _housekeeping(node: Node) -> Iterator[Step]:
         if life.lost:
             sentence = f"{life.name} was on {life.machine}, which is no longer in the cluster"
             yield Step((deletion(life),), Note("MachineGone", sentence, True))
-    ended = [life for life in node.lives if life.ended and not life.terminating and not life.lost]
+    for life in node.lives[:-1]:
+        if life.lingers and not life.terminating and not life.lost:
+            sentence = f"{life.name} has a successor, and a container beside its main one went on"
+            yield Step((deletion(life),), Note("NodeLingers", sentence))
+    ended = [life for life in node.lives if life.over and not life.terminating and not life.lost]
     for life in ended[:-KEPT_LIVES]:
         yield Step((deletion(life),))
 
@@ -272,7 +276,8 @@ def _housekeeping(node: Node) -> Iterator[Step]:
 def _let_go(seen: Seen, node: Node) -> Iterator[Step]:
     """A surplus node is deleted with its grace period, once nothing depends on it."""
     for life in node.lives:
-        if life.alive and not life.terminating and _may_leave(seen, life):
+        goes_on = life.alive or (life.lingers and not life.lost)
+        if goes_on and not life.terminating and _may_leave(seen, life):
             yield Step((deletion(life),), Note("NodesRemoved", life.name))
 
 

@@ -45,6 +45,13 @@ def pod(phase: str, terminated: dict[str, Any] | None = None, **status: Any) -> 
     )
 
 
+def evicted(ended: str) -> Any:
+    """A pod that was evicted at 12:00, whose main container ended with 0."""
+    target = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": "2026-01-01T12:00:00Z"}
+    end = {"exitCode": 0, "finishedAt": f"2026-01-01T{ended}"}
+    return pod("Failed", end, reason="Evicted", conditions=[target])
+
+
 ENDINGS: list[tuple[str, Any, str]] = [
     ("OOM by the kubelet", pod("Failed", {"exitCode": 137, "reason": "OOMKilled"}), "OOMKilled at 4Gi"),
     (
@@ -88,7 +95,16 @@ ENDINGS: list[tuple[str, Any, str]] = [
         "left before the end: SIGTERM",
     ),
     ("success", pod("Succeeded", {"exitCode": 0}), "succeeded"),
-    ("the training container ends the pod", pod("Running", {"exitCode": 2}), "exit code 2"),
+    ("the main container ends the pod", pod("Running", {"exitCode": 2}), "exit code 2"),
+    ("success beside a container that goes on", pod("Running", {"exitCode": 0}), "succeeded"),
+    ("success beside a container that failed", pod("Failed", {"exitCode": 0}), "succeeded"),
+    (
+        "an agent that was told to go beside a container that goes on",
+        pod("Running", {"exitCode": 0, "message": '{"reason": "Left", "message": "SIGTERM"}'}),
+        "left before the end: SIGTERM",
+    ),
+    ("success before an eviction", evicted(ended="11:59:59Z"), "succeeded"),
+    ("code 0 because of an eviction", evicted(ended="12:00:01Z"), "taken away by the cluster"),
 ]
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
-from elasticjob.controllers.lives import Life, Node, Policy, Standing, nodes, pause
+from elasticjob.controllers import names
+from elasticjob.controllers.lives import Life, Node, Policy, Standing, life_of, nodes, pause
+from elasticjob.kube.objects.views import POD
 from tests.kit.controllers.build import NOW, ended, life, oom, pending
 
 DUE, PAUSES, SPENT = Standing.DUE, Standing.PAUSES, Standing.SPENT
@@ -49,6 +52,27 @@ STANDINGS: list[tuple[str, tuple[Life, ...], RestartPolicy, Standing]] = [
 )
 def test_standing(case: str, lives: tuple[Life, ...], restart: RestartPolicy, standing: Standing) -> None:
     assert Node("worker", 0, lives).standing(Policy(restart, 3), NOW) is standing
+
+
+@pytest.mark.parametrize(
+    ("phase", "state", "lingers", "over"),
+    [
+        ("Running", {"running": {}}, False, False),
+        ("Running", {"terminated": {"exitCode": 0}}, True, False),
+        ("Failed", {"terminated": {"exitCode": 0}}, False, True),
+    ],
+)
+def test_a_pod_is_over_when_all_its_containers_are(phase: str, state: Any, lingers: bool, over: bool) -> None:
+    made = POD.convert(
+        {
+            "metadata": {"name": "digits-worker-0", "labels": names.pod_labels("digits", "worker", 0, 0)},
+            "spec": {"containers": [{"name": "proxy"}, {"name": "main"}]},
+            "status": {"phase": phase, "containerStatuses": [{"name": "main", "state": state}]},
+        }
+    )
+    found = life_of(made, machines=())
+    assert found is not None
+    assert (found.lingers, found.over) == (lingers, over)
 
 
 def test_restarts_are_the_larger_of_pods_and_status() -> None:

@@ -184,6 +184,14 @@ def test_the_users_master_template_is_kept(word: str) -> None:
     assert container["command"] == ["elasticjob", "master"]
 
 
+def test_the_main_container_of_the_masters_template_is_the_master() -> None:
+    given = {"spec": {"containers": [{"name": "proxy", "image": "proxy"}, {"name": "main", "image": "mine"}]}}
+    roles = {"worker": role(), "dlrover-master": {"replicas": 1, "template": given}}
+    proxy, main = master_pod(job(roles), Node("master", 0), PROVISION).manifest["spec"]["containers"]
+    assert proxy == {"name": "proxy", "image": "proxy"}
+    assert (main["image"], main["command"]) == ("mine", ["elasticjob", "master"])
+
+
 VERDICTS: list[tuple[str, ExitReason, Outcome | None]] = [
     (
         '{"verdict": "Succeeded", "reason": "Done", "message": "97 %"}',

@@ -10,7 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.kube.objects.views import POD
+from elasticjob.kube.objects.views import (
+    POD,
+    Container,
+    ContainerState,
+    ContainerStatus,
+    ContainerTerminated,
+    PodSpec,
+)
 from elasticjob.master.cluster import pods_of, spec_of, start_up_plan, training_status
 from elasticjob.master.job import Bounds, Limits, Phase
 from tests.kit.master import START, Played, played, report
@@ -73,6 +80,17 @@ def test_pods_are_seen_by_their_labels_not_by_their_names() -> None:
         ("dying", "digits-worker-1", Phase.RUNNING, True, 2),
         ("cut-off", "digits-worker-1", Phase.RUNNING, False, 2),
     ]
+
+
+@pytest.mark.parametrize(("code", "phase"), [(0, Phase.SUCCEEDED), (3, Phase.FAILED)])
+@pytest.mark.parametrize("whole", ["Running", "Failed"])
+def test_the_main_container_ends_a_node_whatever_runs_beside(code: int, phase: Phase, whole: str) -> None:
+    pod = listed("some-name", whole)
+    ended = ContainerStatus(name="main", state=ContainerState(terminated=ContainerTerminated(exit_code=code)))
+    spec = PodSpec(containers=[Container(name="proxy"), Container(name="main")])
+    status = replace(pod.status, container_statuses=[ended])
+    (seen,) = pods_of("digits", [replace(pod, spec=spec, status=status)])
+    assert seen.phase is phase
 
 
 def test_status_says_how_training_goes() -> None:

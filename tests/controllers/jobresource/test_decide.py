@@ -51,6 +51,26 @@ CONVERGE: list[tuple[str, Seen, set[str]]] = [
     ("scale down: the highest leave", seen(life(0), life(1), life(2)), {"-digits-worker-2"}),
     ("scale down: one that leaves is left alone", seen(life(0), life(1), life(2, terminating=True)), set()),
     ("scale down: a finished surplus stays", seen(life(0), life(1), ended(2, code=0)), set()),
+    (
+        "scale down: one in which a container goes on does not",
+        seen(life(0), life(1), ended(2, code=0, lingers=True)),
+        {"-digits-worker-2"},
+    ),
+    (
+        "one that is done may have a container that goes on",
+        seen(ended(0, code=0, lingers=True), life(1)),
+        set(),
+    ),
+    (
+        "a failure is replaced while a container goes on",
+        seen(ended(0, lingers=True), life(1)),
+        {"+digits-worker-0-1"},
+    ),
+    (
+        "what goes on of a past life leaves",
+        seen(ended(0, lingers=True), pending(0, 1), life(1)),
+        {"-digits-worker-0"},
+    ),
     ("scale up waits for the leaving one of its place", seen(life(0), life(1, terminating=True)), set()),
     ("succeeded is done", seen(ended(0, code=0), life(1)), set()),
     ("a failure is replaced under the next name", seen(ended(0), life(1)), {"+digits-worker-0-1"}),
@@ -185,10 +205,16 @@ RULES: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
     ),
     (rules.clean_up_after_the_end, seen(life(0), job_=job(status=over(ended=NOW))), "Finished", set()),
     (
+        rules.clean_up_after_the_end,
+        seen(ended(0, code=0, lingers=True), ended(1, code=0), job_=job(status=over())),
+        "Finished",
+        {"-digits-worker-0"},
+    ),
+    (
         rules.free_the_nodes_while_suspended,
-        seen(life(0), pending(1), ended(2, code=0), resource_=resource(suspend=True)),
+        seen(life(0), pending(1), ended(2, code=0), ended(3, lingers=True), resource_=resource(suspend=True)),
         "Suspended",
-        {"-digits-worker-0", "-digits-worker-1"},
+        {"-digits-worker-0", "-digits-worker-1", "-digits-worker-3"},
     ),
     (rules.wait_for_the_masters_address, seen(master=""), "WaitingForMaster", set()),
 ]
