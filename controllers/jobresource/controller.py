@@ -86,6 +86,7 @@ class NodesReconciler:
             lives=self.caches.lives(resource.metadata.uid),
             master=self.caches.master_address(job) if job else "",
             plans=self.caches.plans_of(key),
+            masters=self.caches.lives(job.metadata.uid) if job else (),
         )
 
 

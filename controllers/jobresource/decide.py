@@ -15,6 +15,8 @@ from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names, rules
 from elasticjob.controllers.conclusions import is_over
+from elasticjob.controllers.elasticjob.decide import decide as decide_job
+from elasticjob.controllers.elasticjob.seen import Seen as SeenOfJob
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest, resources_of
 from elasticjob.controllers.lives import Life, Node, Policy, Standing, nodes
 from elasticjob.controllers.memory import Sizing
@@ -59,6 +61,7 @@ class Seen:
     lives: tuple[Life, ...] = ()
     master: str = ""  # its address, "" while unknown
     plans: tuple[ScalePlan, ...] = ()
+    masters: tuple[Life, ...] = ()
 
     @cached_property
     def nodes(self) -> Mapping[Place, Node]:
@@ -144,6 +147,14 @@ def clean_up_after_the_end(seen: Seen, now: datetime) -> Plan | None:
     return clean_up(seen.job, seen.lives, now)
 
 
+def leave_the_nodes_of_a_job_that_ends(seen: Seen, now: datetime) -> Plan | None:
+    """A job whose end can be seen gets no more pods, though its controller has not written the end yet."""
+    if seen.job is None:
+        return None
+    plan = decide_job(SeenOfJob(seen.job, seen.resource, seen.masters, seen.lives, seen.plans), now)
+    return Plan("Finished", f"the job ends: {plan.sentence}") if plan.outcome else None
+
+
 def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
     """A suspended job has no pod that runs or may run.
 
@@ -179,6 +190,7 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     wait_for_its_job,
     leave_it_to_others,
     clean_up_after_the_end,
+    leave_the_nodes_of_a_job_that_ends,
     free_the_nodes_while_suspended,
     wait_for_the_masters_address,
     converge,

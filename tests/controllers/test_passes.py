@@ -234,6 +234,39 @@ async def test_pods_that_were_collected_with_their_owner_are_not_made_anew(fate:
     assert len(server.created) == (2 if made else 0)
 
 
+OF_JOB = {"apiVersion": ELASTICJOB.api_version, "kind": "ElasticJob", "name": "digits", "uid": "job-1"}
+
+
+def masters_service() -> Item:
+    about = {"name": names.master("digits"), "namespace": "ml", "uid": "s"}
+    owned = {**about, "ownerReferences": [{**OF_JOB, "controller": True}]}
+    return raw({"metadata": owned, "spec": {"clusterIP": "10.0.0.1"}})
+
+
+@pytest.mark.parametrize(("over", "made"), [(True, 0), (False, 1)], ids=["it is over", "it goes on"])
+async def test_a_job_that_ended_while_no_operator_ran_gets_no_pods(over: bool, made: int) -> None:
+    status = ended(0, message='{"verdict": "Succeeded"}') if over else RUNS
+    known = job(status={"phase": "Running"})
+    found = caches(
+        (ELASTICJOB, raw(known)),
+        (JOBRESOURCE, raw(resource())),
+        (SERVICE, masters_service()),
+        (POD, pod(0, status=RUNS)),
+        (
+            POD,
+            pod(
+                labels=names.pod_labels("digits", "master", 0, 0),
+                metadata={"name": "digits-master-0", "uid": "m"},
+                owner=OF_JOB,
+                status=status,
+            ),
+        ),
+    )
+    server = knowing(known, "kept")
+    await of_nodes(found, server)(KEY)
+    assert len(server.created) == made
+
+
 async def test_a_job_that_changes_in_each_pass_is_told_of() -> None:
     """Every pass writes, and something else brings the next at once: the status is late, never left out."""
     passes = Passes(stuck())
@@ -324,18 +357,12 @@ def outcome(item: Item) -> tuple[Any, ...]:
     """All that passes do and say of a job with this pod: what both controllers decide, and both statuses."""
     of_job = raw(job({"worker": role(1), "ps": role(1)}, optimizeMode="single-job"))
     sized = resource({"worker": 1, "ps": 1}, resources={"worker": {"memory": "512Mi"}})
-    by = {"apiVersion": ELASTICJOB.api_version, "kind": "ElasticJob", "name": "digits", "uid": "job-1"}
-    about = {"name": names.master("digits"), "namespace": "ml", "uid": "s"}
-    service = {
-        "metadata": {**about, "ownerReferences": [{**by, "controller": True}]},
-        "spec": {"clusterIP": "10.0.0.1"},
-    }
     found = caches(
         (ELASTICJOB, of_job),
         (JOBRESOURCE, raw(sized)),
         (POD, item),
         (NODE, machine()),
-        (SERVICE, raw(service)),
+        (SERVICE, masters_service()),
     )
     seen_of_job, seen = seen_in(found)
     plan = decide(seen, NOW)

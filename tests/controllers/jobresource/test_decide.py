@@ -22,9 +22,13 @@ ADDRESS = "10.0.0.1:50001"
 
 
 def seen(
-    *lives: Life, job_: ElasticJob | None = None, resource_: JobResource | None = None, master: str = ADDRESS
+    *lives: Life,
+    job_: ElasticJob | None = None,
+    resource_: JobResource | None = None,
+    master: str = ADDRESS,
+    masters: tuple[Life, ...] = (),
 ) -> Seen:
-    return Seen(resource_ or resource(), job_ or job(), lives, master)
+    return Seen(resource_ or resource(), job_ or job(), lives, master, masters=masters)
 
 
 def written(action: Action) -> str:
@@ -209,6 +213,18 @@ RULES: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
         seen(ended(0, code=0, lingers=True), ended(1, code=0), job_=job(status=over())),
         "Finished",
         {"-digits-worker-0"},
+    ),
+    (
+        rules.leave_the_nodes_of_a_job_that_ends,
+        seen(life(1), masters=(ended(code=0, role="master", words='{"verdict": "Succeeded"}'),)),
+        "Finished",
+        set(),
+    ),
+    (
+        rules.leave_the_nodes_of_a_job_that_ends,
+        seen(ended(0), life(1), job_=job(runPolicy={"backoffLimit": 0})),
+        "Finished",
+        set(),
     ),
     (
         rules.free_the_nodes_while_suspended,

@@ -31,7 +31,7 @@ READY: list[tuple[str, Seen, tuple[str, str, str]]] = [
     ("not there", seen(life(0)), ("False", "Starting", "worker 1 is starting")),
     (
         "failed, and worse things first",
-        seen(ended(0, 3, restarts_before=3), oom(1)),
+        seen(ended(0, 3, restarts_before=3), oom(1), job_=job({"worker": role(2, minReplicas=1)})),
         (
             "False",
             "RestartsSpent",

@@ -11,7 +11,12 @@ from msgspec.structs import replace as replaced
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
-from elasticjob.controllers.jobresource.decide import KEPT_LIVES, Seen, decide
+from elasticjob.controllers.jobresource.decide import (
+    KEPT_LIVES,
+    Seen,
+    decide,
+    leave_the_nodes_of_a_job_that_ends,
+)
 from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.lives import Node, Standing, life_of
 from elasticjob.controllers.plan import Create, Delete, Plan, Resize
@@ -209,7 +214,12 @@ class World:
         assert not doubled, f"two lives of one place: {doubled}"
 
     def check_settled(self) -> None:
-        """Exactly the expected pods run, and finished ones are cleaned up except for the kept few."""
+        """Exactly the expected pods run, and finished ones are cleaned up except for the kept few.
+
+        A job that ends is left as it is.
+        """
+        if leave_the_nodes_of_a_job_that_ends(self.observe(), self.now):
+            return
         size = (
             0 if self.resource.spec.suspend else self.resource.spec.replica_resource_specs["worker"].replicas
         )
