@@ -2,8 +2,8 @@
 
 `classify` trusts in this order: what the cluster did to the pod, what the kubelet says about the main
 container, its exit code. Containers beside it decide nothing, whether they fail or go on.
-75 is the agent's "run me again"; 201, 202 and 14 are a broken GPU.
-A pod that succeeded never gets a successor, so restartPolicy Always means OnFailure.
+75 is the agent's "run me again"; 201, 202 and 14 are a broken GPU; 126 and 127: there is no such program.
+Only restartPolicy Always gives a pod that succeeded a successor, and not to nodes that the master waits for.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ LEFT = "Left"
 OOM_CODE = 247
 HARDWARE_CODES = frozenset({14, 201, 202})
 KILLED_CODES = frozenset({137, 143})
+NOT_FOUND_CODES = frozenset({126, 127})
+NEVER_RAN = frozenset({"StartError", "ContainerCannotRun", "CannotStart"})
+"""Reasons of a container whose program the runtime, or the agent, could not start."""
 TAKEN_AWAY = frozenset(
     {
         "Evicted",
@@ -50,7 +53,8 @@ class ExitReason(StrEnum):
     KILLED = "Killed"  # SIGKILL or SIGTERM from outside
     RUN_AGAIN = "RunAgain"  # the agent asks for it
     HARDWARE_ERROR = "HardwareError"
-    FATAL_ERROR = "FatalError"  # exit codes 1–127: the program gave up
+    CANNOT_START = "CannotStart"  # no such program, or the runtime cannot run it
+    FATAL_ERROR = "FatalError"  # other exit codes below 128: the program gave up
     CRASHED = "Crashed"  # exit codes from 128: a signal, or a retryable error
 
 
@@ -76,12 +80,13 @@ class Consequence:
 
 CONSEQUENCES: Mapping[ExitReason, Consequence] = MappingProxyType(
     {
-        ExitReason.SUCCEEDED: Consequence(frozenset(), counts=False),
+        ExitReason.SUCCEEDED: Consequence(frozenset({RestartPolicy.ALWAYS}), counts=False),
         ExitReason.TAKEN_AWAY: Consequence(EVEN_NEVER, counts=False),
         ExitReason.OOM_KILLED: Consequence(ON_RETRYABLE, counts=True),
         ExitReason.KILLED: Consequence(ON_RETRYABLE, counts=False),
         ExitReason.RUN_AGAIN: Consequence(ON_RETRYABLE, counts=False),
         ExitReason.HARDWARE_ERROR: Consequence(ON_RETRYABLE, counts=True, elsewhere=True),
+        ExitReason.CANNOT_START: Consequence(ON_ANY_FAILURE, counts=True),
         ExitReason.FATAL_ERROR: Consequence(ON_ANY_FAILURE, counts=True),
         ExitReason.CRASHED: Consequence(ON_RETRYABLE, counts=True),
     }
@@ -155,7 +160,8 @@ def classify(pod: Pod, terminated: ContainerTerminated | None) -> ExitReason:
         return ExitReason.RUN_AGAIN if reason == LEFT else ExitReason.SUCCEEDED
     if "OOMKilled" in (terminated.reason, reason):
         return ExitReason.OOM_KILLED
-    return of_code(terminated.exit_code)
+    never_ran = any(each in (terminated.reason, reason) for each in NEVER_RAN)  # a message may say anything
+    return ExitReason.CANNOT_START if never_ran else of_code(terminated.exit_code)
 
 
 def of_code(code: int) -> ExitReason:
@@ -170,6 +176,8 @@ def of_code(code: int) -> ExitReason:
         return ExitReason.RUN_AGAIN
     if code in HARDWARE_CODES:
         return ExitReason.HARDWARE_ERROR
+    if code in NOT_FOUND_CODES:
+        return ExitReason.CANNOT_START
     return ExitReason.FATAL_ERROR if code < 128 else ExitReason.CRASHED
 
 

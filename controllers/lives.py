@@ -4,7 +4,7 @@ A *node* is a place in the job (`<job>-<role>-<index>`), a *life* is one pod tha
 
     a pod that runs, or will, keeps its place              → RUNS
     a pod on its way out holds it until it is gone         → LEAVES    (but not where its machine is gone)
-    the last life succeeded                                → DONE
+    the last life succeeded, and its policy is not Always  → DONE
     the last life failed, and policy or budget say no more → SPENT
     the last life failed, and its pause is not over        → PAUSES    (until `due`)
     anything else                                          → DUE       (make the next life now)
@@ -22,7 +22,7 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import groupby
 
-from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_RELAUNCH, LABEL_ROLE
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_RELAUNCH, LABEL_ROLE, RESTARTS_SPENT
 from elasticjob.api.v1alpha1.containers import main_container, main_status
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.controllers import names
@@ -33,6 +33,14 @@ LONG_LIFE = timedelta(minutes=1)
 FIRST_PAUSE = timedelta(seconds=2)
 LONGEST_PAUSE = timedelta(seconds=60)
 LONGEST_PAUSE_AFTER_KILL = timedelta(seconds=5)
+AFTER_SUCCESS = timedelta(seconds=10)
+"""Nodes that end together may end the job: what succeeded is replaced after this pause."""
+POD_FAILED = "PodFailed"
+"""The reason of nodes that failed and were not restarted once."""
+CANNOT_START = "CannotStart"
+"""The reason of nodes of which two lives, one after another, could not start."""
+OUT_OF_MEMORY = "OutOfMemory"
+"""The reason of nodes that spent their restarts, the last one by an OOM kill."""
 MOST_DIGITS = 9
 """Digits of a number in a label or annotation, which users may write: int() refuses thousands."""
 
@@ -117,6 +125,11 @@ class Node:
         return max(self.remembered, self.latest.restarts if self.latest else 0)
 
     @property
+    def replacements(self) -> int:
+        """Pods that were made after a failure or a kill; what is about to be made does not count."""
+        return max(self.latest.relaunch, self.latest.restarts_before) if self.latest else 0
+
+    @property
     def next_relaunch(self) -> int:
         """The number of the next life."""
         return self.latest.relaunch + 1 if self.latest else 0
@@ -138,7 +151,7 @@ class Node:
             return Standing.LEAVES
         if self.latest is None or self.latest.ended is None:
             return Standing.DUE
-        if self.latest.ended.reason is ExitReason.SUCCEEDED:
+        if self.latest.ended.reason is ExitReason.SUCCEEDED and policy.restart is not RestartPolicy.ALWAYS:
             return Standing.DONE
         if self.is_spent(policy):
             return Standing.SPENT
@@ -154,7 +167,24 @@ class Node:
         consequence = life.ended.consequence
         if policy.restart not in consequence.relaunch_under:
             return True
-        return consequence.counts and self.restarts > policy.budget
+        return consequence.counts and (self.restarts > policy.budget or self._never_starts)
+
+    def why_spent(self, policy: Policy) -> tuple[str, str]:
+        """Return the reason, and a sentence, why no life follows the latest, which failed."""
+        end = self.latest.ended if self.latest else None
+        if end is not None and policy.restart not in end.consequence.relaunch_under:
+            return POD_FAILED, f"restartPolicy {policy.restart} does not restart it"
+        if self._never_starts:
+            return CANNOT_START, "it could not start twice"
+        out_of_memory = end is not None and end.reason is ExitReason.OOM_KILLED
+        reason = OUT_OF_MEMORY if out_of_memory else RESTARTS_SPENT if policy.budget else POD_FAILED
+        return reason, f"restartCount {policy.budget} is spent" if policy.budget else "restartCount is 0"
+
+    @property
+    def _never_starts(self) -> bool:
+        """Whether the last two lives could not start, so that a third could not either."""
+        ends = [life.ended.reason for life in self.lives[-2:] if life.ended]
+        return ends == [ExitReason.CANNOT_START] * 2
 
     def due(self, now: datetime) -> datetime:
         """Return when the next life may begin."""
@@ -168,7 +198,10 @@ def pause(end: Exit, restarts: int, relaunch: int) -> timedelta:
     """Return how long to wait before the next life: not at all the first time, then twice as long each time.
 
     After a kill the longest pause is short, and there is none after a long life: the program is not to blame.
+    After success the pause is always the same.
     """
+    if end.reason is ExitReason.SUCCEEDED:
+        return AFTER_SUCCESS
     lived = end.at - end.started if end.at and end.started else timedelta(0)
     if lived >= LONG_LIFE and not end.consequence.counts:
         return timedelta(0)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar
 
-from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob
+from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob, RestartPolicy
 from elasticjob.controllers.conclusions import is_ours
 from elasticjob.controllers.lives import Life, Policy
 from elasticjob.controllers.plan import AS_SPECIFIED, Plan, deletion, group
@@ -61,9 +61,17 @@ def clean_up(job: ElasticJob, lives: Iterable[Life], now: datetime) -> Plan:
 
 
 def policy(job: ElasticJob | None, role: str) -> Policy:
-    """Return how often nodes of a role are created again."""
+    """Return how often nodes of a role are created again.
+
+    Always means OnFailure for nodes that a master waits for: when they all have succeeded, so has the job,
+    and a node that began anew would take the others back to training.
+    """
     spec = job.spec.replica_specs.get(role) if job else None
-    return Policy(spec.restart_policy, spec.restart_count) if spec else Policy()
+    if job is None or spec is None:
+        return Policy()
+    awaited = job.spec.needs_master and role in job.spec.training_roles
+    always = spec.restart_policy is RestartPolicy.ALWAYS
+    return Policy(RestartPolicy.ON_FAILURE if awaited and always else spec.restart_policy, spec.restart_count)
 
 
 def _is_cleaned(policy: CleanPodPolicy, life: Life) -> bool:

@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from elasticjob.api.v1alpha1.common import (
-    CHIEF,
     LABEL_INDEX,
     LABEL_JOB,
     LABEL_RELAUNCH,
@@ -22,7 +21,6 @@ from elasticjob.api.v1alpha1.common import (
     LABEL_SCALE_TYPE,
     MASTER,
     MASTER_ALIAS,
-    WORKER,
 )
 from elasticjob.api.v1alpha1.containers import main_end
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
@@ -42,14 +40,13 @@ from elasticjob.master.store import MANAGER
 log = logging.getLogger("elasticjob.master")
 
 FORESEEABLE = timedelta(days=3650)
-TRAINING_ROLES = (CHIEF, WORKER)
 PLAIN_JOB, PLAIN_PLAN = ELASTICJOB.untyped(), SCALEPLAN.untyped()
 
 
 def spec_of(job: ElasticJob, limits: Limits) -> Spec:
     """Return the roles that train together and the bounds of the world size, from an ElasticJob."""
     given = job.spec.roles
-    roles = tuple(role for role in TRAINING_ROLES if role in given) or tuple(given)
+    roles = job.spec.training_roles
     least = sum(given[role].bounds.least for role in roles)
     wanted = sum(_wanted(job, role) for role in roles)
     most = sum(_most(job, role) for role in roles)

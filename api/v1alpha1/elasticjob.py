@@ -11,6 +11,7 @@ from pydantic import Field
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC
 from elasticjob.api.v1alpha1.common import (
+    CHIEF,
     GROUP,
     MASTER,
     MASTER_ALIAS,
@@ -194,8 +195,9 @@ class ReplicaSpec(Part):
     """Maximum number of nodes; absent means replicas."""
 
     restart_policy: RestartPolicy = RestartPolicy.ON_FAILURE
-    """When a node that ended is replaced: Always, OnFailure, Never, or ExitCode (exit codes of 128 and
-    more)."""
+    """When a node that ended is replaced: OnFailure, Never, ExitCode (exit codes of 128 and more), or Always
+    (also after exit code 0, until the job ends; not for nodes of which the job's master waits for the end,
+    such as workers: they are done)."""
 
     restart_count: Annotated[int, Field(ge=0, le=100)] = 3
     """How many times each node may be replaced after a failure; evictions and preemptions do not count."""
@@ -329,6 +331,11 @@ class ElasticJobSpec(Part):
         return {role: spec for role, spec in self.replica_specs.items() if not is_master(role)}
 
     @property
+    def training_roles(self) -> tuple[str, ...]:
+        """The roles that train together: chief and worker if there are any, else all."""
+        return tuple(role for role in (CHIEF, WORKER) if role in self.roles) or tuple(self.roles)
+
+    @property
     def master(self) -> ReplicaSpec | None:
         """The user's spec of the master, under either name; None if absent."""
         return self.replica_specs.get(MASTER, self.replica_specs.get(MASTER_ALIAS))
@@ -417,7 +424,7 @@ class ElasticJobStatus(Part):
     """Nodes by role and state."""
 
     restarts: int | None = None
-    """How many times nodes were replaced after a failure."""
+    """How many pods were made to replace one that failed or was killed."""
 
     start_time: Time | None = None
     """When the first pod of the job was created."""

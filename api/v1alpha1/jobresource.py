@@ -103,7 +103,8 @@ class JobResourceStatus(Part):
     """Nodes by role."""
 
     restarts: Annotated[dict[str, dict[str, int]], Field(max_length=MOST_ROLES)] = {}
-    """Number of replacements after failures, by role and index; nodes that never failed are left out."""
+    """Number of failures that count against restartCount, by role and index; nodes that never failed are left
+    out."""
 
     conditions: Annotated[list[OneCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
     """Conditions of the nodes: Ready."""

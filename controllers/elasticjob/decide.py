@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, RESTARTS_SPENT
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, RestartPolicy
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import is_over
 from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict
@@ -304,18 +304,10 @@ def _fewest(seen: Seen, role: str) -> int:
 
 def _why_spent(seen: Seen, node: Node) -> tuple[str, str]:
     """The reason and the sentence of a job that fails because of `node`."""
-    end = node.latest.ended if node.latest else None
-    if end is None or node.latest is None:
+    if node.latest is None or node.latest.ended is None:
         return RESTARTS_SPENT, f"{node.role} {node.index} failed"
-    chances = seen.policy(node.role)
-    if chances.restart not in end.consequence.relaunch_under:
-        why = f"restartPolicy {chances.restart} does not restart it"
-    else:
-        why = f"restartCount {chances.budget} is spent"
-    reason = "OutOfMemory" if end.reason is ExitReason.OOM_KILLED else RESTARTS_SPENT
-    if chances.restart is RestartPolicy.NEVER:
-        reason = "PodFailed"
-    return reason, f"{node.latest.name} failed with {end.sentence}; {why}"
+    reason, why = node.why_spent(seen.policy(node.role))
+    return reason, f"{node.latest.name} failed with {node.latest.ended.sentence}; {why}"
 
 
 def _last_failure(seen: Seen) -> str:

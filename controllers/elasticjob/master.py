@@ -61,7 +61,7 @@ def policy(job: ElasticJob) -> Policy:
     """Return how often the master is restarted."""
     spec = job.spec.master
     budget = max(BUDGET, spec.restart_count) if spec else BUDGET
-    return Policy(RestartPolicy.ALWAYS, budget)
+    return Policy(RestartPolicy.ON_FAILURE, budget)
 
 
 def verdict(end: Exit) -> Outcome | None:

@@ -94,7 +94,8 @@ class Picture:
         if standing is Standing.LEAVES:
             return f"{life.name} is on its way out"
         if life.ended:
-            return f"{life.name} failed: {life.ended.sentence}"
+            failed = "" if _succeeded_life(life) else "failed: "
+            return f"{life.name} {failed}{life.ended.sentence}"
         if life.lost:
             return f"{life.name} was lost with {life.machine}"
         before = node.lives[-2] if len(node.lives) > 1 else None
@@ -256,15 +257,8 @@ def _succeeded_life(life: Life) -> bool:
 
 def _restarts(picture: Picture) -> int:
     """Replacements after failures and kills; the number never falls when pods or nodes are removed."""
-    seen = sum(_replacements(picture.seen, node) for node in picture.seen.nodes.values())
+    seen = sum(node.replacements for node in picture.seen.nodes.values())
     return max(picture.seen.job.status.restarts or 0, seen)
-
-
-def _replacements(seen: Seen, node: Node) -> int:
-    """How often a node was replaced or is about to be; its last failure only if it will be."""
-    end = node.latest.ended if node.latest else None
-    for_good = end is not None and end.consequence.counts and seen.is_spent(node)
-    return max(node.restarts - for_good, node.latest.relaunch if node.latest else 0)
 
 
 def _start(picture: Picture) -> datetime | None:

@@ -8,8 +8,9 @@ from typing import Final
 
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
+from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.jobresource.decide import Seen, differing
-from elasticjob.controllers.lives import Node, Standing
+from elasticjob.controllers.lives import CANNOT_START, OUT_OF_MEMORY, POD_FAILED, Node, Standing
 from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Plan, few
 from elasticjob.kube.objects.conditions import set_condition
 from elasticjob.kube.objects.views import Condition
@@ -81,7 +82,8 @@ def _obstacles(seen: Seen, now: datetime) -> Iterator[tuple[str, str]]:
     found = [obstacle for node in seen.wanted.values() if (obstacle := _obstacle(seen, node, now))]
     surplus = (node for place, node in seen.nodes.items() if place not in seen.wanted)
     found += [("Leaving", f"{life.name} leaves") for node in surplus for life in node.lives if life.alive]
-    order = (RESTARTS_SPENT, "Restarting", "Pending", "Leaving", "Resizing", "Starting")
+    spent = (CANNOT_START, OUT_OF_MEMORY, RESTARTS_SPENT, POD_FAILED)
+    order = (*spent, "Restarting", "Pending", "Leaving", "Resizing", "Starting")
     yield from sorted(found, key=lambda obstacle: order.index(obstacle[0]))
 
 
@@ -97,9 +99,11 @@ def _obstacle(seen: Seen, node: Node, now: datetime) -> tuple[str, str] | None:
         case Standing.RUNS if life and life.waiting:
             return "Pending", f"{life.name} is pending: {life.waiting}"
         case Standing.SPENT if life and life.ended:
-            return RESTARTS_SPENT, f"{life.name} failed and is not replaced: {life.ended.sentence}"
+            reason, _ = node.why_spent(seen.policy(node.role))
+            return reason, f"{life.name} failed and is not replaced: {life.ended.sentence}"
         case Standing.PAUSES | Standing.DUE if life and life.ended:
-            return "Restarting", f"{life.name} failed and will be replaced: {life.ended.sentence}"
+            failed = "" if life.ended.reason is ExitReason.SUCCEEDED else "failed and "
+            return "Restarting", f"{life.name} {failed}will be replaced: {life.ended.sentence}"
         case Standing.LEAVES if life:
             return "Leaving", f"{life.name} is on its way out and will be replaced"
         case _:

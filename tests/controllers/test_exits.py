@@ -14,7 +14,10 @@ CODES = [
     (1, ExitReason.FATAL_ERROR),
     (14, ExitReason.HARDWARE_ERROR),
     (75, ExitReason.RUN_AGAIN),
-    (127, ExitReason.FATAL_ERROR),
+    (2, ExitReason.FATAL_ERROR),
+    (126, ExitReason.CANNOT_START),
+    (127, ExitReason.CANNOT_START),
+    (128, ExitReason.CRASHED),
     (134, ExitReason.CRASHED),
     (137, ExitReason.KILLED),
     (139, ExitReason.CRASHED),
@@ -103,6 +106,11 @@ ENDINGS: list[tuple[str, Any, str]] = [
         pod("Running", {"exitCode": 0, "message": '{"reason": "Left", "message": "SIGTERM"}'}),
         "left before the end: SIGTERM",
     ),
+    (
+        "a program that the runtime does not find",
+        pod("Failed", {"exitCode": 128, "reason": "StartError", "message": 'exec: "trian": not found'}),
+        'exit code 128: exec: "trian": not found',
+    ),
     ("success before an eviction", evicted(ended="11:59:59Z"), "succeeded"),
     ("code 0 because of an eviction", evicted(ended="12:00:01Z"), "taken away by the cluster"),
 ]
@@ -113,6 +121,19 @@ def test_an_end_is_told_in_a_sentence(case: str, given: Any, sentence: str) -> N
     end = ending(given)
     assert end is not None
     assert end.sentence == sentence
+
+
+@pytest.mark.parametrize(
+    "terminated",
+    [
+        {"exitCode": 128, "reason": "StartError"},
+        {"exitCode": 1, "reason": "Error", "message": '{"reason": "CannotStart", "message": "no module"}'},
+    ],
+)
+def test_a_program_that_runtime_or_agent_cannot_start_has_not_crashed(terminated: Any) -> None:
+    end = ending(pod("Failed", terminated))
+    assert end is not None
+    assert end.reason is ExitReason.CANNOT_START
 
 
 def test_a_pod_that_runs_has_not_ended() -> None:
@@ -131,6 +152,9 @@ def test_kills_and_evictions_are_free() -> None:
 def test_words_that_are_no_error_are_not_told() -> None:
     assert last_error('{"verdict": "Stopped"}') == ""
     assert last_error('{"message": ' + "[" * 4000) == ""
+    end = ending(pod("Failed", {"exitCode": 3, "message": '{"reason": ["CannotStart"], "message": {}}'}))
+    assert end is not None
+    assert end.sentence == "exit code 3"
     assert Exit(ExitReason.KILLED, 143, words="").sentence == "killed by SIGTERM (exit code 143)"
 
 

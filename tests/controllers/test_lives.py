@@ -32,7 +32,12 @@ STANDINGS: list[tuple[str, tuple[Life, ...], RestartPolicy, Standing]] = [
         Standing.RUNS,
     ),
     ("succeeded", (ended(code=0),), ON_FAILURE, Standing.DONE),
-    ("succeeded, and Always means OnFailure", (ended(code=0),), ALWAYS, Standing.DONE),
+    ("succeeded under Always", (ended(code=0),), ALWAYS, DUE),
+    ("succeeded just now under Always", (ended(code=0, at=NOW),), ALWAYS, PAUSES),
+    ("could not start", (ended(code=127),), ON_FAILURE, DUE),
+    ("could not start twice", (ended(code=127), ended(0, 1, 127, restarts_before=1)), ON_FAILURE, SPENT),
+    ("failed, then could not start", (ended(), ended(0, 1, 127, restarts_before=1)), ON_FAILURE, DUE),
+    ("ExitCode: could not start", (ended(code=127),), EXIT_CODE, SPENT),
     ("failed once", (ended(code=1),), ON_FAILURE, DUE),
     ("failed just now, the second time", (ended(relaunch=1, restarts_before=1, at=NOW),), ON_FAILURE, PAUSES),
     ("the budget is spent", (ended(relaunch=3, restarts_before=3),), ON_FAILURE, SPENT),
@@ -75,6 +80,27 @@ def test_a_pod_is_over_when_all_its_containers_are(phase: str, state: Any, linge
     assert (found.lingers, found.over) == (lingers, over)
 
 
+@pytest.mark.parametrize(
+    ("lives", "restart", "budget", "reason"),
+    [
+        ((ended(0, 3, restarts_before=3),), ON_FAILURE, 3, "RestartsSpent"),
+        ((ended(),), ON_FAILURE, 0, "PodFailed"),
+        ((ended(),), NEVER, 3, "PodFailed"),
+        ((ended(),), EXIT_CODE, 3, "PodFailed"),
+        ((oom(),), NEVER, 3, "PodFailed"),
+        ((oom(0, 3, restarts_before=3),), EXIT_CODE, 3, "OutOfMemory"),
+        ((oom(),), ON_FAILURE, 0, "OutOfMemory"),
+        ((ended(code=127), ended(0, 1, 127, restarts_before=1)), ON_FAILURE, 3, "CannotStart"),
+    ],
+)
+def test_the_reason_of_a_lost_node_is_true(
+    lives: tuple[Life, ...], restart: RestartPolicy, budget: int, reason: str
+) -> None:
+    node, policy = Node("worker", 0, lives), Policy(restart, budget)
+    assert node.is_spent(policy)
+    assert node.why_spent(policy)[0] == reason
+
+
 def test_restarts_are_the_larger_of_pods_and_status() -> None:
     assert Node("worker", 0, (ended(restarts_before=1),)).restarts == 2
     assert Node("worker", 0, (ended(restarts_before=1),), remembered=5).restarts == 5
@@ -109,6 +135,8 @@ def test_broken_hardware_is_avoided() -> None:
         (137, 0, 1, 1, 0),
         (137, 0, 9, 1, 5),
         (137, 0, 9, 61, 0),
+        (0, 0, 1, 3600, 10),
+        (0, 0, 9, 1, 10),
     ],
 )
 def test_pauses_double_and_are_short_after_kills(

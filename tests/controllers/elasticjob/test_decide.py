@@ -143,6 +143,18 @@ ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
     ),
     (
         rules.fail_when_restarts_are_spent,
+        running(job({"worker": role(2, restartPolicy="ExitCode")}), lives=(ended(0), life(1))),
+        "PodFailed",
+        set(),
+    ),
+    (
+        rules.fail_when_restarts_are_spent,
+        running(lives=(ended(0, code=127), ended(0, 1, 127, restarts_before=1), life(1))),
+        "CannotStart",
+        set(),
+    ),
+    (
+        rules.fail_when_restarts_are_spent,
         running(lives=(oom(0, 3, restarts_before=3), life(1))),
         "OutOfMemory",
         set(),
@@ -316,6 +328,13 @@ QUIET: list[tuple[str, Seen]] = [
         running(job(**LOCAL), masters=(), lives=(ended(0, code=0), life(1))),
     ),
 ]
+
+
+def test_a_failure_names_what_failed_and_why_it_was_not_restarted() -> None:
+    given = job({"worker": role(2, restartPolicy="ExitCode")})
+    assert decide(running(given, lives=(ended(0, words="no data"), life(1))), NOW).sentence == (
+        "digits-worker-0 failed with exit code 1: no data; restartPolicy ExitCode does not restart it"
+    )
 
 
 @pytest.mark.parametrize(("case", "given"), QUIET, ids=[case[0] for case in QUIET])

@@ -172,6 +172,25 @@ def test_numbers() -> None:
     assert found.observed_generation == 1
 
 
+@pytest.mark.parametrize(
+    ("lives", "restarts"),
+    [
+        ((ended(0), life(1)), 0),
+        ((ended(0), pending(0, 1, restarts_before=1), life(1)), 1),
+        ((ended(0), ended(0, 1, restarts_before=1), life(1)), 1),
+        ((ended(0, code=137), life(0, 1), life(1)), 1),
+        ((life(0, restarts_before=2), life(1, 1)), 3),
+    ],
+    ids=["not yet replaced", "replaced", "not yet again", "killed", "deleted after two"],
+)
+def test_restarts_are_the_pods_that_were_made_in_place_of_others(lives: Any, restarts: int) -> None:
+    assert status(seen(lives=lives)).restarts == restarts
+
+
+def test_a_job_that_may_not_restart_has_no_restarts() -> None:
+    assert status(seen(job(runPolicy={"backoffLimit": 0}), lives=(ended(0), life(1)))).restarts == 0
+
+
 def test_restarts_never_fall() -> None:
     assert status(seen(job(status={"restarts": 7}), lives=(life(0), life(1)))).restarts == 7
     assert status(seen(lives=(life(0, 2), life(1)))).restarts == 2

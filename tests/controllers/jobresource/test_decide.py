@@ -77,6 +77,31 @@ CONVERGE: list[tuple[str, Seen, set[str]]] = [
     ),
     ("scale up waits for the leaving one of its place", seen(life(0), life(1, terminating=True)), set()),
     ("succeeded is done", seen(ended(0, code=0), life(1)), set()),
+    (
+        "succeeded is done under Always too, where the master waits for it",
+        seen(ended(0, code=0), life(1), job_=job({"worker": role(restartPolicy="Always")})),
+        set(),
+    ),
+    (
+        "succeeded is replaced under Always where no master waits for it",
+        seen(
+            ended(0, code=0, role="evaluator"),
+            life(0),
+            life(1),
+            job_=job({"worker": role(), "evaluator": role(1, restartPolicy="Always")}),
+            resource_=resource({"worker": 2, "evaluator": 1}),
+        ),
+        {"+digits-evaluator-0-1"},
+    ),
+    (
+        "succeeded is replaced under Always without a master",
+        seen(
+            ended(0, code=0),
+            life(1),
+            job_=job({"worker": role(restartPolicy="Always")}, distributionStrategy="Local"),
+        ),
+        {"+digits-worker-0-1"},
+    ),
     ("a failure is replaced under the next name", seen(ended(0), life(1)), {"+digits-worker-0-1"}),
     ("a kill too", seen(ended(0, 7, code=137), life(1)), {"+digits-worker-0-8"}),
     ("a spent budget is not", seen(ended(0, 3, restarts_before=3), life(1)), set()),

@@ -39,6 +39,15 @@ READY: list[tuple[str, Seen, tuple[str, str, str]]] = [
             "digits-worker-1 failed and will be replaced: OOMKilled at 512Mi",
         ),
     ),
+    (
+        "succeeded under Always",
+        seen(
+            ended(0, code=0, at=NOW),
+            life(1),
+            job_=job({"worker": role(restartPolicy="Always")}, distributionStrategy="Local"),
+        ),
+        ("False", "Restarting", "digits-worker-0 will be replaced: succeeded"),
+    ),
     ("surplus", seen(life(0), life(1), life(2)), ("False", "Leaving", "digits-worker-2 leaves")),
     (
         "on its way out",
