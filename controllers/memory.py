@@ -128,7 +128,7 @@ class Sizing:
     @cached_property
     def _places(self) -> tuple[Place, ...]:
         specs, roles = self.resource.spec.replica_resource_specs, self.job.spec.roles
-        return tuple((r, n) for r, s in specs.items() if r in roles for n in range(s.replicas or 0))
+        return tuple((role, n) for role, spec in specs.items() if role in roles for n in spec.indices)
 
     @cached_property
     def _own(self) -> Mapping[Place, Bytes]:

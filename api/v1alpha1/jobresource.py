@@ -6,6 +6,7 @@ A JobResource of another name is a request from a user or a tool, in this form o
 
 from __future__ import annotations
 
+from itertools import count, islice
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -15,12 +16,22 @@ from elasticjob.api.v1alpha1.common import (
     MOST_NODES,
     MOST_ROLES,
     VERSION,
+    Count,
     NodeResource,
     ReplicaResourceSpec,
     Replicas,
     Resource,
 )
-from elasticjob.kube.crd.model import Column, CustomResource, Declaration, OneCondition, Part, Rule, list_map
+from elasticjob.kube.crd.model import (
+    ATOMIC,
+    Column,
+    CustomResource,
+    Declaration,
+    OneCondition,
+    Part,
+    Rule,
+    list_map,
+)
 from elasticjob.kube.objects.kinds import Kind
 
 
@@ -38,6 +49,19 @@ class Selector(Part):
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """The ElasticJob, in the same namespace."""
+
+
+class Places(ReplicaResourceSpec):
+    """Number of nodes of a role, the resources of each, and the indices that no node has."""
+
+    vacant: Annotated[list[Count], Field(max_length=MOST_NODES, json_schema_extra=ATOMIC)] = []
+    """Indices of nodes that were removed by name: no node has them until the role grows."""
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """The indices of the nodes: the first that are not vacant."""
+        vacant = frozenset(self.vacant)
+        return tuple(islice((index for index in count() if index not in vacant), self.replicas or 0))
 
 
 class OlderReplicas(Part):
@@ -59,7 +83,7 @@ class JobResourceSpec(Part):
     suspend: bool = False
     """Whether all pods of the job are stopped for now."""
 
-    replica_resource_specs: Annotated[dict[str, ReplicaResourceSpec], Field(max_length=MOST_ROLES)] = {}
+    replica_resource_specs: Annotated[dict[str, Places], Field(max_length=MOST_ROLES)] = {}
     """Number and resources of nodes, by role."""
 
     nodes: Annotated[

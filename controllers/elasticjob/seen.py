@@ -51,7 +51,9 @@ class Seen:
     @cached_property
     def wanted(self) -> tuple[Node, ...]:
         """The wanted nodes, with the pods they have had."""
-        places = ((role, index) for role, count in self.sizes.items() for index in range(count))
+        specs = self.resource.spec.replica_resource_specs if self.resource else {}
+        found = {r: specs[r].indices if r in specs else range(count) for r, count in self.sizes.items()}
+        places = ((role, index) for role, indices in found.items() for index in indices)
         return tuple(self.nodes.get(place, Node(*place)) for place in places)
 
     @cached_property

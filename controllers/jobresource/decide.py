@@ -78,7 +78,8 @@ class Seen:
     @cached_property
     def wanted(self) -> Mapping[Place, Node]:
         """The wanted nodes, with the pods they have had."""
-        places = ((role, index) for role, count in self.desired.items() for index in range(count))
+        sizes = self.resource.spec.replica_resource_specs
+        places = ((role, index) for role in self.desired for index in sizes[role].indices)
         return {place: self.nodes.get(place, Node(*place)) for place in places}
 
     @cached_property

@@ -96,6 +96,8 @@ def carry_out_the_next(seen: Seen, now: datetime) -> Plan | None:
     plan = next(waiting, None)
     if plan is None:
         return None
+    if seen.resource.metadata.annotations.get(names.FOLDED) == _mark(plan):  # the pass that did it died
+        return Plan("ScalePlanStarted", groups=((begin(plan, ("carried out",), now),),), quiet=True)
     try:
         folded = fold(seen.job, seen.resource, plan)
     except Impossible as error:
@@ -148,11 +150,8 @@ def _pairs(plans: Iterable[ScalePlan]) -> Iterator[tuple[ScalePlan, ScalePlan]]:
 
 
 def _carry_out(resource: JobResource, plan: ScalePlan, folded: Folded, now: datetime) -> Plan:
-    """Change the JobResource, then the plan's status; after a crash in between, only the status."""
-    mark = f"{plan.metadata.name}/{plan.metadata.uid}"
+    """Change the JobResource, then the plan's status."""
     why = f" ({plan.metadata.name}: {plan.spec.reason})" if plan.spec.reason else f" ({plan.metadata.name})"
-    if resource.metadata.annotations.get(names.FOLDED) == mark:
-        return Plan("ScalePlanStarted", groups=((begin(plan, ("carried out",), now),),), quiet=True)
     if not folded.changes:
         end = End(plan, PlanPhase.SUCCEEDED, "NothingToChange", "the job is as planned already")
         return ending("NothingToChange", (end,), now)
@@ -160,13 +159,17 @@ def _carry_out(resource: JobResource, plan: ScalePlan, folded: Folded, now: date
         "name": resource.metadata.name,
         "namespace": resource.metadata.namespace,
         "uid": resource.metadata.uid,
-        "annotations": {names.FOLDED: mark},
+        "annotations": {names.FOLDED: _mark(plan)},
     }
     spec = {"selector": {"name": resource.spec.selector.name}, **folded.manifest()}
     manifest = manifest_of(JOBRESOURCE, metadata, spec=spec)
     sentence = "; ".join(folded.changes) + why
     start = begin(plan, folded.changes, now)
     return Plan("ScalePlanStarted", sentence, groups=((Apply(JOBRESOURCE, manifest),), (start,)))
+
+
+def _mark(plan: ScalePlan) -> str:
+    return f"{plan.metadata.name}/{plan.metadata.uid}"
 
 
 def _finish(seen: Seen, plan: ScalePlan, now: datetime) -> End | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from elasticjob.api.resources import Excess, Resources, pod_requests
+from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
 from elasticjob.api.v1alpha1.jobresource import JobResource
@@ -25,10 +26,16 @@ class Impossible(Exception):
 
 @dataclass(frozen=True)
 class Size:
-    """A role: how many nodes (None = not decided yet), and what each gets beside its template."""
+    """A role: how many nodes (None = not decided yet), which, and what each gets beside its template."""
 
     replicas: int | None = None
     resource: Amounts = field(default_factory=dict)
+    indices: tuple[int, ...] = ()
+
+    @property
+    def vacant(self) -> list[int]:
+        """The indices below the last that no node has."""
+        return sorted({*range(max(self.indices, default=0))}.difference(self.indices))
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class Folded:
         sizes = {
             role: ({} if size.replicas is None else {"replicas": size.replicas})
             | ({"resource": dict(size.resource)} if size.resource else {})
+            | ({"vacant": size.vacant} if size.vacant else {})
             for role, size in self.sizes.items()
         }
         nodes = [{"name": name, "resource": dict(resource)} for name, resource in self.nodes.items()]
@@ -65,36 +73,69 @@ def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan) -> Folded:
     """Return the contents of `resource` once `plan` is carried out. Raises Impossible.
 
     Sizes are clamped to the role's bounds, rounded down to a multiple of nodeUnit (workers), and lowered
-    until the job fits its resourceLimits; what the plan does not name stays as it is.
+    until the job fits its resourceLimits; what the plan does not name stays as it is. Of a role that shrinks
+    the nodes leave that the plan removes by name, else those with the highest indices.
     """
     old = {
-        role: Size(spec.replicas, _text(spec.resource))
+        role: Size(spec.replicas, _text(spec.resource), spec.indices)
         for role, spec in resource.spec.replica_resource_specs.items()
     }
-    asked = dict(_asked(job, plan, old))
+    removed = {role: _removed(job, plan, role, old) for role in job.spec.roles}
+    asked = dict(_asked(job, plan, old, removed))
     sizes, remarks = dict(old), dict[str, str]()
     for role, size in asked.items():
-        count, remarks[role] = _within_bounds(job, role, size.replicas)
-        sizes[role] = Size(count, {**old.get(role, Size()).resource, **size.resource})
+        allowed, remarks[role] = _within_bounds(job, role, size.replicas)
+        if removed[role] and (allowed or 0) > (size.replicas or 0):
+            node = names.node(job.metadata.name, role, min(removed[role]))
+            raise Impossible(f"{node} cannot be removed: {remarks[role]}")
+        sizes[role] = Size(allowed, {**old.get(role, Size()).resource, **size.resource})
     sizes = _within_limits(job, old, sizes, remarks)
+    sizes = {role: _placed(size, old.get(role, Size()), removed.get(role)) for role, size in sizes.items()}
     known = {node.name: _text(node.resource) for node in resource.spec.nodes}
     nodes = _moved(job, plan, known, sizes)
-    return Folded(sizes, nodes, tuple(_changes(old, sizes, known, nodes, remarks)))
+    left = (names.node(job.metadata.name, role, index) for role in asked for index in sorted(removed[role]))
+    changes = (*_changes(old, sizes, known, nodes, remarks), *(f"{node} removed" for node in left))
+    return Folded(sizes, nodes, changes)
 
 
-def _asked(job: ElasticJob, plan: ScalePlan, old: Mapping[str, Size]) -> Iterator[tuple[str, Size]]:
+def _removed(job: ElasticJob, plan: ScalePlan, role: str, old: Mapping[str, Size]) -> frozenset[int]:
+    """The indices of nodes of a role that the plan removes by name. Raises Impossible."""
+    found = set[int]()
+    for pod in plan.spec.remove_pods:
+        if _role(plan, pod.name, pod.type) != role:
+            continue
+        place, there = place_of(job.metadata.name, (role,), pod.name), old.get(role, Size()).indices
+        if place is None or place.index not in there:
+            known = ", ".join(names.node(job.metadata.name, role, index) for index in there[:TOLD])
+            raise Impossible(f"there is no node {pod.name!r}: name one of {known}, …")
+        found.add(place.index)
+    return frozenset(found)
+
+
+def _placed(size: Size, before: Size, removed: frozenset[int] | None) -> Size:
+    """Return a size with its nodes: those that stay, and where it grows the lowest free indices."""
+    gone = removed or frozenset()
+    stay = [index for index in before.indices if index not in gone][: size.replicas or 0]
+    new, taken = (size.replicas or 0) - len(stay), gone.union(stay)
+    free = [index for index in range(len(taken) + new) if index not in taken]
+    return replace(size, indices=tuple(sorted([*stay, *free[:new]])))
+
+
+def _asked(
+    job: ElasticJob, plan: ScalePlan, old: Mapping[str, Size], removed: Mapping[str, frozenset[int]]
+) -> Iterator[tuple[str, Size]]:
     """The size that the plan asks for each role it names; createPods and removePods count up and down."""
     added = [_role(plan, pod.name, pod.type) for pod in plan.spec.create_pods]
-    removed = [_role(plan, pod.name, pod.type) for pod in plan.spec.remove_pods]
-    named = dict.fromkeys((*plan.spec.replica_resource_specs, *added, *removed))
+    leave = [_role(plan, pod.name, pod.type) for pod in plan.spec.remove_pods]
+    named = dict.fromkeys((*plan.spec.replica_resource_specs, *added, *leave))
     for role in named:
         _check(job, plan, role)
         spec = plan.spec.replica_resource_specs.get(role)
         now = old.get(role, Size()).replicas
-        count = spec.replicas if spec is not None and spec.replicas is not None else now
-        if role in added or role in removed:
-            count = (count or 0) + added.count(role) - removed.count(role)
-        yield role, Size(count, _text(spec.resource) if spec is not None else {})
+        asked = spec.replicas if spec is not None and spec.replicas is not None else now
+        if role in added or role in leave:
+            asked = (asked or 0) + added.count(role) - len(removed[role])
+        yield role, Size(asked, _text(spec.resource) if spec is not None else {})
 
 
 def _check(job: ElasticJob, plan: ScalePlan, role: str) -> None:
@@ -167,9 +208,7 @@ def _moved(
 ) -> dict[str, Amounts]:
     """The nodes with resources of their own, without those that are no longer there."""
     there = {
-        names.node(job.metadata.name, role, index)
-        for role, size in sizes.items()
-        for index in range(size.replicas or 0)
+        names.node(job.metadata.name, role, index) for role, size in sizes.items() for index in size.indices
     }
     given = {pod.name: pod.resource for pod in plan.spec.create_pods if pod.resource}
     given |= {pod.name: pod.resource for pod in plan.spec.migrate_pods}

@@ -302,6 +302,10 @@ QUIET: list[tuple[str, Seen]] = [
         "one of an elastic job's nodes is lost for good",
         running(job(ELASTIC), lives=(ended(0, 3, restarts_before=3), life(1))),
     ),
+    (
+        "an index is vacant",
+        running(job(ELASTIC), resource_=resource({"worker": 1}, vacant={"worker": [0]}), lives=(life(1),)),
+    ),
     ("a node failed within its budget", running(lives=(ended(0), life(1)))),
     ("kills beyond the budget", running(lives=(ended(0, 9, 137, restarts_before=3), life(1)))),
     ("the optimizer changed the size", running(job(ELASTIC), resource_=resource({"worker": 4}))),

@@ -53,6 +53,16 @@ CONVERGE: list[tuple[str, Seen, set[str]]] = [
     ("as specified", seen(life(0), life(1)), set()),
     ("pending is waited for", seen(life(0), pending(1)), set()),
     ("scale down: the highest leave", seen(life(0), life(1), life(2)), {"-digits-worker-2"}),
+    (
+        "a node that was removed by name leaves, and its index is not filled",
+        seen(life(0), life(1), resource_=resource({"worker": 1}, vacant={"worker": [0]})),
+        {"-digits-worker-0"},
+    ),
+    (
+        "an index that is vacant is not filled",
+        seen(life(1), resource_=resource({"worker": 2}, vacant={"worker": [0]})),
+        {"+digits-worker-2"},
+    ),
     ("scale down: one that leaves is left alone", seen(life(0), life(1), life(2, terminating=True)), set()),
     ("scale down: a finished surplus stays", seen(life(0), life(1), ended(2, code=0)), set()),
     (

@@ -99,6 +99,18 @@ ROWS: list[tuple[str, Callable[..., Any], Seen, str, list[str]]] = [
         ["up Scaling"],
     ),
     (
+        "a removal was folded in, and the pass died",
+        rules.carry_out_the_next,
+        seen(
+            plan("up", removePods=["digits-worker-0"]),
+            sizes={"worker": 1},
+            vacant={"worker": [0]},
+            folded="up/plan-up",
+        ),
+        "ScalePlanStarted",
+        ["up Scaling"],
+    ),
+    (
         "nothing to change",
         rules.carry_out_the_next,
         seen(up(), sizes={"worker": 3}),

@@ -86,7 +86,63 @@ ROWS: list[tuple[str, Any, Any, Any, dict[str, Any], tuple[str, ...]]] = [
         resource(),
         plan("up", removePods=[{"name": "digits-worker-1"}]),
         {"worker": {"replicas": 1}},
-        ("worker replicas 2 to 1",),
+        ("worker replicas 2 to 1", "digits-worker-1 removed"),
+    ),
+    (
+        "the named node leaves, not the last",
+        job(ELASTIC),
+        resource(),
+        plan("up", removePods=["digits-worker-0"]),
+        {"worker": {"replicas": 1, "vacant": [0]}},
+        ("worker replicas 2 to 1", "digits-worker-0 removed"),
+    ),
+    (
+        "a pod's name means its node, and both names mean one",
+        job(ELASTIC),
+        resource({"worker": 3}),
+        plan("up", removePods=["digits-worker-1-4", "digits-worker-1"]),
+        {"worker": {"replicas": 2, "vacant": [1]}},
+        ("worker replicas 3 to 2", "digits-worker-1 removed"),
+    ),
+    (
+        "more leave than are named: the last too",
+        job(ELASTIC, nodeUnit=2),
+        resource({"worker": 4}),
+        plan("up", removePods=["digits-worker-1"]),
+        {"worker": {"replicas": 2, "vacant": [1]}},
+        ("worker replicas 4 to 2 (3 was asked for, 1 to 4 by 2 is allowed)", "digits-worker-1 removed"),
+    ),
+    (
+        "one leaves and another comes",
+        job(ELASTIC),
+        resource(),
+        plan("up", removePods=["digits-worker-0"], createPods=[{"name": "digits-worker-2"}]),
+        {"worker": {"replicas": 2, "vacant": [0]}},
+        ("digits-worker-0 removed",),
+    ),
+    (
+        "a role that shrinks further keeps the vacancies below its last node",
+        job(ELASTIC),
+        resource({"worker": 3}, vacant={"worker": [1]}),
+        plan("up", {"worker": 2}),
+        {"worker": {"replicas": 2, "vacant": [1]}},
+        ("worker replicas 3 to 2",),
+    ),
+    (
+        "a role that grows fills vacancies first",
+        job(ELASTIC),
+        resource({"worker": 2}, vacant={"worker": [0, 2]}),
+        plan("up", {"worker": 3}),
+        {"worker": {"replicas": 3, "vacant": [2]}},
+        ("worker replicas 2 to 3",),
+    ),
+    (
+        "memory alone fills none",
+        job(ELASTIC),
+        resource({"worker": 1}, vacant={"worker": [0]}),
+        plan("up", memory={"worker": "1Gi"}),
+        {"worker": {"replicas": 1, "resource": {"memory": "1Gi"}, "vacant": [0]}},
+        ("worker memory of the template to 1Gi",),
     ),
 ]
 
@@ -133,6 +189,18 @@ IMPOSSIBLE: list[tuple[str, Any, Any, str]] = [
         plan("up", migratePods=[{"name": "digits-worker-9", "resource": {"memory": "1Gi"}}]),
         "there is no node 'digits-worker-9': name one of digits-worker-0, digits-worker-1, …",
     ),
+    (
+        "the removal of a node that is not there",
+        job(ELASTIC),
+        plan("up", removePods=["digits-worker-9"]),
+        "there is no node 'digits-worker-9': name one of digits-worker-0, digits-worker-1, …",
+    ),
+    (
+        "the removal of a node below the minimum",
+        job(),
+        plan("up", removePods=["digits-worker-0"]),
+        "digits-worker-0 cannot be removed: 1 was asked for, 2 to 2 is allowed",
+    ),
 ]
 
 
@@ -164,6 +232,27 @@ def test_what_plans_touch() -> None:
     assert touches(plan("a", {"worker": 2})) == {"worker replicas"}
     assert touches(plan("a", memory={"worker": "1Gi"})) == {"worker resource"}
     assert touches(plan("a", createPods=[{"name": "digits-ps-1"}])) == {"ps replicas"}
+
+
+@given(now=st.integers(1, 8), gaps=st.sets(st.integers(0, 9), max_size=3), data=st.data())
+def test_nodes_that_are_not_removed_stay(now: int, gaps: set[int], data: Any) -> None:
+    before = resource({"worker": now}, vacant={"worker": sorted(gaps)})
+    had = before.spec.replica_resource_specs["worker"].indices
+    gone = data.draw(st.sets(st.sampled_from(had)))
+    more = data.draw(st.integers(0, 3))
+    asked = plan(
+        removePods=[f"digits-worker-{index}" for index in sorted(gone)],
+        createPods=[{"name": f"digits-worker-{100 + n}"} for n in range(more)],
+    )
+    folded = fold(job({"worker": role(None, minReplicas=0)}), before, asked)
+    spec = resource(
+        {"worker": folded.sizes["worker"].replicas or 0}, vacant={"worker": folded.sizes["worker"].vacant}
+    ).spec
+    has = spec.replica_resource_specs["worker"].indices
+    assert has == folded.sizes["worker"].indices
+    assert set(had) - gone <= set(has)
+    assert not gone & set(has)
+    assert len(has) == now - len(gone) + more
 
 
 @given(

@@ -70,6 +70,7 @@ def resource(
     owner: str = "job-1",
     resources: Mapping[str, Mapping[str, str]] | None = None,
     nodes: Mapping[str, Mapping[str, str]] | None = None,
+    vacant: Mapping[str, list[int]] | None = None,
     status: Manifest | None = None,
     deleted: bool = False,
     generation: int = 1,
@@ -88,7 +89,11 @@ def resource(
     if deleted:
         metadata["deletionTimestamp"] = at(NOW)
     specs = {
-        name: {"replicas": count, "resource": dict((resources or {}).get(name, {}))}
+        name: {
+            "replicas": count,
+            "resource": dict((resources or {}).get(name, {})),
+            "vacant": (vacant or {}).get(name, []),
+        }
         for name, count in (sizes if sizes is not None else {"worker": 2}).items()
     }
     spec = {
