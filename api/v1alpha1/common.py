@@ -28,6 +28,8 @@ LABEL_INDEX: Final = "elasticjob.dlrover/replica-index"
 LABEL_RANK: Final = "elasticjob.dlrover/rank-index"
 LABEL_RELAUNCH: Final = "elasticjob.dlrover/relaunch-count"
 LABEL_SCALE_TYPE: Final = "elasticjob.dlrover/scale-type"
+OLDER_LABEL_SCALE_TYPE: Final = "scale-type"
+"""The same in original manifests."""
 
 MOST_ROLES: Final = 16
 MOST_RESOURCES: Final = 32

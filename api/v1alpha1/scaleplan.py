@@ -13,6 +13,7 @@ from elasticjob.api.v1alpha1.common import (
     LABEL_SCALE_TYPE,
     MOST_NODES,
     MOST_ROLES,
+    OLDER_LABEL_SCALE_TYPE,
     VERSION,
     Count,
     NodeResource,
@@ -168,8 +169,10 @@ class ScalePlan(CustomResource):
 
     @property
     def manual(self) -> bool:
-        """Whether a user requested it, by the field or by the label."""
-        return self.spec.manual_scaling or self.metadata.labels.get(LABEL_SCALE_TYPE) == "manual"
+        """Whether a user requested it, by the field or by a label."""
+        labels = self.metadata.labels
+        named = labels.get(LABEL_SCALE_TYPE, labels.get(OLDER_LABEL_SCALE_TYPE))
+        return self.spec.manual_scaling or named == "manual"
 
 
 SCALEPLAN: Final = Kind(GROUP, VERSION, "ScalePlan", "scaleplans", ScalePlan)

@@ -150,6 +150,8 @@ def test_labels_may_change_when_the_job_is_gone() -> None:
         ({"spec/manualScaling": True}, True),
         ({"metadata/labels": {"elasticjob.dlrover/scale-type": "manual"}}, True),
         ({"metadata/labels": {"elasticjob.dlrover/scale-type": "auto"}}, False),
+        ({"metadata/labels": {"scale-type": "manual"}}, True),
+        ({"metadata/labels": {"scale-type": "auto"}}, False),
     ],
 )
 def test_manual(changes: dict[str, Any], manual: bool) -> None:
