@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_RANK, LABEL_RELAUNCH, LABEL_ROLE
+from elasticjob.api.v1alpha1.common import (
+    LABEL_INDEX,
+    LABEL_JOB,
+    LABEL_RANK,
+    LABEL_RELAUNCH,
+    LABEL_ROLE,
+    WORKER,
+)
 
 RESTARTS: Final = "elasticjob.dlrover/restarts"
 """On pods: how many restarts of its node used the budget before it."""
@@ -52,6 +59,11 @@ def node(job: str, role: str, index: int) -> str:
 def pod(job: str, role: str, index: int, relaunch: int) -> str:
     """Return the name of a pod: the node's, and the number of the relaunch unless it is the first life."""
     return f"{node(job, role, index)}-{relaunch}" if relaunch else node(job, role, index)
+
+
+def workers(job: str) -> str:
+    """Return the label selector of a job's worker pods."""
+    return f"{LABEL_JOB}={job},{LABEL_ROLE}={WORKER}"
 
 
 def user_plan(job: str, generation: int) -> str:

@@ -1,5 +1,5 @@
-"""JobResource: the nodes that should run now. One per ElasticJob, with its name; written only by the
-controller.
+"""JobResource: the nodes that should run now. One per ElasticJob, with its name; written by the controller,
+and through its scale subresource by autoscalers, since nothing else writes the spec of the ElasticJob.
 
 A JobResource of another name is a request from a user or a tool, in this form or the older one of EasyDL.
 """
@@ -16,6 +16,7 @@ from elasticjob.api.v1alpha1.common import (
     MOST_NODES,
     MOST_ROLES,
     VERSION,
+    WORKER,
     Count,
     NodeResource,
     ReplicaResourceSpec,
@@ -30,6 +31,7 @@ from elasticjob.kube.crd.model import (
     OneCondition,
     Part,
     Rule,
+    Scale,
     list_map,
 )
 from elasticjob.kube.objects.kinds import Kind
@@ -130,6 +132,9 @@ class JobResourceStatus(Part):
     """Number of failures that count against restartCount, by role and index; nodes that never failed are left
     out."""
 
+    selector: str | None = None
+    """The label selector of the worker pods; read by autoscalers."""
+
     conditions: Annotated[list[OneCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
     """Conditions of the nodes: Ready."""
 
@@ -153,6 +158,11 @@ DECLARATION: Final = Declaration(
     JOBRESOURCE,
     short_names=("jr",),
     categories=("training",),
+    scale=Scale(
+        f".spec.replicaResourceSpecs.{WORKER}.replicas",
+        f".status.replicaStatuses.{WORKER}.current",
+        ".status.selector",
+    ),
     columns=(
         Column("Job", ".spec.selector.name"),
         Column(

@@ -8,6 +8,7 @@ from typing import Final
 
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
+from elasticjob.controllers import names
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.jobresource.decide import Seen, differing
 from elasticjob.controllers.lives import CANNOT_START, OUT_OF_MEMORY, POD_FAILED, Node, Standing
@@ -45,6 +46,7 @@ def describe(seen: Seen, plan: Plan, now: datetime) -> JobResourceStatus:
     return JobResourceStatus(
         replica_statuses={role: _role(seen, role) for role in seen.desired},
         restarts=_restarts(seen),
+        selector=names.workers(seen.resource.metadata.name),
         conditions=set_condition(seen.resource.status.conditions, condition, now),
         observed_generation=generation,
     )

@@ -60,10 +60,15 @@ def test_every_field_of_ours_is_explained(declaration: Declaration) -> None:
 def test_short_names_and_the_scale_subresource() -> None:
     names = {one.kind.name: one.short_names for one in DECLARATIONS}
     assert names == {"ElasticJob": ("ej",), "JobResource": ("jr",), "ScalePlan": ("sp",)}
-    manifest = yaml.safe_load(crd_path(DECLARATIONS[0]).read_text())
-    assert manifest["spec"]["versions"][0]["subresources"]["scale"] == {
+    job, nodes = (yaml.safe_load(crd_path(one).read_text()) for one in DECLARATIONS[:2])
+    assert job["spec"]["versions"][0]["subresources"]["scale"] == {
         "specReplicasPath": ".spec.replicaSpecs.worker.replicas",
         "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
+    assert nodes["spec"]["versions"][0]["subresources"]["scale"] == {
+        "specReplicasPath": ".spec.replicaResourceSpecs.worker.replicas",
+        "statusReplicasPath": ".status.replicaStatuses.worker.current",
         "labelSelectorPath": ".status.selector",
     }
 

@@ -126,6 +126,25 @@ async def test_metrics_show_the_phase_and_the_first_step(site: Site) -> None:
     await until(has_begun, "its first step is counted")
 
 
+async def test_a_plan_and_an_autoscaler_agree_on_the_size(site: Site) -> None:
+    """An autoscaler scales the JobResource: the spec of the job stays as its user wrote it."""
+    await site.apply(local(replicas=2, minReplicas=1, maxReplicas=4))
+    await site.until(lambda: len(site.running()) == 2)
+    spec = {"ownerJob": "digits", "removePods": ["digits-worker-0"]}
+    plan = {"metadata": {"name": "fewer", "namespace": site.namespace}, "spec": spec}
+    await site.client.create(SCALEPLAN, plan)
+    await site.until(lambda: site.plans()["fewer"].status.phase is PlanPhase.SUCCEEDED)
+    assert site.pods().keys() == {"digits-worker-1"}
+    assert site.plans()["fewer"].status.changes == ["worker replicas 2 to 1", "digits-worker-0 removed"]
+    scale = await site.scale_of_nodes()
+    assert scale == (1, 1, "elasticjob.dlrover/name=digits,elasticjob.dlrover/replica-type=worker")
+    await site.scale_of_nodes(3)
+    await site.until(lambda: site.running() == {"digits-worker-1", "digits-worker-2", "digits-worker-3"})
+    await site.until(lambda: site.job().status.workers == "3/3")
+    assert (await site.scale_of_nodes())[:2] == (3, 3)
+    assert site.job().spec.replica_specs["worker"].replicas == 2
+
+
 async def test_suspend_frees_pods_and_resume_brings_them_back(site: Site) -> None:
     await site.apply(local())
     await site.until(lambda: len(site.running()) == 2)

@@ -56,6 +56,14 @@ class Site:
         patch = {"spec": {"replicas": replicas}}
         await self.client.merge_patch(ELASTICJOB.untyped(), name, patch, self.namespace, subresource="scale")
 
+    async def scale_of_nodes(self, replicas: int | None = None) -> tuple[int, int, str]:
+        """What an autoscaler reads of the JobResource, after asking for `replicas` if they are given."""
+        patch = {} if replicas is None else {"spec": {"replicas": replicas}}
+        found = await self.client.merge_patch(
+            JOBRESOURCE.untyped(), "digits", patch, self.namespace, subresource="scale"
+        )
+        return found["spec"]["replicas"], found["status"]["replicas"], found["status"]["selector"]
+
     def job(self, name: str = "digits") -> ElasticJob:
         """The job as the operator's cache has it."""
         found = self.operator.cache(ELASTICJOB).get(Key(self.namespace, name))
