@@ -65,7 +65,7 @@ def test_the_last_line_is_told_where_it_is_about_the_end(
 @pytest.mark.parametrize(
     ("case", "lives", "restarts"),
     [
-        ("failed, about to be replaced", (ended(0),), 1),
+        ("failed, about to be replaced", (ended(0),), 0),
         ("replaced", (ended(0), pending(0, 1, restarts_before=1)), 1),
         ("failed once too often", (ended(0, 3, restarts_before=3),), 3),
         ("killed", (ended(0, code=137), life(0, 1)), 1),
