@@ -201,6 +201,15 @@ def test_killed_worker_leaves_the_round_and_comes_back_as_a_newcomer() -> None:
     assert story.then(Said(0, Hello()), Said(0, Ready(port=5002))) == ["join after 1 with 1 at 5002"]
 
 
+def test_worker_that_ends_well_while_its_round_breaks_is_not_started_again() -> None:
+    story = training("a", slots=2)
+    assert story.then(Ended(0, -9)) == ["failure", "abort 1", "spawn 0"]
+    assert story.then(Ended(1, 0)) == []
+    assert story.then(Said(0, Hello()), Said(0, Ready(port=5002))) == ["join after 1 with 1 at 5002"]
+    story.then(formed(2, "a"))
+    assert story.then(Ended(0, 0)) == ["no join", "finish", "exit 0 Completed"]
+
+
 def test_surviving_worker_of_the_node_keeps_the_lineage() -> None:
     story = training("a", slots=2)
     assert story.then(Ended(0, -9)) == ["failure", "abort 1", "spawn 0"]

@@ -273,10 +273,12 @@ def buried(group: Group, event: Ended, now: float) -> Group:
     if worker is None:
         return group
     left = replace(group, workers={slot: w for slot, w in group.workers.items() if slot != event.slot})
-    if worker.kill_at is not None or group.ending:
+    if group.ending:
         return left
-    if event.code == 0:
-        return replace(left, ended=group.ended | {event.slot})
+    if event.code == 0 and (worker.elastic or worker.kill_at is None):
+        return replace(left, ended=group.ended | {event.slot})  # SIGTERM too ends some plain scripts with 0
+    if worker.kill_at is not None:
+        return left
     quick = worker.elastic or now - worker.born < QUICK
     failed = Failed(
         slot=event.slot,
