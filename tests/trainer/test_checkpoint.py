@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -62,3 +63,31 @@ def test_checkpoint_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> Non
     with pytest.raises(AttributeError, match="local object"):
         checkpoints.save(5, {"step": lambda: 5})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_checkpoint_that_nobody_could_read_is_refused_when_it_is_written(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="checkpoint of step 5 could not be read again"):
+        Checkpoints(tmp_path).save(5, {"scheduler": {"milestones": np.ones(2)}})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_older_checkpoint_is_loaded_if_the_newest_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for step in (5, 10):
+        Checkpoints(tmp_path).save(step, {"model": torch.ones(1000), "done": {"step": step}})
+    newest = tmp_path / "step-000000010.pt"
+    newest.write_bytes(newest.read_bytes()[:2000])
+    loaded = Checkpoints(tmp_path).load()
+    assert loaded is not None
+    assert loaded["done"] == {"step": 5}
+    assert {path.name for path in tmp_path.iterdir()} == {"step-000000005.pt", "step-000000010.damaged"}
+    assert "step-000000010.pt is damaged" in caplog.text
+
+
+def test_training_does_not_begin_anew_if_all_checkpoints_are_damaged(tmp_path: Path) -> None:
+    for step in (5, 10):
+        (tmp_path / f"step-{step:09d}.pt").write_bytes(b"half of it")
+    with pytest.raises(KeyError):  # as torch puts it
+        Checkpoints(tmp_path).load()
+    assert Checkpoints(tmp_path).steps() == [5, 10]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from elasticjob.trainer.channel import Enter
+from elasticjob.trainer.torch.checkpoint import Checkpoints
 from elasticjob.trainer.torch.peers import Peers
-from elasticjob.trainer.torch.state import Done, State
+from elasticjob.trainer.torch.state import Done, State, plain
 
 ALONE = Enter(round=1, rank=0, size=1, address="", port=0, batch_slots=1)
 
@@ -46,3 +50,22 @@ def test_a_checkpoint_replaces_a_mixture(peers: Peers) -> None:
     mine.share(peers, lambda: True)
     assert mine.whole
     assert not mine.mixed
+
+
+def test_numpy_numbers_of_a_schedule_can_be_saved_and_read_again(peers: Peers, tmp_path: Path) -> None:
+    given = State(model := nn.Linear(2, 2), optimizer := torch.optim.SGD(model.parameters()), None, Done())
+    given.scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: np.cos(step))
+    optimizer.step()
+    given.scheduler.step()
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, given.snapshot())
+    taken = state()
+    taken.restore(checkpoints.load() or {})
+    assert taken.optimizer.param_groups[0]["lr"] == pytest.approx(1e-3 * np.cos(1))
+
+
+def test_only_numpy_numbers_are_replaced() -> None:
+    counts = Counter({3: 1})
+    same = plain({"a": [np.float64(0.5), (np.int32(2), "text")], "b": counts})
+    assert same == {"a": [0.5, (2, "text")], "b": counts}
+    assert [type(each) for each in (same["a"][0], same["a"][1][0], same["b"])] == [float, int, Counter]

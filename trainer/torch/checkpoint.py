@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
 from pathlib import Path
+from pickle import UnpicklingError  # noqa: TID251  # only the name of torch's error
 from typing import Any, Final
 
 import torch
+
+log = logging.getLogger("elasticjob")
 
 NAME: Final = re.compile(r"step-(\d{9})\.pt")
 KEEP: Final = 2
@@ -19,9 +23,13 @@ class Checkpoints:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._readable = False  # what was saved could be read again
 
     def save(self, step: int, snapshot: dict[str, Any]) -> Path:
-        """Write `snapshot` as the checkpoint of `step`; durable on return. OSError names the failure."""
+        """Write `snapshot` as the checkpoint of `step`; durable on return. OSError names the failure.
+
+        TypeError if `load` would refuse the first one: better now than after a crash.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         final = self.folder / f"step-{step:09d}.pt"
         temporary = final.with_suffix(f".{secrets.token_hex(4)}.tmp")  # pids of two pods may be equal
@@ -30,6 +38,9 @@ class Checkpoints:
                 torch.save(snapshot, file)
                 file.flush()
                 os.fsync(file.fileno())
+            if not self._readable:
+                check(temporary, step)
+                self._readable = True
             temporary.replace(final)
         finally:
             temporary.unlink(missing_ok=True)
@@ -51,13 +62,50 @@ class Checkpoints:
         return sorted(int(match[1]) for path in self.folder.iterdir() if (match := NAME.fullmatch(path.name)))
 
     def load(self) -> dict[str, Any] | None:
-        """Return the newest snapshot, its tensors on the CPU; None if there is none."""
-        steps = self.steps()
-        if not steps:
-            return None
-        path = self.folder / f"step-{steps[-1]:09d}.pt"
-        snapshot: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        return snapshot
+        """Return the newest snapshot that can be read, its tensors on the CPU; None if there is none at all.
+
+        Damaged files that are newer get another name. If all are damaged, the newest one's error is raised:
+        a job that began anew would overwrite them.
+        """
+        damaged: dict[Path, Exception] = {}
+        for step in reversed(self.steps()):
+            path = self.folder / f"step-{step:09d}.pt"
+            try:
+                snapshot: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+            except OSError:  # the file may be whole
+                raise
+            except Exception as error:  # torch raises anything on a file that is not
+                damaged[path] = error
+                continue
+            for each, reason in damaged.items():
+                aside = each.replace(each.with_suffix(".damaged"))
+                log.warning(
+                    "%s is damaged (%s): renamed to %s, training goes on from %s",
+                    each,
+                    first_line(reason),
+                    aside.name,
+                    path.name,
+                )
+            return snapshot
+        if damaged:
+            raise next(iter(damaged.values()))
+        return None
+
+
+def check(path: Path, step: int) -> None:
+    """Raise TypeError if the checkpoint in `path` holds what `load` refuses; its tensors are not kept."""
+    try:
+        torch.load(path, map_location="meta", weights_only=True)
+    except UnpicklingError as error:
+        raise TypeError(
+            f"the checkpoint of step {step} could not be read again: the states of model, optimizer and "
+            f"scheduler may hold only tensors, numbers, strings, lists and dicts ({first_line(error)})"
+        ) from error
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message: torch adds a page of advice."""
+    return str(error).partition("\n")[0]
 
 
 def sync_folder(folder: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import io
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -97,8 +99,8 @@ class State:
 
     def _small(self) -> dict[str, Any]:
         return {
-            "optimizer": self.optimizer.state_dict(),
-            "scheduler": self.scheduler.state_dict() if self.scheduler else None,
+            "optimizer": plain(self.optimizer.state_dict()),
+            "scheduler": plain(self.scheduler.state_dict()) if self.scheduler else None,
             "done": asdict(self.done),
         }
 
@@ -134,3 +136,19 @@ class State:
             io.BytesIO(block.numpy().tobytes()), map_location="cpu", weights_only=True
         )
         return received
+
+
+def plain(value: Any) -> Any:
+    """Return `value` with NumPy's scalars as Python's numbers: torch refuses to load others.
+
+    A schedule that calls `np.cos` makes the learning rate such a scalar.
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.generic):
+        return value.item()
+    if isinstance(value, dict):
+        same = copy.copy(value)  # of the same class: a Counter stays one
+        for key, each in value.items():
+            same[key] = plain(each)
+        return same
+    return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
