@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import msgspec
-
 from elasticjob.trainer.agent import warm
 from elasticjob.trainer.agent.tether import tether
 
@@ -75,7 +73,7 @@ class Warm:
         async with self._one:
             self._forked = loop.create_future()
             loop.add_reader(self._line, self._hear)
-            socket.send_fds(self._line, [msgspec.json.encode(order)], [writing, writing, writing])
+            warm.send(self._line, order, [writing, writing, writing])
             os.close(writing)
             pid = await self._forked
         reader = asyncio.StreamReader(limit=1 << 20)

@@ -87,3 +87,22 @@ async def test_warm_process_that_dies_at_once_keeps_nobody_waiting(
             pass
     assert event.code == -9
     await node.workers.close()
+
+
+async def test_warm_process_takes_many_orders_and_large_environments_while_it_is_busy(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import os; print(len(os.environ['PAD']), flush=True)")
+    node = Node(tmp_path, str(script), preloads=("elasticjob.trainer.agent.logs",))
+    environment = {**os.environ, "PAD": "x" * 100_000, "PAD2": "y" * 100_000, "PAD3": "z" * 100_000}
+    node.workers.prepare(environment)
+    slots = range(80)
+    for slot in slots:  # before it has imported anything
+        node.workers.spawn(slot, environment, tmp_path / f"error-{slot}.json")
+    ended: list[Ended] = []
+    async with asyncio.timeout(60):
+        while len(ended) < len(slots):
+            if isinstance(event := await node.events.get(), Ended):
+                ended.append(event)
+    await node.workers.close()
+    assert {(event.slot, event.code) for event in ended} == {(slot, 0) for slot in slots}
+    assert {(tmp_path / f"{slot}-stdout.log").read_text() for slot in slots} == {"100000\n"}

@@ -4,6 +4,9 @@ It is single-threaded (a fork keeps only the thread that calls it) and does noth
 `Prepare`, answered by `Warm`, and `Fork` with the worker's stdout, stderr and channel attached, answered by
 `Forked` and later by `Reaped`. The process dies with the agent, and its forks die with it.
 
+An order travels in a file in memory, of which the line carries the descriptor: a message on the line is
+limited to some 200 KB, an environment is not.
+
 Where many agents run on one machine (devcluster, tests), one process imports torch for all of them (`load`)
 and `beside` forks each agent's warm process from it.
 """
@@ -32,7 +35,6 @@ import msgspec
 
 from elasticjob.trainer.agent.tether import tether
 
-LIMIT: Final = 1 << 20
 STREAMS: Final = 3  # stdout, stderr, channel
 BESIDE: Final = "ELASTICJOB_WARM"
 """Names to an agent the warm process that was forked for it: `FD:PID`, our end of its line and its pid."""
@@ -192,6 +194,24 @@ def warm_up() -> None:
     torch.compiler.disable(lambda: None)
 
 
+def send(line: socket.socket, order: Fork | Prepare, streams: Sequence[int] = ()) -> None:
+    """Send an order, with the worker's streams; BlockingIOError if the line is full and does not block."""
+    with open(os.memfd_create("order"), "wb+", buffering=0) as file:
+        file.write(msgspec.json.encode(order))
+        socket.send_fds(line, [b"order"], [file.fileno(), *streams])
+
+
+def receive(line: socket.socket) -> tuple[Fork | Prepare | None, list[int]]:
+    """Return the next order and its streams; None at the end of the line."""
+    received, passed, _, _ = socket.recv_fds(line, 16, 1 + STREAMS)
+    if not received:
+        return None, []
+    order, *streams = passed
+    with open(order, "rb") as file:
+        file.seek(0)  # the position is the sender's
+        return decode_order(file.read()), streams
+
+
 def serve(agent: socket.socket) -> Fork | None:
     """Fork and reap for the agent. Returns None when the agent is gone, an order in a fork."""
     woken, waker = os.pipe()
@@ -210,10 +230,9 @@ def serve(agent: socket.socket) -> Fork | None:
             reap(agent)
         if agent.fileno() not in ready:
             continue
-        received, streams, _, _ = socket.recv_fds(agent, LIMIT, STREAMS)
-        if not received:
+        order, streams = receive(agent)
+        if order is None:
             return None
-        order: Fork | Prepare = decode_order(received)
         if isinstance(order, Prepare):
             agent.send(msgspec.json.encode(Warm(load(order.modules))))
             continue

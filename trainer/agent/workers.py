@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,6 +43,19 @@ class Process:
     error_file: Path
     pid: int = 0
     wanted: signal.Signals | None = None  # a signal to send once the pid is known
+
+
+@dataclass(frozen=True)
+class Sending:
+    """An order for the warm process, and copies of the descriptors that go with it."""
+
+    order: warm.Fork | warm.Prepare
+    streams: tuple[int, ...] = ()
+
+    def close(self) -> None:
+        """Close the copies."""
+        for stream in self.streams:
+            os.close(stream)
 
 
 class Started:
@@ -103,6 +117,7 @@ class Workers:
         self._processes: dict[int, Process] = {}
         self._warm: Started | Beside | None = None
         self._line: socket.socket | None = None
+        self._orders: deque[Sending] = deque()  # for the warm process, which is busy
         self._cold: dict[int, tuple[subprocess.Popen[bytes], int]] = {}
         self._endings: set[asyncio.Task[None]] = set()
         self._streams: list[Stream] = []  # with output yet to be forwarded
@@ -125,8 +140,7 @@ class Workers:
         self._line = self._warm.line
         self._line.setblocking(False)
         asyncio.get_running_loop().add_reader(self._line, self._hear_warm)
-        with suppress(ConnectionError):  # it is gone already: heard as its end
-            self._line.send(msgspec.json.encode(warm.Prepare(self._preloads)))
+        self._order(Sending(warm.Prepare(self._preloads)))
 
     def spawn(self, slot: int, environment: dict[str, str], error_file: Path) -> None:
         """Start the worker of `slot`; Said and Ended follow."""
@@ -177,9 +191,7 @@ class Workers:
             await asyncio.to_thread(child.wait)
         for ending in self._endings:
             ending.cancel()
-        if self._line is not None:
-            loop.remove_reader(self._line)
-            self._line.close()
+        self._drop_line()
         if self._warm is not None:
             self._warm.kill()
             await asyncio.to_thread(self._warm.wait)
@@ -230,9 +242,39 @@ class Workers:
         )
         if self._line is None:
             self.prepare(self._environment)
+        streams = (process.out.write, process.err.write, channel.fileno())
+        self._order(Sending(order, tuple(map(os.dup, streams))))
+
+    def _order(self, sending: Sending) -> None:
+        """Send an order to the warm process, as soon as its line has room."""
+        self._orders.append(sending)
+        self._send_orders()
+
+    def _send_orders(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._orders and self._line is not None:
+            try:
+                warm.send(self._line, self._orders[0].order, self._orders[0].streams)
+            except BlockingIOError:
+                loop.add_writer(self._line, self._send_orders)
+                return
+            except ConnectionError:  # it is gone: heard as its end
+                pass
+            self._orders.popleft().close()
         if self._line is not None:
-            streams = [process.out.write, process.err.write, channel.fileno()]
-            socket.send_fds(self._line, [msgspec.json.encode(order)], streams)
+            loop.remove_writer(self._line)
+
+    def _drop_line(self) -> None:
+        """Close the line to the warm process, with the orders that it did not get."""
+        if self._line is None:
+            return
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._line)
+        loop.remove_writer(self._line)
+        self._line.close()
+        self._line = None
+        while self._orders:
+            self._orders.popleft().close()
 
     def _start_cold(self, process: Process, environment: dict[str, str], channel: socket.socket) -> None:
         """Start a new interpreter, tethered to this process, and watch for its end."""
@@ -286,10 +328,7 @@ class Workers:
 
     def _warm_ended(self) -> None:
         """Report the end of all forks of the ended warm process; the next spawn starts another."""
-        if self._line is not None:
-            asyncio.get_running_loop().remove_reader(self._line)
-            self._line.close()
-            self._line = None
+        self._drop_line()
         if self._warm is not None:
             self._warm.wait()  # its end of the socket closes when it exits
             self._warm = None
