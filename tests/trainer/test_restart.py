@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -93,3 +94,18 @@ async def test_torchrun_finds_our_rendezvous(tmp_path: Path, warm: Warm) -> None
         assert "epoch 0" in starts(job)[0]
         assert " of 2 " in starts(job)[-1]
         assert record(job, "done:")
+
+
+async def test_workers_of_one_node_have_one_thread_each_though_torch_was_imported_before(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "threads.py"
+    script.write_text("import torch; print('threads:', torch.get_num_threads(), flush=True)")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "MKL_"))}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "elasticjob.cli", "run", "--nproc-per-node", "2", str(script)),
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    assert sorted(output.decode().splitlines()) == ["[default0]: threads: 1", "[default1]: threads: 1"]

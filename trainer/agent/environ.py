@@ -14,10 +14,19 @@ from elasticjob.trainer.agent.settings import Settings
 from elasticjob.trainer.channel import ADDRESS
 
 
+def with_defaults(environment: Mapping[str, str], workers: int) -> dict[str, str]:
+    """Return torchrun's defaults for so many workers of a node, and `environment` over them.
+
+    The warm process is started with them too: torch reads the number of threads only once.
+    """
+    threads = {"OMP_NUM_THREADS": "1"} if workers > 1 else {}
+    return {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", **threads, **environment}
+
+
 def worker_environment(
     base: Mapping[str, str], settings: Settings, group: Group, spawn: Spawn, error_file: Path
 ) -> dict[str, str]:
-    """Return the whole environment of the worker in `spawn.slot`; variables set by the user are kept."""
+    """Return the whole environment of the worker in `spawn.slot`, on top of `base` (`with_defaults`)."""
     count = settings.workers
     own = {
         "LOCAL_RANK": str(spawn.slot),
@@ -30,8 +39,7 @@ def worker_environment(
         "TORCHELASTIC_ERROR_FILE": str(error_file),
         ADDRESS: settings.place.address,
     }
-    defaults = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", **({"OMP_NUM_THREADS": "1"} if count > 1 else {})}
-    return {**defaults, **base, **own, **(world(group, spawn) if spawn.enter else {})}
+    return {**base, **own, **(world(group, spawn) if spawn.enter else {})}
 
 
 def world(group: Group, spawn: Spawn) -> dict[str, str]:

@@ -23,7 +23,7 @@ from elasticjob.api.rpc.nodes import Order, Report, Watch
 from elasticjob.api.rpc.rendezvous import Join, Recovery
 from elasticjob.trainer.agent import decide as steps
 from elasticjob.trainer.agent.decide import LEFT, Action, Exit, Step, again_at, decide
-from elasticjob.trainer.agent.environ import worker_environment
+from elasticjob.trainer.agent.environ import with_defaults, worker_environment
 from elasticjob.trainer.agent.folder import own_folder
 from elasticjob.trainer.agent.group import (
     AskedToLeave,
@@ -74,7 +74,7 @@ class Agent:
         self, settings: Settings, environment: Mapping[str, str], master: MasterClient, folder: Path
     ) -> None:
         self._settings = settings
-        self._environment = dict(environment)
+        self._environment = with_defaults(environment, settings.workers)
         self._master = master
         self._folder = folder
         self._events: asyncio.Queue[Event] = asyncio.Queue()
