@@ -3,7 +3,8 @@
 A worker that never sends `Hello` is any script. One that does keeps its state between worlds:
 
     worker -> agent:  Hello, then Ready (waits for its first world), Advance (progress),
-                      Boundary or Broken (the world of `round` is over, waits for the next)
+                      Boundary or Broken (the world of `round` is over, waits for the next),
+                      Outside (an abort came between two steps: Broken comes with the next one)
     agent -> worker:  Enter (a place in the next world), Interrupt (stop at a step boundary),
                       Abort (collectives of `round` hang or fail: abort them now), Stop (end)
 """
@@ -62,6 +63,15 @@ class Broken(Line, frozen=True, tag="broken"):
     error: str = ""
 
 
+class Outside(Line, frozen=True, tag="outside"):
+    """The abort of `round` reached a worker that is in no collective: it evaluates, saves or reads records.
+
+    `Broken` follows when it enters the next step, which may take as long as the script likes.
+    """
+
+    round: int
+
+
 class Enter(Line, frozen=True, tag="enter"):
     """The world of `round` is complete; rank 0 opens its store on `address`:`port`."""
 
@@ -92,7 +102,7 @@ class Stop(Line, frozen=True, tag="stop"):
     reason: str = ""
 
 
-FromWorker = Hello | Ready | Advance | Boundary | Broken
+FromWorker = Hello | Ready | Advance | Boundary | Broken | Outside
 FromAgent = Enter | Interrupt | Abort | Stop
 
 _encoder = msgspec.json.Encoder()

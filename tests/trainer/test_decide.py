@@ -23,7 +23,18 @@ from elasticjob.trainer.agent.group import (
     WarmReady,
     observe,
 )
-from elasticjob.trainer.channel import Abort, Advance, Boundary, Broken, Enter, Hello, Interrupt, Ready, Stop
+from elasticjob.trainer.channel import (
+    Abort,
+    Advance,
+    Boundary,
+    Broken,
+    Enter,
+    Hello,
+    Interrupt,
+    Outside,
+    Ready,
+    Stop,
+)
 
 TERMS = Terms(
     node="a",
@@ -169,6 +180,25 @@ def test_worker_that_does_not_come_out_of_a_broken_collective_is_replaced() -> N
     assert story.then(after=3.0) == ["SIGKILL 0"]
     assert story.then(Ended(0, -9)) == ["leave 1", "spawn 0"]
     assert not story.group.failures
+
+
+def test_survivor_that_is_in_no_collective_has_all_the_time_it_needs() -> None:
+    story = training("b", "a")
+    story.then(orders(2, Order.REGROUP, 1, "b"))
+    assert story.then(Said(0, Outside(round=1)), after=2.9) == []
+    assert story.then(after=600.0) == []
+    assert story.then(Said(0, Broken(round=1, port=5001))) == ["join after 1 with 1 at 5001 broken"]
+
+
+@pytest.mark.parametrize(
+    ("code", "does"),
+    [(0, ["no join", "finish", "exit 0 Completed"]), (1, ["failure", "leave 1", "spawn 0"])],
+)
+def test_worker_in_no_collective_may_end_meanwhile(code: int, does: list[str]) -> None:
+    story = training("b", "a")
+    story.then(orders(2, Order.REGROUP, 1, "b"))
+    story.then(Said(0, Outside(round=1)))
+    assert story.then(Ended(0, code)) == does
 
 
 def test_worker_that_reached_the_boundary_before_the_abort_is_not_killed() -> None:

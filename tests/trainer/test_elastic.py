@@ -14,6 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from elasticjob.trainer.agent.decide import STUCK
 from elasticjob.trainer.torch.elastic import permutation
 from elasticjob.trainer.torch.sampler import Position, Sampler
 from tests.kit.harness import SCRIPTS, Scenario, counted, scenario
@@ -97,6 +98,21 @@ async def test_killed_workers_are_replaced_and_nothing_is_lost(tmp_path: Path, w
         assert [await job.ends(agent) for agent in agents] == [0, 0]
         check(job, slots=2, epochs=20, lost=2)
         assert job.last()["world"] == 2
+
+
+async def test_survivor_that_evaluates_is_not_taken_for_stuck(tmp_path: Path, warm: Warm) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
+        with job.slowly():
+            agent = await job.agent(0, "counted.py", 20, flags=("--nproc-per-node", "2"))
+            await job.until(job.trains_with(2, after=5))
+            (job.counted / "evaluation").write_text(str(STUCK + 1))
+            await job.until(lambda: any("evaluating" in line.text for line in job.lines))
+            before = job.last()
+            os.kill(next(step["pid"] for step in job.steps() if step["rank"] == 1), signal.SIGKILL)
+            await job.until(job.trains_in_a_round_after(before["round"]))
+        assert await job.ends(agent) == 0
+        check(job, slots=2, epochs=20, lost=1)
+        assert len({step["pid"] for step in job.steps() if step["rank"] == 0}) == 1
 
 
 async def test_late_node_is_cut_in_at_a_step_boundary_and_an_old_one_leaves_at_one(

@@ -215,7 +215,7 @@ def abort_what_is_broken(group: Group, now: float) -> Step | None:
     """Tell workers to abort collectives of a world that lost members.
 
     A worker that stays blocked (gloo may miss that a connection closed) is killed, and replaced by a fresh
-    one.
+    one. One that says Outside is not in a collective, and has as long as its script takes.
     """
     if not (group.lost or group.given_up == group.round):
         return None

@@ -15,7 +15,7 @@ from typing import assert_never
 
 from elasticjob.api.rpc.nodes import Order, Orders, Progress
 from elasticjob.api.rpc.rendezvous import Join, Recovery, World
-from elasticjob.trainer.channel import Advance, Boundary, Broken, FromWorker, Hello, Ready
+from elasticjob.trainer.channel import Advance, Boundary, Broken, FromWorker, Hello, Outside, Ready
 
 KILLED = float("inf")  # `kill_at` of a worker that was killed and has not been reaped yet
 QUICK = 10.0  # seconds: a script that fails sooner by itself made no progress
@@ -258,12 +258,14 @@ def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
         case Broken(round=round_, port=port):
             waits = replace(reprieved(worker), life=Life.WAITING, port=port, broken=True)
             return group.with_worker(waits) if round_ == worker.round else group
+        case Outside(round=round_):
+            return group.with_worker(reprieved(worker)) if round_ == worker.round else group
         case _:
             assert_never(message)
 
 
 def reprieved(worker: Worker) -> Worker:
-    """Return a worker that left its world in time: its kill is cancelled, unless already sent."""
+    """Return a worker that reacted to an abort in time: its kill is cancelled, unless already sent."""
     return worker if worker.kill_at == KILLED else replace(worker, kill_at=None)
 
 

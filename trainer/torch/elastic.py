@@ -16,7 +16,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +157,8 @@ class Elastic:
         number = self._state.done.step + 1
         while self._state.done.step < number:
             try:
-                self._boundary = self._attempt(loss_of)
+                with self._inside():
+                    self._boundary = self._attempt(loss_of)
             except RuntimeError as error:
                 if self._link is None or not self._peers.broken_by(error):
                     raise
@@ -208,8 +209,11 @@ class Elastic:
             last = piece is (pieces or (idle,))[-1]
             count = len(piece.places) if pieces else 0
             torch.manual_seed(stream(self._seed, self._state.done.step, piece.index))
+            with self._inside(False):
+                batch = self._records(piece)
+            self._peers.check()
             with nullcontext() if last else wrapped.no_sync():
-                loss = loss_of(*self._records(piece))
+                loss = loss_of(*batch)
                 torch.autograd.backward(loss * weight(count, total, self.world_size))
             loss_sum += float(loss.detach()) * count / total
         if not self._used:
@@ -253,7 +257,8 @@ class Elastic:
             raise RuntimeError("a worker without an agent has no next world")
         while True:
             was_main, ended = self.is_main, self._peers.place.round
-            self._leave_group()
+            with self._inside():
+                self._leave_group()
             try:
                 place, listener = self._link.next_world(ended, error)
             except Stopped:
@@ -273,8 +278,9 @@ class Elastic:
         self._peers = Peers(place, self._device)
         if self._link is not None:
             self._link.guard(place.round, self._peers)
-        self._peers.open(listener)
-        self._state.share(self._peers, self._start_state)
+        with self._inside():
+            self._peers.open(listener)
+            self._state.share(self._peers, self._start_state)
         devices = [self._device] if self._device.type == "cuda" else None
         self._distributed = DistributedDataParallel(self._state.model, device_ids=devices, init_sync=False)
         self._distributed.register_forward_pre_hook(self._note_use)
@@ -286,12 +292,17 @@ class Elastic:
             MASTER_PORT=str(place.port),
         )
 
+    def _inside(self, inside: bool = True) -> AbstractContextManager[None]:
+        """Tell the agent's questions from now on that this thread may be in a collective, or is in none."""
+        return self._link.inside(inside) if self._link else nullcontext()
+
     def _note_use(self, *_: object) -> None:
         self._used = True
 
     def _start_state(self) -> bool:
         """Start with the newest checkpoint; return whether there is one."""
-        snapshot = self._checkpoints.load() if self._checkpoints else None
+        with self._inside(False):
+            snapshot = self._checkpoints.load() if self._checkpoints else None
         if snapshot is not None:
             self._state.restore(snapshot)
         return snapshot is not None

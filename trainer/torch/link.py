@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Protocol
 
@@ -26,6 +27,7 @@ from elasticjob.trainer.channel import (
     Hello,
     Interrupt,
     Lines,
+    Outside,
     Ready,
     Stop,
     decode_from_agent,
@@ -55,6 +57,8 @@ class Link:
         self._address = address
         self._worlds: SimpleQueue[Enter | Stop] = SimpleQueue()
         self._lock = threading.Lock()
+        self._speaking = threading.Lock()
+        self._inside = False  # the training thread may be blocked in a collective
         self._group: tuple[int, Abortable] | None = None
         self._interrupted = 0
         self._aborted = 0
@@ -98,6 +102,19 @@ class Link:
         if late:
             group.abort()
 
+    @contextmanager
+    def inside(self, inside: bool = True) -> Iterator[None]:
+        """Say for the duration of a block that the training thread may be in a collective, or is in none.
+
+        An abort that comes outside is answered by Outside, so that the agent does not take a long evaluation
+        for a worker that is stuck.
+        """
+        before, self._inside = self._inside, inside
+        try:
+            yield
+        finally:
+            self._inside = before
+
     def release(self) -> None:
         """Stop guarding the group."""
         with self._lock:
@@ -123,7 +140,8 @@ class Link:
             raise ValueError(
                 f"{type(message).__name__} takes {len(line)} bytes of {LIMIT}: report fewer metrics"
             )
-        self._channel.sendall(line)
+        with self._speaking:
+            self._channel.sendall(line)
 
     def _read(self) -> None:
         """Read the agent's messages until EOF; without an agent the worker exits."""
@@ -146,8 +164,11 @@ class Link:
         with self._lock:
             self._aborted = round_
             group = self._group[1] if self._group and self._group[0] == round_ else None
+        outside = not self._inside
         if group is not None:
             group.abort()
+        if outside:
+            self._say(Outside(round=round_))
 
 
 def from_environment(environment: Mapping[str, str]) -> Link | None:

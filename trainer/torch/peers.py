@@ -55,8 +55,7 @@ class Peers:
         connecting needs no retries.
         """
         store = self._store(listener)
-        if self._aborted:  # before there was a connection to shut down
-            raise dist.DistNetworkError(f"round {self.place.round} was given up before it began")
+        self.check()  # before there was a connection to shut down
         dist.init_process_group(
             backend="cpu:gloo,cuda:nccl" if self._device.type == "cuda" else "gloo",
             store=store,
@@ -94,6 +93,11 @@ class Peers:
         mine = connections() - self._before
         for link in mine if self._links is None else mine & self._links:
             link.shut()
+
+    def check(self) -> None:
+        """Raise DistNetworkError after an abort."""
+        if self._aborted:
+            raise dist.DistNetworkError(f"round {self.place.round} was given up")
 
     def close(self) -> None:
         """Leave the group; the others see their connections close."""

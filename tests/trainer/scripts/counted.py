@@ -2,7 +2,8 @@
 
 In the folder $COUNTED it writes the lines of its steps to a file too, which no killed agent can take along.
 While there is a file `slowly` there, each step takes a while, in the second half of the training a long one:
-what a test does in mid-job happens in mid-job on a busy machine too.
+what a test does in mid-job happens in mid-job on a busy machine too. A file `evaluation` there has the
+main worker evaluate after its step, for as many seconds as are written in the file.
 """
 
 import json
@@ -66,6 +67,10 @@ def main(epochs: int, checkpoint: str = "") -> None:
         print(line, flush=True)
         if (folder / "slowly").exists():
             time.sleep(0.01 if 2 * epoch < epochs else 0.5)
+        if elastic.is_main and (evaluation := folder / "evaluation").exists():
+            print("evaluating", flush=True)
+            time.sleep(float(evaluation.read_text()))
+            evaluation.unlink()
     parameters = [value for parameter in model.parameters() for value in parameter.flatten().tolist()]
     print(json.dumps({"pid": os.getpid(), "parameters": parameters, "rank": elastic.rank}), flush=True)
 
