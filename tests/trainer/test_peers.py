@@ -33,3 +33,17 @@ def test_round_that_was_aborted_before_it_was_entered_is_not_waited_for() -> Non
     with pytest.raises(dist.DistNetworkError, match="given up"):
         mine.open(listener)
     assert not dist.is_initialized()
+
+
+@pytest.mark.parametrize(
+    ("error", "broken"),
+    [
+        (RuntimeError("[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:561] Connection closed"), True),
+        (RuntimeError("[../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out"), True),
+        (dist.DistBackendError("NCCL error"), True),
+        (RuntimeError("this metric does not work with gloo"), False),
+        (RuntimeError("CUDA error: out of memory"), False),
+    ],
+)
+def test_only_errors_of_collectives_are_taken_for_a_lost_peer(error: RuntimeError, broken: bool) -> None:
+    assert peers(1, 1).broken_by(error) is broken

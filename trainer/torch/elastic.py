@@ -53,7 +53,8 @@ class Elastic:
     they do not depend on it either. Buffers that `forward` changes (running statistics of BatchNorm) are rank
     0's, and see the micro-batches of a repeated step twice.
 
-    `loss_of` (see `step`) returns the mean loss of a micro-batch. With `checkpoint`, rank 0 saves there every
+    `loss_of` (see `step`) gets a micro-batch as `collate` makes it (the parts of a tuple or list one by one,
+    a dict or a tensor as it is) and returns its mean loss. With `checkpoint`, rank 0 saves there every
     `save_every` steps, at the end and when the job is stopped; a new job resumes from the newest file.
     Without an agent this is a single worker.
     """
@@ -71,12 +72,17 @@ class Elastic:
         save_every: int = 1000,
         collate: Callable[[list[Any]], Any] = default_collate,
     ) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(
+                f"optimizer is a {type(optimizer).__name__}: give one torch.optim.Optimizer, with a "
+                "parameter group for each part of the model that needs other settings"
+            )
         self._state = State(model, optimizer, scheduler, Done())
         self._device = next(model.parameters()).device
         self._dataset = dataset
         self._micro_batch = micro_batch
         self._seed = seed
-        self._checkpoints = Checkpoints(Path(checkpoint)) if checkpoint else None
+        self._checkpoints = Checkpoints(folder(checkpoint)) if checkpoint else None
         self._save_every = save_every
         self._collate = collate
         self._order: tuple[int, Tensor] | None = None
@@ -151,8 +157,8 @@ class Elastic:
     def step(self, loss_of: Callable[..., Tensor]) -> float:
         """Take one step on the next records; return the mean loss over all of them.
 
-        `loss_of(*batch)` is called for each micro-batch of this worker, and again if the world breaks, so it
-        must have no side effects. A worker that is told to leave exits after its step (SystemExit).
+        `loss_of` is called for each micro-batch of this worker, and again if the world breaks, so it must
+        have no side effects. A worker that is told to leave exits after its step (SystemExit).
         """
         number = self._state.done.step + 1
         while self._state.done.step < number:
@@ -212,26 +218,28 @@ class Elastic:
             with self._inside(False):
                 batch = self._records(piece)
             self._peers.check()
+            self._used = False
             with nullcontext() if last else wrapped.no_sync():
                 loss = loss_of(*batch)
+                if not self._used:
+                    raise RuntimeError(
+                        "loss_of called the bare model: its gradients are not averaged over the workers, "
+                        "which would train different models; call elastic.model"
+                    )
                 torch.autograd.backward(loss * weight(count, total, self.world_size))
             loss_sum += float(loss.detach()) * count / total
-        if not self._used:
-            raise RuntimeError(
-                "loss_of called the bare model: gradients would not be averaged; call elastic.model"
-            )
         return loss_sum
 
     def _records(self, piece: Piece) -> Sequence[Any]:
-        """Return the batch of a micro-batch, on the model's device."""
+        """Return the arguments of `loss_of` for a micro-batch, on the model's device."""
         epoch = self._state.done.epoch
         if self._order is None or self._order[0] != epoch:
             self._order = (epoch, permutation(len(self._dataset), self._seed, epoch))
         indices: list[int] = self._order[1][piece.places.start : piece.places.stop].tolist()
         many = getattr(self._dataset, "__getitems__", None)
         records = many(indices) if many else [self._dataset[index] for index in indices]
-        batch = self._collate(records)
-        return [part.to(self._device) if isinstance(part, Tensor) else part for part in batch]
+        batch = moved(self._collate(records), self._device)
+        return batch if isinstance(batch, (tuple, list)) else (batch,)
 
     def _sampler(self) -> Sampler:
         return Sampler(len(self._dataset), self._micro_batch, self._peers.place.batch_slots)
@@ -350,6 +358,32 @@ class Elastic:
     def _save(self) -> None:
         if self._checkpoints:
             self._checkpoints.save(self._state.done.step, self._state.snapshot())
+
+
+def folder(checkpoint: str | Path) -> Path:
+    """Return the folder named by the argument `checkpoint`; ValueError for a URL."""
+    if "://" in str(checkpoint):
+        raise ValueError(
+            f"checkpoint is {str(checkpoint)!r}: URLs are not supported, give a folder that all workers can "
+            "reach, like a mounted volume"
+        )
+    return Path(checkpoint)
+
+
+def moved(batch: Any, device: torch.device) -> Any:
+    """Return a batch with its tensors on `device`."""
+    match batch:
+        case Tensor():
+            return batch.to(device)
+        case dict():
+            return {key: moved(part, device) for key, part in batch.items()}
+        case list():
+            return [moved(part, device) for part in batch]
+        case tuple():
+            parts = [moved(part, device) for part in batch]
+            return type(batch)(*parts) if hasattr(batch, "_fields") else tuple(parts)
+        case _:
+            return batch.to(device) if hasattr(batch, "to") else batch
 
 
 def permutation(records: int, seed: int, epoch: int) -> Tensor:

@@ -8,6 +8,7 @@ group opened: the kernel then fails pending operations on them within millisecon
 from __future__ import annotations
 
 import os
+import re
 import socket
 import stat
 from collections.abc import Sequence
@@ -25,7 +26,9 @@ from elasticjob.trainer.channel import Enter
 
 TIMEOUT = timedelta(minutes=30)  # of one collective; the agents notice a lost member long before
 REACH = 2.0  # seconds; a store listens before its world is formed. Less than an aborted worker's limit
-MARK = "gloo"  # its errors are plain RuntimeErrors, which name their file in gloo's source
+MARK = re.compile(
+    r"/gloo/[\w/]+\.\w+:\d+\]"
+)  # gloo's errors are RuntimeErrors that name a line of its source
 
 
 class Peers:
@@ -83,7 +86,7 @@ class Peers:
         """Whether `error` comes from the group (a lost peer), not from the training code."""
         if self._aborted or isinstance(error, dist.DistError):
             return True
-        return MARK in str(error).lower()
+        return bool(MARK.search(str(error)))
 
     def abort(self) -> None:
         """Fail all pending collectives of this group on this worker."""
