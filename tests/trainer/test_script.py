@@ -16,9 +16,18 @@ from elasticjob.trainer.channel import LIMIT, Lines
 @pytest.mark.parametrize(
     ("source", "elastic"),
     [
-        ("from elasticjob.trainer.torch import Elastic", True),
-        ("import elasticjob.trainer.torch as ej", True),
-        ("def main():\n    from elasticjob.trainer.torch import Elastic", True),
+        ("from elasticjob.trainer.torch import Elastic\nElastic(model)", True),
+        ("from elasticjob.trainer.torch import *\nElastic(model)", True),
+        ("from elasticjob.trainer.torch import Elastic as E\ntrain(E)", True),
+        ("import elasticjob.trainer.torch as ej\nej.Elastic(model)", True),
+        ("import elasticjob.trainer.torch\nelasticjob.trainer.torch.Elastic(model)", True),
+        ("def main():\n    from elasticjob.trainer.torch import Elastic\n    Elastic(model)", True),
+        ("from elasticjob.trainer.torch import Elastic", False),
+        ("import elasticjob.trainer.torch as ej", False),
+        (
+            "try:\n    from elasticjob.trainer.torch import Elastic\nexcept ImportError:\n    Elastic = None",
+            False,
+        ),
         ("from elasticjob.trainer.torch.sampler import Sampler", False),
         ("import torch  # elasticjob.trainer.torch", False),
         ("this is not Python", False),

@@ -1,14 +1,15 @@
 """The script to run, and what can be learnt from its source before it runs.
 
-An elastic worker is started before it has a world, any other script after; the agent decides by the script's
-imports. A script that sends Hello is treated as elastic from then on, so a wrong guess is corrected.
+An elastic worker is started before it has a world, any other script after; the agent decides by the imports
+that the script uses. A script that sends Hello is treated as elastic from then on, so a wrong guess is
+corrected.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -53,17 +54,26 @@ def imports(script: Script) -> frozenset[str]:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return frozenset()
-    return frozenset(name for node in ast.walk(tree) for name in imported(node))
+    nodes = list(ast.walk(tree))
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    return frozenset(name for node in nodes for name in imported(node, used))
 
 
-def imported(node: ast.AST) -> Iterator[str]:
-    """Yield the modules that one statement imports."""
+def imported(node: ast.AST, used: Set[str]) -> Iterator[str]:
+    """Yield the modules that one statement imports; our library only if one of its names is in `used`."""
     match node:
         case ast.Import(names=names):
-            yield from (alias.name for alias in names)
+            yield from (alias.name for alias in names if alias.name != LIBRARY or bound(alias) in used)
         case ast.ImportFrom(module=str(module), names=names, level=0):
+            if module == LIBRARY and not used & {bound(alias) for alias in names}:
+                return
             yield module
             yield from (f"{module}.{alias.name}" for alias in names)
+
+
+def bound(alias: ast.alias) -> str:
+    """Return the name that an import defines; of all names of our library, the one that matters."""
+    return alias.asname or ("Elastic" if alias.name == "*" else alias.name.partition(".")[0])
 
 
 def is_elastic(names: frozenset[str]) -> bool:
