@@ -302,18 +302,57 @@ def test_replaced_incarnation_stops_itself_with_75() -> None:
     assert story.then(Ended(0, -15)) == ["exit 75 Replaced"]
 
 
-@pytest.mark.parametrize(("recovery", "code"), [(Recovery.IN_PROCESS, 3), (Recovery.RESTART, 3)])
-def test_script_that_fails_twice_without_progress_is_given_up(recovery: Recovery, code: int) -> None:
+def failing(recovery: Recovery, *ends: tuple[int, str]) -> Story:
+    """Return the story of a script that fails at once, each time it is started."""
     story = Story(recovery, max_restarts=10)
     story.then(WarmReady())
-    story.then(formed(1, "a"))
-    story.then(Ended(0, code, "ValueError: no data"))
-    story.then(formed(2, "a"))
-    did = story.then(Ended(0, code, "ValueError: no data"))
-    assert did == ["failure final", f"exit {code} WorkerFailed"]
+    for round_, (code, message) in enumerate(ends, 1):
+        story.then(formed(round_, "a"))
+        story.then(Ended(0, code, message))
+    return story
+
+
+@pytest.mark.parametrize("recovery", Recovery)
+def test_script_that_fails_twice_without_progress_is_given_up(recovery: Recovery) -> None:
+    story = failing(recovery, (3, "RuntimeError: no data"), (3, "RuntimeError: no data"))
+    assert story.did == ["failure final", "exit 3 WorkerFailed"]
     ending = story.group.ending
     assert ending is not None
-    assert "ValueError: no data; it failed twice without any progress" in ending.message
+    assert "RuntimeError: no data; it failed twice without any progress" in ending.message
+
+
+@pytest.mark.parametrize(
+    ("code", "last", "reason"),
+    [
+        (1, "ModuleNotFoundError: No module named 'transformer'", "CannotStart"),
+        (1, "FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'", "CannotStart"),
+        (1, "cannot start trian: No such file or directory", "CannotStart"),
+        (2, "train.py: error: unrecognized arguments: --epoch 3", "CannotStart"),
+        (127, "bash: line 1: trian: command not found", "CannotStart"),
+        (1, "pandas.errors.EmptyDataError: no columns", "WorkerFailed"),
+        (1, "RuntimeError: CUDA error: device is busy", "WorkerFailed"),
+        (1, "ConnectionRefusedError: [Errno 111] Connection refused", "WorkerFailed"),
+        (1, "ValueError: Connection error, and the requested file is not in the cache", "WorkerFailed"),
+        (1, "requests.exceptions.ReadTimeout: read timed out", "WorkerFailed"),
+    ],
+)
+def test_start_that_fails_in_the_same_way_everywhere_is_told_from_one_that_may_not(
+    code: int, last: str, reason: str
+) -> None:
+    assert failing(Recovery.RESTART, (code, last), (code, last)).did[-1] == f"exit {code} {reason}"
+
+
+def test_two_different_errors_are_no_sure_sign() -> None:
+    story = failing(Recovery.RESTART, (1, "KeyError: 'a'"), (1, "KeyError: 'b'"))
+    assert story.did[-1] == "exit 1 WorkerFailed"
+
+
+def test_script_that_imports_elastic_for_nothing_is_told_how_to_run() -> None:
+    rank = "ValueError: Error initializing torch.distributed: environment variable RANK expected, but not set"
+    for last, told in ((rank, True), ("ImportError: no such thing", False)):
+        ending = failing(Recovery.IN_PROCESS, (1, last), (1, last)).group.ending
+        assert ending is not None
+        assert ("run it with --recovery restart" in ending.message) is told
 
 
 def test_budget_of_restarts_is_spent_by_kills_too() -> None:

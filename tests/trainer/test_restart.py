@@ -46,7 +46,7 @@ async def test_script_that_fails_at_once_is_given_up_with_its_last_line(tmp_path
         agent = await job.agent(0, "failing.py")
         assert await job.ends(agent) == 1
         words = agent.last_words()
-        assert words["reason"] == "WorkerFailed"
+        assert words["reason"] == "CannotStart"
         assert "ValueError: no such file: data.csv" in words["message"]
         assert "twice without any progress" in words["message"]
         traceback = [line.text for line in job.lines if "File " in line.text]

@@ -6,6 +6,7 @@ RULES reads as the table of contents.
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -21,6 +22,16 @@ STUCK = 3.0  # seconds that a worker with short steps has to leave a broken coll
 UNKNOWN = 30.0  # the same for a worker whose step time is not known yet
 PATIENCE = 5.0  # seconds that a worker of an ended world has to exit by itself
 LEFT = "Left"  # the reason for an end requested by SIGTERM
+CANNOT_START = "CannotStart"  # the reason for an end that another pod would only repeat
+SURE = re.compile(
+    r"^(?:\w+\.)*(?:Import|ModuleNotFound|Syntax|Indentation|Tab|Name|UnboundLocal|Attribute|Type|Value|Key|Index"
+    r"|Assertion|FileNotFound|NotADirectory|IsADirectory|Permission)Error\b|^cannot start |^\S+: error: "
+)
+"""Last lines of a program that ends in the same way when it is started again, argparse's among them."""
+UNSURE = re.compile(r"connect|time[d ]*out|unreachable|resolv|temporar", re.IGNORECASE)
+"""Words of an error that may have come over a network, whatever its class."""
+NOT_FOUND = frozenset({126, 127})  # a shell's exit codes for a program that is none, or is missing
+WORLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what an elastic worker does not start with
 
 
 @dataclass(frozen=True)
@@ -181,8 +192,8 @@ def report_failures(group: Group, now: float) -> Step | None:
     if hopeless:
         ending = Ending(
             code=failed.code if failed.code > 0 else 128 - failed.code,
-            reason="WorkerFailed",
-            message=f"{sentence}; {hopeless}",
+            reason=CANNOT_START if cannot_start(group) else "WorkerFailed",
+            message=f"{sentence}; {hopeless}{hint(group, failed)}",
             local_rank=failed.slot,
             kill_at=now + PATIENCE,
         )
@@ -440,6 +451,28 @@ def why_hopeless(group: Group) -> str:
         return f"that was failure {charged}, and --max-restarts is {group.terms.max_restarts}"
     if len(group.failures) > ECHOES * (group.terms.max_restarts + 1):
         return f"it failed {len(group.failures)} times beside failures of other nodes"
+    return ""
+
+
+def cannot_start(group: Group) -> bool:
+    """Whether the last workers failed before any progress, in the same way, as they would anywhere."""
+    last = group.failures[-2:]
+    return len({failed.message for failed in last}) == 1 and all(map(is_sure, last))
+
+
+def is_sure(failed: Failed) -> bool:
+    """Whether a worker that made no progress would fail like this again."""
+    sure = SURE.search(failed.message) and not UNSURE.search(failed.message)
+    return failed.fruitless and (bool(sure) or failed.code in NOT_FOUND)
+
+
+def hint(group: Group, failed: Failed) -> str:
+    """Return what to do if a script imports Elastic, and is none that uses it."""
+    if group.recovery is Recovery.IN_PROCESS and not failed.elastic and any(map(failed.message.count, WORLD)):
+        return (
+            "; it was started without a rank because it imports Elastic: if it makes none, run it with "
+            "--recovery restart"
+        )
     return ""
 
 

@@ -71,6 +71,7 @@ class Failed:
     at: float
     message: str
     fruitless: bool
+    elastic: bool = False
     echo: bool = False  # caused by the loss of a peer on another node
     reported: bool = False
 
@@ -278,7 +279,7 @@ def buried(group: Group, event: Ended, now: float) -> Group:
     if group.ending:
         return left
     if event.code == 0 and (worker.elastic or worker.kill_at is None):
-        return replace(left, ended=group.ended | {event.slot})  # SIGTERM too ends some plain scripts with 0
+        return replace(left, ended=group.ended | {event.slot})  # a plain script may end so on our SIGTERM
     if worker.kill_at is not None:
         return left
     quick = worker.elastic or now - worker.born < QUICK
@@ -289,5 +290,6 @@ def buried(group: Group, event: Ended, now: float) -> Group:
         at=now,
         message=event.message,
         fruitless=event.code > 0 and not worker.progressed and quick,
+        elastic=worker.elastic,
     )
     return replace(left, failures=(*group.failures, failed))
