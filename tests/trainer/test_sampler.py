@@ -73,6 +73,31 @@ def test_a_step_has_the_same_micro_batches_for_every_number_of_workers(
         position = sampler.after(position)
 
 
+@given(records=st.integers(2, 300), micro_batch=st.integers(3, 16), slots=slots)
+def test_last_step_of_an_epoch_has_no_micro_batch_of_one_record_where_there_are_more(
+    records: int, micro_batch: int, slots: int
+) -> None:
+    sampler, position = Sampler(records, micro_batch, slots), Position()
+    while position.epoch == 0:
+        window = sampler.window(position)
+        sizes = [len(piece.places) for piece in window.of(0, 1)]
+        assert len(sizes) == -(-len(window.places) // micro_batch)
+        assert max(sizes) <= micro_batch
+        assert min(sizes) > 1 or len(window.places) == 1
+        position = sampler.after(position)
+
+
+@pytest.mark.parametrize(
+    ("records", "last"), [(1797, [5]), (133, [5]), (128, [32] * 4), (161, [17, 16]), (255, [32, 32, 32, 31])]
+)
+def test_last_step_of_an_epoch_is_cut_into_as_few_micro_batches_as_hold_it(
+    records: int, last: list[int]
+) -> None:
+    sampler = Sampler(records, 32, 4)
+    window = sampler.window(Position(0, (records - 1) // 128 * 128))
+    assert [len(piece.places) for rank in range(4) for piece in window.of(rank, 4)] == last
+
+
 @given(records=sizes, micro_batch=st.integers(1, 16), slots=slots, data=st.data())
 def test_weights_make_the_average_of_workers_the_mean_of_records(
     records: int, micro_batch: int, slots: int, data: st.DataObject

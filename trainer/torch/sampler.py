@@ -1,8 +1,9 @@
 """The records of each step: a window of the epoch's permutation, for any number of workers.
 
 The position in an epoch counts records, not steps, so training resumes at the same record after any change of
-the world. The last window of an epoch is short; it is split as evenly as possible: without padding or
-dropping.
+the world. The last window of an epoch is short; it is cut into as few micro-batches as hold it, of the same
+size as far as possible: without padding or dropping, and without a micro-batch of one record where there are
+more (BatchNorm refuses it).
 """
 
 from __future__ import annotations
@@ -30,19 +31,21 @@ class Piece:
 
 @dataclass(frozen=True)
 class Window:
-    """The records of one step: `places` in the permutation of `epoch`, cut into `slots` micro-batches."""
+    """The records of one step: `places` in the permutation of `epoch`, cut into `count` micro-batches.
+
+    `slots` of them are shared out, of which the last ones are empty at the end of an epoch.
+    """
 
     epoch: int
     places: range
     slots: int
+    count: int
 
     def of(self, rank: int, size: int) -> tuple[Piece, ...]:
-        """Return the micro-batches of worker `rank`; empty ones (at the end of an epoch) are left out."""
-        cut = bounds(len(self.places), self.slots)
-        mine = (
-            Piece(index, self.places[slice_of(cut[index])]) for index in micro_batches(self.slots, size, rank)
-        )
-        return tuple(piece for piece in mine if piece.places)
+        """Return the micro-batches of worker `rank`; empty ones are left out."""
+        cut = bounds(len(self.places), self.count)
+        mine = (index for index in micro_batches(self.slots, size, rank) if index < self.count)
+        return tuple(Piece(index, self.places[slice_of(cut[index])]) for index in mine)
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,16 @@ class Sampler:
     def window(self, position: Position) -> Window:
         """Return the window of the step at `position`."""
         end = min(position.offset + self.slots * self.micro_batch, self.records)
-        return Window(position.epoch, range(position.offset, end), self.slots)
+        count = -((position.offset - end) // self.micro_batch)
+        return Window(position.epoch, range(position.offset, end), self.slots, count)
+
+    def check(self, position: Position) -> None:
+        """Raise ValueError if a checkpoint's position is beyond the data: the data set has become smaller."""
+        if position.offset >= self.records:
+            raise ValueError(
+                f"the checkpoint has taken {position.offset} records of epoch {position.epoch}, and the data "
+                f"set has {self.records}: train with the data of the checkpoint, or without the checkpoint"
+            )
 
     def after(self, position: Position) -> Position:
         """Return the position after the step at `position`."""
