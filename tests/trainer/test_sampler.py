@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -131,3 +133,11 @@ def test_steps_left_counts_down_to_zero(
 def test_empty_data_is_an_error() -> None:
     with pytest.raises(ValueError, match="each must be >= 1"):
         Sampler(0, 4, 1)
+
+
+@pytest.mark.parametrize(("offset", "refused"), [(0, False), (99, False), (100, True), (128, True)])
+def test_checkpoint_of_a_larger_data_set_is_refused(offset: int, refused: bool) -> None:
+    sampler, position = Sampler(100, 32, 4), Position(3, offset)
+    expected = pytest.raises(ValueError, match=f"taken {offset} records of epoch 3, and the data set has 100")
+    with expected if refused else nullcontext():
+        sampler.check(position)

@@ -313,6 +313,7 @@ class Elastic:
             snapshot = self._checkpoints.load() if self._checkpoints else None
         if snapshot is not None:
             self._state.restore(snapshot)
+            self._sampler().check(self._state.done.position)
         return snapshot is not None
 
     def _leave_group(self) -> None:
