@@ -43,6 +43,22 @@ def test_stream_passes_the_last_line_on_even_if_it_does_not_end() -> None:
     assert stream.last_line == "and two"
 
 
+def test_full_disk_costs_the_output_and_not_the_worker(caplog: pytest.LogCaptureFixture) -> None:
+    full, ended = Path("/dev/full"), threading.Event()
+    with full.open("wb", buffering=0) as sink:
+        stream = Stream(sink=sink, file=full, prefix=b"", ended=ended.set)
+        for _ in range(10):
+            os.write(stream.write, b"x" * 60_000 + b"\n")
+        os.write(stream.write, b"the end\n")
+        stream.started()
+        assert ended.wait(60)
+    assert stream.last_line == "the end"
+    assert sorted(record.getMessage() for record in caplog.records) == [
+        "/dev/full gets no more of a worker's output: [Errno 28] No space left on device",
+        "a worker's output is not passed on any more: [Errno 28] No space left on device",
+    ]
+
+
 class Node:
     """Workers of one program, and what they said."""
 

@@ -5,14 +5,18 @@ One thread per stream, because the reader of the agent's own output may be slow 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from io import RawIOBase
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Final
+
+log = logging.getLogger("elasticjob.agent")
 
 TAIL: Final = 20  # lines of error output that are remembered
 LONGEST: Final = 1 << 16  # bytes of a line; a longer one is forwarded in parts
@@ -27,6 +31,7 @@ class Stream:
     ) -> None:
         self._sink = sink
         self._file = file
+        self._kept: RawIOBase | None = None
         self._prefix = prefix
         self._ended = ended
         self._tail: deque[bytes] = deque(maxlen=TAIL)
@@ -50,25 +55,39 @@ class Stream:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        kept = self._file.open("ab") if self._file else None
+        """Read to the end, whatever becomes of the output: a pipe without a reader ends the worker."""
+        self._keep(b"")  # the file is there, even if it stays empty
         for line in lines(self._read):
             self._tail.append(line)
-            if kept is not None:
-                kept.write(line)
-                kept.flush()
-            if self._sink is not None:
-                self._pass_on(line)
-        if kept is not None:
-            kept.close()
+            self._keep(line)
+            self._pass_on(line)
+        if self._kept is not None:
+            self._kept.close()
         self._ended()
 
-    def _pass_on(self, line: bytes) -> None:
-        """Write a line to the agent's own output; ignore a closed one."""
+    def _keep(self, line: bytes) -> None:
+        """Append a line to the file; give up the file if that fails."""
+        if self._file is None:
+            return
         try:
-            if self._sink is not None:
-                self._sink.write(self._prefix + line)
-                self._sink.flush()
+            if self._kept is None:
+                self._kept = self._file.open("ab", buffering=0)
+            self._kept.write(line)
+        except OSError as error:
+            log.warning("%s gets no more of a worker's output: %s", self._file, error)
+            self._file = None
+
+    def _pass_on(self, line: bytes) -> None:
+        """Write a line to the agent's own output; give it up if that fails, in silence if it was closed."""
+        if self._sink is None:
+            return
+        try:
+            self._sink.write(self._prefix + line)
+            self._sink.flush()
         except (BrokenPipeError, ValueError):
+            self._sink = None
+        except OSError as error:
+            log.warning("a worker's output is not passed on any more: %s", error)
             self._sink = None
 
 
