@@ -93,7 +93,6 @@ class Abort(Line, frozen=True, tag="abort"):
     """Members of `round` are gone."""
 
     round: int
-    lost: tuple[str, ...] = ()
 
 
 class Stop(Line, frozen=True, tag="stop"):

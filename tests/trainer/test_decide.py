@@ -34,6 +34,7 @@ from elasticjob.trainer.channel import (
     Outside,
     Ready,
     Stop,
+    encode,
 )
 
 TERMS = Terms(
@@ -165,6 +166,17 @@ def test_lost_peer_breaks_the_round_and_the_survivor_joins_the_next() -> None:
     assert story.then(orders(2, Order.REGROUP, 1, "b")) == ["abort 0", "interrupt 0"]
     assert story.then(Said(0, Broken(round=1, port=5001))) == ["join after 1 with 1 at 5001 broken"]
     assert story.then(formed(2, "a")) == ["enter 0 round 2 as 0/1"]
+
+
+def test_abort_is_short_however_many_nodes_are_lost() -> None:
+    story = training("b", "a")
+    lost = [f"a-job-with-a-rather-long-name-worker-{index}" for index in range(5000)]
+    story.group = observe(story.group, orders(2, Order.REGROUP, 1, "b", *lost), story.now)
+    step = decide(story.group, story.now)
+    assert step is not None
+    assert [encode(action.message) for action in step.actions if isinstance(action, Tell)] == [
+        b'{"say":"abort","round":1}\n'
+    ]
 
 
 def test_survivor_that_noticed_before_the_master_joins_unasked() -> None:

@@ -233,7 +233,7 @@ def abort_what_is_broken(group: Group, now: float) -> Step | None:
     stuck = [w for w in group.training if w.elastic and w.aborted < w.round]
     if not stuck:
         return None
-    tell = tuple(Tell(w.slot, Abort(round=w.round, lost=group.lost)) for w in stuck)
+    tell = tuple(Tell(w.slot, Abort(round=w.round)) for w in stuck)
     done = with_all(group, (replace(w, aborted=w.round, kill_at=now + patience(w)) for w in stuck))
     return Step(done, tell, f"round {group.round} lost {', '.join(group.lost) or 'a worker here'}")
 
