@@ -1,6 +1,7 @@
 """Rounds: which nodes are waited for, which form the next world, in which order, and when.
 
-1. A world has k nodes, lo <= k <= hi, k a multiple of the unit.
+1. A world has k nodes, lo <= k <= hi, k a multiple of the unit. Nodes that have finished count for lo: the
+others may have to repeat the end of the training.
 2. While a member of the last world is alive, only members delay the next one; otherwise every live node does.
 3. A world is complete as soon as no node is missing. After a member with the model's state has joined, the
 last-call timeout bounds the wait.
@@ -107,7 +108,8 @@ def _joined(job: Job) -> tuple[list[Node], int]:
     bounds = job.spec.bounds
     joined = [node for node in job.nodes.values() if node.joined]
     size = min(len(joined) // bounds.unit * bounds.unit, bounds.hi)
-    return joined, size if size >= bounds.lo else 0
+    finished = sum(node.completed for node in job.nodes.values())
+    return joined, size if size + finished >= bounds.lo else 0
 
 
 def _has_survivors(job: Job) -> bool:

@@ -221,6 +221,17 @@ def test_a_finished_node_that_hangs_up_is_not_lost() -> None:
     assert game.job.verdict
 
 
+def test_a_node_that_is_lost_before_its_finish_is_not_kept_waiting_for_those_that_have_finished() -> None:
+    game = played("node-0", "node-1", minimum=2)
+    game.ask(finish("node-1", 1))
+    game.cut(watch("node-0"))
+    game.ask(watch("node-0", "second"), join("node-0", "second"))
+    assert (game.names(), game.job.round) == (["node-0"], 2)
+    game.ask(finish("node-0", 2, "second"))
+    assert game.job.verdict
+    assert game.job.verdict.end is End.SUCCEEDED
+
+
 def test_the_last_node_that_gives_up_fails_the_job_with_its_words() -> None:
     game = played("node-0")
     game.ask(failure("node-0", final=False))
