@@ -109,3 +109,26 @@ async def test_workers_of_one_node_have_one_thread_each_though_torch_was_importe
     )
     output, _ = await process.communicate()
     assert sorted(output.decode().splitlines()) == ["[default0]: threads: 1", "[default1]: threads: 1"]
+
+
+ORPHANS = """
+import subprocess, sys, time, psutil
+left = [int(subprocess.check_output(["sh", "-c", "sleep 0.1 >/dev/null & echo $!"])) for _ in range(3)]
+deadline = time.monotonic() + 20
+while any(map(psutil.pid_exists, left)):
+    if time.monotonic() > deadline:
+        sys.exit(f"not reaped: {[psutil.Process(pid).status() for pid in left]}")
+    time.sleep(0.01)
+"""
+
+
+async def test_agent_reaps_what_its_workers_leave_behind(tmp_path: Path) -> None:
+    """As PID 1 of a container, or as any process that inherits orphans."""
+    script = tmp_path / "orphans.py"
+    script.write_text(ORPHANS)
+    inherit = (
+        "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    run = (sys.executable, "-m", "elasticjob.cli", "run", "--start-method", "spawn", "--max-restarts", "0")
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", inherit, *run, str(script))
+    assert await process.wait() == 0

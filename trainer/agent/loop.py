@@ -102,6 +102,7 @@ class Agent:
         loop = asyncio.get_running_loop()
         for number in GOODBYE:
             loop.add_signal_handler(number, self._events.put_nowait, AskedToLeave(f"received {number.name}"))
+        loop.add_signal_handler(signal.SIGCHLD, self._workers.reap_orphans)
         self._workers.prepare(self._environment)
         self._start(self._watch())
         self._start(self._report())

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from elasticjob.trainer.agent import warm
 from elasticjob.trainer.agent.group import Ended, Event, Said, WarmReady
@@ -71,6 +72,7 @@ class Started:
                 env=environment,
                 start_new_session=True,
             )
+        self.pid = self._process.pid
         self.kill = self._process.kill
         self.wait = self._process.wait
 
@@ -79,17 +81,17 @@ class Beside:
     """A warm process that was forked for us before we ran (`warm.beside`), and our end of its line."""
 
     def __init__(self, found: str) -> None:
-        fd, self._pid = map(int, found.split(":"))
+        fd, self.pid = map(int, found.split(":"))
         os.set_inheritable(fd, False)
         self.line = socket.socket(fileno=fd)
 
     def kill(self) -> None:
         """SIGKILL it."""
-        os.kill(self._pid, signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
 
     def wait(self) -> None:
         """Return when it has ended."""
-        os.waitpid(self._pid, 0)
+        os.waitpid(self.pid, 0)
 
 
 class Workers:
@@ -177,6 +179,14 @@ class Workers:
             return
         with suppress(BrokenPipeError, ConnectionResetError):
             process.channel.send(encode(message))
+
+    def reap_orphans(self) -> None:
+        """Reap ended children that nobody here started: a container's PID 1 inherits what workers leave."""
+        own = {*self._cold, self._warm.pid if self._warm else 0}
+        for child in psutil.Process().children():
+            with suppress(psutil.NoSuchProcess, ChildProcessError):
+                if child.pid not in own and child.status() == psutil.STATUS_ZOMBIE:
+                    os.waitpid(child.pid, os.WNOHANG)
 
     async def close(self) -> None:
         """Kill all workers, then the warm process; wait for them and for the rest of the output."""
