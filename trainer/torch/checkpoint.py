@@ -82,7 +82,7 @@ class Checkpoints:
                 log.warning(
                     "%s is damaged (%s): renamed to %s, training goes on from %s",
                     each,
-                    first_line(reason),
+                    first_sentence(reason),
                     aside.name,
                     path.name,
                 )
@@ -99,13 +99,13 @@ def check(path: Path, step: int) -> None:
     except UnpicklingError as error:
         raise TypeError(
             f"the checkpoint of step {step} could not be read again: the states of model, optimizer and "
-            f"scheduler may hold only tensors, numbers, strings, lists and dicts ({first_line(error)})"
+            f"scheduler may hold only tensors, numbers, strings, lists and dicts ({first_sentence(error)})"
         ) from error
 
 
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message: torch adds a page of advice."""
-    return str(error).partition("\n")[0]
+def first_sentence(error: Exception) -> str:
+    """Return the first sentence of an error's message: torch adds a page of advice."""
+    return str(error).partition("\n")[0].partition(". ")[0]
 
 
 def sync_folder(folder: Path) -> None:
