@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from elasticjob.trainer.agent import warm
 from elasticjob.trainer.agent.group import Ended, Event, WarmReady
 from elasticjob.trainer.agent.logs import LONGEST, Stream, cut
 from elasticjob.trainer.agent.script import Script
@@ -75,6 +77,15 @@ class Node:
             folder=folder,
         )
 
+    async def ends(self, many: int) -> set[tuple[int, int]]:
+        """Return the slots and exit codes of `many` workers."""
+        ended: set[tuple[int, int]] = set()
+        async with asyncio.timeout(60):
+            while len(ended) < many:
+                if isinstance(event := await self.events.get(), Ended):
+                    ended.add((event.slot, event.code))
+        return ended
+
 
 async def test_all_output_is_there_when_the_workers_are_closed(tmp_path: Path) -> None:
     node = Node(tmp_path, sys.executable, "-c", "for i in range(20000): print(i)")
@@ -114,11 +125,28 @@ async def test_warm_process_takes_many_orders_and_large_environments_while_it_is
     slots = range(80)
     for slot in slots:  # before it has imported anything
         node.workers.spawn(slot, environment, tmp_path / f"error-{slot}.json")
-    ended: list[Ended] = []
-    async with asyncio.timeout(60):
-        while len(ended) < len(slots):
-            if isinstance(event := await node.events.get(), Ended):
-                ended.append(event)
+    assert await node.ends(len(slots)) == {(slot, 0) for slot in slots}
     await node.workers.close()
-    assert {(event.slot, event.code) for event in ended} == {(slot, 0) for slot in slots}
     assert {(tmp_path / f"{slot}-stdout.log").read_text() for slot in slots} == {"100000\n"}
+
+
+def with_a_short_line() -> str:
+    """Start a warm process to whose line few orders fit; return how an agent finds it."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the kernel makes it its minimum
+    with theirs:
+        theirs.set_inheritable(True)
+        command = [sys.executable, "-m", warm.__name__, str(os.getpid()), str(theirs.fileno())]
+        pid = os.posix_spawn(sys.executable, command, os.environ)
+    return f"{ours.detach()}:{pid}"
+
+
+async def test_orders_wait_while_the_line_to_the_warm_process_is_full(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("")
+    node = Node(tmp_path, str(script), preloads=("elasticjob.trainer.agent.logs",))
+    node.workers.prepare({**os.environ, warm.BESIDE: with_a_short_line()})
+    for slot in range(20):
+        node.workers.spawn(slot, dict(os.environ), tmp_path / f"error-{slot}.json")
+    assert await node.ends(20) == {(slot, 0) for slot in range(20)}
+    await node.workers.close()
