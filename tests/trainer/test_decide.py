@@ -359,6 +359,11 @@ def test_two_different_errors_are_no_sure_sign() -> None:
     assert story.did[-1] == "exit 1 WorkerFailed"
 
 
+def test_same_error_of_two_ranks_is_one() -> None:
+    story = failing(Recovery.RESTART, (1, "[rank1]: KeyError: 'a'"), (1, "[rank0]: KeyError: 'a'"))
+    assert story.did[-1] == "exit 1 CannotStart"
+
+
 def test_script_that_imports_elastic_for_nothing_is_told_how_to_run() -> None:
     rank = "ValueError: Error initializing torch.distributed: environment variable RANK expected, but not set"
     for last, told in ((rank, True), ("ImportError: no such thing", False)):

@@ -457,13 +457,18 @@ def why_hopeless(group: Group) -> str:
 def cannot_start(group: Group) -> bool:
     """Whether the last workers failed before any progress, in the same way, as they would anywhere."""
     last = group.failures[-2:]
-    return len({failed.message for failed in last}) == 1 and all(map(is_sure, last))
+    return len({bare(failed) for failed in last}) == 1 and all(map(is_sure, last))
 
 
 def is_sure(failed: Failed) -> bool:
     """Whether a worker that made no progress would fail like this again."""
-    sure = SURE.search(failed.message) and not UNSURE.search(failed.message)
+    sure = SURE.search(bare(failed)) and not UNSURE.search(failed.message)
     return failed.fruitless and (bool(sure) or failed.code in NOT_FOUND)
+
+
+def bare(failed: Failed) -> str:
+    """Return the last line of a worker without the rank that torch writes before it."""
+    return re.sub(r"^\[rank\d+\]: ", "", failed.message)
 
 
 def hint(group: Group, failed: Failed) -> str:
