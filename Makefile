@@ -10,7 +10,7 @@ IN_PARALLEL := -n 4 --dist loadgroup --no-loadscope-reorder --durations 10
 export OMP_NUM_THREADS ?= 1
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test test-kube e2e conformance check generate fix bench-recovery bench-kube bench-scale chaos soak clean
+.PHONY: help demo test test-kube e2e conformance check generate fix fuzz bench-recovery bench-kube bench-scale chaos soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ chaos: $(READY) ## kill -9 operator, master, agents at random moments, 20 rounds
 soak: $(READY) ## ten minutes of random faults between the operator and a real API server, 200 jobs coming and going
 	@hack/kube-binaries control-plane
 	$(BIN)/python -m benchmarks.soak
+
+fuzz: $(READY) # 100,000 random requests to each port of ours, about ten minutes (FLAGS="--requests 5000 --seed 2")
+	$(BIN)/python -m tests.fuzz $(FLAGS)
 
 clean: # remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist report.html

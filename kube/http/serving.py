@@ -27,13 +27,20 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 def _is_ours(record: logging.LogRecord) -> bool:
     """Whether a log line is about an error of this program: bytes that are no HTTP are the client's."""
-    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+    return not (
+        record.exc_info and isinstance(record.exc_info[1], (HttpProcessingError, web.RequestPayloadError))
+    )
 
 
 log = logging.getLogger(__name__)
 log.addFilter(_is_ours)
 
-DEFAULTS: Final[dict[str, Any]] = {"access_log": None, "logger": log, "keepalive_timeout": IDLE}
+DEFAULTS: Final[dict[str, Any]] = {
+    "access_log": None,
+    "logger": log,
+    "keepalive_timeout": IDLE,
+    "auto_decompress": False,  # no client of ours compresses, and a small body may hold a large one
+}
 
 
 class _Runner(web.BaseRunner):
@@ -99,11 +106,13 @@ def _in_time(handle: Handler, door: Door, body: float) -> Handler:
     async def handled(request: web.BaseRequest) -> web.StreamResponse:
         if request.transport:
             door.asked(request.transport)
-        if request.content.is_eof():
-            return await handle(request)
+        if not request.headers.get("Expect", "").isascii():  # aiohttp puts it into its response's text
+            return web.Response(status=417, text="Expect: 100-continue is the only expectation\n")
         late = asyncio.get_running_loop().call_later(body, _give_up, request)
         try:
             return await handle(request)
+        except web.RequestPayloadError as error:
+            return web.Response(status=400, text=f"the body cannot be read: {error}\n")
         finally:
             late.cancel()
 

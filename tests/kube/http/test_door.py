@@ -42,8 +42,10 @@ async def serving(
     runner = Runner(app, shutdown_timeout=0.01, handler_cancellation=True, keepalive_timeout=idle)
     await runner.setup()
     context = server_context(issue(AUTHORITY, ["127.0.0.1"], datetime.now(UTC))) if tls else None
-    yield await runner.listen("127.0.0.1", 0, context, bounds), may
-    await runner.cleanup()
+    try:
+        yield await runner.listen("127.0.0.1", 0, context, bounds), may
+    finally:
+        await runner.cleanup()
 
 
 async def connected(port: int, source: str = "127.0.0.1", *, tls: bool = False) -> Stream:
@@ -145,3 +147,24 @@ async def test_no_more_connections_are_held_than_allowed_in_all_and_for_each_add
 def test_a_quarter_of_the_file_descriptors_is_left_to_others(files: float, all_: int, each: int) -> None:
     bounds = Bounds().within(files)
     assert (bounds.connections, bounds.of_one_address) == (all_, each)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nExpect: 100-con\xa8inue\r\n\r\n", 417),
+        (b"GET / HTTX/9\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00", 400),
+    ],
+    ids=["chunks", "expectation", "line", "TLS"],
+)
+async def test_what_is_no_http_is_refused_without_a_line_in_the_log(
+    streams: list[Stream], sent: bytes, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(Bounds()) as (port, _):
+        streams.append(stream := await connected(port))
+        stream[1].write(sent)
+        line = await asyncio.wait_for(stream[0].readline(), PATIENCE)
+        assert int(line.split()[1]) == status
+    assert [record for record in caplog.records if record.name.startswith("elasticjob")] == []

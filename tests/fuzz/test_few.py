@@ -1,0 +1,15 @@
+"""A few random requests to each listener; `make fuzz` sends 100,000."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.listeners import LISTENERS, Listener
+from tests.fuzz.play import play
+
+
+@pytest.mark.parametrize("listener", LISTENERS, ids=lambda listener: listener.name)
+async def test_random_requests_bring_no_fault(listener: Listener) -> None:
+    found = await play(listener, range(300))
+    assert found.wrong == []
+    assert found.statuses.total() > 200
