@@ -11,11 +11,12 @@ from typing import Protocol
 
 from elasticjob.api.rpc.nodes import Watch
 from elasticjob.api.rpc.rendezvous import Join
-from elasticjob.master.errors import Stale
+from elasticjob.master.errors import Refused, Stale
 from elasticjob.master.job import ENDS, Job, Node, Phase
 from elasticjob.master.rendezvous import rules
 
 RETIRED = 16  # incarnations remembered per node
+JUMP = 1_000_000  # rounds or versions that an earlier master may have counted without saving them
 
 
 class Sender(Protocol):
@@ -53,8 +54,15 @@ def enter(job: Job, request: Watch | Join, now: datetime) -> Job:
     return job.but(version=job.version + 1)
 
 
+def believe(node: str, what: str, number: int, known: int) -> None:
+    """Raise Refused if no earlier master can have counted to `number`: every node would have to follow."""
+    if number > known + JUMP:
+        raise Refused(f"{node} sends {what} {number}, but the job is at {known}: start its agent again")
+
+
 def claim(job: Job, name: str, number: int, now: datetime) -> Job:
     """Accept a node that trains in a round unknown to this master: an earlier master formed that world."""
+    believe(name, "round", number, job.round)
     node = job.nodes[name]
     newest = job.world.round if job.world else 0
     if number <= newest or number < job.round or number in (node.round, node.left):

@@ -46,6 +46,7 @@ class Pod(msgspec.Struct, frozen=True):
 
 def watch(job: Job, request: Watch, now: datetime) -> Turn[Orders]:
     """Record a heartbeat, and respond if the node's orders are newer than those it has seen."""
+    lives.believe(request.node, "version", request.seen, job.version)
     job = lives.enter(job, request, now)
     job = lives.claim(job, request.node, request.round, now)
     node = job.nodes[request.node]

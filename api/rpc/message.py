@@ -18,7 +18,10 @@ JSON = "application/json"
 MSGPACK = "application/msgpack"
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-"""A round or a version; bounded well below the largest integer on the wire, since it is incremented."""
+"""A round, a version or a number of steps; bounded well below the largest integer on the wire, since it is
+incremented."""
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+"""The name of a node or an incarnation: as long as the name of a pod may be."""
 Wait = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 """How long a request may wait for its response, in seconds."""
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count, Empty, Message, Request, Wait
+from elasticjob.api.rpc.message import Count, Empty, Message, Name, Request, Wait
+
+PodName = Annotated[str, msgspec.Meta(max_length=253)]
+"""The name of a pod, empty outside of a cluster."""
 
 
 class Order(StrEnum):
@@ -46,11 +49,11 @@ class Watch(Request[Orders], frozen=True, kw_only=True):
     """
 
     PATH: ClassVar[str] = "nodes/watch"
-    node: str
-    role: str
-    index: int
-    incarnation: str
-    pod: str = ""
+    node: Name
+    role: Name
+    index: Count
+    incarnation: Name
+    pod: PodName = ""
     seen: Count = 0
     wait: Wait = 2.0
     round: Count = 0
@@ -64,10 +67,10 @@ class Progress(Message, frozen=True, kw_only=True):
     worker.
     """
 
-    step: int
+    step: Count
     epoch: float = 0.0
-    total_steps: int = 0
-    samples: int = 0  # records consumed by the job in total
+    total_steps: Count = 0
+    samples: Count = 0  # records consumed by the job in total
     loss: float | None = None  # None also for NaN and infinities, which JSON cannot encode
     metrics: dict[str, float | None] = msgspec.field(default_factory=dict)
     standstill: float | None = None
@@ -87,8 +90,8 @@ class Report(Request[Empty], frozen=True, kw_only=True):
     """
 
     PATH: ClassVar[str] = "nodes/report"
-    node: str
-    incarnation: str
+    node: Name
+    incarnation: Name
     round: Count
     progress: Progress | None = None
     usage: Usage | None = None
@@ -101,8 +104,8 @@ class Failure(Request[Empty], frozen=True, kw_only=True):
     """
 
     PATH: ClassVar[str] = "nodes/failure"
-    node: str
-    incarnation: str
+    node: Name
+    incarnation: Name
     round: Count
     local_rank: Count
     exit_code: int  # negative: killed by that signal
@@ -114,7 +117,7 @@ class Finish(Request[Empty], frozen=True, kw_only=True):
     """All workers of this node ended with exit code 0."""
 
     PATH: ClassVar[str] = "nodes/finish"
-    node: str
-    incarnation: str
+    node: Name
+    incarnation: Name
     round: Count
     progress: Progress | None = None

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count, Empty, Message, Request, Wait
+from elasticjob.api.rpc.message import Count, Empty, Message, Name, Request, Wait
 
 Slots = Annotated[int, msgspec.Meta(ge=1, le=4096)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
@@ -81,12 +81,12 @@ class Join(Request[World], frozen=True, kw_only=True):
     """
 
     PATH: ClassVar[str] = "rendezvous/join"
-    node: str
-    role: str
-    index: int
-    incarnation: str
+    node: Name
+    role: Name
+    index: Count
+    incarnation: Name
     slots: Slots
-    address: str
+    address: Name
     port: Port
     recovery: Recovery
     after: Count = 0
@@ -104,8 +104,8 @@ class Leave(Request[Empty], frozen=True, kw_only=True):
     """
 
     PATH: ClassVar[str] = "rendezvous/leave"
-    node: str
-    incarnation: str
+    node: Name
+    incarnation: Name
     round: Count
     planned: bool
     reason: str = ""

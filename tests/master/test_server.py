@@ -182,6 +182,11 @@ async def test_message_pack_travels_as_well(agents: Agents) -> None:
 
 LONG = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "wait": 1e300})
 LATER = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "seen": 2**62})
+FAR = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "round": 2**53})
+JUMP = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "seen": 2**53})
+LONG_NAME = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "node": "n" * 254})
+NO_LIFE = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "incarnation": ""})
+BACKWARDS = msgspec.json.encode({**msgspec.to_builtins(report("node-0", 1, 1)), "progress": {"step": -1}})
 DEEP = b'{"node":"node-0","mood":' + b"[" * 100_000
 DEEP_PACK = b"\x81\xa4mood" + b"\x91" * 100_000
 PACK = {"Content-Type": MSGPACK}
@@ -196,6 +201,11 @@ WRONG: dict[str, tuple[str, bytes, dict[str, str], int, str, str]] = {
     "wait": ("nodes/watch", LONG, {}, 400, "malformed", "$.wait"),
     "slots": ("rendezvous/join", NOBODY, {}, 400, "malformed", "$.slots"),
     "version": ("nodes/watch", LATER, {}, 400, "malformed", "$.seen"),
+    "version of no master": ("nodes/watch", JUMP, {}, 409, "refused", "the job is at 1"),
+    "round of no master": ("nodes/watch", FAR, {}, 409, "refused", "but the job is at 0"),
+    "long name": ("nodes/watch", LONG_NAME, {}, 400, "malformed", "$.node"),
+    "no incarnation": ("nodes/watch", NO_LIFE, {}, 400, "malformed", "$.incarnation"),
+    "step below 0": ("nodes/report", BACKWARDS, {}, 400, "malformed", "$.progress.step"),
     "brackets": ("nodes/watch", b"[" * 100_000, {}, 400, "malformed", "nodes/watch: "),
     "depth": ("nodes/watch", DEEP, {}, 400, "malformed", "nested deeper than it can be read"),
     "depth of MessagePack": ("nodes/watch", DEEP_PACK, PACK, 400, "malformed", "nested deeper"),
