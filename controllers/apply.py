@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Container, Iterable
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from elasticjob.controllers import names
+from elasticjob.controllers.lives import Life
 from elasticjob.controllers.observe import read_metadata
 from elasticjob.controllers.owners import controller_uid, kind_of, manifest_of, owned_by_ours
 from elasticjob.controllers.plan import (
@@ -36,7 +38,7 @@ from elasticjob.kube.errors import (
     NotFound,
 )
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from elasticjob.kube.objects.views import POD, EventType, ObjectMeta
+from elasticjob.kube.objects.views import NODE, POD, EventType, ObjectMeta
 
 T = TypeVar("T")
 
@@ -127,6 +129,16 @@ class Applier:
         about = thing.metadata
         found = await read_metadata(self._client, kind, about.name, about.namespace)
         return found.uid == about.uid and found.deletion_timestamp is None
+
+    async def confirm(self, lives: tuple[Life, ...], machines: Container[str]) -> tuple[Life, ...]:
+        """Return `lives`, of which none is lost whose machine the server has, though `machines` has it not.
+
+        The cache of Nodes may be behind that of pods.
+        """
+        asked = sorted({life.machine for life in lives if life.lost and life.machine not in machines})
+        found = await _together(read_metadata(self._client, NODE, name, "") for name in asked)
+        there = {name for name, metadata in zip(asked, found, strict=True) if metadata.uid}
+        return tuple(replace(life, lost=False) if life.machine in there else life for life in lives)
 
     async def _do(self, owner: CustomResource, action: Action) -> None:
         async with self._slots:

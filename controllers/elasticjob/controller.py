@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -17,7 +17,7 @@ from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.news import News
-from elasticjob.controllers.observe import Caches
+from elasticjob.controllers.observe import Caches, Machines
 from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.plan import Create, Note, Plan
@@ -61,6 +61,8 @@ class JobReconciler:
             self.news.forget(key)
             return Result.again(await self.orphans.collect(key))
         self.counters.found(seen.job, self.now())
+        machines = Machines(self.caches.machines)
+        seen = replace(seen, masters=await self.applier.confirm(seen.masters, machines))
         plan = decide(seen, self.now())
         if _makes_anew(seen, plan) and not await self.applier.is_there(ELASTICJOB, seen.job):
             return Result.done()  # the cache is behind: the job is gone, and its objects with it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -14,7 +14,7 @@ from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.news import News
-from elasticjob.controllers.observe import Caches
+from elasticjob.controllers.observe import Caches, Machines
 from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.plan import SOON, Create, Plan
@@ -55,6 +55,8 @@ class NodesReconciler:
         if seen is None:
             self.news.forget(key)
             return Result.done()
+        machines = Machines(self.caches.machines)
+        seen = replace(seen, lives=await self.applier.confirm(seen.lives, machines))
         about = seen.job or seen.resource  # events about nodes are recorded where people look: at the job
         plan = decide(seen, self.now())
         if _makes_anew(seen, plan) and not await self.applier.is_there(JOBRESOURCE, seen.resource):

@@ -52,11 +52,12 @@ class Server:
     def __init__(self, there: dict[str, Any] | None = None) -> None:
         self.statuses: list[Manifest] = []
         self.created: list[Manifest] = []
+        self.deleted: list[str] = []
         self._there = there or {}
 
     async def get(self, kind: Kind[Any], name: str, namespace: str) -> Any:
         if thing := self._there.get(kind.name):
-            return kind.convert(thing.manifest())
+            return kind.convert(thing if isinstance(thing, dict) else thing.manifest())
         raise NotFound(404, "NotFound", "no such object", {"name": name})
 
     async def apply(self, kind: Kind[Any], manifest: Manifest, *, manager: str, subresource: str) -> None:
@@ -66,7 +67,7 @@ class Server:
         self.created.append(manifest)
 
     async def delete(self, kind: Kind[Any], name: str, namespace: str, **how: Any) -> None:
-        pass
+        self.deleted.append(name)
 
 
 def asked(controller: Controller, kind: Kind[Any], found: Caches, change: Change) -> set[Key]:
@@ -265,6 +266,28 @@ async def test_a_job_that_ended_while_no_operator_ran_gets_no_pods(over: bool, m
     server = knowing(known, "kept")
     await of_nodes(found, server)(KEY)
     assert len(server.created) == made
+
+
+@pytest.mark.parametrize(("there", "lost"), [(True, False), (False, True)], ids=["it is there", "it is gone"])
+async def test_a_machine_that_the_cache_does_not_show_is_asked_for(there: bool, lost: bool) -> None:
+    """Nodes and pods are two watches: the pod of a new machine may be seen before the machine."""
+    known = job({"worker": role(1)}, status={"phase": "Running"})
+    on_it: Any = {"status": RUNS, "spec": {"nodeName": "new"}}
+    labels, about = names.pod_labels("digits", "master", 0, 0), {"name": "digits-master-0", "uid": "m"}
+    found = caches(
+        (ELASTICJOB, raw(known)),
+        (JOBRESOURCE, raw(resource({"worker": 1}, asked='{"worker": 1}'))),
+        (SERVICE, masters_service()),
+        (POD, pod(0, **on_it)),
+        (POD, pod(labels=labels, metadata=about, owner=OF_JOB, **on_it)),
+    )
+    machine_ = {"Node": {"metadata": {"name": "new", "uid": "new"}}} if there else {}
+    server = Server({"ElasticJob": known, **machine_})
+    await of_nodes(found, server)(KEY)
+    await of_jobs(found, server)(KEY)
+    pods = [made["metadata"]["name"] for made in server.created if made["kind"] == "Pod"]
+    assert pods == (["digits-worker-0-1", "digits-master-0-1"] if lost else [])
+    assert server.deleted == (["digits-worker-0"] if lost else [])
 
 
 async def test_a_job_that_changes_in_each_pass_is_told_of() -> None:
