@@ -3,11 +3,14 @@
 A *node* is a place in the job (`<job>-<role>-<index>`), a *life* is one pod that held it. The rules:
 
     a pod that runs, or will, keeps its place              → RUNS
-    a pod on its way out holds it until it is gone         → LEAVES    (but not where its machine is gone)
+    a pod on its way out holds it until it is gone         → LEAVES    (but not if it is lost)
     the last life succeeded, and its policy is not Always  → DONE
     the last life failed, and policy or budget say no more → SPENT
     the last life failed, and its pause is not over        → PAUSES    (until `due`)
     anything else                                          → DUE       (make the next life now)
+
+A pod is lost when its machine is gone, and when it should have ended a minute ago on a machine that does not
+report: without power, no kubelet will ever say that it has ended.
 
 Restarts that used the budget are written on each pod (how many preceded it) and in the owner's status, and
 the larger counts: neither a deleted pod nor a late status lowers the number, and no pass counts twice.
@@ -35,6 +38,8 @@ LONGEST_PAUSE = timedelta(seconds=60)
 LONGEST_PAUSE_AFTER_KILL = timedelta(seconds=5)
 AFTER_SUCCESS = timedelta(seconds=10)
 """Nodes that end together may end the job: what succeeded is replaced after this pause."""
+SILENCE = timedelta(minutes=1)
+"""How long after its grace period a pod that is being deleted may go on where the machine does not report."""
 POD_FAILED = "PodFailed"
 """The reason of nodes that failed and were not restarted once."""
 CANNOT_START = "CannotStart"
@@ -61,7 +66,8 @@ class Life:
     running: bool = False
     ready: bool = False
     terminating: bool = False
-    lost: bool = False  # its machine is no longer in the cluster
+    lost: bool = False  # its machine is no longer in the cluster, or it is given up
+    given_up: datetime | None = None  # when it is lost: it is being deleted where the machine does not report
     machine: str = ""
     waiting: str = ""  # why it does not run yet, in a sentence
     resource: Mapping[str, str] = field(default_factory=dict)  # requests of its training container
@@ -75,6 +81,11 @@ class Life:
         return self.ended is None and not self.lost
 
     @property
+    def loss(self) -> str:
+        """What happened to the machine of a life that is lost."""
+        return "does not report" if self.given_up else "is no longer in the cluster"
+
+    @property
     def over(self) -> bool:
         """Whether none of its containers runs or may run, so that it holds no resources."""
         return self.ended is not None and not self.lingers
@@ -84,6 +95,10 @@ class Life:
         """Restarts of its node that used the budget up to this life, its own end included."""
         counts = self.ended is not None and not self.terminating and self.ended.consequence.counts
         return self.restarts_before + counts
+
+    def as_of(self, now: datetime) -> Life:
+        """Return this life, lost if it is given up by now."""
+        return replace(self, lost=True) if self.given_up and self.given_up <= now else self
 
 
 class Standing(StrEnum):
@@ -226,15 +241,18 @@ def nodes(lives: Iterable[Life], remembered: Mapping[str, Mapping[str, int]]) ->
     return found
 
 
-def life_of(pod: Pod, machines: Container[str]) -> Life | None:
-    """Return a pod as a life, None without role and index labels; `machines` are the cluster's Nodes."""
+def life_of(pod: Pod, machines: Container[str], silent: Container[str] = ()) -> Life | None:
+    """Return a pod as a life, None without role and index labels.
+
+    `machines` are the cluster's Nodes, `silent` those of them that do not report.
+    """
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
     role, index = labels.get(LABEL_ROLE, ""), labels.get(LABEL_INDEX, "")
     if not role or not index.isdecimal():
         return None
     end = ending(pod)
     status = main_status(pod)
-    machine = pod.spec.node_name
+    machine, leaves_at = pod.spec.node_name, pod.metadata.deletion_timestamp
     return Life(
         name=pod.metadata.name,
         uid=pod.metadata.uid,
@@ -247,8 +265,9 @@ def life_of(pod: Pod, machines: Container[str]) -> Life | None:
         lingers=end is not None and pod.status.phase not in ("Succeeded", "Failed"),
         running=end is None and bool(status and status.state.running),
         ready=end is None and any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions),
-        terminating=pod.metadata.deletion_timestamp is not None,
+        terminating=leaves_at is not None,
         lost=bool(machine) and machine not in machines,
+        given_up=leaves_at + SILENCE if leaves_at and machine in silent else None,
         machine=machine,
         waiting="" if end else waiting(pod),
         resource=_resource(pod),

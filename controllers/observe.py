@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
 import msgspec
 
@@ -26,6 +27,8 @@ MACHINE = "machine"
 """The index of pods by the machine that they are on."""
 
 
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
+"""The taint of a Node whose machine is known to be down."""
 JOB = "job"
 """The index of plans by the job that they are about."""
 OWNER = "owner"
@@ -40,6 +43,17 @@ class Machines:
 
     def __contains__(self, name: object) -> bool:
         return self.cache.meta(Key("", str(name))) is not None
+
+
+@dataclass(frozen=True)
+class Silent:
+    """The names of the Nodes in the cache that do not report."""
+
+    cache: Cache[Node]
+
+    def __contains__(self, name: object) -> bool:
+        node = self.cache.get(Key("", str(name)))
+        return node is not None and is_silent(node)
 
 
 @dataclass(frozen=True)
@@ -59,13 +73,15 @@ class Caches:
             cache.add_index(OWNER, _owner)
         self.plans.add_index(JOB, lambda plan: (str(Key(plan.metadata.namespace, plan.spec.owner_job)),))
 
-    def lives(self, uid: str) -> tuple[Life, ...]:
+    def lives(self, uid: str, now: datetime) -> tuple[Life, ...]:
         """Return the pods of the controller with this uid, by name."""
-        machines = Machines(self.machines)
-        found = (
-            life_of(pod, machines) for pod in self.pods.owned_by(uid) if controller_uid(pod.metadata) == uid
-        )
-        return tuple(sorted((life for life in found if life is not None), key=lambda life: life.name))
+        pods = (pod for pod in self.pods.owned_by(uid) if controller_uid(pod.metadata) == uid)
+        found = (life.as_of(now) for pod in pods if (life := self.life(pod)) is not None)
+        return tuple(sorted(found, key=lambda life: life.name))
+
+    def life(self, pod: Pod) -> Life | None:
+        """Return a pod as a life, None without role and index labels."""
+        return life_of(pod, Machines(self.machines), Silent(self.machines))
 
     def made_for(self, kind: Kind[Any], key: Key) -> Iterator[tuple[Kind[Any], Meta]]:
         """The objects whose only owner has this kind and key, whichever uid; services come first.
@@ -112,6 +128,13 @@ async def read_metadata(client: Client, kind: Kind[Any], name: str, namespace: s
             raise Unreachable(f"{kind.name} {name}: the server does not know this kind now") from error
         return ObjectMeta()
     return found.metadata
+
+
+def is_silent(node: Node) -> bool:
+    """Whether the kubelet of a Node does not report, or an administrator says that it is out of service."""
+    ready = (condition.status for condition in node.status.conditions if condition.type == "Ready")
+    taints = (taint.get("key") for taint in node.spec.taints)
+    return next(ready, "True") != "True" or OUT_OF_SERVICE in taints
 
 
 def age(plan: ScalePlan) -> tuple[float, str]:

@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeVar
 from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob, RestartPolicy
 from elasticjob.controllers.conclusions import is_ours
 from elasticjob.controllers.lives import Life, Policy
-from elasticjob.controllers.plan import AS_SPECIFIED, Plan, deletion, group
+from elasticjob.controllers.plan import AS_SPECIFIED, Plan, deletion, group, soonest
 
 LAST_WORDS: Final = timedelta(seconds=5)
 """How long pods may go on after the job's end, to end by themselves and keep their logs."""
@@ -58,6 +58,11 @@ def clean_up(job: ElasticJob, lives: Iterable[Life], now: datetime) -> Plan:
     going = (life for life in lives if not life.terminating and _is_cleaned(policy, life))
     sentence = f"the job is over and cleanPodPolicy is {policy}"
     return Plan("Finished", sentence, groups=group(map(deletion, going)))
+
+
+def silence_ends_in(lives: Iterable[Life], now: datetime) -> timedelta | None:
+    """Return when to look again at pods that will be given up then; None if there are none."""
+    return soonest(life.given_up - now for life in lives if life.given_up and not life.lost)
 
 
 def policy(job: ElasticJob | None, role: str) -> Policy:

@@ -14,8 +14,8 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.conclusions import ENDINGS
-from elasticjob.controllers.lives import Life, life_of
-from elasticjob.controllers.observe import MACHINE, Caches, Machines
+from elasticjob.controllers.lives import Life
+from elasticjob.controllers.observe import MACHINE, Caches, is_silent
 from elasticjob.controllers.owners import controller_name, controller_uid
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.cache.wire import Item, Meta
@@ -59,9 +59,21 @@ def those_of(there: Callable[[Key], bool], keys: MapToKeys) -> MapToKeys:
     return lambda thing: filter(there, keys(thing))
 
 
-def came_or_went(change: Change) -> bool:
-    """Whether an object was created or deleted; kubelets update their Node all the time."""
-    return change.old is None or change.new is None
+def machine_changed(caches: Caches) -> Callable[[Change], bool]:
+    """Return the predicate: a Node came, went, or does or does not report now.
+
+    Kubelets update their Node all the time.
+    """
+
+    def changed(change: Change) -> bool:
+        if change.old is None or change.new is None:
+            return True
+        try:
+            return is_silent(caches.machines.view(change.old)) != is_silent(caches.machines.view(change.new))
+        except Undecodable:  # the pass reports it
+            return True
+
+    return changed
 
 
 def life_changed(caches: Caches) -> Callable[[Change], bool]:
@@ -72,7 +84,7 @@ def life_changed(caches: Caches) -> Callable[[Change], bool]:
 
     def relevant(item: Item) -> tuple[str, object]:
         pod = caches.pods.view(item)
-        life = life_of(pod, Machines(caches.machines))
+        life = caches.life(pod)
         return controller_uid(pod.metadata), life and _DECIDED_BY(life)
 
     def changed(change: Change) -> bool:

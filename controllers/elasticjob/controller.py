@@ -23,11 +23,11 @@ from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.plan import Create, Note, Plan
 from elasticjob.controllers.rules import HANDS_OFF
 from elasticjob.controllers.triggers import (
-    came_or_went,
     job_of,
     job_of_plan,
     jobs_on,
     life_changed,
+    machine_changed,
     more_than_reports,
 )
 from elasticjob.kube.controller.controller import Controller, Result
@@ -80,11 +80,12 @@ class JobReconciler:
             return None
         resource = self.caches.resources.get(key)
         ours = resource is not None and controller_uid(resource.metadata) == job.metadata.uid
+        now = self.now()
         return Seen(
             job=job,
             resource=resource,
-            masters=self.caches.lives(job.metadata.uid),
-            lives=self.caches.lives(resource.metadata.uid) if resource is not None and ours else (),
+            masters=self.caches.lives(job.metadata.uid, now),
+            lives=self.caches.lives(resource.metadata.uid, now) if resource is not None and ours else (),
             plans=self.caches.plans_of(key),
             provision=self.provision,
             fresh_token=self.new_token(),
@@ -120,7 +121,7 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
         watches=(
             (POD, job_of, life_changed(reconcile.caches)),
             (SCALEPLAN, job_of_plan),
-            (NODE, jobs_on(reconcile.caches), came_or_went),
+            (NODE, jobs_on(reconcile.caches), machine_changed(reconcile.caches)),
         ),
         concurrency=concurrency,
         when=any_of(more_than_reports, reconcile.news.contradicts),

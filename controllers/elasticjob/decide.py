@@ -43,6 +43,7 @@ from elasticjob.controllers.rules import (
     first,
     leave_it_to_others,
     leave_it_to_the_collector,
+    silence_ends_in,
 )
 
 KEPT_MASTERS: Final = 3
@@ -56,7 +57,7 @@ AT_THE_SIDE: Final = frozenset({PS, EVALUATOR})
 
 def decide(seen: Seen, now: datetime) -> Plan:
     """Return the plan of the first rule that applies, looking again when the job's next deadline is due."""
-    plan = first(RULES, seen, now)
+    plan = first(RULES, seen, now).again_by(silence_ends_in(seen.masters, now))
     return plan if is_over(seen.job) else plan.again_by(_deadline_in(seen, now))
 
 
@@ -328,5 +329,5 @@ def _master_note(seen: Seen, name: str) -> Note:
     life = seen.master.latest
     if life is None:
         return Note("MasterCreated", f"made the master {name}")
-    message = life.ended.sentence if life.ended else f"its machine {life.machine} is gone"
+    message = life.ended.sentence if life.ended else f"its machine {life.machine} {life.loss}"
     return Note("MasterRelaunched", f"{name} replaces {life.name}: {message}", warning=True)

@@ -20,11 +20,11 @@ from elasticjob.controllers.owners import controller_uid
 from elasticjob.controllers.plan import SOON, Create, Plan
 from elasticjob.controllers.rules import HANDS_OFF
 from elasticjob.controllers.triggers import (
-    came_or_went,
     job_of,
     job_of_plan,
     jobs_on,
     life_changed,
+    machine_changed,
     more_than_reports,
     same_name,
     those_of,
@@ -85,10 +85,10 @@ class NodesReconciler:
         return Seen(
             resource=resource,
             job=job,
-            lives=self.caches.lives(resource.metadata.uid),
+            lives=self.caches.lives(resource.metadata.uid, self.now()),
             master=self.caches.master_address(job) if job else "",
             plans=self.caches.plans_of(key),
-            masters=self.caches.lives(job.metadata.uid) if job else (),
+            masters=self.caches.lives(job.metadata.uid, self.now()) if job else (),
         )
 
 
@@ -115,7 +115,7 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
             (ELASTICJOB, those_of(there, same_name), more_than_reports),
             (SERVICE, those_of(there, job_of)),
             (SCALEPLAN, those_of(there, job_of_plan)),
-            (NODE, jobs_on(reconcile.caches), came_or_went),
+            (NODE, jobs_on(reconcile.caches), machine_changed(reconcile.caches)),
         ),
         when=any_of(more_than_reports, reconcile.news.contradicts),
         concurrency=concurrency,

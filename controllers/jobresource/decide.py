@@ -37,6 +37,7 @@ from elasticjob.controllers.rules import (
     first,
     leave_it_to_others,
     leave_it_to_the_collector,
+    silence_ends_in,
 )
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
@@ -118,7 +119,7 @@ class Step:
 
 def decide(seen: Seen, now: datetime) -> Plan:
     """Return the plan of the first rule that applies."""
-    return first(RULES, seen, now)
+    return first(RULES, seen, now).again_by(silence_ends_in(seen.lives, now))
 
 
 def differing(seen: Seen, node: Node) -> dict[str, str]:
@@ -275,8 +276,9 @@ def _housekeeping(node: Node) -> Iterator[Step]:
         yield Step((deletion(life),), Note("NodeDoubled", f"{life.name} gives way to {alive[-1].name}", True))
     for life in node.lives:
         if life.lost:
-            sentence = f"{life.name} was on {life.machine}, which is no longer in the cluster"
-            yield Step((deletion(life),), Note("MachineGone", sentence, True))
+            reason = "MachineSilent" if life.given_up else "MachineGone"
+            sentence = f"{life.name} was on {life.machine}, which {life.loss}"
+            yield Step((deletion(life),), Note(reason, sentence, True))
     for life in node.lives[:-1]:
         if life.lingers and not life.terminating and not life.lost:
             sentence = f"{life.name} has a successor, and a container beside its main one went on"

@@ -85,10 +85,12 @@ def controllers(found: Caches) -> tuple[Controller, Controller]:
     return jobs.controller(of_jobs(found), 1), nodes.controller(of_nodes(found), 1)
 
 
-def of_jobs(found: Caches, server: Server | None = None) -> jobs.JobReconciler:
+def of_jobs(
+    found: Caches, server: Server | None = None, now: Callable[[], datetime] = lambda: NOW
+) -> jobs.JobReconciler:
     client, counters = cast(Client, server or Server()), Counters(CollectorRegistry())
-    applier, orphans = Applier(client, cast(Recorder, Nobody()), "test"), Orphans(client, found, lambda: NOW)
-    return jobs.JobReconciler(found, applier, orphans, Provision(""), counters, lambda: NOW, lambda: "token")
+    applier, orphans = Applier(client, cast(Recorder, Nobody()), "test"), Orphans(client, found, now)
+    return jobs.JobReconciler(found, applier, orphans, Provision(""), counters, now, lambda: "token")
 
 
 def of_nodes(
@@ -288,6 +290,36 @@ async def test_a_machine_that_the_cache_does_not_show_is_asked_for(there: bool, 
     pods = [made["metadata"]["name"] for made in server.created if made["kind"] == "Pod"]
     assert pods == (["digits-worker-0-1", "digits-master-0-1"] if lost else [])
     assert server.deleted == (["digits-worker-0"] if lost else [])
+
+
+@pytest.mark.parametrize(("ready", "after"), [("Unknown", timedelta(minutes=1)), ("True", None)])
+async def test_what_never_ends_on_a_machine_without_power_is_given_up(
+    ready: str, after: timedelta | None
+) -> None:
+    """Its Node stays, and nothing says that the pods on it have ended."""
+    known = job({"worker": role(1)}, status={"phase": "Running"})
+    leaves: Any = {"status": RUNS, "spec": {"nodeName": "m1"}}
+    labels = names.pod_labels("digits", "master", 0, 0)
+    about = {"name": "digits-master-0", "uid": "m", "deletionTimestamp": at(NOW)}
+    found = caches(
+        (ELASTICJOB, raw(known)),
+        (JOBRESOURCE, raw(resource({"worker": 1}, asked='{"worker": 1}'))),
+        (SERVICE, masters_service()),
+        (NODE, machine(ready=ready)),
+        (POD, pod(0, metadata={"deletionTimestamp": at(NOW)}, **leaves)),
+        (POD, pod(labels=labels, metadata=about, owner=OF_JOB, **leaves)),
+    )
+    server = Server({"ElasticJob": known})
+    reconcilers = of_nodes(found, server), of_jobs(found, server)
+    assert [(await each(KEY)).again_in for each in reconcilers] == [after, after]
+    assert server.created == []
+    if after is not None:
+        later = NOW + after
+        await of_nodes(found, server, lambda: later)(KEY)
+        await of_jobs(found, server, lambda: later)(KEY)
+    pods = [made["metadata"]["name"] for made in server.created if made["kind"] == "Pod"]
+    assert pods == (["digits-worker-0-1", "digits-master-0-1"] if after else [])
+    assert server.deleted == (["digits-worker-0"] if after else [])
 
 
 async def test_a_job_that_changes_in_each_pass_is_told_of() -> None:

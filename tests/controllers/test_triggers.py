@@ -12,7 +12,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
 from elasticjob.controllers.observe import Caches
-from elasticjob.controllers.triggers import came_or_went, life_changed, more_than_reports
+from elasticjob.controllers.triggers import life_changed, machine_changed, more_than_reports
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.protocol import Upserted
 from elasticjob.kube.cache.store import Change
@@ -113,8 +113,33 @@ def test_a_pod_is_worth_a_pass_when_its_life_is_another(
     assert life_changed(caches())(Change(old, new)) is worth
 
 
-def test_of_a_machine_only_its_coming_and_going_counts() -> None:
-    machine = item_of(b'{"metadata": {"name": "m1", "uid": "m"}}')
-    assert not came_or_went(Change(machine, machine))
-    assert came_or_went(Change(None, machine))
-    assert came_or_went(Change(machine, None))
+def machine(version: int, ready: str = "", taint: str = "") -> Item:
+    metadata = {"name": "m1", "uid": "m", "resourceVersion": str(version)}
+    conditions = [condition("MemoryPressure", "False"), *([condition("Ready", ready)] if ready else [])]
+    spec = {"taints": [{"key": taint, "effect": "NoExecute"}]} if taint else {}
+    made = {"metadata": metadata, "spec": spec, "status": {"conditions": conditions}}
+    return item_of(msgspec.json.encode(made))
+
+
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "worth"),
+    [
+        (machine(1), machine(2), False),
+        (machine(1), machine(2, "True"), False),
+        (machine(1, "True"), machine(2, "True", "node.kubernetes.io/unschedulable"), False),
+        (machine(1, "True"), machine(2, "Unknown"), True),
+        (machine(1, "Unknown"), machine(2, "False"), False),
+        (machine(1, "Unknown"), machine(2, "True"), True),
+        (machine(1, "True"), machine(2, "True", OUT_OF_SERVICE), True),
+        (None, machine(1), True),
+        (machine(1), None, True),
+        (machine(1), item_of(b'{"metadata": {"name": "m1"}, "spec": {"taints": 1}}'), True),
+    ],
+)
+def test_of_a_machine_counts_that_it_is_there_and_reports(
+    old: Item | None, new: Item | None, worth: bool
+) -> None:
+    assert machine_changed(caches())(Change(old, new)) is worth

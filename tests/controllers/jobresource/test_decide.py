@@ -121,6 +121,16 @@ CONVERGE: list[tuple[str, Seen, set[str]]] = [
         seen(life(0, lost=True, terminating=True), life(1)),
         {"-digits-worker-0!", "+digits-worker-0-1"},
     ),
+    (
+        "pods that should have ended on a machine without power go at once too",
+        seen(life(0, lost=True, terminating=True, given_up=NOW), life(1)),
+        {"-digits-worker-0!", "+digits-worker-0-1"},
+    ),
+    (
+        "they have a minute for it",
+        seen(life(0, terminating=True, given_up=NOW + timedelta(seconds=9)), life(1)),
+        set(),
+    ),
     ("two lives of one place: the newer stays", seen(life(0), life(0, 1), life(1)), {"-digits-worker-0"}),
     (
         "old ends are forgotten",

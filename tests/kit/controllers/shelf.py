@@ -38,8 +38,9 @@ def caches(*found: tuple[Kind[Any], Item]) -> Caches:
     return Caches(*(made[kind.resource] for kind in kinds))
 
 
-def machine(name: str = "m1") -> Item:
-    return raw({"metadata": {"name": name, "uid": name}})
+def machine(name: str = "m1", ready: str = "True") -> Item:
+    conditions = [{"type": "Ready", "status": ready}]
+    return raw({"metadata": {"name": name, "uid": name}, "status": {"conditions": conditions}})
 
 
 def pod(
