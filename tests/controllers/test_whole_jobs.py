@@ -91,6 +91,37 @@ async def test_a_script_that_fails_at_once_fails_the_job_with_its_error(site: Si
     assert site.pods().keys() == {"digits-worker-0", "digits-worker-0-1"}
 
 
+async def test_a_program_that_is_not_there_is_tried_twice(site: Site) -> None:
+    spec = local(replicas=1)
+    (main,) = spec["replicaSpecs"]["worker"]["template"]["spec"]["containers"]
+    main["command"] = ["trian"]
+    await site.apply(spec)
+    await site.until(lambda: site.job().status.phase is Phase.FAILED)
+    status, reason, message = site.condition("Failed")
+    assert (status, reason) == ("True", "CannotStart")
+    assert "trian" in message
+    assert message.endswith("; it could not start twice")
+    assert site.pods().keys() == {"digits-worker-0", "digits-worker-0-1"}
+    assert site.job().status.restarts == 1
+
+
+async def test_a_job_that_may_not_restart_makes_no_second_pod(site: Site) -> None:
+    await site.apply(local(replicas=1, program="exit(3)") | {"runPolicy": {"backoffLimit": 0}})
+    await site.until(lambda: site.job().status.phase is Phase.FAILED)
+    assert site.condition("Failed")[1] == "BackoffLimitExceeded"
+    assert site.pods().keys() == {"digits-worker-0"}
+    assert site.job().status.restarts == 0
+
+
+async def test_the_main_container_alone_ends_a_node(site: Site) -> None:
+    spec = local(replicas=1, program="print('done')")
+    containers = spec["replicaSpecs"]["worker"]["template"]["spec"]["containers"]
+    containers.insert(0, {**container(), "name": "proxy"})
+    await site.apply(spec)
+    await site.until(lambda: site.job().status.phase is Phase.SUCCEEDED)
+    await site.until(lambda: not site.pods())  # the other container went on, and cleanPodPolicy is Running
+
+
 async def test_the_user_scales(site: Site) -> None:
     await site.apply(local(replicas=1, minReplicas=1, maxReplicas=3))
     await site.until(lambda: len(site.running()) == 1)
