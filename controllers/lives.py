@@ -190,7 +190,7 @@ class Node:
         if end is not None and policy.restart not in end.consequence.relaunch_under:
             return POD_FAILED, f"restartPolicy {policy.restart} does not restart it"
         if self._never_starts:
-            return CANNOT_START, "it could not start twice"
+            return CANNOT_START, "two pods in a row could not start"
         out_of_memory = end is not None and end.reason is ExitReason.OOM_KILLED
         reason = OUT_OF_MEMORY if out_of_memory else RESTARTS_SPENT if policy.budget else POD_FAILED
         return reason, f"restartCount {policy.budget} is spent" if policy.budget else "restartCount is 0"

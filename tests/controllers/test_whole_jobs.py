@@ -91,20 +91,6 @@ async def test_a_script_that_fails_at_once_fails_the_job_with_its_error(site: Si
     assert site.pods().keys() == {"digits-worker-0", "digits-worker-0-1"}
 
 
-async def test_a_program_that_is_not_there_is_tried_twice(site: Site) -> None:
-    spec = local(replicas=1)
-    (main,) = spec["replicaSpecs"]["worker"]["template"]["spec"]["containers"]
-    main["command"] = ["trian"]
-    await site.apply(spec)
-    await site.until(lambda: site.job().status.phase is Phase.FAILED)
-    status, reason, message = site.condition("Failed")
-    assert (status, reason) == ("True", "CannotStart")
-    assert "trian" in message
-    assert message.endswith("; it could not start twice")
-    assert site.pods().keys() == {"digits-worker-0", "digits-worker-0-1"}
-    assert site.job().status.restarts == 1
-
-
 async def test_a_job_that_may_not_restart_makes_no_second_pod(site: Site) -> None:
     await site.apply(local(replicas=1, program="exit(3)") | {"runPolicy": {"backoffLimit": 0}})
     await site.until(lambda: site.job().status.phase is Phase.FAILED)

@@ -76,12 +76,13 @@ async def test_an_image_that_cannot_start_is_named_and_the_corrected_job_runs(si
 
 async def test_a_command_that_does_not_exist_fails_the_job_by_its_name(site: Site) -> None:
     job = Job(site)
-    await site.apply(local(role(["trian.py"], restartCount=1)))
+    await site.apply(local(role(["trian.py"], restartCount=3)))
     await site.until(job.has_ended("Failed"))
     _, reason, message = job.condition("Failed")
-    assert reason == "RestartsSpent"
+    assert reason == "CannotStart"
     assert message.startswith("digits-worker-0-1 failed with exit code 128: ")
     assert 'exec: "trian.py": executable file not found in $PATH' in message
+    assert message.endswith("; two pods in a row could not start")
     assert job.status.restarts == 1
 
 
@@ -119,10 +120,10 @@ async def test_a_program_that_fails_at_once_is_restarted_as_often_as_allowed(sit
 async def test_a_script_under_the_agent_fails_with_its_last_error(site: Site) -> None:
     job = Job(site)
     command = ["elasticjob", "run", "--no-python", "python", "-c", FAILS]
-    await site.apply({"replicaSpecs": {"worker": role(command, restartCount=1)}})
+    await site.apply({"replicaSpecs": {"worker": role(command, restartCount=3)}})
     await site.until(job.has_ended("Failed"), SLOW)
     _, reason, message = job.condition("Failed")
-    assert reason == "RestartsSpent"  # the operator and the master see it at the same time
+    assert reason == "CannotStart"  # the agent says so of a script that fails twice without any progress
     assert "ValueError: no data" in message
     assert job.born.keys() == {"master-0", "worker-0", "worker-0-1"}
 
