@@ -149,9 +149,10 @@ def clean_up_after_the_end(seen: Seen, now: datetime) -> Plan | None:
     return clean_up(seen.job, seen.lives, now)
 
 
-def leave_the_nodes_of_a_job_that_ends(seen: Seen, now: datetime) -> Plan | None:
+def make_no_pods_for_a_job_that_ends(seen: Seen, now: datetime) -> Plan | None:
     """A job whose end can be seen gets no more pods, though its controller has not written the end yet."""
-    if seen.job is None:
+    standings = (node.standing(seen.policy(node.role), now) for node in seen.wanted.values())
+    if seen.job is None or Standing.DUE not in standings:
         return None
     plan = decide_job(SeenOfJob(seen.job, seen.resource, seen.masters, seen.lives, seen.plans), now)
     return Plan("Finished", f"the job ends: {plan.sentence}") if plan.outcome else None
@@ -192,7 +193,7 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     wait_for_its_job,
     leave_it_to_others,
     clean_up_after_the_end,
-    leave_the_nodes_of_a_job_that_ends,
+    make_no_pods_for_a_job_that_ends,
     free_the_nodes_while_suspended,
     wait_for_the_masters_address,
     converge,

@@ -260,13 +260,13 @@ RULES: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
         {"-digits-worker-0"},
     ),
     (
-        rules.leave_the_nodes_of_a_job_that_ends,
+        rules.make_no_pods_for_a_job_that_ends,
         seen(life(1), masters=(ended(code=0, role="master", words='{"verdict": "Succeeded"}'),)),
         "Finished",
         set(),
     ),
     (
-        rules.leave_the_nodes_of_a_job_that_ends,
+        rules.make_no_pods_for_a_job_that_ends,
         seen(ended(0), life(1), job_=job(runPolicy={"backoffLimit": 0})),
         "Finished",
         set(),

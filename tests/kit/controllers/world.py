@@ -15,7 +15,7 @@ from elasticjob.controllers.jobresource.decide import (
     KEPT_LIVES,
     Seen,
     decide,
-    leave_the_nodes_of_a_job_that_ends,
+    make_no_pods_for_a_job_that_ends,
 )
 from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.lives import Node, Standing, life_of
@@ -218,7 +218,7 @@ class World:
 
         A job that ends is left as it is.
         """
-        if leave_the_nodes_of_a_job_that_ends(self.observe(), self.now):
+        if make_no_pods_for_a_job_that_ends(self.observe(), self.now):
             return
         size = (
             0 if self.resource.spec.suspend else self.resource.spec.replica_resource_specs["worker"].replicas
