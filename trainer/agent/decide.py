@@ -454,6 +454,12 @@ def why_hopeless(group: Group) -> str:
     return ""
 
 
+def may_be_an_echo(group: Group, failed: Failed) -> bool:
+    """Whether a script may have failed only because a peer on another node was lost."""
+    alone = group.world is None or len(group.world.members) == 1
+    return failed.code > 0 and not (alone or failed.fruitless) and group.recovery is Recovery.RESTART
+
+
 def cannot_start(group: Group) -> bool:
     """Whether the last workers failed before any progress, in the same way, as they would anywhere."""
     last = group.failures[-2:]
@@ -479,12 +485,6 @@ def hint(group: Group, failed: Failed) -> str:
             "--recovery restart"
         )
     return ""
-
-
-def may_be_an_echo(group: Group, failed: Failed) -> bool:
-    """Whether a script may have failed only because a peer on another node was lost."""
-    alone = group.world is None or len(group.world.members) == 1
-    return failed.code > 0 and not (alone or failed.fruitless) and group.recovery is Recovery.RESTART
 
 
 def how_it_ended(failed: Failed) -> str:

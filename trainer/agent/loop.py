@@ -102,8 +102,8 @@ class Agent:
         loop = asyncio.get_running_loop()
         for number in GOODBYE:
             loop.add_signal_handler(number, self._events.put_nowait, AskedToLeave(f"received {number.name}"))
-        loop.add_signal_handler(signal.SIGCHLD, self._workers.reap_orphans)
         self._workers.prepare(self._environment)
+        loop.add_signal_handler(signal.SIGCHLD, self._workers.reap_orphans)
         self._start(self._watch())
         self._start(self._report())
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -59,7 +59,7 @@ def imports(script: Script) -> frozenset[str]:
     return frozenset(name for node in nodes for name in imported(node, used))
 
 
-def imported(node: ast.AST, used: Set[str]) -> Iterator[str]:
+def imported(node: ast.AST, used: set[str]) -> Iterator[str]:
     """Yield the modules that one statement imports; our library only if one of its names is in `used`."""
     match node:
         case ast.Import(names=names):
