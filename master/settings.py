@@ -1,4 +1,9 @@
-"""Settings of a master: environment variables of its pod, or flags of `elasticjob master`."""
+"""Settings of a master: environment variables of its pod, or flags of `elasticjob master`.
+
+Two underscores follow the prefix because a job called `elasticjob` has a Service `elasticjob-master`, for
+which Kubernetes sets ELASTICJOB_MASTER_PORT in every pod of the namespace. The name of no Service ends with a
+dash, so that none sets a variable of ours.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +35,7 @@ class Settings(BaseSettings):
     """Settings of a master process. In a cluster, the size of the job comes from its ElasticJob."""
 
     model_config = SettingsConfigDict(
-        env_prefix="ELASTICJOB_MASTER_", frozen=True, populate_by_name=True, use_attribute_docstrings=True
+        env_prefix="ELASTICJOB_MASTER__", frozen=True, populate_by_name=True, use_attribute_docstrings=True
     )
 
     job: str = _named(env.JOB, "local")

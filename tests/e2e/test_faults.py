@@ -413,7 +413,7 @@ async def training(site: Site, tmp_path: Path) -> AsyncIterator[Training]:
 
 def small(example: Example, namespace: str) -> Example:
     """Return the example with a tiny network, in a namespace; who is only not heard of is not lost."""
-    example.job["spec"].setdefault("envs", {})["ELASTICJOB_MASTER_SILENCE"] = {"value": "60"}
+    example.job["spec"].setdefault("envs", {})["ELASTICJOB_MASTER__SILENCE"] = {"value": "60"}
     arguments = example.workers["template"]["spec"]["containers"][0]["args"]
     arguments[arguments.index("--width") + 1] = "4"
     example.job["metadata"]["namespace"] = namespace

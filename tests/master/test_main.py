@@ -32,7 +32,7 @@ def test_settings_come_from_the_environment_of_the_pod(monkeypatch: pytest.Monke
         "POD_IP": "10.1.2.3",
         "ELASTICJOB_TOKEN_FILE": "/token",
         "ELASTICJOB_TERMINATION_LOG": "/last",
-        "ELASTICJOB_MASTER_SILENCE": "7",
+        "ELASTICJOB_MASTER__SILENCE": "7",
     }
     for name, value in given.items():
         monkeypatch.setenv(name, value)
@@ -40,6 +40,15 @@ def test_settings_come_from_the_environment_of_the_pod(monkeypatch: pytest.Monke
     assert (settings.job, settings.namespace, settings.host) == ("digits", "training", "10.1.2.3")
     assert (settings.token_file, settings.termination_log) == (Path("/token"), Path("/last"))
     assert (settings.port, settings.limits.silence) == (50001, timedelta(seconds=7))
+
+
+@pytest.mark.parametrize("service", ["ELASTICJOB", "ELASTICJOB_MASTER"])
+def test_no_service_of_a_job_sets_a_master_up(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Settings()
+    link = {"PORT": "tcp://10.96.0.7:50001", "SERVICE_HOST": "10.96.0.7", "SERVICE_PORT": "50001"}
+    for ending, value in link.items():  # as a kubelet does for each Service of the namespace
+        monkeypatch.setenv(f"{service}_{ending}", value)
+    assert Settings() == before
 
 
 def test_last_words_of_a_verdict() -> None:
