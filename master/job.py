@@ -247,6 +247,7 @@ class Job(Value, frozen=True):
     training: Training = Training()
     restarts: int = 0  # workers that failed
     verdict: Verdict | None = None
+    saved: datetime | None = None  # in a snapshot: when it was made, by the clock of its master
 
     @property
     def running(self) -> World | None:

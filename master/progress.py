@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from msgspec import structs
@@ -35,6 +35,20 @@ def record(job: Job, progress: Progress, now: datetime) -> Job:
     else:
         training = _go_on(_measured(training, progress), progress, now)
     return job.but(training=training)
+
+
+def moved(job: Job, gap: timedelta) -> Job:
+    """Return the job with the times from which durations are counted moved by `gap`: a new master's clock may
+    differ by hours, and cannot tell how long there was none. The speed is measured anew.
+    """
+    training, ending = job.training, job.ending
+    change = _of_round(training, job.round)
+    if change and change.stopped and not change.resumed:
+        changes = _replaced(training.changes, change.but(stopped=change.stopped + gap))
+        training = training.but(changes=changes)
+    if ending:
+        ending = ending.but(since=ending.since + gap, stopped=ending.stopped and ending.stopped + gap)
+    return job.but(training=training.but(at=training.at and training.at + gap, window=()), ending=ending)
 
 
 def speed(training: Training) -> Speed | None:

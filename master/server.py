@@ -111,7 +111,7 @@ class Master:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
         try:
-            await self._store.save(snapshot(self.job))
+            await self._store.save(snapshot(self.job, self.now()))
         except OSError as error:
             log.warning("the last state of job %s is not saved: %s", self.job.spec.job, error)
 
@@ -218,7 +218,7 @@ class Master:
             await self._unsaved.wait()
             self._unsaved.clear()
             try:
-                await self._store.save(snapshot(self.job))
+                await self._store.save(snapshot(self.job, self.now()))
                 delay = 0.5
             except OSError as error:
                 log.warning("job %s is not saved, next try in %.1f s: %s", self.job.spec.job, delay, error)

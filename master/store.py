@@ -21,6 +21,7 @@ from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects import views
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP
+from elasticjob.master import progress
 from elasticjob.master.job import Job, Node, Spec
 
 MANAGER = "elasticjob-master"
@@ -123,10 +124,10 @@ class ConfigMap:
             raise StoreError(f"ConfigMap {self._name} cannot be written: {error}") from error
 
 
-def snapshot(job: Job) -> bytes:
-    """Return the durable part of `job` as JSON."""
+def snapshot(job: Job, now: datetime | None = None) -> bytes:
+    """Return the durable part of `job` at `now` as JSON."""
     nodes = {name: node.but(usage=None) for name, node in job.nodes.items()}
-    return msgspec.json.encode(job.but(nodes=nodes))
+    return msgspec.json.encode(job.but(nodes=nodes, saved=now))
 
 
 def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
@@ -139,9 +140,10 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
         raise SnapshotError(
             f"the snapshot of job {spec.job} cannot be read ({error}): delete it to begin anew"
         ) from error
+    job = progress.moved(job, now - job.saved if job.saved else timedelta(0))
     nodes = {name: _waiting_for_a_word(node, spec, now) for name, node in job.nodes.items()}
     gathering = None if job.running else now
-    return job.but(spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering)
+    return job.but(spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering, saved=None)
 
 
 def _waiting_for_a_word(node: Node, spec: Spec, now: datetime) -> Node:

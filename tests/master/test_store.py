@@ -11,16 +11,17 @@ import pytest
 from elasticjob.api.rpc.nodes import Order
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.master.job import Job, Limits, Spec
+from elasticjob.master.progress import eta, goodput, speed
 from elasticjob.master.server import Master
 from elasticjob.master.store import File, Nowhere, SnapshotError, restore, snapshot
-from tests.kit.master import START, Played, finish, join, played, report, watch
+from tests.kit.master import START, Played, finish, join, leave, played, report, watch
 
 
-def succeeded_by(old: Played) -> Played:
-    """The same agents under a new master."""
+def succeeded_by(old: Played, skew: timedelta = timedelta(0)) -> Played:
+    """The same agents under a new master, whose clock is ahead by `skew`."""
     game = Played()
-    game.now = old.now
-    game.job = restore(snapshot(old.job), old.job.spec, old.now)
+    game.now = old.now + skew
+    game.job = restore(snapshot(old.job, old.now), old.job.spec, game.now)
     return game
 
 
@@ -85,6 +86,36 @@ def test_versions_go_on_even_if_they_were_not_saved() -> None:
     game = succeeded_by(played("node-0"))
     orders = game.ask(watch("node-0", round=1, seen=99))
     assert orders.version == 100
+
+
+@pytest.mark.parametrize("hours", [-1, 0, 1])
+def test_progress_does_not_depend_on_the_clock_of_the_next_master(hours: int) -> None:
+    old = played("node-0")
+    train(old, range(10))
+    game = succeeded_by(old, timedelta(hours=hours))
+    train(game, range(10, 15))
+    training = game.job.training
+    assert speed(training) == (1.0, 1.0)
+    assert (eta(training), training.productive, goodput(training)) == (86.0, 14.0, 1.0)
+
+
+def test_a_standstill_does_not_depend_on_the_clock_of_the_next_master() -> None:
+    old = played("node-0", "node-1", minimum=1)
+    train(old, range(3))
+    old.ask(leave("node-1", 1))
+    old.wait(4, "node-0")
+    game = succeeded_by(old, timedelta(hours=1))
+    game.ask(join("node-0", after=1))
+    game.wait(31, "node-0")
+    game.ask(report("node-0", 2, 3))
+    assert game.job.training.standstill == 35.0
+
+
+def train(game: Played, steps: range) -> None:
+    """One step a second, of 100."""
+    for step in steps:
+        game.ask(report("node-0", 1, step, samples=step, total_steps=100))
+        game.wait(1, "node-0")
 
 
 def test_a_verdict_is_kept() -> None:
