@@ -75,6 +75,7 @@ class Master:
         self._token, self._store = token, store
         self._host, self._port = host, port
         self._began, self._origin = self.clock.monotonic(), self.clock.now()
+        self._encoder = wire.Encoder()
         self._polls: set[Poll] = set()
         self._lines: dict[object, Watch] = {}
         self._told: set[str] = set()
@@ -251,7 +252,7 @@ class Master:
         if reply is None:
             return web.Response(status=204)
         accepted = wire.media_type(request.headers.get("Accept", ""), default=mime)
-        return web.Response(body=wire.encode(reply, accepted), content_type=accepted)
+        return web.Response(body=self._encoder.encode(reply, accepted), content_type=accepted)
 
     async def _ask_on_line(self, question: Request[Any], line: object) -> Any:
         """Ask; handle a disconnect meanwhile as the request's type demands."""

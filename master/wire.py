@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from elasticjob.api.rpc.message import JSON, MSGPACK, PREFIX, PROBLEM, Problem, Request
+from elasticjob.api.rpc.rendezvous import World
 from elasticjob.master.dispatch import VERBS
 
 LIMIT = 1024 * 1024  # bytes of a body
@@ -64,9 +65,22 @@ def decode(name: str, mime: str, body: bytes) -> Request[Any]:
         raise Rejected(400, "malformed", "Malformed body", detail) from None
 
 
-def encode(answer: Any, mime: str) -> bytes:
-    """Return `answer` encoded as that media type."""
-    return _ENCODERS[mime](answer)
+class Encoder:
+    """Encodes responses, and each world once: its thousand members wait for the same 170 KB."""
+
+    def __init__(self) -> None:
+        self._world: World | None = None
+        self._bodies: dict[str, bytes] = {}
+
+    def encode(self, answer: Any, mime: str) -> bytes:
+        """Return `answer` encoded as that media type."""
+        if not isinstance(answer, World):
+            return _ENCODERS[mime](answer)
+        if answer is not self._world:
+            self._world, self._bodies = answer, {}
+        if mime not in self._bodies:
+            self._bodies[mime] = _ENCODERS[mime](answer)
+        return self._bodies[mime]
 
 
 def media_type(content_type: str, default: str = JSON) -> str:
