@@ -21,14 +21,17 @@ from elasticjob.master.rendezvous import rules
 READING = ("GET", "HEAD")
 
 
-def render(request: web.BaseRequest, job: Job, now: datetime) -> web.Response:
-    """Return the page at the request's path; 404 with the list of pages; 405 for methods that write."""
+def render(request: web.BaseRequest, job: Job, now: datetime, unsaved: float) -> web.Response:
+    """Return the page at the request's path; 404 with the list of pages; 405 for methods that write.
+
+    `unsaved` is for how many seconds the job's state could not be saved.
+    """
     page = PAGES.get(request.path)
     if page is None:
         return web.Response(status=404, text=f"no such page; there are {', '.join(PAGES)}\n")
     if request.method not in READING:
         return web.Response(status=405, text="pages are read only\n", headers={"Allow": ", ".join(READING)})
-    return page(job, now)
+    return page(job, now, unsaved)
 
 
 def status(job: Job, now: datetime) -> dict[str, Any]:
@@ -70,8 +73,8 @@ def state(job: Job, node: Node) -> str:
 class JobCollector(Collector):
     """The Prometheus metrics of one job, computed from its state at every scrape."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    def __init__(self, job: Job, unsaved: float = 0.0) -> None:
+        self._job, self._unsaved = job, unsaved
 
     def collect(self) -> Iterator[Metric]:
         """Yield one sample per metric, labelled with the job's name."""
@@ -79,6 +82,8 @@ class JobCollector(Collector):
         for name, what, value in _values(job):
             if value is not None:
                 yield _gauge(job, name, what, value)
+        what = "For how long the job's state could not be saved: what a next master would lack"
+        yield _gauge(job, "snapshot_unsaved_seconds", what, self._unsaved)
         restarts = CounterMetricFamily(
             "elasticjob_worker_restarts", "Workers that ended badly", labels=["job"]
         )
@@ -131,21 +136,21 @@ def _node(job: Job, node: Node, now: datetime) -> dict[str, Any]:
     }
 
 
-def _metrics(job: Job, now: datetime) -> web.Response:
+def _metrics(job: Job, now: datetime, unsaved: float) -> web.Response:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(JobCollector(job))
+    registry.register(JobCollector(job, unsaved))
     return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-def _status(job: Job, now: datetime) -> web.Response:
+def _status(job: Job, now: datetime, _: float) -> web.Response:
     return web.Response(body=msgspec.json.encode(status(job, now)), content_type="application/json")
 
 
-def _alive(job: Job, now: datetime) -> web.Response:
+def _alive(job: Job, now: datetime, _: float) -> web.Response:
     return web.Response(text="ok\n")
 
 
-def _live(job: Job, now: datetime) -> web.Response:
+def _live(job: Job, now: datetime, _: float) -> web.Response:
     return web.Response(text=LIVE, content_type="text/html")
 
 
@@ -193,7 +198,7 @@ loop()
 </script></body></html>
 """
 
-PAGES: dict[str, Callable[[Job, datetime], web.Response]] = {
+PAGES: dict[str, Callable[[Job, datetime, float], web.Response]] = {
     "/": _live,
     "/status": _status,
     "/metrics": _metrics,

@@ -30,6 +30,7 @@ log = logging.getLogger("elasticjob.master")
 
 TICK = 0.25  # seconds between checks of the timeouts
 LATE = timedelta(seconds=1)  # after a tick as late as this, missed Watches are the master's own fault
+UNSAVED = 60.0  # seconds without a successful save after which each failure is logged as an error
 SAVE_PROGRESS = timedelta(seconds=5)  # progress alone is saved at most so often
 
 
@@ -80,6 +81,7 @@ class Master:
         self._lines: dict[object, Watch] = {}
         self._told: set[str] = set()
         self._unsaved = asyncio.Event()
+        self._unsaved_since: datetime | None = None
         self._closing = False
         self._stack = AsyncExitStack()
 
@@ -220,12 +222,27 @@ class Master:
             self._unsaved.clear()
             try:
                 await self._store.save(snapshot(self.job, self.now()))
-                delay = 0.5
+                delay, self._unsaved_since = 0.5, None
             except OSError as error:
-                log.warning("job %s is not saved, next try in %.1f s: %s", self.job.spec.job, delay, error)
+                self._unsaved_since = self._unsaved_since or self.now()
+                self._say_unsaved(error, delay)
                 await self.clock.sleep(delay)
                 delay = min(delay * 2, 30.0)
                 self._unsaved.set()
+
+    def _seconds_unsaved(self) -> float:
+        return (self.now() - self._unsaved_since).total_seconds() if self._unsaved_since else 0.0
+
+    def _say_unsaved(self, error: OSError, delay: float) -> None:
+        seconds = self._seconds_unsaved()
+        log.log(
+            logging.ERROR if seconds > UNSAVED else logging.WARNING,
+            "job %s is not saved for %.0f s, which a next master would lack; next try in %.1f s: %s",
+            self.job.spec.job,
+            seconds,
+            delay,
+            error,
+        )
 
     def _hang_up_all(self) -> None:
         """Stop all long polls. From now on a closed connection says nothing about its node."""
@@ -236,7 +253,7 @@ class Master:
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path.startswith(PREFIX):
             return await self._call(request)
-        return pages.render(request, self.job, self.now())
+        return pages.render(request, self.job, self.now(), self._seconds_unsaved())
 
     async def _call(self, request: web.BaseRequest) -> web.Response:
         try:

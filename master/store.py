@@ -8,8 +8,10 @@ in which its node trains.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import os
 import threading
+from base64 import b64encode
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
@@ -89,9 +91,14 @@ class File:
 
 
 class ConfigMap:
-    """A ConfigMap of the job. `owner` is its ownerReference to the job."""
+    """A ConfigMap of the job. `owner` is its ownerReference to the job.
 
-    KEY = "job.json"
+    The API server takes 1 MiB, which the state of a thousand nodes exceeds: a large one is compressed. A
+    small one stays readable.
+    """
+
+    KEY, ZIPPED = "job.json", "job.json.gz"
+    READABLE = 256 * 1024  # bytes
 
     def __init__(self, client: Client, namespace: str, name: str, owner: Manifest) -> None:
         self._client, self._namespace, self._name = client, namespace, name
@@ -102,9 +109,11 @@ class ConfigMap:
             found = await self._client.find(CONFIG_MAP, self._name, self._namespace)
         except KubeError as error:
             raise StoreError(f"ConfigMap {self._name} cannot be read: {error}") from error
-        if found is None or self.KEY not in found.data or not self._is_ours(found):
+        if found is None or not self._is_ours(found):
             return None
-        return found.data[self.KEY].encode()
+        if zipped := found.binary_data.get(self.ZIPPED):
+            return await asyncio.to_thread(gzip.decompress, zipped)
+        return found.data[self.KEY].encode() if self.KEY in found.data else None
 
     def _is_ours(self, found: views.ConfigMap) -> bool:
         """Whether it belongs to this job, not to a deleted job of the same name."""
@@ -112,16 +121,17 @@ class ConfigMap:
 
     async def save(self, data: bytes) -> None:
         metadata = {"name": self._name, "namespace": self._namespace, "ownerReferences": [self._owner]}
-        manifest = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": metadata,
-            "data": {self.KEY: data.decode()},
-        }
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **await self._packed(data)}
         try:
             await self._client.apply(CONFIG_MAP, manifest, manager=MANAGER)
         except KubeError as error:
             raise StoreError(f"ConfigMap {self._name} cannot be written: {error}") from error
+
+    async def _packed(self, data: bytes) -> Manifest:
+        if len(data) <= self.READABLE:
+            return {"data": {self.KEY: data.decode()}}
+        zipped = await asyncio.to_thread(gzip.compress, data, 6)
+        return {"binaryData": {self.ZIPPED: b64encode(zipped).decode()}}
 
 
 def snapshot(job: Job, now: datetime | None = None) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -17,11 +18,14 @@ from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import SystemClock
 from elasticjob.kube.errors import NotFound
+from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import CONFIG_MAP, POD
+from elasticjob.master.job import Change, Job, Node, Spec, Training
 from elasticjob.master.main import in_cluster
 from elasticjob.master.settings import Settings
+from elasticjob.master.store import ConfigMap, snapshot
 from tests.kit.leftovers import let_go
-from tests.kit.master import finish, join, report, watch
+from tests.kit.master import START, finish, join, report, watch
 from tests.kit.served import Served
 
 
@@ -101,6 +105,29 @@ async def test_a_successor_continues_and_the_job_says_how_training_goes(place: P
         assert master.job.world == world
         orders = await master.ask(watch(names[0], round=1, seen=1))
         assert (orders.order, orders.round) == (Order.TRAIN, 1)
+
+
+@pytest.mark.parametrize("many", [2, 2_000])
+async def test_a_snapshot_of_many_nodes_fits_into_its_config_map(place: Place, many: int) -> None:
+    await place.declare(replicas=2)
+    job = crowd(many)
+    declared = await place.client.get(ELASTICJOB, "digits", place.namespace)
+    owner = owner_reference(declared, ELASTICJOB, controller=False)
+    store = ConfigMap(place.client, place.namespace, "digits-master-state", owner)
+    for data in (snapshot(job), snapshot(crowd(2)), snapshot(job)):
+        await store.save(data)
+        assert await store.load() == data
+    kept = await place.client.get(CONFIG_MAP, "digits-master-state", place.namespace)
+    assert [*kept.data, *kept.binary_data] == (["job.json"] if many == 2 else ["job.json.gz"])
+
+
+def crowd(many: int) -> Job:
+    """A job with a long name that has lost half of its nodes again and again."""
+    names = [f"a-job-with-a-name-of-forty-letters-worker-{index}" for index in range(many)]
+    nodes = {name: Node(name=name, pods=(name,), uid=str(uuid4()), incarnation=uuid4().hex) for name in names}
+    half = tuple(names[: many // 2])
+    change = Change(round=1, reason="lost", formed=START, nodes=many, workers=many, lost=half, joined=half)
+    return Job(spec=Spec(job="digits"), nodes=nodes, training=Training(changes=(change,) * 16))
 
 
 async def test_a_pod_that_is_being_deleted_is_left_at_a_boundary(place: Place) -> None:

@@ -362,6 +362,21 @@ async def test_a_store_that_fails_holds_nobody_up_and_is_tried_again() -> None:
         assert len(store.saved) == 1
 
 
+async def test_a_store_that_fails_for_long_is_an_alarm(caplog: pytest.LogCaptureFixture) -> None:
+    store, clock = Stubborn(failures=9), VirtualClock()
+    job = Job(spec=Spec(job="digits"), gathering=clock.now())
+    async with Master(job, TOKEN, store, clock=clock) as master, aiohttp.ClientSession() as session:
+        found = Agents(master, clock, session)
+        await master.ask(join("node-0"))
+        await clock.advance(3)
+        assert 'elasticjob_snapshot_unsaved_seconds{job="digits"} 3.0' in (await found.get("/metrics"))[1]
+        await clock.advance(130)
+        assert store.saved
+        assert 'elasticjob_snapshot_unsaved_seconds{job="digits"} 0.0' in (await found.get("/metrics"))[1]
+    levels = [record.levelname for record in caplog.records if "is not saved" in record.message]
+    assert levels == ["WARNING"] * 7 + ["ERROR"] * 2
+
+
 async def test_a_heartbeat_alone_is_nothing_to_save() -> None:
     store, clock = Stubborn(failures=0), VirtualClock()
     job = Job(spec=Spec(job="digits"), gathering=clock.now())
