@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import aiohttp
 import msgspec
@@ -58,7 +58,8 @@ class Stopping(Rejected):
 
 
 REJECTIONS: dict[str, type[Rejected]] = {"stale": Stale, "refused": Refused, "stopping": Stopping}
-TRANSIENT = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
+TRANSIENT = (aiohttp.ClientError, msgspec.MsgspecError, TimeoutError)
+"""No response, or one that no master gives (an ssh banner, a TLS alert, HTML): a master may come yet."""
 
 
 class MasterClient:
@@ -99,11 +100,11 @@ class MasterClient:
     async def call(self, request: Request[Answer], *, patience: float | None = None) -> Answer:
         """Return the response; Unreachable after `patience` seconds, Rejected if refused."""
         allowed = self._patience if patience is None else patience
-        while (body := await self._until_heard(request, allowed)) is None:
+        while (heard := await self._until_heard(request, allowed)) is None:
             pass  # a long poll expired: repeat it at once
-        return msgspec.json.decode(body, type=answer_type(type(request)))
+        return heard
 
-    async def _until_heard(self, request: Request[Any], allowed: float) -> bytes | None:
+    async def _until_heard(self, request: Request[Answer], allowed: float) -> Answer | None:
         """Retry until there is a response; None if it is empty."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + allowed
@@ -111,7 +112,7 @@ class MasterClient:
             try:
                 return await self._post(request)
             except TRANSIENT as error:
-                reason = str(error) or type(error).__name__
+                reason = " ".join(str(error).split()) or type(error).__name__
             if loop.time() + pause > deadline:
                 break
             await asyncio.sleep(pause)
@@ -120,8 +121,8 @@ class MasterClient:
             f"({reason}); is its pod running, and is the address right?"
         )
 
-    async def _post(self, request: Request[Any]) -> bytes | None:
-        """Send once; None for 204. An error without problem+json counts as a broken connection."""
+    async def _post(self, request: Request[Answer]) -> Answer | None:
+        """Send once; None for 204. A response that no master gives counts as a broken connection."""
         if self._session is None:
             raise RuntimeError("use the client as `async with MasterClient(...) as master`")
         url = f"http://{self.address}{PREFIX}{type(request).PATH}"
@@ -130,13 +131,13 @@ class MasterClient:
             body = await answer.read()
             if answer.status == 204:
                 return None
-            if answer.status == 200:
-                return body
+            if answer.status == 200 and answer.content_type == JSON:
+                return msgspec.json.decode(body, type=answer_type(type(request)))
             if answer.content_type == PROBLEM:
                 with suppress(msgspec.DecodeError):
                     problem = msgspec.json.decode(body, type=Problem)
                     raise REJECTIONS.get(problem.code, Rejected)(problem)
-            raise aiohttp.ClientConnectionError(f"HTTP {answer.status} from something that is not a master")
+            raise aiohttp.ClientConnectionError(f"HTTP {answer.status} from a server that is no master")
 
 
 def pauses(jitter: Callable[[], float]) -> Iterator[float]:

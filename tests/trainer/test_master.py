@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import islice
@@ -114,6 +115,37 @@ async def test_silence_is_an_error_that_says_where_and_what_to_check() -> None:
             Unreachable, match=f"master at {address} did not answer Watch .* is its pod running"
         ):
             await master.call(WATCH)
+
+
+async def html(request: web.BaseRequest) -> web.StreamResponse:
+    """Answer as a web page does."""
+    return web.Response(text="<html>", content_type="text/html")
+
+
+async def other_json(request: web.BaseRequest) -> web.StreamResponse:
+    """Answer as another API does."""
+    return web.Response(text='{"pages": []}', content_type="application/json")
+
+
+@pytest.mark.parametrize("answer", [html, other_json])
+async def test_page_of_another_server_is_no_answer(answer: Answer) -> None:
+    async with serving(*[answer] * 99) as (master, _):
+        with pytest.raises(Unreachable, match=f"the master at {master.address} did not answer"):
+            await master.call(WATCH, patience=0.1)
+
+
+@pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.2\r\n", b"\x15\x03\x01\x00\x02\x02\x46", b"*1\r\n"])
+async def test_server_of_another_protocol_is_no_master(greeting: bytes) -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting)
+        await reader.read(1)
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with MasterClient(address) as master:
+            with pytest.raises(Unreachable, match=f"the master at {address} did not answer Watch"):
+                await master.call(WATCH, patience=0.1)
 
 
 def test_pauses_grow_to_a_second() -> None:

@@ -246,6 +246,7 @@ class Agent:
         task = asyncio.get_running_loop().create_task(self._say(request))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
+        task.add_done_callback(self._died)
 
     async def _say(self, request: Request[Any]) -> None:
         try:
@@ -259,7 +260,15 @@ class Agent:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._died)
         return task
+
+    def _died(self, task: asyncio.Task[None]) -> None:
+        """End the agent if a task failed: without it the agent would wait for ever."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("a task of the agent failed", exc_info=error)
+            self._events.put_nowait(Dismissed(1, "AgentFailed", f"{type(error).__name__}: {error}"))
 
     async def _finish_calls(self, end: Exit) -> None:
         """Wait, with a limit, for the last requests to the master."""
