@@ -19,7 +19,8 @@ from typing import Annotated
 import typer
 
 from elasticjob.cli.errors import Exit, Failure
-from elasticjob.trainer.agent.script import Script
+from elasticjob.trainer.agent import words
+from elasticjob.trainer.agent.script import Script, Unusable, check
 from elasticjob.trainer.agent.settings import Place, Recover, Settings, Start, place_from, worker_count
 
 LINGER = 60.0  # seconds that a master waits until the other nodes know of the end
@@ -53,8 +54,12 @@ def run(
         str, option("--nproc-per-node", help="Workers per node: a number, auto, cpu or gpu.")
     ] = "1",
     max_restarts: Annotated[
-        int, option("--max-restarts", help="How often failed workers are restarted.")
-    ] = 3,
+        int | None,
+        option(
+            "--max-restarts",
+            help="How often failed workers are restarted. Default 3; 1 if none makes progress.",
+        ),
+    ] = None,
     recovery: Annotated[
         Recover,
         option(
@@ -110,7 +115,7 @@ def run(
         place=place,
         script=Script(script, tuple(arguments or ()), module=module, python=not no_python),
         workers=workers(nproc_per_node),
-        max_restarts=max_restarts,
+        **restarts(max_restarts),
         recover=recovery,
         start=start(start_method),
         name=role,
@@ -118,11 +123,31 @@ def run(
         redirect=redirects != "0" and log_dir is not None,
         grace=grace,
     )
+    checked(settings)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=f"elasticjob {place.node}: %(message)s")
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
     if place.master and not standalone:
         return asyncio.run(join(settings))
     return asyncio.run(host_or_join(settings, Hosted(low, high, "" if standalone else endpoint, rdzv_id)))
+
+
+def restarts(given: int | None) -> dict[str, int]:
+    """Return the settings for --max-restarts: a number that is given is kept, with or without progress."""
+    if given is None:
+        return {}
+    if given < 0:
+        raise Failure(f"--max-restarts is {given}", next_step="give 0 or more", code=Exit.USAGE)
+    return {"max_restarts": given, "tries": 0}
+
+
+def checked(settings: Settings) -> None:
+    """Fail, before torch is imported, if the script is missing or has a syntax error."""
+    try:
+        check(settings.script)
+    except Unusable as error:
+        code = Exit.USAGE if error.missing else Exit.FAILED
+        words.write(settings.place.termination_log, reason="WorkerFailed", message=str(error), code=code)
+        raise Failure(str(error), code=code) from None
 
 
 @dataclass(frozen=True)

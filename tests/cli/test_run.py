@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,7 @@ from elasticjob.trainer.agent.settings import Settings, Start, place_from
 
 
 @pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Settings, Hosted]]:
+def called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Settings, Hosted]]:
     """What was run, instead of running it."""
     calls: list[tuple[Settings, Hosted]] = []
 
@@ -24,6 +26,10 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Settings, Hosted]]:
         return 7
 
     monkeypatch.setattr(command, "host_or_join", remember)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "train.py").touch()
     monkeypatch.delenv(names.MASTER, raising=False)
     return calls
 
@@ -65,6 +71,44 @@ def test_torchruns_other_words_are_understood(called: list[tuple[Settings, Hoste
     [(settings, job)] = called
     assert (job.endpoint, job.name) == ("h:1", "j")
     assert (settings.start, settings.max_restarts) == (Start.COLD, 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"), [("", (3, 2)), ("--max-restarts 5", (5, 0)), ("--max-restarts 0", (0, 0))]
+)
+def test_max_restarts_that_are_given_are_kept(
+    called: list[tuple[Settings, Hosted]], flags: str, expected: tuple[int, int]
+) -> None:
+    assert started(*flags.split(), "train.py") == 7
+    [(settings, _)] = called
+    assert (settings.max_restarts, settings.tries) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["absent.py"], 2, "absent.py cannot be read"),
+        (["bad.py"], 1, "bad.py, line 1: "),
+        (["-m", "absent"], 2, "no module 'absent'"),
+        (["--max-restarts", "-1", "train.py"], 2, "--max-restarts is -1"),
+    ],
+)
+def test_run_that_cannot_start_says_so_at_once(
+    called: list[tuple[Settings, Hosted]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    arguments: list[str],
+    code: int,
+    sentence: str,
+) -> None:
+    monkeypatch.setenv(names.TERMINATION_LOG, str(tmp_path / "words"))
+    (tmp_path / "bad.py").write_text("def")
+    assert started(*arguments) == code
+    assert sentence in capsys.readouterr().err
+    assert not called
+    if (tmp_path / "words").exists():
+        assert sentence in json.loads((tmp_path / "words").read_text())["message"]
 
 
 async def test_node_that_finds_the_endpoint_taken_joins_the_master_there(

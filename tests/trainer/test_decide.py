@@ -276,11 +276,17 @@ def test_worker_that_dies_while_it_waits_takes_its_question_back() -> None:
     assert story.then(orders(2, Order.TRAIN, 1)) == ["leave 1"]
 
 
-def test_sigterm_finishes_the_step_and_exits_with_zero() -> None:
+def test_sigterm_finishes_the_step_and_exits_with_143() -> None:
     story = training("a", "b")
     assert story.then(AskedToLeave("received SIGTERM")) == ["no join", "leave 1 planned", "interrupt 0"]
     assert story.then(Said(0, Boundary(round=1, port=5001))) == ["stop 0"]
-    assert story.then(Ended(0, 0)) == ["exit 0 Left"]
+    assert story.then(Ended(0, 0)) == ["exit 143 Left"]
+
+
+def test_ctrl_c_exits_with_130() -> None:
+    story = training("a", "b")
+    story.then(AskedToLeave("received SIGINT", 130), Said(0, Boundary(round=1, port=5001)))
+    assert story.then(Ended(0, 0)) == ["exit 130 Left"]
 
 
 def test_sigterm_without_a_boundary_kills_after_the_grace_period() -> None:
@@ -288,13 +294,13 @@ def test_sigterm_without_a_boundary_kills_after_the_grace_period() -> None:
     story.then(AskedToLeave("received SIGTERM"))
     assert again_at(story.group) == story.now + TERMS.grace
     assert story.then(after=TERMS.grace) == ["SIGKILL 0"]
-    assert story.then(Ended(0, -9)) == ["exit 0 Left"]
+    assert story.then(Ended(0, -9)) == ["exit 143 Left"]
 
 
 def test_sigterm_ends_a_plain_script_by_sigterm() -> None:
     story = restarting("a", "b")
     assert story.then(AskedToLeave("received SIGTERM")) == ["no join", "leave 1 planned", "SIGTERM 0"]
-    assert story.then(Ended(0, -15)) == ["exit 0 Left"]
+    assert story.then(Ended(0, -15)) == ["exit 143 Left"]
 
 
 @pytest.mark.parametrize("story", [training("a"), restarting("a")], ids=["elastic", "plain"])
@@ -379,6 +385,32 @@ def test_budget_of_restarts_is_spent_by_kills_too() -> None:
         story.then(formed(round_, "a"))
         did = story.then(Ended(0, -9))
     assert did == ["failure final", "exit 137 WorkerFailed"]
+
+
+@pytest.mark.parametrize("progress", [True, False])
+@pytest.mark.parametrize(("workers", "restarts"), [(1, 0), (1, 2), (2, 1), (4, 3)])
+def test_max_restarts_counts_starts_of_all_workers_of_the_node(
+    workers: int, restarts: int, progress: bool
+) -> None:
+    story = Story(Recovery.RESTART, workers=workers, max_restarts=restarts, tries=0)
+    story.then(WarmReady())
+    starts = 0
+    while story.group.ending is None:
+        did = story.then(formed(starts + 1, "a", slots=workers), after=60.0 if progress else 0.0)
+        starts += f"spawn 0 as 0/{workers}" in did
+        story.then(*(Ended(slot, 1) for slot in range(workers)))
+    assert starts == 1 + restarts
+
+
+def test_workers_that_fail_together_without_progress_are_tried_twice() -> None:
+    story = Story(Recovery.RESTART, workers=2)
+    story.then(WarmReady())
+    story.then(formed(1, "a", slots=2))
+    story.then(Ended(0, 1), Ended(1, 1))
+    assert story.group.ending is None
+    story.then(formed(2, "a", slots=2))
+    story.then(Ended(0, 1), Ended(1, 1))
+    assert story.group.ending is not None
 
 
 def test_failure_that_echoes_a_lost_node_is_not_charged() -> None:

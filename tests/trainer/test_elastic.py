@@ -128,7 +128,7 @@ async def test_late_node_is_cut_in_at_a_step_boundary_and_an_old_one_leaves_at_o
             assert (joined["rank"], joined["world"]) == (1, 2)
             assert [change.lost for change in job.master.job.training.changes] == [(), ()]
             first.kill(signal.SIGTERM)
-            assert await job.ends(first) == 0
+            assert await job.ends(first) == 143
         assert first.last_words()["reason"] == "Left"
         assert await job.ends(second) == 0
         check(job, slots=2, epochs=20)
@@ -170,7 +170,7 @@ async def test_all_leave_and_a_new_job_goes_on_from_the_checkpoint(tmp_path: Pat
             agent = await job.agent(0, "counted.py", 20, tmp_path / "saved")
             await job.until(lambda: job.last()["step"] > 20)
             agent.kill(signal.SIGTERM)
-        assert await job.ends(agent) == 0
+        assert await job.ends(agent) == 143
         left = job.last()["step"]
         again = await job.agent(0, "counted.py", 20, tmp_path / "saved")
         assert await job.ends(again) == 0

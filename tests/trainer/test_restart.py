@@ -8,6 +8,8 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 import elasticjob
 from tests.kit.harness import Scenario, scenario
 from tests.kit.warm import Warm
@@ -59,6 +61,19 @@ async def test_exit_code_of_the_script_is_the_agents_in_a_cold_start_too(tmp_pat
         agent = await job.agent(0, "failing.py", "exit", flags=("--start-method", "spawn"))
         assert await job.ends(agent) == 3
         assert agent.last_words()["exitCode"] == 3
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+async def test_run_that_is_interrupted_says_so_by_its_exit_code(
+    tmp_path: Path, warm: Warm, number: signal.Signals, code: int
+) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
+        wait = "import time; print('up', flush=True); time.sleep(600)"
+        agent = await job.agent(0, sys.executable, "-c", wait, flags=("--no-python",))
+        await job.until(lambda: record(job, "up"))
+        agent.kill(number)
+        assert await job.ends(agent) == code
+        assert agent.last_words()["reason"] == "Left"
 
 
 async def test_any_program_runs_with_torchruns_environment(tmp_path: Path, warm: Warm) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from elasticjob.trainer.agent.script import Script, imports, is_elastic, preloads
+from elasticjob.trainer.agent.script import Script, Unusable, check, imports, is_elastic, preloads
 from elasticjob.trainer.agent.settings import place_from, worker_count
 from elasticjob.trainer.channel import LIMIT, Lines
 
@@ -47,6 +48,76 @@ def test_what_cannot_be_read_is_not_elastic(tmp_path: Path) -> None:
 
 def test_modules_are_found_like_files() -> None:
     assert "asyncio" in imports(Script("elasticjob.trainer.master", module=True))
+
+
+def test_module_is_found_from_here_without_importing_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pack = tmp_path / "somepack"
+    pack.mkdir()
+    (pack / "__init__.py").write_text("raise SystemExit('imported')")
+    (pack / "train.py").write_text("import torch")
+    (pack / "__main__.py").write_text("import numpy")
+    assert Script("somepack.train", module=True).source() == pack / "train.py"
+    assert Script("somepack", module=True).source() == pack / "__main__.py"
+
+
+def files(folder: Path) -> None:
+    """Scripts of all kinds."""
+    (folder / "good.py").write_text("import torch\nprint('\\d')")
+    (folder / "bad.py").write_text("import torch\nfor x im y:\n    pass")
+    (folder / "null.py").write_bytes(b"x = 1\0")
+    (folder / "empty").mkdir()
+    (folder / "app").mkdir()
+    (folder / "app" / "__main__.py").write_text("")
+    with zipfile.ZipFile(folder / "app.pyz", "w") as archive:
+        archive.writestr("__main__.py", "")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Script("good.py"),
+        Script("app"),
+        Script("app.pyz"),
+        Script("good", module=True),
+        Script("json.tool", module=True),
+        Script("sh", python=False),
+    ],
+    ids=lambda script: script.name,
+)
+def test_script_that_can_run_is_let_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: Script
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files(tmp_path)
+    check(script)
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence", "missing"),
+    [
+        (Script("absent.py"), "the script absent.py cannot be read: no such file or directory", True),
+        (Script("empty"), "the script empty cannot be read: is a directory", True),
+        (Script("bad.py"), "bad.py, line 2: invalid syntax: for x im y:", False),
+        (Script("null.py"), "null.py", False),
+        (Script("absent.module", module=True), "there is no module 'absent.module' in ", True),
+        (Script("json.absent", module=True), "there is no module 'json.absent' in ", True),
+        (Script("bad", module=True), "bad.py, line 2: invalid syntax: for x im y:", False),
+        (Script("absent-program", python=False), "there is no program 'absent-program'", True),
+    ],
+    ids=lambda value: value.name if isinstance(value, Script) else None,
+)
+def test_script_that_cannot_run_is_refused_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: Script, sentence: str, missing: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files(tmp_path)
+    with pytest.raises(Unusable) as caught:
+        check(script)
+    assert sentence in str(caught.value)
+    assert caught.value.missing is missing
 
 
 def test_warm_process_imports_what_is_slow_and_harmless(tmp_path: Path) -> None:

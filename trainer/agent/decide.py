@@ -10,6 +10,7 @@ import re
 import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from elasticjob.api.rpc.nodes import Failure, Finish, Order
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery
@@ -163,7 +164,9 @@ def leave_when_asked(group: Group, now: float) -> Step | None:
         planned=True,
         reason=group.asked_to_leave,
     )
-    ending = Ending(0, LEFT, group.asked_to_leave, gentle=True, kill_at=now + group.terms.grace)
+    ending = Ending(
+        group.leave_code, LEFT, group.asked_to_leave, gentle=True, kill_at=now + group.terms.grace
+    )
     return Step(replace(group, ending=ending), (Ask(None), Report(leave)), f"leaving: {ending.message}")
 
 
@@ -443,15 +446,25 @@ def entry(group: Group, slot: int) -> Enter:
 
 def why_hopeless(group: Group) -> str:
     """Return why a restart of the workers would not help, empty if it may."""
-    last = group.failures[-2:]
-    if len(last) == 2 and all(failed.fruitless for failed in last):
+    fruitless = restarts(tuple(takewhile(lambda failed: failed.fruitless, reversed(group.failures))))
+    if 0 < group.terms.tries <= fruitless:
         return "it failed twice without any progress, so it is not started again"
-    charged = sum(not failed.echo for failed in group.failures)
+    charged = restarts(tuple(failed for failed in group.failures if not failed.echo))
     if charged > group.terms.max_restarts:
         return f"that was failure {charged}, and --max-restarts is {group.terms.max_restarts}"
-    if len(group.failures) > ECHOES * (group.terms.max_restarts + 1):
-        return f"it failed {len(group.failures)} times beside failures of other nodes"
+    if restarts(group.failures) > ECHOES * (group.terms.max_restarts + 1):
+        return f"it failed {restarts(group.failures)} times beside failures of other nodes"
     return ""
+
+
+def restarts(failures: tuple[Failed, ...]) -> int:
+    """Return how many restarts `failures` cost, as torchrun counts: workers of one round fail together.
+
+    Before the first round each worker is started again by itself, and the unluckiest one counts.
+    """
+    before = [failed.slot for failed in failures if not failed.round]
+    rounds = {failed.round for failed in failures if failed.round}
+    return len(rounds) + max((before.count(slot) for slot in before), default=0)
 
 
 def may_be_an_echo(group: Group, failed: Failed) -> bool:

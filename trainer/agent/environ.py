@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from elasticjob.trainer.agent.decide import Spawn
+from elasticjob.trainer.agent.decide import Spawn, restarts
 from elasticjob.trainer.agent.group import Group
 from elasticjob.trainer.agent.settings import Settings
 from elasticjob.trainer.channel import ADDRESS
@@ -32,7 +32,7 @@ def worker_environment(
         "LOCAL_RANK": str(spawn.slot),
         "LOCAL_WORLD_SIZE": str(len(group.seats) if spawn.enter else count),
         "ROLE_NAME": settings.name,
-        "TORCHELASTIC_RESTART_COUNT": str(len(group.failures)),
+        "TORCHELASTIC_RESTART_COUNT": str(restarts(group.failures)),
         "TORCHELASTIC_MAX_RESTARTS": str(settings.max_restarts),
         "TORCHELASTIC_RUN_ID": settings.place.job,
         "TORCHELASTIC_USE_AGENT_STORE": "False",

@@ -41,6 +41,7 @@ class Terms:
     workers: int
     max_restarts: int
     grace: float
+    tries: int = 2  # starts in a row without any progress after which there is no other; 0: no limit
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ class Group:
     asking: Join | None = None
     asking_seats: tuple[int, ...] = ()
     asked_to_leave: str = ""
+    leave_code: int = 0  # the exit code of that end
     ending: Ending | None = None
     progress: Progress | None = None
     progress_round: int = 0  # the world in which `progress` was made
@@ -189,9 +191,10 @@ class Formed:
 
 @dataclass(frozen=True)
 class AskedToLeave:
-    """SIGTERM or SIGINT."""
+    """SIGTERM, SIGINT or the like; the run ends unfinished, as the shell's 128 + signal says."""
 
     reason: str
+    code: int = 143
 
 
 @dataclass(frozen=True)
@@ -220,8 +223,8 @@ def observe(group: Group, event: Event, now: float) -> Group:
             return replace(group, orders=orders, failures=excused(group, orders))
         case Formed(world=world):
             return replace(group, world=world, seats=group.asking_seats, asking=None, asking_seats=())
-        case AskedToLeave(reason=reason):
-            return replace(group, asked_to_leave=reason)
+        case AskedToLeave(reason=reason, code=code):
+            return replace(group, asked_to_leave=reason, leave_code=code)
         case Dismissed(code=code, reason=reason, message=message):
             return group if group.ending else replace(group, ending=Ending(code, reason, message))
         case _:

@@ -6,7 +6,6 @@ All events go through one queue and are handled one at a time.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import signal
 import socket
@@ -22,6 +21,7 @@ from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Order, Report, Watch
 from elasticjob.api.rpc.rendezvous import Join, Recovery
 from elasticjob.trainer.agent import decide as steps
+from elasticjob.trainer.agent import words
 from elasticjob.trainer.agent.decide import LEFT, Action, Exit, Step, again_at, decide
 from elasticjob.trainer.agent.environ import with_defaults, worker_environment
 from elasticjob.trainer.agent.folder import own_folder
@@ -101,7 +101,8 @@ class Agent:
         """Act on events until the group has ended."""
         loop = asyncio.get_running_loop()
         for number in GOODBYE:
-            loop.add_signal_handler(number, self._events.put_nowait, AskedToLeave(f"received {number.name}"))
+            asked = AskedToLeave(f"received {number.name}", 128 + number)
+            loop.add_signal_handler(number, self._events.put_nowait, asked)
         self._workers.prepare(self._environment)
         loop.add_signal_handler(signal.SIGCHLD, self._workers.reap_orphans)
         self._start(self._watch())
@@ -111,6 +112,8 @@ class Agent:
             await self._finish_calls(end)
         finally:
             await self._close()
+            for number in GOODBYE:
+                loop.remove_signal_handler(number)
         self._last_words(end)
         return end.code
 
@@ -315,15 +318,13 @@ class Agent:
     def _last_words(self, end: Exit) -> None:
         """Write the termination message and the last log line."""
         log.info("%s: %s (exit code %d)", end.reason, end.message, end.code)
-        words = {
-            "reason": end.reason,
-            "message": end.message,
-            "exitCode": end.code,
-            "localRank": end.local_rank,
-        }
-        if self._settings.place.termination_log is not None:
-            with suppress(OSError):
-                self._settings.place.termination_log.write_text(json.dumps(words))
+        words.write(
+            self._settings.place.termination_log,
+            reason=end.reason,
+            message=end.message,
+            code=end.code,
+            local_rank=end.local_rank,
+        )
 
 
 def terms(settings: Settings) -> Terms:
@@ -338,6 +339,7 @@ def terms(settings: Settings) -> Terms:
         workers=settings.workers,
         max_restarts=settings.max_restarts,
         grace=settings.grace,
+        tries=settings.tries,
     )
 
 

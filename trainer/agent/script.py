@@ -9,8 +9,15 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
+import shutil
+import sys
+import warnings
+import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Final
 
@@ -36,13 +43,77 @@ class Script:
             return None
         if not self.module:
             return Path(self.name)
-        try:
-            spec = importlib.util.find_spec(self.name)
-            if spec is not None and spec.submodule_search_locations is not None:
-                spec = importlib.util.find_spec(f"{self.name}.__main__")
-        except ImportError:
-            return None
-        return Path(spec.origin) if spec is not None and spec.origin else None
+        spec = found(self.name)
+        return Path(spec.origin) if spec is not None and spec.has_location and spec.origin else None
+
+
+class Unusable(Exception):
+    """The script cannot run; `missing` if there is none."""
+
+    def __init__(self, message: str, *, missing: bool) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
+def check(script: Script) -> None:
+    """Raise Unusable if the script is missing or is no Python, without importing anything."""
+    if not script.python:
+        if shutil.which(script.name) is None:
+            raise Unusable(f"there is no program {script.name!r}", missing=True)
+        return
+    if script.module and found(script.name) is None:
+        raise Unusable(
+            f"there is no module {script.name!r} in {os.getcwd()} or on Python's path", missing=True
+        )
+    path = script.source()
+    if path is None or is_package(path):
+        return
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise Unusable(f"the script {path} cannot be read: {reason}", missing=True) from None
+    if is_compiled(path):
+        return
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            compile(source, str(path), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        text = f": {error.text.strip()}" if error.text else ""
+        raise Unusable(f"{path}, line {error.lineno}: {error.msg}{text}", missing=False) from None
+    except ValueError as error:
+        raise Unusable(f"{path}: {error}", missing=False) from None
+
+
+def found(module: str) -> ModuleSpec | None:
+    """Return what `python -m module` would run from here, without importing its packages."""
+    name, *rest = module.split(".")
+    spec = PathFinder.find_spec(name, [os.getcwd(), *sys.path])
+    if spec is None:
+        with suppress(ImportError, ValueError):
+            spec = importlib.util.find_spec(name)
+    for part in rest:
+        spec = within(spec, part)
+    return (
+        within(spec, "__main__") if spec is not None and spec.submodule_search_locations is not None else spec
+    )
+
+
+def within(package: ModuleSpec | None, name: str) -> ModuleSpec | None:
+    """Return a module of a package."""
+    if package is None or package.submodule_search_locations is None:
+        return None
+    return PathFinder.find_spec(name, list(package.submodule_search_locations))
+
+
+def is_package(path: Path) -> bool:
+    """Whether Python runs `path` by the `__main__.py` in it: a folder or a zip file."""
+    return (path / "__main__.py").is_file() or (path.is_file() and zipfile.is_zipfile(path))
+
+
+def is_compiled(path: Path) -> bool:
+    """Whether `path` holds no source."""
+    return path.suffix in (*BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
 
 
 def imports(script: Script) -> frozenset[str]:

@@ -51,6 +51,7 @@ class Settings:
     script: Script
     workers: int = 1
     max_restarts: int = 3
+    tries: int = 2  # starts in a row without any progress; 0: as many as `max_restarts` allows
     recover: Recover = Recover.AUTO
     start: Start = Start.WARM
     name: str = "default"  # torchrun's --role: the prefix of log lines

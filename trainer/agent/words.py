@@ -1,0 +1,15 @@
+"""The termination message: why this program ended, as JSON, for the operator."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+
+def write(path: Path | None, *, reason: str, message: str, code: int, local_rank: int = -1) -> None:
+    """Write the termination message, if there is a place for it."""
+    words = {"reason": reason, "message": message, "exitCode": code, "localRank": local_rank}
+    if path is not None:
+        with suppress(OSError):
+            path.write_text(json.dumps(words))
