@@ -9,21 +9,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import sys
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from elasticjob.api.rpc import environment as names
+from elasticjob.cli import hosting
 from elasticjob.cli.errors import Exit, Failure
+from elasticjob.cli.hosting import Hosted, own_address, own_name
+from elasticjob.cli.torchrun import (
+    KEYS,
+    RANKED,
+    REFUSED,
+    STATIC,
+    backend,
+    conf,
+    endpoint_of,
+    node_range,
+    refuse,
+)
 from elasticjob.trainer.agent import words
 from elasticjob.trainer.agent.script import Script, Unusable, check
-from elasticjob.trainer.agent.settings import Place, Recover, Settings, Start, place_from, worker_count
+from elasticjob.trainer.agent.settings import Recover, Settings, Start, place_from, worker_count
 
-LINGER = 60.0  # seconds that a master waits until the other nodes know of the end
+log = logging.getLogger("elasticjob.run")
+
 COLD = ("spawn", "cold")
 WARM = ("fork", "forkserver", "warm")
 
@@ -35,6 +48,12 @@ def option(*names: str, help: str, panel: str = "Options", pet: bool = True) -> 
     info: typer.models.OptionInfo = typer.Option(
         *spelled, help=help, rich_help_panel=panel, envvar=variable if pet else None, show_envvar=False
     )
+    return info
+
+
+def unsupported(name: str) -> typer.models.OptionInfo:
+    """Return a flag of torchrun that is refused with a reason."""
+    info: typer.models.OptionInfo = typer.Option(name, underscored(name), help=REFUSED[name][1], hidden=True)
     return info
 
 
@@ -76,9 +95,12 @@ def run(
         option("--rdzv-endpoint", help="HOST:PORT of the master; the node that can listen there runs it."),
     ] = "",
     rdzv_id: Annotated[
-        str, option("--rdzv-id", help="The job's name, and the secret that its nodes share.")
+        str, option("--rdzv-id", help="The secret that its nodes share; a new one for each job.")
     ] = "",
-    node_rank: Annotated[int, option("--node-rank", help="This node's place among the nodes.")] = 0,
+    node_rank: Annotated[
+        int | None,
+        option("--node-rank", help="This node's rank; without it ranks follow the order of joining."),
+    ] = None,
     local_addr: Annotated[
         str, option("--local-addr", help="The address at which others reach this node.")
     ] = "",
@@ -97,10 +119,21 @@ def run(
         ),
     ] = "forkserver",
     grace: Annotated[float, option("--grace", help="Seconds that workers have to end by themselves.")] = 20.0,
-    rdzv_backend: Annotated[str, option("--rdzv-backend", help="There is one.", panel=ACCEPTED)] = "",
-    rdzv_conf: Annotated[str, option("--rdzv-conf", help="Ignored.", panel=ACCEPTED)] = "",
-    monitor_interval: Annotated[float, option("--monitor-interval", help="Ignored.", panel=ACCEPTED)] = 0.0,
+    rdzv_backend: Annotated[str, option("--rdzv-backend", help="c10d or static.", panel=ACCEPTED)] = "",
+    rdzv_conf: Annotated[
+        str,
+        option("--rdzv-conf", help="Timeouts of the rendezvous, as KEY=VALUE,…: " + ", ".join(KEYS) + "."),
+    ] = "",
+    monitor_interval: Annotated[
+        float, option("--monitor-interval", help="The end of a worker is noticed at once.", panel=ACCEPTED)
+    ] = 0.0,
     tee: Annotated[str, option("--tee", "-t", help="Output is always passed on.", panel=ACCEPTED)] = "0",
+    event_log_handler: Annotated[str, unsupported("--event-log-handler")] = "",
+    logs_specs: Annotated[str, unsupported("--logs-specs")] = "",
+    numa_binding: Annotated[str, unsupported("--numa-binding")] = "",
+    duplicate_stdout_filters: Annotated[str, unsupported("--duplicate-stdout-filters")] = "",
+    duplicate_stderr_filters: Annotated[str, unsupported("--duplicate-stderr-filters")] = "",
+    print_completion: Annotated[str, unsupported("--print-completion")] = "",
 ) -> int:
     """Run a training script on one or more nodes: survive lost workers, grow and shrink.
 
@@ -109,8 +142,26 @@ def run(
     [bold]elasticjob run --nproc-per-node 2 train.py --epochs 10[/]
     """
     low, high = node_range(nnodes)
-    endpoint = rdzv_endpoint or (f"{master_addr}:{master_port}" if master_addr else "")
-    place = place_from(os.environ, node_rank=node_rank, address=local_addr)
+    refuse(
+        {
+            "--event-log-handler": event_log_handler,
+            "--logs-specs": logs_specs,
+            "--numa-binding": numa_binding,
+            "--duplicate-stdout-filters": duplicate_stdout_filters,
+            "--duplicate-stderr-filters": duplicate_stderr_filters,
+            "--print-completion": print_completion,
+        }
+    )
+    ranked = node_rank if backend(rdzv_backend) in RANKED else None
+    host, port = meeting_point(rdzv_endpoint, master_addr, master_port, low) if not standalone else ("", 0)
+    place = place_from(
+        os.environ,
+        node_rank=ranked,
+        address=local_addr or (own_address(host, port) if host and names.POD_IP not in os.environ else ""),
+        name=own_name() if host and ranked is None else "",
+    )
+    if names.JOB not in os.environ and rdzv_id:
+        place = replace(place, job=rdzv_id)
     settings = Settings(
         place=place,
         script=Script(script, tuple(arguments or ()), module=module, python=not no_python),
@@ -126,9 +177,24 @@ def run(
     checked(settings)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=f"elasticjob {place.node}: %(message)s")
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    if node_rank is not None and ranked is None:
+        log.info(
+            "--node-rank is ignored with --rdzv-backend %s: ranks follow the order of joining", rdzv_backend
+        )
     if place.master and not standalone:
-        return asyncio.run(join(settings))
-    return asyncio.run(host_or_join(settings, Hosted(low, high, "" if standalone else endpoint, rdzv_id)))
+        return asyncio.run(hosting.join(settings))
+    return asyncio.run(
+        hosting.host_or_join(settings, Hosted(low, high, host, port, rdzv_id, conf(rdzv_conf)))
+    )
+
+
+def meeting_point(endpoint: str, address: str, port: int, low: int) -> tuple[str, int]:
+    """Return host and port at which the nodes meet, as in torchrun; no host if this node can train alone."""
+    if endpoint:
+        return endpoint_of(endpoint)
+    if address:
+        return address.strip("[]"), port
+    return STATIC if low > 1 else ("", 0)
 
 
 def restarts(given: int | None) -> dict[str, int]:
@@ -148,78 +214,6 @@ def checked(settings: Settings) -> None:
         code = Exit.USAGE if error.missing else Exit.FAILED
         words.write(settings.place.termination_log, reason="WorkerFailed", message=str(error), code=code)
         raise Failure(str(error), code=code) from None
-
-
-@dataclass(frozen=True)
-class Hosted:
-    """The job whose master this process hosts: its size, and address (empty: for this node alone)."""
-
-    low: int
-    high: int
-    endpoint: str
-    name: str
-
-
-async def join(settings: Settings) -> int:
-    """Run the agent with the master in its settings."""
-    from elasticjob.trainer.agent import loop  # aiohttp and psutil: not for --help
-
-    return await loop.run(settings, os.environ)
-
-
-async def host_or_join(settings: Settings, job: Hosted) -> int:
-    """Run the agent beside a master of this process, or join the one that already listens on the endpoint."""
-    from elasticjob.master.job import Bounds, Job, Spec
-    from elasticjob.master.server import Master
-    from elasticjob.master.store import Nowhere
-
-    host, port = endpoint_of(job.endpoint) if job.endpoint else ("127.0.0.1", 0)
-    token = job.name or (secrets.token_hex(16) if not job.endpoint else "elasticjob")
-    spec = Spec(job=job.name or "local", bounds=Bounds(minimum=job.low, maximum=job.high))
-    async with AsyncExitStack() as stack:
-        master = Master(Job(spec=spec), token, Nowhere(), host=host, port=port)
-        try:
-            await stack.enter_async_context(master)
-        except OSError:  # the address of another host, or in use by another node on this one
-            if not job.endpoint:
-                raise
-            return await join(with_master(settings, f"{host}:{port}", token))
-        code = await join(with_master(settings, master.address, token))
-        if job.high > 1:
-            await master.wait_until_told(LINGER)
-        return code
-
-
-def with_master(settings: Settings, address: str, token: str) -> Settings:
-    """Return the settings of an agent whose master is at `address`."""
-    place: Place = replace(settings.place, master=address, token=token)
-    return replace(settings, place=place)
-
-
-def endpoint_of(text: str) -> tuple[str, int]:
-    """Return host and port of an endpoint; the port is torchrun's 29400 if absent."""
-    host, colon, port = text.rpartition(":")
-    if not colon:
-        return text, 29400
-    if not port.isdecimal():
-        raise Failure(
-            f"--rdzv-endpoint is {text!r}: the port is not a number",
-            next_step="give HOST:PORT",
-            code=Exit.USAGE,
-        )
-    return host, int(port)
-
-
-def node_range(text: str) -> tuple[int, int]:
-    """Return the bounds in --nnodes."""
-    low, _, high = text.partition(":")
-    if not (low.isdecimal() and (high or low).isdecimal()) or not 1 <= int(low) <= int(high or low):
-        raise Failure(
-            f"--nnodes is {text!r}",
-            next_step="give a number of nodes, or MIN:MAX with MIN <= MAX",
-            code=Exit.USAGE,
-        )
-    return int(low), int(high or low)
 
 
 def workers(text: str) -> int:

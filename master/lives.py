@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-from elasticjob.api.rpc.nodes import Watch
+from elasticjob.api.rpc.nodes import UNRANKED, Watch
 from elasticjob.api.rpc.rendezvous import Join
 from elasticjob.master.errors import Refused, Stale
 from elasticjob.master.job import ENDS, Job, Node, Phase
@@ -41,7 +41,9 @@ def known(job: Job, sender: Sender) -> Node:
 
 def enter(job: Job, request: Watch | Join, now: datetime) -> Job:
     """Return the job with the sender as the present incarnation of its node; Stale if it was replaced."""
-    node = job.nodes.get(request.node) or Node(name=request.node, role=request.role, index=request.index)
+    node = job.nodes.get(request.node) or Node(
+        name=request.node, role=request.role, index=_index(job, request)
+    )
     if node.incarnation == request.incarnation:
         return job
     if request.incarnation in node.retired:
@@ -50,7 +52,7 @@ def enter(job: Job, request: Watch | Join, now: datetime) -> Job:
         return job.put(node.but(incarnation=request.incarnation, phase=_begun(node)))
     job = job.put(node.but(finished=False))
     job = rules.lose(job, node.name, f"{node.name} was replaced by a new incarnation", now)
-    job = job.put(_reborn(job.nodes[node.name], request))
+    job = job.put(_reborn(job, job.nodes[node.name], request))
     return job.but(version=job.version + 1)
 
 
@@ -78,12 +80,21 @@ def _begun(node: Node) -> Phase:
     return Phase.INITIAL if node.phase in ENDS else node.phase
 
 
-def _reborn(node: Node, request: Watch | Join) -> Node:
+def _index(job: Job, request: Watch | Join) -> int:
+    """Return the node's index: its own, else the next of its role."""
+    if request.index != UNRANKED:
+        return request.index
+    known = job.nodes.get(request.node)
+    taken = (node.index for node in job.nodes.values() if node.role == request.role)
+    return known.index if known else 1 + max(taken, default=UNRANKED)
+
+
+def _reborn(job: Job, node: Node, request: Watch | Join) -> Node:
     """Return the next incarnation of `node`; what belongs to the place is kept."""
     return Node(
         name=node.name,
         role=request.role,
-        index=request.index,
+        index=_index(job, request),
         phase=_begun(node),
         pods=node.pods,
         uid=node.uid,

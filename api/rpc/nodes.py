@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
@@ -11,6 +11,9 @@ from elasticjob.api.rpc.message import Count, Empty, Message, Name, Request, Wai
 
 PodName = Annotated[str, msgspec.Meta(max_length=253)]
 """The name of a pod, empty outside of a cluster."""
+
+UNRANKED: Final = -1
+"""The `index` of a node that leaves it to the master: nodes get theirs in the order of joining."""
 
 
 class Order(StrEnum):

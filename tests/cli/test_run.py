@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 
 import pytest
 
 from elasticjob.api.rpc import environment as names
-from elasticjob.cli import run as command
+from elasticjob.api.rpc.nodes import UNRANKED
+from elasticjob.cli import hosting
+from elasticjob.cli.hosting import Hosted
 from elasticjob.cli.main import application
-from elasticjob.cli.run import Hosted
+from elasticjob.cli.torchrun import Conf
 from elasticjob.trainer.agent.script import Script
-from elasticjob.trainer.agent.settings import Settings, Start, place_from
+from elasticjob.trainer.agent.settings import Settings, Start
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Settin
         calls.append((settings, job))
         return 7
 
-    monkeypatch.setattr(command, "host_or_join", remember)
+    monkeypatch.setattr(hosting, "host_or_join", remember)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").touch()
     (tmp_path / "pack").mkdir()
@@ -69,7 +70,7 @@ def test_torchruns_other_words_are_understood(called: list[tuple[Settings, Hoste
     flags = "--rdzv-backend c10d --rdzv-endpoint h:1 --rdzv_id j --start-method spawn -t 3 --max_restarts 0"
     assert started(*flags.split(), "train.py") == 7
     [(settings, job)] = called
-    assert (job.endpoint, job.name) == ("h:1", "j")
+    assert (job.host, job.port, job.name) == ("h", 1, "j")
     assert (settings.start, settings.max_restarts) == (Start.COLD, 0)
 
 
@@ -111,18 +112,63 @@ def test_run_that_cannot_start_says_so_at_once(
         assert sentence in json.loads((tmp_path / "words").read_text())["message"]
 
 
-async def test_node_that_finds_the_endpoint_taken_joins_the_master_there(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("flags", "where"),
+    [
+        ("", ("", 0)),
+        ("--nnodes 1:4", ("", 0)),
+        ("--nnodes 2", ("127.0.0.1", 29500)),
+        ("--nnodes 2 --master-addr h", ("h", 29500)),
+        ("--nnodes 2 --master-addr h --master-port 7", ("h", 7)),
+        ("--rdzv-endpoint h", ("h", 29400)),
+        ("--rdzv-endpoint h:7 --master-addr i", ("h", 7)),
+        ("--rdzv-endpoint [::1]:7", ("::1", 7)),
+        ("--rdzv-endpoint ::1", ("::1", 29400)),
+        ("--standalone --rdzv-endpoint h:7", ("", 0)),
+    ],
+)
+def test_nodes_meet_where_torchruns_do(
+    called: list[tuple[Settings, Hosted]], flags: str, where: tuple[str, int]
 ) -> None:
-    masters: list[str] = []
+    assert started(*flags.split(), "train.py") == 7
+    [(_, job)] = called
+    assert (job.host, job.port) == where
 
-    async def joined(settings: Settings) -> int:
-        masters.append(settings.place.master)
-        return 3
 
-    monkeypatch.setattr(command, "join", joined)
-    with socket.create_server(("127.0.0.1", 0)) as first:
-        endpoint = f"127.0.0.1:{first.getsockname()[1]}"
-        settings = Settings(place=place_from({}), script=Script("train.py"))
-        assert await command.host_or_join(settings, Hosted(1, 2, endpoint, "job")) == 3
-    assert masters == [endpoint]
+RENDEZVOUS = "--nnodes 1:2 --rdzv-endpoint 127.0.0.1:1 --rdzv-id X"
+
+
+@pytest.mark.parametrize("flags", [f"--rdzv-backend c10d {RENDEZVOUS}", RENDEZVOUS])
+def test_same_line_gives_each_node_a_name_of_its_own_and_no_rank(
+    called: list[tuple[Settings, Hosted]], flags: str
+) -> None:
+    assert [started(*flags.split(), "train.py") for _ in range(2)] == [7, 7]
+    places = [settings.place for settings, _ in called]
+    assert len({place.node for place in places}) == 2
+    assert {place.index for place in places} == {UNRANKED}
+    assert {place.job for place in places} == {"X"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "index"),
+    [
+        ("--rdzv-backend static --node-rank 1", 1),
+        ("--node-rank 1", 1),
+        ("--rdzv-backend c10d --node-rank 1", UNRANKED),
+    ],
+)
+def test_node_rank_counts_where_it_does_for_torchrun(
+    called: list[tuple[Settings, Hosted]], flags: str, index: int
+) -> None:
+    assert started(*RENDEZVOUS.split(), *flags.split(), "train.py") == 7
+    [(settings, _)] = called
+    assert settings.place.index == index
+    assert settings.place.node == "local-worker-1" or index == UNRANKED
+
+
+def test_rdzv_conf_reaches_the_job(called: list[tuple[Settings, Hosted]]) -> None:
+    given = "join_timeout=60,last_call_timeout=5, close_timeout=7,keep_alive_interval=2,is_host=1"
+    assert started("--rdzv-conf", given, "train.py") == 7
+    [(_, job)] = called
+    assert job.conf == Conf(join=60, last_call=5, close=7, interval=2, is_host=True)
+    assert (job.conf.silence, Conf().silence) == (6, 5)

@@ -95,6 +95,17 @@ class Scenario:
             Agent(node, await self.warm.start([*map(str, command)], environment), termination)
         )
 
+    async def peer(self, script: str | Path, *arguments: object, flags: Iterable[str]) -> Agent:
+        """Start a node that knows only its command line: no pod, no master, no rank."""
+        node = f"peer-{len(self.agents)}"
+        kept = self.environment(node, 0, self.folder / node)
+        for name in (names.JOB, names.NODE, names.INDEX, names.MASTER, names.TOKEN_FILE, names.POD_NAME):
+            del kept[name]
+        command = (sys.executable, "-m", "elasticjob.cli", "run", *flags, SCRIPTS / script, *arguments)
+        return self._follow(
+            Agent(node, await self.warm.start([*map(str, command)], kept), self.folder / node)
+        )
+
     async def torchrun(self, index: int, script: Path, epochs: int, checkpoint: Path) -> Agent:
         """Start plain torchrun as node `index`, with our rendezvous."""
         rendezvous = ("--rdzv-backend=elasticjob", f"--rdzv-endpoint={self.master.address}", "--rdzv-id=job")

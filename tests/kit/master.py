@@ -22,7 +22,7 @@ def join(name: str, life: str = "", **more: Any) -> Join:
 
 
 def watch(name: str, life: str = "", **more: Any) -> Watch:
-    return Watch(**_who(name, life), **more)
+    return Watch(**{**_who(name, life), **more})
 
 
 def leave(name: str, number: int, *, planned: bool = False, life: str = "") -> Leave:

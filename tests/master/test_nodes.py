@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from elasticjob.api.rpc.nodes import Order, Progress
+from elasticjob.api.rpc.nodes import UNRANKED, Order, Progress
 from elasticjob.master import nodes, progress
 from elasticjob.master.errors import Stale
 from elasticjob.master.job import End, Phase
@@ -385,3 +385,13 @@ def test_the_first_agent_of_a_place_may_come_before_its_pod_is_seen_too() -> Non
     game.see(pod("node-0", Phase.FAILED))
     game.ask(watch("node-0", pod="node-0-1"), join("node-0"))
     assert game.names() == ["node-0"]
+
+
+def test_nodes_without_an_index_get_one_in_the_order_of_joining() -> None:
+    game = Played(maximum=3)
+    names = ("z-0", "m-0", "a-0")
+    game.ask(*(watch(name, index=UNRANKED) for name in names))
+    game.ask(*(join(name, index=UNRANKED) for name in reversed(names)))
+    assert game.names() == list(names)
+    game.ask(watch("m-0", "again", index=UNRANKED))
+    assert [game.job.nodes[name].index for name in names] == [0, 1, 2]

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from elasticjob.api.rpc import environment as names
+from elasticjob.api.rpc.nodes import UNRANKED
 from elasticjob.trainer.agent.script import Script
 
 
@@ -60,12 +61,23 @@ class Settings:
     grace: float = 20.0  # seconds that a worker has to exit by itself
 
 
-def place_from(env: Mapping[str, str], *, node_rank: int = 0, address: str = "", master: str = "") -> Place:
-    """Return the place from a pod's environment; flags take precedence."""
+def place_from(
+    env: Mapping[str, str],
+    *,
+    node_rank: int | None = None,
+    address: str = "",
+    master: str = "",
+    name: str = "",
+) -> Place:
+    """Return the place from a pod's environment; flags take precedence.
+
+    A node without a rank may have a `name`; its index is then the master's to give.
+    """
     job = first(env, names.JOB, "ELASTIC_JOB_NAME") or "local"
     role = first(env, names.ROLE, "NODE_TYPE") or "worker"
-    index = int(first(env, names.INDEX, "NODE_RANK", "NODE_ID") or node_rank)
-    node = first(env, names.NODE) or f"{job}-{role}-{index}"
+    given = first(env, names.INDEX, "NODE_RANK", "NODE_ID") or ("" if node_rank is None else str(node_rank))
+    index = int(given or 0) if given or not name else UNRANKED
+    node = first(env, names.NODE) or (f"{job}-{role}-{index}" if given or not name else name)
     log = first(env, names.TERMINATION_LOG)
     return Place(
         node=node,

@@ -30,6 +30,7 @@ from torch.distributed.elastic.rendezvous import (
 from elasticjob.api.rpc import environment as names
 from elasticjob.api.rpc.nodes import Order, Orders, Watch
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
+from elasticjob.trainer.agent.identity import token_of
 from elasticjob.trainer.agent.settings import place_from
 from elasticjob.trainer.master import MasterClient, MasterError, Rejected
 
@@ -171,14 +172,14 @@ def create_handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
 def connect(params: RendezvousParameters) -> RendezvousHandler:
     """Return the handler for torchrun; the endpoint is the master's address, the token is in the environment.
 
-    Outside a pod the token is the --rdzv-id, as for `elasticjob run`.
+    Outside a pod the token comes from the --rdzv-id, as for `elasticjob run`.
     """
     place = place_from(os.environ, address=params.local_addr or "", master=params.endpoint)
     if not place.master:
         raise ValueError(f"no master: give --rdzv-endpoint=HOST:PORT, or set {names.MASTER}")
     node = os.environ.get(names.NODE) or f"{params.run_id}-{socket.gethostname()}-{os.getpid()}".lower()
     return Handler(
-        MasterClient(place.master, token=place.token or params.run_id),
+        MasterClient(place.master, token=place.token or token_of(params.run_id)),
         run_id=params.run_id,
         node=node,
         index=place.index,

@@ -1,0 +1,155 @@
+"""torchrun's words for a run: read into our values, or refused by name with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from elasticjob.cli.errors import Exit, Failure
+
+PORT: Final = 29400
+"""The port of an endpoint without one."""
+STATIC: Final = ("127.0.0.1", 29500)
+"""Where the nodes of a run meet without an endpoint."""
+BACKENDS: Final = ("", "static", "c10d", "elasticjob")
+RANKED: Final = ("", "static")
+"""The backends under which --node-rank counts."""
+
+
+@dataclass(frozen=True)
+class Conf:
+    """The keys of --rdzv-conf that have a meaning here; times in seconds."""
+
+    join: float = 900.0
+    last_call: float = 30.0
+    close: float = 60.0  # how long the master waits until the other nodes know of the end
+    interval: float = 0.0
+    attempts: float = 0.0
+    is_host: bool | None = None
+
+    @property
+    def silence(self) -> float:
+        """Seconds without a heartbeat after which a node is lost."""
+        given = (self.interval or 5.0) * (self.attempts or 3.0)
+        return given if self.interval or self.attempts else 5.0
+
+
+def number(text: str) -> float:
+    """Return a positive number; else ValueError."""
+    if not 0 < float(text) < 1e9:
+        raise ValueError("not above 0")
+    return float(text)
+
+
+def truth(text: str) -> bool:
+    """Return a bool in torchrun's spellings; else ValueError."""
+    word = text.lower()
+    if word in ("1", "t", "true", "y", "yes"):
+        return True
+    if word in ("0", "f", "false", "n", "no"):
+        return False
+    raise ValueError("neither true nor false")
+
+
+def tcp(text: str) -> None:
+    """Accept the store type that needs nothing; else ValueError."""
+    if text.strip().lower() != "tcp":
+        raise ValueError("nodes meet over TCP; there is no file store")
+
+
+KEYS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
+    "join_timeout": ("join", number),
+    "timeout": ("join", number),
+    "last_call_timeout": ("last_call", number),
+    "close_timeout": ("close", number),
+    "keep_alive_interval": ("interval", number),
+    "keep_alive_max_attempt": ("attempts", number),
+    "is_host": ("is_host", truth),
+    "store_type": ("", tcp),
+}
+"""Keys of --rdzv-conf, the field of `Conf` that each sets, and how its value is read."""
+
+NO_ETCD: Final = "there is no etcd: the master takes its place"
+REFUSED_KEYS: Final[Mapping[str, str]] = {
+    "heartbeat_timeout": "nodes are lost after keep_alive_interval times keep_alive_max_attempt",
+    "read_timeout": "requests have limits of their own, and are repeated until join_timeout",
+    "cas_backoff_max_seconds": "nodes send requests to a master, and share no store that they write to",
+    "rank": "give --node-rank",
+    **dict.fromkeys(("protocol", "cert", "key", "cacert", "ssl_cert", "ssl_cert_key", "ca_cert"), NO_ETCD),
+    "etcd_prefix": NO_ETCD,
+}
+
+REFUSED: Final[Mapping[str, tuple[str, str]]] = {
+    "--event-log-handler": ("null", "events are the log on stderr and the master's /metrics and /status"),
+    "--logs-specs": ("default", "plug-ins for logs are torch's own; give --log-dir, --redirects and --tee"),
+    "--numa-binding": ("", "workers fork from one process that is bound to no node; give numactl the run"),
+    "--duplicate-stdout-filters": ("", "search the files of --log-dir with grep"),
+    "--duplicate-stderr-filters": ("", "search the files of --log-dir with grep"),
+    "--print-completion": ("", "there is no completion script for elasticjob"),
+}
+"""Flags that only their default is accepted for, with that default and the reason."""
+
+
+def refuse(flags: Mapping[str, str | None]) -> None:
+    """Fail if a flag without a meaning here is given anything but its default."""
+    for flag, value in flags.items():
+        default, reason = REFUSED[flag]
+        if value not in (None, "", default):
+            raise Failure(f"{flag} is not supported: {reason}", code=Exit.USAGE)
+
+
+def backend(text: str) -> str:
+    """Return the rendezvous backend; Failure if nodes cannot meet by it."""
+    if text in BACKENDS:
+        return text
+    reason = NO_ETCD if text.startswith("etcd") else "there is no such backend"
+    raise Failure(f"--rdzv-backend is {text!r}: {reason}", next_step="give c10d or static", code=Exit.USAGE)
+
+
+def conf(text: str) -> Conf:
+    """Return the meaning of --rdzv-conf; Failure names a key or value that has none."""
+    read = Conf()
+    for pair in filter(None, (each.strip() for each in text.split(","))):
+        key, equals, value = (each.strip() for each in pair.partition("="))
+        if key in REFUSED_KEYS:
+            raise Failure(f"--rdzv-conf {key} is not supported: {REFUSED_KEYS[key]}", code=Exit.USAGE)
+        if key not in KEYS or not equals or not value:
+            known = ", ".join(sorted(KEYS))
+            raise Failure(
+                f"--rdzv-conf has {pair!r}", next_step=f"give KEY=VALUE with {known}", code=Exit.USAGE
+            )
+        field, reader = KEYS[key]
+        try:
+            found = reader(value)
+        except ValueError as error:
+            raise Failure(f"--rdzv-conf {key} is {value!r}: {error}", code=Exit.USAGE) from None
+        if field:
+            read = replace(read, **{field: found})  # type: ignore[arg-type]  # by name
+    return read
+
+
+def endpoint_of(text: str) -> tuple[str, int]:
+    """Return host and port of an endpoint; the port is torchrun's 29400 if absent."""
+    host, colon, port = text.rpartition(":")
+    if text.endswith("]") or not colon or (":" in host and not host.startswith("[")):
+        return text.strip("[]"), PORT
+    if not port.isdecimal():
+        raise Failure(
+            f"--rdzv-endpoint is {text!r}: the port is not a number",
+            next_step="give HOST:PORT",
+            code=Exit.USAGE,
+        )
+    return host.strip("[]"), int(port)
+
+
+def node_range(text: str) -> tuple[int, int]:
+    """Return the bounds in --nnodes."""
+    low, _, high = text.partition(":")
+    if not (low.isdecimal() and (high or low).isdecimal()) or not 1 <= int(low) <= int(high or low):
+        raise Failure(
+            f"--nnodes is {text!r}",
+            next_step="give a number of nodes, or MIN:MAX with MIN <= MAX",
+            code=Exit.USAGE,
+        )
+    return int(low), int(high or low)
