@@ -10,6 +10,8 @@ import asyncio
 import logging
 import os
 import sys
+import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -24,12 +26,16 @@ from elasticjob.cli.torchrun import (
     KEYS,
     RANKED,
     REFUSED,
+    SIGNALS,
     STATIC,
     backend,
     conf,
     endpoint_of,
     node_range,
+    ranks,
     refuse,
+    signals,
+    streams,
 )
 from elasticjob.trainer.agent import words
 from elasticjob.trainer.agent.script import Script, Unusable, check
@@ -41,12 +47,14 @@ COLD = ("spawn", "cold")
 WARM = ("fork", "forkserver", "warm")
 
 
-def option(*names: str, help: str, panel: str = "Options", pet: bool = True) -> typer.models.OptionInfo:
-    """Return an option in both of torchrun's spellings, also read from its PET_ variable."""
+def option(
+    *names: str, help: str, panel: str = "Options", variable: str | None = None
+) -> typer.models.OptionInfo:
+    """Return an option in both of torchrun's spellings, also read from its PET_ variable or `variable`."""
     spelled = [each for name in names for each in dict.fromkeys((name, underscored(name)))]
-    variable = "PET_" + names[0].strip("-").replace("-", "_").upper()
+    variables = ["PET_" + names[0].strip("-").replace("-", "_").upper(), *filter(None, [variable])]
     info: typer.models.OptionInfo = typer.Option(
-        *spelled, help=help, rich_help_panel=panel, envvar=variable if pet else None, show_envvar=False
+        *spelled, help=help, rich_help_panel=panel, envvar=variables, show_envvar=False
     )
     return info
 
@@ -89,6 +97,9 @@ def run(
         bool, option("--module", "-m", help="The script is a module, as in python -m.")
     ] = False,
     no_python: Annotated[bool, option("--no-python", help="The script is a program, not Python.")] = False,
+    run_path: Annotated[
+        bool, option("--run-path", help="The script is a path; scripts are.", panel=ACCEPTED)
+    ] = False,
     standalone: Annotated[bool, option("--standalone", help="One node, with a master of its own.")] = False,
     rdzv_endpoint: Annotated[
         str,
@@ -109,8 +120,30 @@ def run(
     ] = "",
     master_port: Annotated[int, option("--master-port", help="Default 29500.")] = 29500,
     role: Annotated[str, option("--role", help="The prefix of log lines.")] = "default",
+    log_line_prefix_template: Annotated[
+        str,
+        option(
+            "--log-line-prefix-template",
+            help="The prefix of log lines in ${role_name}, ${local_rank}, ${rank} and ${hostname}.",
+            variable="TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
+        ),
+    ] = "",
+    local_ranks_filter: Annotated[
+        str, option("--local-ranks-filter", help="Pass on the output of these workers alone: 0,1.")
+    ] = "",
     log_dir: Annotated[Path | None, option("--log-dir", help="Also write each worker's output here.")] = None,
-    redirects: Annotated[str, option("--redirects", "-r", help="3: output goes to --log-dir only.")] = "0",
+    redirects: Annotated[
+        str,
+        option(
+            "--redirects", "-r", help="Write to files only: 1 stdout, 2 stderr, 3 both; by worker 0:1,1:3."
+        ),
+    ] = "0",
+    tee: Annotated[
+        str, option("--tee", "-t", help="Write to files too, in the numbers of --redirects.")
+    ] = "0",
+    signals_to_handle: Annotated[
+        str, option("--signals-to-handle", help="The signals that end the run.")
+    ] = SIGNALS,
     start_method: Annotated[
         str,
         option(
@@ -119,6 +152,14 @@ def run(
         ),
     ] = "forkserver",
     grace: Annotated[float, option("--grace", help="Seconds that workers have to end by themselves.")] = 20.0,
+    shutdown_timeout: Annotated[
+        int | None,
+        option("--shutdown-timeout", help="The same as --grace.", variable="TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
+    ] = None,
+    virtual_local_rank: Annotated[
+        bool,
+        option("--virtual-local-rank", help="Each worker sees its own device alone, as device 0."),
+    ] = False,
     rdzv_backend: Annotated[str, option("--rdzv-backend", help="c10d or static.", panel=ACCEPTED)] = "",
     rdzv_conf: Annotated[
         str,
@@ -127,7 +168,6 @@ def run(
     monitor_interval: Annotated[
         float, option("--monitor-interval", help="The end of a worker is noticed at once.", panel=ACCEPTED)
     ] = 0.0,
-    tee: Annotated[str, option("--tee", "-t", help="Output is always passed on.", panel=ACCEPTED)] = "0",
     event_log_handler: Annotated[str, unsupported("--event-log-handler")] = "",
     logs_specs: Annotated[str, unsupported("--logs-specs")] = "",
     numa_binding: Annotated[str, unsupported("--numa-binding")] = "",
@@ -164,19 +204,27 @@ def run(
         place = replace(place, job=rdzv_id)
     settings = Settings(
         place=place,
-        script=Script(script, tuple(arguments or ()), module=module, python=not no_python),
+        script=script_of(script, arguments or (), module=module, python=not no_python, path=run_path),
         workers=workers(nproc_per_node),
         **restarts(max_restarts),
         recover=recovery,
         start=start(start_method),
         name=role,
+        template=log_line_prefix_template,
         log_dir=log_dir,
-        redirect=redirects != "0" and log_dir is not None,
-        grace=grace,
+        redirects=streams("--redirects", redirects),
+        tee=streams("--tee", tee),
+        shown=ranks(local_ranks_filter),
+        signals=signals(signals_to_handle),
+        virtual_rank=virtual_local_rank,
+        grace=grace if shutdown_timeout is None else float(shutdown_timeout),
     )
     checked(settings)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=f"elasticjob {place.node}: %(message)s")
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    if log_dir is None and (settings.redirects or settings.tee):
+        settings = replace(settings, log_dir=Path(tempfile.mkdtemp(prefix="elasticjob-")))
+        log.info("the workers' output is in %s", settings.log_dir)
     if node_rank is not None and ranked is None:
         log.info(
             "--node-rank is ignored with --rdzv-backend %s: ranks follow the order of joining", rdzv_backend
@@ -195,6 +243,15 @@ def meeting_point(endpoint: str, address: str, port: int, low: int) -> tuple[str
     if address:
         return address.strip("[]"), port
     return STATIC if low > 1 else ("", 0)
+
+
+def script_of(name: str, arguments: Sequence[str], *, module: bool, python: bool, path: bool) -> Script:
+    """Return the script; Failure if the flags contradict each other. With `path` they do not count."""
+    if path:
+        return Script(name, tuple(arguments))
+    if module and not python:
+        raise Failure("--module and --no-python exclude each other", code=Exit.USAGE)
+    return Script(name, tuple(arguments), module=module, python=python)
 
 
 def restarts(given: int | None) -> dict[str, int]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from elasticjob.cli.errors import Exit, Failure
+from elasticjob.trainer.agent.settings import GOODBYE, Streams
 
 PORT: Final = 29400
 """The port of an endpoint without one."""
 STATIC: Final = ("127.0.0.1", 29500)
 """Where the nodes of a run meet without an endpoint."""
 BACKENDS: Final = ("", "static", "c10d", "elasticjob")
+SIGNALS: Final = ",".join(number.name for number in GOODBYE)
 RANKED: Final = ("", "static")
 """The backends under which --node-rank counts."""
 
@@ -127,6 +131,35 @@ def conf(text: str) -> Conf:
         if field:
             read = replace(read, **{field: found})  # type: ignore[arg-type]  # by name
     return read
+
+
+def streams(flag: str, text: str) -> Streams:
+    """Return the streams of --redirects or --tee: `3`, or by worker `0:1,1:2`."""
+    if re.fullmatch("[0-3]", text):
+        return Streams(int(text))
+    if re.fullmatch(r"\d+:[0-3](,\d+:[0-3])*", text):
+        pairs = (pair.split(":") for pair in text.split(","))
+        return Streams(by_worker=tuple((int(slot), int(number)) for slot, number in pairs))
+    raise Failure(f"{flag} is {text!r}", next_step="give 0, 1, 2, 3, or WORKER:NUMBER,…", code=Exit.USAGE)
+
+
+def ranks(text: str) -> frozenset[int] | None:
+    """Return the workers in --local-ranks-filter, None for all."""
+    words = [word.strip() for word in text.split(",")] if text else []
+    if not all(word.isdecimal() for word in words):
+        raise Failure(f"--local-ranks-filter is {text!r}", next_step="give numbers, as 0,1", code=Exit.USAGE)
+    return frozenset(map(int, words)) if words else None
+
+
+def signals(text: str) -> tuple[signal.Signals, ...]:
+    """Return the signals in --signals-to-handle."""
+    try:
+        found = tuple(signal.Signals[word.strip()] for word in text.split(",") if word.strip())
+    except KeyError as error:
+        raise Failure(f"--signals-to-handle: there is no signal {error}", code=Exit.USAGE) from None
+    if hopeless := {signal.SIGKILL, signal.SIGSTOP} & set(found):
+        raise Failure(f"--signals-to-handle: {min(hopeless).name} cannot be handled", code=Exit.USAGE)
+    return found or GOODBYE
 
 
 def endpoint_of(text: str) -> tuple[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from elasticjob.cli.hosting import Hosted
 from elasticjob.cli.main import application
 from elasticjob.cli.torchrun import Conf
 from elasticjob.trainer.agent.script import Script
-from elasticjob.trainer.agent.settings import Settings, Start
+from elasticjob.trainer.agent.settings import Settings, Start, Streams
 
 
 @pytest.fixture
@@ -172,3 +173,84 @@ def test_rdzv_conf_reaches_the_job(called: list[tuple[Settings, Hosted]]) -> Non
     [(_, job)] = called
     assert job.conf == Conf(join=60, last_call=5, close=7, interval=2, is_host=True)
     assert (job.conf.silence, Conf().silence) == (6, 5)
+
+
+@pytest.mark.parametrize(
+    ("flags", "field", "value"),
+    [
+        ("--shutdown-timeout 7", "grace", 7.0),
+        ("--grace 8", "grace", 8.0),
+        ("--signals-to-handle SIGTERM,SIGUSR1", "signals", (signal.SIGTERM, signal.SIGUSR1)),
+        ("", "signals", (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)),
+        ("--local-ranks-filter 0,2", "shown", frozenset({0, 2})),
+        ("", "shown", None),
+        ("--log-line-prefix-template ${rank}:", "template", "${rank}:"),
+        ("--virtual-local-rank", "virtual_rank", True),
+        ("--log-dir d -r 1", "redirects", Streams(1)),
+        ("--log-dir d --redirects 0:1,1:2", "redirects", Streams(by_worker=((0, 1), (1, 2)))),
+        ("--log-dir d -t 3", "tee", Streams(3)),
+        ("--run-path", "script", Script("train.py")),
+        ("--run-path --no-python", "script", Script("train.py")),
+        ("--monitor-interval 5", "workers", 1),
+        ("--role trainer", "name", "trainer"),
+    ],
+)
+def test_flags_mean_what_they_mean_to_torchrun(
+    called: list[tuple[Settings, Hosted]], flags: str, field: str, value: object
+) -> None:
+    assert started(*flags.split(), "train.py") == 7
+    [(settings, _)] = called
+    assert getattr(settings, field) == value
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ("-r 4", "--redirects is '4'; give 0, 1, 2, 3, or WORKER:NUMBER"),
+        ("-t x:1", "--tee is 'x:1'"),
+        ("--local-ranks-filter a", "--local-ranks-filter is 'a'"),
+        ("--signals-to-handle SIGFOO", "there is no signal 'SIGFOO'"),
+        ("--signals-to-handle SIGKILL", "SIGKILL cannot be handled"),
+        ("--no-python -m", "--module and --no-python exclude each other"),
+        ("--rdzv-backend etcd-v2", "--rdzv-backend is 'etcd-v2': there is no etcd"),
+        ("--rdzv-endpoint h:x", "the port is not a number"),
+        ("--nnodes 2:1", "--nnodes is '2:1'"),
+    ],
+)
+def test_value_that_torchrun_refuses_is_refused_by_name(
+    called: list[tuple[Settings, Hosted]], capsys: pytest.CaptureFixture[str], flags: str, sentence: str
+) -> None:
+    assert started(*flags.split(), "train.py") == 2
+    assert sentence in capsys.readouterr().err
+    assert not called
+
+
+def test_redirects_without_a_folder_go_to_a_new_one(called: list[tuple[Settings, Hosted]]) -> None:
+    assert started("-r", "3", "train.py") == 7
+    [(settings, _)] = called
+    assert settings.log_dir is not None
+    assert list(settings.log_dir.iterdir()) == []
+    settings.log_dir.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "field", "expected"),
+    [
+        ("PET_MAX_RESTARTS", "2", "max_restarts", 2),
+        ("PET_VIRTUAL_LOCAL_RANK", "1", "virtual_rank", True),
+        ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "9", "grace", 9.0),
+        ("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "x", "template", "x"),
+    ],
+)
+def test_flags_are_read_from_torchruns_variables(
+    called: list[tuple[Settings, Hosted]],
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    value: str,
+    field: str,
+    expected: object,
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert started("train.py") == 7
+    [(settings, _)] = called
+    assert getattr(settings, field) == expected

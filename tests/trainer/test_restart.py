@@ -90,6 +90,22 @@ async def test_any_program_runs_with_torchruns_environment(tmp_path: Path, warm:
         assert len(lines) == 2
 
 
+async def test_output_goes_where_torchruns_flags_say(tmp_path: Path, warm: Warm) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
+        where = tmp_path / "logs"
+        flags = "--no-python --nproc-per-node 3 --redirects 0:3 --tee 1:1 --local-ranks-filter 0,1"
+        template = "--log-line-prefix-template=${rank}-${local_rank} "
+        given = (*flags.split(), template, f"--log-dir={where}")
+        agent = await job.agent(0, "/bin/sh", "-c", "echo out; echo err >&2", flags=given)
+        assert await job.ends(agent) == 0
+        shown = sorted(line.text for line in job.lines if line.text.endswith((" out", " err")))
+        assert shown == ["1-1 err", "1-1 out"]
+        files = {
+            file.relative_to(where / "job").as_posix(): file.read_text() for file in where.rglob("*.log")
+        }
+        assert files == {"0/stdout.log": "out\n", "0/stderr.log": "err\n", "1/stdout.log": "out\n"}
+
+
 async def test_newer_incarnation_replaces_the_older_which_says_run_me_again(
     tmp_path: Path, warm: Warm
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from elasticjob.trainer.agent.environ import one_device
 from elasticjob.trainer.agent.script import Script, Unusable, check, imports, is_elastic, preloads
 from elasticjob.trainer.agent.settings import place_from, worker_count
 from elasticjob.trainer.channel import LIMIT, Lines
@@ -182,3 +183,17 @@ def test_importing_the_trainer_loads_neither_torch_nor_the_network() -> None:
     code = "import sys, elasticjob.trainer; print({'torch', 'aiohttp', 'pydantic'} & {*sys.modules})"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"CUDA_VISIBLE_DEVICES": "1"}),
+        ({"CUDA_VISIBLE_DEVICES": "4, 6"}, {"CUDA_VISIBLE_DEVICES": "6"}),
+        ({"HIP_VISIBLE_DEVICES": "4,6"}, {"HIP_VISIBLE_DEVICES": "6", "CUDA_VISIBLE_DEVICES": "6"}),
+    ],
+)
+def test_virtual_local_rank_leaves_a_worker_its_own_device(
+    given: dict[str, str], expected: dict[str, str]
+) -> None:
+    assert one_device(given, 1) == {"LOCAL_RANK": "0", **expected}

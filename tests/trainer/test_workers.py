@@ -37,7 +37,7 @@ def test_output_is_cut_at_line_ends_and_progress_bars(text: bytes, lines: list[b
 
 def test_stream_passes_the_last_line_on_even_if_it_does_not_end() -> None:
     sink, ended = io.BytesIO(), threading.Event()
-    stream = Stream(sink=sink, file=None, prefix=b"[0]: ", ended=ended.set)
+    stream = Stream(sink=sink, file=None, prefix=lambda: b"[0]: ", ended=ended.set)
     os.write(stream.write, b"one\nand two")
     stream.started()
     assert ended.wait(60)
@@ -48,7 +48,7 @@ def test_stream_passes_the_last_line_on_even_if_it_does_not_end() -> None:
 def test_full_disk_costs_the_output_and_not_the_worker(caplog: pytest.LogCaptureFixture) -> None:
     full, ended = Path("/dev/full"), threading.Event()
     with full.open("wb", buffering=0) as sink:
-        stream = Stream(sink=sink, file=full, prefix=b"", ended=ended.set)
+        stream = Stream(sink=sink, file=full, prefix=None, ended=ended.set)
         for _ in range(10):
             os.write(stream.write, b"x" * 60_000 + b"\n")
         os.write(stream.write, b"the end\n")
@@ -59,6 +59,26 @@ def test_full_disk_costs_the_output_and_not_the_worker(caplog: pytest.LogCapture
         "/dev/full gets no more of a worker's output: [Errno 28] No space left on device",
         "a worker's output is not passed on any more: [Errno 28] No space left on device",
     ]
+
+
+def test_stream_without_a_prefix_passes_on_what_is_not_a_line_yet() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as sink, os.fdopen(reading, "rb", buffering=0) as terminal:
+        stream = Stream(sink=sink, file=None, prefix=None, ended=lambda: None)
+        os.write(stream.write, b"password: ")
+        assert terminal.read(100) == b"password: "
+        stream.started()
+        assert stream.drained(60)
+        assert stream.last_line == "password:"
+
+
+def test_prefix_follows_the_rank_of_the_worker() -> None:
+    sink, ranks = io.BytesIO(), iter("12")
+    stream = Stream(sink=sink, file=None, prefix=lambda: next(ranks).encode() + b" ", ended=lambda: None)
+    os.write(stream.write, b"one\ntwo\n")
+    stream.started()
+    assert stream.drained(60)
+    assert sink.getvalue() == b"1 one\n2 two\n"
 
 
 class Node:
@@ -73,7 +93,7 @@ class Node:
             preloads=preloads,
             prefix=lambda _: "",
             log_file=lambda slot, name: folder / f"{slot}-{name}.log",
-            quiet=True,
+            shown=lambda _slot, _name: False,
             folder=folder,
         )
 

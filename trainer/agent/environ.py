@@ -39,7 +39,17 @@ def worker_environment(
         "TORCHELASTIC_ERROR_FILE": str(error_file),
         ADDRESS: settings.place.address,
     }
+    if settings.virtual_rank:
+        own |= one_device(base, spawn.slot)
     return {**base, **own, **(world(group, spawn) if spawn.enter else {})}
+
+
+def one_device(base: Mapping[str, str], slot: int) -> dict[str, str]:
+    """Return the variables by which a worker sees its own device alone, as in torchrun."""
+    visible = "HIP_VISIBLE_DEVICES" if base.get("HIP_VISIBLE_DEVICES") else "CUDA_VISIBLE_DEVICES"
+    listed = [each.strip() for each in base.get(visible, "").split(",") if each.strip()]
+    mine = listed[slot] if slot < len(listed) else str(slot)
+    return {"LOCAL_RANK": "0", "CUDA_VISIBLE_DEVICES": mine, visible: mine}
 
 
 def world(group: Group, spawn: Spawn) -> dict[str, str]:

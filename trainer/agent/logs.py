@@ -1,4 +1,4 @@
-"""The output of workers: forwarded line by line, written to files if asked, the last lines kept.
+"""The output of workers: forwarded, written to files if asked, the last lines kept.
 
 One thread per stream, because the reader of the agent's own output may be slow and must not block the agent.
 """
@@ -24,10 +24,18 @@ END: Final = re.compile(rb"\r?\n|\r(?=[^\n])")  # progress bars end their lines 
 
 
 class Stream:
-    """Reads one pipe to its end; `ended` is called in the reading thread."""
+    """Reads one pipe to its end; `ended` is called in the reading thread.
+
+    Lines are forwarded with a `prefix`; without one everything is forwarded at once, whole lines or not.
+    """
 
     def __init__(
-        self, *, sink: BinaryIO | None, file: Path | None, prefix: bytes, ended: Callable[[], None]
+        self,
+        *,
+        sink: BinaryIO | None,
+        file: Path | None,
+        prefix: Callable[[], bytes] | None,
+        ended: Callable[[], None],
     ) -> None:
         self._sink = sink
         self._file = file
@@ -57,10 +65,11 @@ class Stream:
     def _run(self) -> None:
         """Read to the end, whatever becomes of the output: a pipe without a reader ends the worker."""
         self._keep(b"")  # the file is there, even if it stays empty
-        for line in lines(self._read):
+        for line in lines(self._read, None if self._prefix else self._pass_on):
             self._tail.append(line)
             self._keep(line)
-            self._pass_on(line)
+            if self._prefix:
+                self._pass_on(self._prefix() + line)
         if self._kept is not None:
             self._kept.close()
         self._ended()
@@ -77,12 +86,12 @@ class Stream:
             log.warning("%s gets no more of a worker's output: %s", self._file, error)
             self._file = None
 
-    def _pass_on(self, line: bytes) -> None:
-        """Write a line to the agent's own output; give it up if that fails, in silence if it was closed."""
+    def _pass_on(self, text: bytes) -> None:
+        """Write to the agent's own output; give it up if that fails, in silence if it was closed."""
         if self._sink is None:
             return
         try:
-            self._sink.write(self._prefix + line)
+            self._sink.write(text)
             self._sink.flush()
         except (BrokenPipeError, ValueError):
             self._sink = None
@@ -91,11 +100,33 @@ class Stream:
             self._sink = None
 
 
-def lines(fd: int) -> Iterator[bytes]:
-    """Yield the lines of a pipe until EOF, and close it; the last one may lack a newline."""
+class Inherited:
+    """The agent's own output as a worker's, so that a terminal stays one; nothing of it is kept."""
+
+    last_line = ""
+
+    def __init__(self, output: int) -> None:
+        self.write = os.dup(output)
+
+    def started(self) -> None:
+        """Close the copy for the worker."""
+        os.close(self.write)
+
+    def drained(self, patience: float) -> bool:
+        """Return True: nothing is on the way."""
+        return True
+
+
+def lines(fd: int, see: Callable[[bytes], None] | None) -> Iterator[bytes]:
+    """Yield the lines of a pipe until EOF, and close it; the last one may lack a newline.
+
+    `see` gets everything as it comes.
+    """
     rest = b""
     with open(fd, "rb", buffering=0) as source:
         while received := source.read(LONGEST):
+            if see is not None:
+                see(received)
             whole, rest = cut(rest + received)
             yield from whole
     if rest:

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
+from string import Template
 from typing import Any, assert_never
 
 import msgspec
@@ -37,7 +38,7 @@ from elasticjob.trainer.agent.group import (
     observe,
 )
 from elasticjob.trainer.agent.script import imports, is_elastic, preloads
-from elasticjob.trainer.agent.settings import Recover, Settings, Start
+from elasticjob.trainer.agent.settings import Recover, Settings, Start, hostname
 from elasticjob.trainer.agent.usage import Meter
 from elasticjob.trainer.agent.workers import Workers
 from elasticjob.trainer.channel import Advance
@@ -57,7 +58,7 @@ AGAIN = 75  # exit code: restart this pod
 REPORT_EVERY = 1.0  # seconds
 LAST_CALLS = 3.0  # seconds that the last requests to the master may take; it may be gone already
 FAREWELL = 1.0  # the same for a planned leave
-GOODBYE = (signal.SIGTERM, signal.SIGINT)
+PREFIX = "[${role_name}${local_rank}]: "
 
 
 async def run(settings: Settings, environment: Mapping[str, str]) -> int:
@@ -91,16 +92,17 @@ class Agent:
             settings.script,
             emit=self._events.put_nowait,
             preloads=preloads(found) if settings.start is Start.WARM and settings.script.python else None,
-            prefix=self._prefix,
+            prefix=self._prefix if settings.workers > 1 or settings.template else None,
             log_file=self._log_file,
-            quiet=settings.redirect,
+            shown=self._shown,
             folder=folder,
         )
 
     async def run(self) -> int:
         """Act on events until the group has ended."""
         loop = asyncio.get_running_loop()
-        for number in GOODBYE:
+        signals = [each for each in self._settings.signals if not survives(each)]
+        for number in signals:
             asked = AskedToLeave(f"received {number.name}", 128 + number)
             loop.add_signal_handler(number, self._events.put_nowait, asked)
         self._workers.prepare(self._environment)
@@ -112,7 +114,7 @@ class Agent:
             await self._finish_calls(end)
         finally:
             await self._close()
-            for number in GOODBYE:
+            for number in signals:
                 loop.remove_signal_handler(number)
         self._last_words(end)
         return end.code
@@ -306,10 +308,21 @@ class Agent:
             self._reserved = None
 
     def _prefix(self, slot: int) -> str:
-        return f"[{self._settings.name}{slot}]: " if self._settings.workers > 1 else ""
+        """Return what precedes a line of this worker now: its rank may change."""
+        return Template(self._settings.template or PREFIX).safe_substitute(
+            role_name=self._settings.name,
+            local_rank=slot,
+            rank=rank_of(self._group, slot),
+            hostname=hostname(),
+        )
+
+    def _shown(self, slot: int, stream: str) -> bool:
+        shown, redirected = self._settings.shown, self._settings.redirects.has(slot, stream)
+        return not redirected and (shown is None or slot in shown)
 
     def _log_file(self, slot: int, stream: str) -> Path | None:
-        if self._settings.log_dir is None:
+        named = (self._settings.redirects, self._settings.tee)
+        if self._settings.log_dir is None or (any(named) and not any(n.has(slot, stream) for n in named)):
             return None
         folder = self._settings.log_dir / self._settings.place.job / str(slot)
         folder.mkdir(parents=True, exist_ok=True)
@@ -341,6 +354,18 @@ def terms(settings: Settings) -> Terms:
         grace=settings.grace,
         tries=settings.tries,
     )
+
+
+def survives(number: signal.Signals) -> bool:
+    """Whether the run was started to outlive its terminal, by nohup."""
+    return number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
+
+
+def rank_of(group: Group, slot: int) -> str:
+    """Return a worker's rank in its present world, "-" outside of one."""
+    if group.world is None or slot not in group.seats:
+        return "-"
+    return str(group.world.first_rank(group.terms.node) + group.seats.index(slot))
 
 
 def last_calls(end: Exit) -> float:

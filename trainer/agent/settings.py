@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from elasticjob.api.rpc import environment as names
 from elasticjob.api.rpc.nodes import UNRANKED
@@ -27,6 +29,25 @@ class Recover(StrEnum):
     AUTO = "auto"  # detected from the script's imports
     IN_PROCESS = "in-process"
     RESTART = "restart"
+
+
+GOODBYE: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Output streams of workers, in torchrun's numbers: 1 is stdout, 2 stderr, 3 both."""
+
+    every: int = 0
+    by_worker: tuple[tuple[int, int], ...] = ()
+
+    def has(self, slot: int, stream: str) -> bool:
+        """Whether the stream of that worker is among them."""
+        number = dict(self.by_worker).get(slot, self.every)
+        return bool(number & {"stdout": 1, "stderr": 2}[stream])
+
+    def __bool__(self) -> bool:
+        return bool(self.every or any(number for _, number in self.by_worker))
 
 
 @dataclass(frozen=True)
@@ -57,7 +78,12 @@ class Settings:
     start: Start = Start.WARM
     name: str = "default"  # torchrun's --role: the prefix of log lines
     log_dir: Path | None = None
-    redirect: bool = False
+    template: str = ""  # of the prefix, in torchrun's macros
+    redirects: Streams = Streams()  # to files only
+    tee: Streams = Streams()  # to files too; without both, all output goes to `log_dir` too
+    shown: frozenset[int] | None = None  # the workers whose output is forwarded; None: all
+    signals: tuple[signal.Signals, ...] = GOODBYE  # that end the run
+    virtual_rank: bool = False  # each worker sees one device and is local rank 0
     grace: float = 20.0  # seconds that a worker has to exit by itself
 
 

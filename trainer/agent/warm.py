@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
+import json
 import os
 import random
 import runpy
@@ -27,9 +28,10 @@ import traceback
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
+from io import FileIO, TextIOWrapper
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, TextIO
 
 import msgspec
 
@@ -276,12 +278,21 @@ def become_worker(order: Fork, streams: Sequence[int], parent: int) -> None:
         os.close(stream)
     for file in (sys.stdout, sys.stderr):
         file.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # text files at this point
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        output = unbuffered(fd)
+        setattr(sys, name, output)
+        setattr(sys, f"__{name}__", output)
     os.environ.clear()
     os.environ.update(order.environment, **{order.channel_variable: str(channel)})
     numpy = sys.modules.get("numpy")
     random.seed()
     if numpy is not None:
         numpy.random.seed()
+
+
+def unbuffered(fd: int) -> TextIO:
+    """Return a standard stream as `python -u` has it."""
+    return TextIOWrapper(FileIO(fd, "wb", closefd=False), "utf-8", "backslashreplace", write_through=True)
 
 
 def work(order: Fork) -> None:
@@ -303,6 +314,15 @@ def report(kind: type[BaseException], error: BaseException, trace: TracebackType
     while trace is not None and trace.tb_frame.f_code.co_filename in OURS:
         trace = trace.tb_next
     traceback.print_exception(kind, error, trace)
+    record("".join(traceback.format_exception_only(kind, error)).strip())
+
+
+def record(message: str) -> None:
+    """Write the error where torch's @record writes it, unless it did: a terminal keeps no last line."""
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    with suppress(OSError):
+        if path and not Path(path).exists():
+            Path(path).write_text(json.dumps({"message": message}))
 
 
 OURS: Final = frozenset({__file__, runpy.__file__, "<frozen runpy>"})

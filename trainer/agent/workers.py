@@ -24,7 +24,7 @@ import psutil
 
 from elasticjob.trainer.agent import warm
 from elasticjob.trainer.agent.group import Ended, Event, Said, WarmReady
-from elasticjob.trainer.agent.logs import Stream
+from elasticjob.trainer.agent.logs import Inherited, Stream
 from elasticjob.trainer.agent.script import Script
 from elasticjob.trainer.channel import FD, FromAgent, Lines, decode_from_worker, encode
 
@@ -38,8 +38,8 @@ class Process:
     slot: int
     channel: socket.socket
     lines: Lines
-    out: Stream
-    err: Stream
+    out: Stream | Inherited
+    err: Stream | Inherited
     quiet: asyncio.Event  # stderr has ended
     error_file: Path
     pid: int = 0
@@ -103,18 +103,21 @@ class Workers:
         *,
         emit: Callable[[Event], None],
         preloads: tuple[str, ...] | None,
-        prefix: Callable[[int], str],
+        prefix: Callable[[int], str] | None,
         log_file: Callable[[int, str], Path | None],
-        quiet: bool,
+        shown: Callable[[int, str], bool],
         folder: Path,
     ) -> None:
-        """`preloads` None means cold starts; `quiet` sends output to files only."""
+        """`preloads` None means cold starts; without a `prefix` output passes through as it is.
+
+        `log_file` and `shown` say for a slot and stream where output goes.
+        """
         self._script = script
         self._emit = emit
         self._preloads = preloads
         self._prefix = prefix
         self._log_file = log_file
-        self._quiet = quiet
+        self._shown = shown
         self._folder = folder
         self._processes: dict[int, Process] = {}
         self._warm: Started | Beside | None = None
@@ -122,7 +125,7 @@ class Workers:
         self._orders: deque[Sending] = deque()  # for the warm process, which is busy
         self._cold: dict[int, tuple[subprocess.Popen[bytes], int]] = {}
         self._endings: set[asyncio.Task[None]] = set()
-        self._streams: list[Stream] = []  # with output yet to be forwarded
+        self._streams: list[Stream | Inherited] = []  # with output yet to be forwarded
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -221,12 +224,16 @@ class Workers:
             with suppress(RuntimeError):  # the agent has ended before the stream
                 loop.call_soon_threadsafe(silent.set)
 
-        def stream(name: str, sink: int, done: Callable[[], None]) -> Stream:
-            output = (sys.stdout, sys.stderr)[sink].buffer
+        def stream(name: str, sink: int, done: Callable[[], None]) -> Stream | Inherited:
+            output, prefix = (sys.stdout, sys.stderr)[sink], self._prefix
+            file, shown = self._log_file(slot, name), self._shown(slot, name)
+            if shown and not (prefix or file) and (sink == 0 or output.isatty()):
+                done()
+                return Inherited(output.fileno())
             return Stream(
-                sink=None if self._quiet else output,
-                file=self._log_file(slot, name),
-                prefix=self._prefix(slot).encode(),
+                sink=output.buffer if shown else None,
+                file=file,
+                prefix=(lambda: prefix(slot).encode()) if prefix else None,
                 ended=done,
             )
 
