@@ -182,6 +182,7 @@ def run(
     [bold]elasticjob run --nproc-per-node 2 train.py --epochs 10[/]
     """
     low, high = node_range(nnodes)
+    rendezvous = conf(rdzv_conf)
     refuse(
         {
             "--event-log-handler": event_log_handler,
@@ -217,6 +218,7 @@ def run(
         shown=ranks(local_ranks_filter),
         signals=signals(signals_to_handle),
         virtual_rank=virtual_local_rank,
+        patience=rendezvous.join,
         grace=grace if shutdown_timeout is None else float(shutdown_timeout),
     )
     checked(settings)
@@ -231,9 +233,7 @@ def run(
         )
     if place.master and not standalone:
         return asyncio.run(hosting.join(settings))
-    return asyncio.run(
-        hosting.host_or_join(settings, Hosted(low, high, host, port, rdzv_id, conf(rdzv_conf)))
-    )
+    return asyncio.run(hosting.host_or_join(settings, Hosted(low, high, host, port, rdzv_id, rendezvous)))
 
 
 def meeting_point(endpoint: str, address: str, port: int, low: int) -> tuple[str, int]:

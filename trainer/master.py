@@ -80,6 +80,8 @@ class MasterClient:
         self.address = address
         self._patience = patience
         self._jitter = jitter
+        self.heard = 0.0  # when the master last responded, by the loop's clock; at first, when we began
+        self.trouble = ""  # what went wrong since
         self._headers = {"Content-Type": JSON, "Accept": JSON}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -87,6 +89,7 @@ class MasterClient:
 
     async def __aenter__(self) -> MasterClient:
         """Open the connection pool."""
+        self.heard = asyncio.get_running_loop().time()
         self._session = aiohttp.ClientSession(headers=self._headers, trust_env=False)
         return self
 
@@ -112,7 +115,7 @@ class MasterClient:
             try:
                 return await self._post(request)
             except TRANSIENT as error:
-                reason = " ".join(str(error).split()) or type(error).__name__
+                reason = self.trouble = " ".join(str(error).split()) or type(error).__name__
             if loop.time() + pause > deadline:
                 break
             await asyncio.sleep(pause)
@@ -129,6 +132,8 @@ class MasterClient:
         limit = aiohttp.ClientTimeout(total=getattr(request, "wait", 0.0) + SLACK)
         async with self._session.post(url, data=msgspec.json.encode(request), timeout=limit) as answer:
             body = await answer.read()
+            if answer.content_type in (JSON, PROBLEM) or answer.status == 204:
+                self.heard, self.trouble = asyncio.get_running_loop().time(), ""
             if answer.status == 204:
                 return None
             if answer.status == 200 and answer.content_type == JSON:

@@ -19,7 +19,9 @@ def torchruns_line(nodes: str) -> tuple[str, ...]:
 async def test_nodes_with_the_same_command_line_train_together(tmp_path: Path, warm: Warm) -> None:
     async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
         flags = torchruns_line("2")
-        agents = [await job.peer("counted.py", 3, flags=flags) for _ in range(2)]
+        agents = [await job.peer("counted.py", 3, flags=flags)]
+        await job.until(lambda: any("1 of at least 2 nodes joined" in line.text for line in job.lines))
+        agents.append(await job.peer("counted.py", 3, flags=flags))
         assert [await job.ends(agent) for agent in agents] == [0, 0]
         assert {(step["world"], step["rank"]) for step in job.steps()} == {(2, 0), (2, 1)}
         assert counted(job.steps()) == [*range(1, 1 + len(counted(job.steps())))]

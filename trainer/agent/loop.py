@@ -12,6 +12,7 @@ import socket
 import uuid
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from string import Template
 from typing import Any, assert_never
@@ -37,9 +38,10 @@ from elasticjob.trainer.agent.group import (
     Terms,
     observe,
 )
+from elasticjob.trainer.agent.notices import Master, Notices, Stepped, rank_of, stalls, waits
 from elasticjob.trainer.agent.script import imports, is_elastic, preloads
 from elasticjob.trainer.agent.settings import Recover, Settings, Start, hostname
-from elasticjob.trainer.agent.usage import Meter
+from elasticjob.trainer.agent.usage import Meter, stopped_among
 from elasticjob.trainer.agent.workers import Workers
 from elasticjob.trainer.channel import Advance
 from elasticjob.trainer.master import (
@@ -56,6 +58,7 @@ log = logging.getLogger("elasticjob.agent")
 
 AGAIN = 75  # exit code: restart this pod
 REPORT_EVERY = 1.0  # seconds
+NOTICE_EVERY = 0.5
 LAST_CALLS = 3.0  # seconds that the last requests to the master may take; it may be gone already
 FAREWELL = 1.0  # the same for a planned leave
 PREFIX = "[${role_name}${local_rank}]: "
@@ -63,7 +66,8 @@ PREFIX = "[${role_name}${local_rank}]: "
 
 async def run(settings: Settings, environment: Mapping[str, str]) -> int:
     """Run the workers of one node to their end; return the exit code. The only entry point of the agent."""
-    async with MasterClient(settings.place.master, token=settings.place.token) as master:
+    place = settings.place
+    async with MasterClient(place.master, token=place.token, patience=settings.patience) as master:
         with own_folder() as folder:
             return await Agent(settings, environment, master, folder).run()
 
@@ -86,6 +90,9 @@ class Agent:
         self._news = asyncio.Event()
         self._reported_round = 0
         self._meter = Meter()
+        self._steps: dict[int, Stepped] = {}
+        self._stopped: dict[int, float] = {}
+        self._joined: float | None = None
         found = imports(settings.script)
         self._group = Group(terms=terms(settings), recovery=recovery(settings.recover, found))
         self._workers = Workers(
@@ -109,6 +116,7 @@ class Agent:
         loop.add_signal_handler(signal.SIGCHLD, self._workers.reap_orphans)
         self._start(self._watch())
         self._start(self._report())
+        self._start(self._notice())
         try:
             end = await self._act()
             await self._finish_calls(end)
@@ -130,7 +138,7 @@ class Agent:
             if event is not None:
                 self._group = observe(self._group, event, loop.time())
                 if isinstance(event, Said) and isinstance(event.message, Advance):
-                    self._noticed(event.message)
+                    self._noticed(event.slot, event.message)
 
     async def _next_event(self, until: float | None) -> Event | None:
         """Return the next event, None at the timeout."""
@@ -241,7 +249,29 @@ class Agent:
             with suppress(MasterError):  # the next report includes it
                 await self._master.call(report, patience=REPORT_EVERY)
 
-    def _noticed(self, advance: Advance) -> None:
+    async def _notice(self) -> None:
+        """Say what this node waits for, and which workers make no steps."""
+        notices = Notices()
+        while True:
+            await asyncio.sleep(NOTICE_EVERY)
+            now = asyncio.get_running_loop().time()
+            group, client = self._group, self._master
+            for worker in group.training:
+                if (last := self._steps.get(worker.slot)) is None or last.round != worker.round:
+                    self._steps[worker.slot] = Stepped(worker.round, last.step if last else 0, now)
+            self._joined = (self._joined or now) if group.asking else None
+            still = stopped_among(self._workers.pid_of)
+            self._stopped = {slot: self._stopped.get(slot, now) for slot in still}
+            master = Master(client.address, client.heard, client.trouble, self._settings.patience)
+            conditions = chain(
+                waits(group, master, self._joined, now), stalls(group, self._steps, self._stopped, now)
+            )
+            for sentence in notices.due(conditions, now):
+                log.warning("%s", sentence)
+
+    def _noticed(self, slot: int, advance: Advance) -> None:
+        now = asyncio.get_running_loop().time()
+        self._steps[slot] = Stepped(advance.round, advance.progress.step, now)
         if advance.round != self._reported_round:
             self._reported_round = advance.round
             self._news.set()
@@ -359,13 +389,6 @@ def terms(settings: Settings) -> Terms:
 def survives(number: signal.Signals) -> bool:
     """Whether the run was started to outlive its terminal, by nohup."""
     return number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
-
-
-def rank_of(group: Group, slot: int) -> str:
-    """Return a worker's rank in its present world, "-" outside of one."""
-    if group.world is None or slot not in group.seats:
-        return "-"
-    return str(group.world.first_rank(group.terms.node) + group.seats.index(slot))
 
 
 def last_calls(end: Exit) -> float:

@@ -84,6 +84,7 @@ class Settings:
     shown: frozenset[int] | None = None  # the workers whose output is forwarded; None: all
     signals: tuple[signal.Signals, ...] = GOODBYE  # that end the run
     virtual_rank: bool = False  # each worker sees one device and is local rank 0
+    patience: float = 900.0  # seconds that the master may be unreachable, or the job be without a world
     grace: float = 20.0  # seconds that a worker has to exit by itself
 
 

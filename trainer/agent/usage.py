@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import psutil
 
@@ -23,6 +23,19 @@ class Meter:
         return Usage(
             cpu=round(sum(cpu for cpu, _ in samples), 3), memory=sum(memory for _, memory in samples)
         )
+
+
+def stopped_among(pids: Mapping[int, int]) -> frozenset[int]:
+    """Return the slots whose process is stopped (SIGSTOP, a debugger)."""
+    return frozenset(slot for slot, pid in pids.items() if is_stopped(pid))
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped; False if it has ended."""
+    try:
+        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def tree(root: int) -> list[psutil.Process]:

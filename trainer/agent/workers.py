@@ -132,6 +132,11 @@ class Workers:
         """The process ids of all workers."""
         return tuple(process.pid for process in self._processes.values() if process.pid)
 
+    @property
+    def pid_of(self) -> dict[int, int]:
+        """The process id of each worker, by its slot."""
+        return {slot: process.pid for slot, process in self._processes.items() if process.pid}
+
     def prepare(self, environment: dict[str, str]) -> None:
         """Start the warm process, or take the one that waits beside us; WarmReady follows."""
         waiting = environment.pop(warm.BESIDE, "")

@@ -1,0 +1,119 @@
+"""What the agent says while nothing happens: what it waits for, how long, and which worker makes no steps.
+
+A condition that lasts is said once it has lasted `after` seconds, and again every AGAIN seconds. These are
+sentences only; no decision follows from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from elasticjob.trainer.agent.group import Group, Worker
+
+AGAIN: Final = 30.0  # seconds
+WAITS: Final = 4.0  # for a master, which responds at least every 2.5 s, or for other nodes
+STILL: Final = 10.0  # without a step
+FIRST: Final = 30.0  # the same before the first step of a round, which may compile
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Something that lasts since `since`; `key` tells it from others."""
+
+    key: str
+    since: float
+    after: float
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Master:
+    """The master as this node sees it: when it last responded, and what went wrong since."""
+
+    address: str
+    heard: float
+    trouble: str
+    patience: float
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """The last step that a worker reported, 0 for none in this round, and when (or when the round began)."""
+
+    round: int
+    step: int
+    at: float
+
+
+class Notices:
+    """Remembers what was said."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, float] = {}
+
+    def due(self, conditions: Iterator[Condition], now: float) -> list[str]:
+        """Return the sentences to say now."""
+        present = {each.key: each for each in conditions}
+        self._said = {key: at for key, at in self._said.items() if key in present}
+        due = [
+            each
+            for each in present.values()
+            if now - each.since >= each.after and now - self._said.get(each.key, -AGAIN) >= AGAIN
+        ]
+        self._said |= {each.key: now for each in due}
+        return [each.sentence for each in due]
+
+
+def waits(group: Group, master: Master, joined: float | None, now: float) -> Iterator[Condition]:
+    """Yield what this node waits for: an answer of the master, or other nodes since `joined`."""
+    silent = now - master.heard
+    if silent >= WAITS:
+        goes_on = "the workers train on" if group.training else "the workers wait"
+        yield Condition(
+            "master",
+            master.heard,
+            WAITS,
+            f"the master at {master.address} has not answered for {silent:.0f} s"
+            f"{f' ({master.trouble})' if master.trouble else ''}; {goes_on}; "
+            f"this node gives up in {max(0.0, master.patience - silent):.0f} s",
+        )
+    elif joined is not None and not group.training:
+        reason = group.orders.reason if group.orders else ""
+        yield Condition(
+            "nodes",
+            joined,
+            WAITS,
+            f"waiting for {now - joined:.0f} s at the master at {master.address}: "
+            f"{reason or 'the other nodes have not joined'}; the job fails after {master.patience:.0f} s",
+        )
+
+
+def stalls(
+    group: Group, steps: Mapping[int, Stepped], stopped: Mapping[int, float], now: float
+) -> Iterator[Condition]:
+    """Yield the workers that are stopped (SIGSTOP) since `stopped`, and those that make no steps."""
+    for worker in group.workers.values():
+        rank, last = rank_of(group, worker.slot), steps.get(worker.slot)
+        known = f"; its last step was {last.step}" if last and last.step else ""
+        if worker.slot in stopped:
+            since = stopped[worker.slot]
+            sentence = f"rank {rank} is stopped (SIGSTOP) for {now - since:.0f} s{known}"
+            yield Condition(f"stopped {worker.slot}", since, STILL, sentence)
+        elif last and trains_elastic(group, worker) and last.round == group.round:
+            after = max(STILL, 10 * worker.step_seconds) if last.step and worker.step_seconds else FIRST
+            sentence = f"rank {rank} has made no step for {now - last.at:.0f} s{known}"
+            yield Condition(f"still {worker.slot} {last.round} {last.step}", last.at, after, sentence)
+
+
+def trains_elastic(group: Group, worker: Worker) -> bool:
+    """Whether the worker reports steps of the present round."""
+    return worker.elastic and worker in group.training
+
+
+def rank_of(group: Group, slot: int) -> str:
+    """Return a worker's rank in its present world, "-" outside of one."""
+    if group.world is None or slot not in group.seats:
+        return "-"
+    return str(group.world.first_rank(group.terms.node) + group.seats.index(slot))
