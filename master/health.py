@@ -57,9 +57,9 @@ def fail_when_no_world_is_possible(job: Job, now: datetime) -> Verdict | None:
 
 
 def fail_when_too_few_nodes_come(job: Job, now: datetime) -> Verdict | None:
-    """No world was formed within the join timeout."""
+    """No world was formed within the join timeout, although enough pods run (see nodes.tick)."""
     limit = job.spec.limits.join_timeout
-    if not job.gathering or now - job.gathering < limit:
+    if not job.gathering or now - job.gathering < limit or job.waits_for_pods:
         return None
     why = rules.why_waiting(job, now) + _why_missing(job)
     message = f"no world for {limit.total_seconds():.0f} s: {why}"

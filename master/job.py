@@ -157,6 +157,11 @@ class Node(Value, frozen=True):
         return not (self.leaving or self.ended) and (self.beat is not None or self.phase is Phase.RUNNING)
 
     @property
+    def started(self) -> bool:
+        """Whether its pod runs or has succeeded, or an agent is connected."""
+        return self.completed or self.beat is not None or self.phase is Phase.RUNNING
+
+    @property
     def place(self) -> tuple[str, int, str]:
         """Sort key of nodes of equal age."""
         return self.role, self.index, self.name
@@ -233,7 +238,7 @@ class Job(Value, frozen=True):
 
     `round` is the highest round any node is known to have been in; `world` is the last one that this master
     completed or took over; `version` rises whenever the orders of any node change; `gathering` is the time
-    since which no world trains; `batch_slots` never shrinks.
+    since which no world trains although enough pods run; `batch_slots` never shrinks.
     """
 
     spec: Spec
@@ -253,6 +258,14 @@ class Job(Value, frozen=True):
     def running(self) -> World | None:
         """The world that trains now."""
         return self.world if self.world and not self.ending and not self.verdict else None
+
+    @property
+    def waits_for_pods(self) -> bool:
+        """Whether fewer pods have started than the smallest world needs; False for nodes without pods."""
+        if self.spec.replicas is None:
+            return False
+        started = (node for node in self.nodes.values() if node.role in self.spec.roles and node.started)
+        return sum(1 for _ in started) < self.spec.bounds.lo
 
     def member(self, name: str) -> bool:
         """Whether this incarnation of the node is a member of the last world."""

@@ -136,13 +136,18 @@ def doubt(job: Job, request: Watch, now: datetime) -> Job:
 
 
 def tick(job: Job, now: datetime) -> Job:
-    """Lose nodes without heartbeats, drop joins that were not repeated, and settle the round."""
+    """Lose nodes without heartbeats, drop joins that were not repeated, and settle the round.
+
+    The join timeout does not count while pods wait for capacity: their pending limit is the user's.
+    """
     limits = job.spec.limits
     for node in job.nodes.values():
         if node.beat and now - node.beat > limits.silence:
             job = _gone(job, job.nodes[node.name], f"{node.name} is silent", now)
         elif node.joined and node.joined.until < now:
             job = job.put(job.nodes[node.name].but(joined=None))
+    if job.gathering and job.waits_for_pods:
+        job = job.but(gathering=now)
     return rules.settle(job, now)
 
 

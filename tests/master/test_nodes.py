@@ -274,14 +274,42 @@ def test_a_repeated_failure_counts_once() -> None:
 
 
 def test_too_few_nodes_for_too_long_is_a_failure_that_says_who_is_missing() -> None:
-    game = Played(minimum=2, maximum=2)
-    game.see(pod("node-0"), pod("node-1", Phase.PENDING))
+    game = Played(minimum=2, maximum=2, replicas=2)
+    game.see(pod("node-0"), pod("node-1"))
     game.ask(watch("node-0"), join("node-0", wait=2000.0))
     game.wait(899.5, "node-0")
     assert game.ended() is None
     game.wait(0.5, "node-0")
     assert game.job.verdict
-    assert game.job.verdict.message == ("no world for 900 s: 1 of at least 2 nodes joined (node-1: pending)")
+    assert game.job.verdict.message == ("no world for 900 s: 1 of at least 2 nodes joined (node-1: running)")
+
+
+def test_the_join_timeout_does_not_count_while_pods_are_pending() -> None:
+    game = Played(minimum=2, maximum=2, replicas=2)
+    game.see(pod("node-0"), pod("node-1", Phase.PENDING))
+    game.ask(watch("node-0"))
+    game.wait(3600, "node-0")
+    assert game.ended() is None
+    game.see(pod("node-0"), pod("node-1"))
+    game.wait(899.5, "node-0")
+    assert game.ended() is None
+    game.wait(0.5, "node-0")
+    assert game.job.verdict
+    assert game.job.verdict.reason == "TooFewNodes"
+
+
+def test_pods_that_were_never_made_are_pending_as_well() -> None:
+    game = Played(minimum=1, maximum=2, replicas=2)
+    game.wait(3600)
+    assert game.ended() is None
+
+
+def test_a_lost_node_whose_pod_waits_for_capacity_is_waited_for() -> None:
+    game = played("node-0", "node-1", minimum=2, replicas=2, restart_count=3)
+    game.see(pod("node-0"), pod("node-1"))
+    game.see(pod("node-0"), pod("node-1", Phase.PENDING, name="node-1-1"))
+    game.wait(3600, "node-0")
+    assert game.ended() is None
 
 
 def test_reports_of_another_round_are_refused() -> None:
