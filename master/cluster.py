@@ -1,7 +1,8 @@
 """The master's Kubernetes client: it watches its ElasticJob and pods, and writes two objects.
 
-It writes `status.training` of its ElasticJob, at most once a second and only on a change, and one ScalePlan
-at the start, for roles without `replicas`. All decisions are pure functions; only `Cluster` does I/O.
+It writes `status.training` of its ElasticJob: a new round, the first step and the end at once, mere progress
+about every 10 s. It writes one ScalePlan at the start, for roles without `replicas`. All decisions are pure
+functions; only `Cluster` does I/O.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import random
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -86,6 +88,11 @@ def training_status(job: Job) -> Manifest:
     return {name: value for name, value in known.items() if value is not None}
 
 
+def is_urgent(old: Manifest, new: Manifest) -> bool:
+    """Whether two values of `status.training` differ in more than progress."""
+    return _turning_point(old) != _turning_point(new)
+
+
 def start_up_plan(job: ElasticJob, now: datetime) -> Manifest | None:
     """Return the ScalePlan for roles without `replicas`; None if every role has a size.
 
@@ -120,6 +127,7 @@ class Cluster:
     """Feeds a master with its job and pods, and writes the job's status: `await cluster.run()`."""
 
     STATUS_EVERY = 1.0  # seconds
+    PROGRESS_AFTER = (8.0, 12.0)  # seconds; a random number between, so that masters do not write in step
 
     def __init__(self, client: Client, job: ElasticJob, master: Master, limits: Limits) -> None:
         self._client, self._master, self._limits = client, master, limits
@@ -141,13 +149,26 @@ class Cluster:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._operator.run())
             tasks.create_task(self._observe())
-            tasks.create_task(self._report())
+            tasks.create_task(self.report())
             tasks.create_task(self._start_up())
 
-    async def write_status(self) -> None:
-        """Write `status.training` if it has changed; retry later if the API server is unavailable."""
+    async def report(self) -> None:
+        """Write the status for ever: urgent changes within a second, progress every 10 s or so."""
+        due = 0.0
+        while True:
+            await self._master.clock.sleep(self.STATUS_EVERY)
+            now = self._master.clock.monotonic()
+            await self.write_status(progress=now >= due)
+            if now >= due:
+                due = now + random.uniform(*self.PROGRESS_AFTER)
+
+    async def write_status(self, *, progress: bool = True) -> None:
+        """Write `status.training` if it has changed; retry later if the API server is unavailable.
+
+        Without `progress`, only an urgent change is written.
+        """
         status = training_status(self._master.job)
-        if status == self._written:
+        if status == self._written or not (progress or is_urgent(self._written, status)):
             return
         manifest = {
             "apiVersion": ELASTICJOB.api_version,
@@ -176,11 +197,6 @@ class Cluster:
             pods = pods_of(self._key.name, self._pods.list())
             self._master.observe(lambda job, now, pods=pods: nodes.observe(job, pods, now))  # type: ignore[misc]
             await self._changed.wait()
-
-    async def _report(self) -> None:
-        while True:
-            await self._master.clock.sleep(self.STATUS_EVERY)
-            await self.write_status()
 
     async def _start_up(self) -> None:
         """Create the start-up plan once, with retries."""
@@ -247,6 +263,11 @@ def _end(training: Training) -> datetime | None:
     if training.at is None or left is None or left > FORESEEABLE.total_seconds():
         return None
     return training.at + timedelta(seconds=left)
+
+
+def _turning_point(status: Manifest) -> object:
+    """The round, its size, and whether there is a step yet, or no step left."""
+    return status.get("round"), status.get("worldSize"), "step" in status, status.get("progress") == 1.0
 
 
 def _rounded(share: float | None) -> float | None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import (
     POD,
     Container,
@@ -18,8 +22,17 @@ from elasticjob.kube.objects.views import (
     ContainerTerminated,
     PodSpec,
 )
-from elasticjob.master.cluster import pods_of, spec_of, start_up_plan, training_status
+from elasticjob.master.cluster import (
+    Cluster,
+    is_urgent,
+    pods_of,
+    spec_of,
+    start_up_plan,
+    training_status,
+)
 from elasticjob.master.job import Bounds, Limits, Phase
+from elasticjob.master.server import Master
+from elasticjob.master.store import Nowhere
 from tests.kit.master import START, Played, played, report
 
 
@@ -113,6 +126,53 @@ def test_status_says_how_training_goes() -> None:
 
 def test_status_before_the_first_step_claims_nothing() -> None:
     assert training_status(Played().job) == {"worldSize": 0, "round": 0}
+
+
+GOES_ON = {"step": 9, "round": 2, "worldSize": 4, "stepsPerSecond": 2.0, "progress": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("case", "old", "new", "urgent"),
+    [
+        ("another step", GOES_ON, {**GOES_ON, "step": 10, "eta": "soon", "goodput": 0.9}, False),
+        ("the first report", {}, {"worldSize": 0, "round": 0}, True),
+        ("the first step", {"round": 2, "worldSize": 4}, GOES_ON, True),
+        ("a round ends", GOES_ON, {**GOES_ON, "worldSize": 0}, True),
+        ("a round begins", GOES_ON, {**GOES_ON, "round": 3}, True),
+        ("the last step", GOES_ON, {**GOES_ON, "progress": 1.0}, True),
+    ],
+)
+def test_progress_alone_can_wait(case: str, old: Manifest, new: Manifest, urgent: bool) -> None:
+    assert is_urgent(old, new) is urgent
+
+
+class Server:
+    """Takes statuses."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.steps: list[int] = []
+
+    def measure(self, metrics: object) -> None:
+        pass
+
+    async def apply(self, kind: Any, manifest: Manifest, **how: Any) -> None:
+        self.steps.append(manifest["status"]["training"]["step"])
+
+
+async def test_a_minute_of_steps_is_a_handful_of_writes() -> None:
+    game, clock = played("node-0", "node-1"), VirtualClock()
+    server = Server(clock)
+    master = Master(game.job, "secret", Nowhere(), clock=clock)
+    cluster = Cluster(cast(Client, server), elasticjob(worker={"replicas": 2}), master, Limits())
+    reporting = asyncio.create_task(cluster.report())
+    for step in range(1, 61):
+        game.ask(report("node-0", 1, step))
+        master.become(game.job)
+        await clock.advance(1)
+    reporting.cancel()
+    assert server.steps[0] == 1
+    assert 5 <= len(server.steps) <= 9
 
 
 def test_a_given_size_needs_no_plan() -> None:
