@@ -24,6 +24,7 @@ from elasticjob.controllers.plan import (
     Note,
     Plan,
     Resize,
+    refusal,
 )
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import Recorder, reference
@@ -87,7 +88,7 @@ class Applier:
         except Behind:
             return plan.again_by(SOON)
         except (BadRequest, Forbidden, Invalid) as error:
-            self.tell(owner, Note(REFUSED, error.message, warning=True))
+            self.tell(owner, Note(refusal(error.message), error.message, warning=True))
             return Plan(REFUSED, error.message, again_in=LATER)
         return plan
 

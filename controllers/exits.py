@@ -25,6 +25,7 @@ from elasticjob.kube.objects.views import ContainerTerminated, Pod
 RUN_AGAIN = 75
 LEFT = "Left"
 """The reason in an agent's termination message when it was stopped before the training was over."""
+INIT_FAILED = "InitContainerFailed"
 OOM_CODE = 247
 HARDWARE_CODES = frozenset({14, 201, 202})
 KILLED_CODES = frozenset({137, 143})
@@ -103,6 +104,12 @@ class Exit:
     memory: str = ""  # the limit under which it ran, as written
     at: datetime | None = None
     started: datetime | None = None
+    container: str = ""  # the init container that failed: the training container never ran
+
+    @property
+    def word(self) -> str:
+        """The end as a reason."""
+        return INIT_FAILED if self.container else self.reason.value
 
     @property
     def consequence(self) -> Consequence:
@@ -116,6 +123,8 @@ class Exit:
         return f"{self._fact()}: {last}" if last else self._fact()
 
     def _fact(self) -> str:
+        if self.container:
+            return f"init container {self.container}: {_code_in_words(self.code)}"
         match self.reason:
             case ExitReason.SUCCEEDED:
                 return "succeeded"
@@ -135,6 +144,8 @@ def ending(pod: Pod) -> Exit | None:
     if pod.status.phase not in ("Succeeded", "Failed") and terminated is None:
         return None
     reason = classify(pod, terminated)
+    if terminated is None and (failed := _failed_init(pod)):
+        return failed
     if terminated is None:
         words = "" if reason is ExitReason.SUCCEEDED else (pod.status.message or pod.status.reason)
         return Exit(reason, words=words, memory=_memory_limit(pod), at=_last_change(pod))
@@ -203,6 +214,25 @@ def _decoded(words: str) -> dict[str, object]:
         return _WORDS.decode(words)
     except msgspec.DecodeError:  # any program may write any text there
         return {}
+
+
+def _failed_init(pod: Pod) -> Exit | None:
+    """Return the end of a pod that an init container ended."""
+    if pod.status.phase != "Failed" or classify(pod, None) is not ExitReason.FATAL_ERROR:
+        return None
+    for status in pod.status.init_container_statuses:
+        end = status.state.terminated
+        if end is not None and end.exit_code:
+            at = end.finished_at or _last_change(pod)
+            return Exit(
+                ExitReason.FATAL_ERROR,
+                code=end.exit_code,
+                words=end.message,
+                at=at,
+                started=end.started_at,
+                container=status.name,
+            )
+    return None
 
 
 def _memory_limit(pod: Pod) -> str:

@@ -30,6 +30,7 @@ from elasticjob.api.v1alpha1.containers import main_container, main_status
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.controllers import names
 from elasticjob.controllers.exits import Exit, ExitReason, ending
+from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Pod
 
 LONG_LIFE = timedelta(minutes=1)
@@ -48,6 +49,13 @@ OUT_OF_MEMORY = "OutOfMemory"
 """The reason of nodes that spent their restarts, the last one by an OOM kill."""
 MOST_DIGITS = 9
 """Digits of a number in a label or annotation, which users may write: int() refuses thousands."""
+
+VOLUMES = (
+    ("configMap", "name", "ConfigMap"),
+    ("secret", "secretName", "Secret"),
+    ("persistentVolumeClaim", "claimName", "PersistentVolumeClaim"),
+)
+"""Sources of volumes without which a pod does not start: its key, the field with the name, and the kind."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,9 @@ class Life:
     lost: bool = False  # its machine is no longer in the cluster, or it is given up
     given_up: datetime | None = None  # when it is lost: it is being deleted where the machine does not report
     machine: str = ""
-    waiting: str = ""  # why it does not run yet, in a sentence
+    waiting: str = ""  # why it does not run yet, in a sentence: `Reason: message`
+    start: str = ""  # the same where only the time it takes is a reason: what it has still to do
+    since: datetime | None = None  # when it was placed on its machine, or created
     resource: Mapping[str, str] = field(default_factory=dict)  # requests of its training container
     resize: str = ""  # "" | "Deferred" | "Infeasible" | "refused"
     released: bool = False
@@ -270,6 +280,8 @@ def life_of(pod: Pod, machines: Container[str], silent: Container[str] = ()) -> 
         given_up=leaves_at + SILENCE if leaves_at and machine in silent else None,
         machine=machine,
         waiting="" if end else waiting(pod),
+        start=start(pod) if pod.status.phase in ("", "Pending") else "",
+        since=_since(pod),
         resource=_resource(pod),
         resize=_resize(pod),
         released=annotations.get(names.RELEASED) == "true",
@@ -287,6 +299,32 @@ def waiting(pod: Pod) -> str:
         if held and held.reason not in ("", "ContainerCreating", "PodInitializing"):
             return _held(held.reason, held.message, status.image or _image(pod, status.name))
     return ""
+
+
+def start(pod: Pod) -> str:
+    """Return what a pod that has not started has still to do, in a sentence."""
+    if not pod.spec.node_name:
+        return "Unscheduled: no scheduler has placed it on a node"
+    sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy}
+    for status in pod.status.init_container_statuses:
+        if status.state.running and status.name not in sidecars:
+            return f"PodInitializing: init container {status.name} runs"
+    volumes = ", ".join(filter(None, map(_volume, pod.spec.volumes)))
+    needs = f", which needs {volumes}" if volumes else ""
+    return f"ContainerCreating: {pod.spec.node_name} has not started the pod{needs}; see the pod's events"
+
+
+def _volume(volume: Manifest) -> str:
+    for source, field_, kind in VOLUMES:
+        if name := (volume.get(source) or {}).get(field_):
+            return f"{kind} {name}"
+    return ""
+
+
+def _since(pod: Pod) -> datetime | None:
+    placed = (c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "True")
+    times = (c.last_transition_time for c in placed)
+    return next(times, None) or pod.metadata.creation_timestamp
 
 
 def _held(reason: str, message: str, image: str) -> str:

@@ -25,7 +25,8 @@ from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import Node, Pod, Service
 
-_DECIDED_BY: Final = attrgetter(*{field.name for field in fields(Life)}.difference(("machine", "version")))
+_LOOKED_UP: Final = ("machine", "version", "start", "since")
+_DECIDED_BY: Final = attrgetter(*{field.name for field in fields(Life)}.difference(_LOOKED_UP))
 """The fields of a life that decisions rest on; read for every change of a pod, so nothing is copied."""
 
 

@@ -404,6 +404,10 @@ class ElasticJobStatus(Part):
     phase: Phase | None = None
     """Created, Pending, Running, Scaling, Restarting, Suspended, Succeeded or Failed."""
 
+    reason: str | None = None
+    """Why the job failed, or why nodes of it do not run, in one word such as Unschedulable; the conditions
+    have the sentence."""
+
     conditions: Annotated[list[OneCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
     """Conditions of the job: Created, Running, Scaling, Restarting, Suspended, Complete (and Succeeded),
     Failed."""
@@ -461,6 +465,7 @@ DECLARATION: Final = Declaration(
         Column("Workers", ".status.workers", description="Workers that run of those wanted."),
         Column("Restarts", ".status.restarts", "integer"),
         Column("Speed", ".status.training.stepsPerSecond", "number", "Steps per second."),
+        Column("Reason", ".status.reason", description="Why it failed, or why nodes do not run."),
         Column("Age", ".metadata.creationTimestamp", "date"),
         Column("Strategy", ".spec.distributionStrategy", wide=True),
         Column("Mode", ".spec.optimizeMode", wide=True),

@@ -14,13 +14,14 @@ from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.master import Provision
+from elasticjob.controllers.elasticjob.obstacles import obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.news import News
 from elasticjob.controllers.observe import Caches, Machines
 from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import controller_uid
-from elasticjob.controllers.plan import Create, Note, Plan
+from elasticjob.controllers.plan import QUOTA_EXCEEDED, REFUSED, Create, Note, Plan
 from elasticjob.controllers.rules import HANDS_OFF
 from elasticjob.controllers.triggers import (
     job_of,
@@ -92,7 +93,10 @@ class JobReconciler:
         )
 
     async def _say(self, seen: Seen, plan: Plan) -> timedelta | None:
-        """Write the status and then the event of the job's end; or return how long the status may wait."""
+        """Write the status, then the event of the job's end or of what newly holds it back.
+
+        Returns how long the status may wait, if it is not written now.
+        """
         status = describe(seen, plan, self.now())
         new, old = status.manifest(), seen.job.status.model_copy(update={"training": None}).manifest()
         if held := self.news.hold(seen.job.key, old, new, self.now()):
@@ -103,7 +107,15 @@ class JobReconciler:
                 self.applier.tell(
                     seen.job, Note(plan.reason, plan.sentence, warning=not plan.outcome.succeeded)
                 )
+            elif status.reason != seen.job.status.reason:
+                self._say_what_holds_it(seen, plan)
         return None
+
+    def _say_what_holds_it(self, seen: Seen, plan: Plan) -> None:
+        """Record the first obstacle as an event; a refused write has its own already."""
+        for obstacle in obstacles(seen, plan, self.now())[:1]:
+            if obstacle.reason not in (REFUSED, QUOTA_EXCEEDED) and not seen.job.spec.suspend:
+                self.applier.tell(seen.job, Note(obstacle.reason, obstacle.sentence, warning=True))
 
 
 def _makes_anew(seen: Seen, plan: Plan) -> bool:

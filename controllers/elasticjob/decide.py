@@ -11,6 +11,7 @@ from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import is_over
 from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict
 from elasticjob.controllers.elasticjob.objects import asked, foundation, job_resource
+from elasticjob.controllers.elasticjob.obstacles import slow_in
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.sizes import (
     asked_anew,
@@ -45,6 +46,7 @@ from elasticjob.controllers.rules import (
     leave_it_to_the_collector,
     silence_ends_in,
 )
+from elasticjob.kube.objects.conditions import find
 
 KEPT_MASTERS: Final = 3
 FOREVER: Final = timedelta(days=36_500)
@@ -56,9 +58,11 @@ AT_THE_SIDE: Final = frozenset({PS, EVALUATOR})
 
 
 def decide(seen: Seen, now: datetime) -> Plan:
-    """Return the plan of the first rule that applies, looking again when the job's next deadline is due."""
+    """Return the plan of the first rule that applies, looking again at the next deadline or slow start."""
     plan = first(RULES, seen, now).again_by(silence_ends_in(seen.masters, now))
-    return plan if is_over(seen.job) else plan.again_by(_deadline_in(seen, now))
+    if is_over(seen.job):
+        return plan
+    return plan.again_by(_deadline_in(seen, now)).again_by(slow_in(seen, now))
 
 
 def delete_when_its_time_is_over(seen: Seen, now: datetime) -> Plan | None:
@@ -108,7 +112,7 @@ def fail_after_the_deadline(seen: Seen, now: datetime) -> Plan | None:
     start = seen.job.status.start_time
     if seconds is None or start is None or seen.job.spec.suspend or now < start + _duration(seconds):
         return None
-    message = f"the job ran longer than activeDeadlineSeconds ({seconds} s)"
+    message = f"the job ran longer than activeDeadlineSeconds ({seconds} s){_cause(seen)}"
     return _end(Outcome(False, "DeadlineExceeded", message))
 
 
@@ -284,6 +288,15 @@ def _deadline_in(seen: Seen, now: datetime) -> timedelta | None:
     return (start or now) + _duration(seconds) - now
 
 
+def _cause(seen: Seen) -> str:
+    """Return what held the job back at last, as its status tells it; "" if nothing did."""
+    if not seen.job.status.reason:
+        return ""
+    told = (find(seen.job.status.conditions, type_) for type_ in ("Running", "Restarting"))
+    messages = [each.message for each in told if each and (each.type == "Running" or each.status == "True")]
+    return f": {'; '.join(messages)}" if messages else ""
+
+
 def _duration(seconds: int) -> timedelta:
     return timedelta(seconds=min(seconds, FOREVER.total_seconds()))
 
@@ -307,8 +320,9 @@ def _why_spent(seen: Seen, node: Node) -> tuple[str, str]:
     """The reason and the sentence of a job that fails because of `node`."""
     if node.latest is None or node.latest.ended is None:
         return RESTARTS_SPENT, f"{node.role} {node.index} failed"
+    end = node.latest.ended
     reason, why = node.why_spent(seen.policy(node.role))
-    return reason, f"{node.latest.name} failed with {node.latest.ended.sentence}; {why}"
+    return end.word if end.container else reason, f"{node.latest.name} failed with {end.sentence}; {why}"
 
 
 def _last_failure(seen: Seen) -> str:

@@ -14,10 +14,11 @@ from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import COMPLETE, FAILED, SUSPENDED, is_over
 from elasticjob.controllers.elasticjob.master import policy
+from elasticjob.controllers.elasticjob.obstacles import Obstacle, obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.lives import Life, Node, Standing
-from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Outcome, Plan, few
+from elasticjob.controllers.plan import NAME_TAKEN, Outcome, Plan, few
 from elasticjob.kube.objects.conditions import find, is_true, set_condition
 from elasticjob.kube.objects.views import Condition
 
@@ -54,8 +55,8 @@ class Picture:
         return sum(bool(node.latest and node.latest.running) for node in self.seen.wanted)
 
     @cached_property
-    def restarting(self) -> tuple[str, ...]:
-        """A sentence for each node that is being replaced; a node that was added or never ran is not."""
+    def restarting(self) -> tuple[Obstacle, ...]:
+        """The nodes that are being replaced; a node that was added or never ran is not."""
         nodes = (*self.seen.wanted, self.seen.master) if self.seen.job.spec.needs_master else self.seen.wanted
         return tuple(filter(None, (self._replacement(node) for node in nodes)))
 
@@ -67,51 +68,32 @@ class Picture:
         return tuple(f"{plan.metadata.name}: {plan.spec.reason}".rstrip(": ") for plan in going)
 
     @cached_property
-    def obstacles(self) -> tuple[str, ...]:
-        """Why nodes do not run, a sentence each: refused writes first, then the master's reason."""
-        master = self.seen.master.latest
-        held = [f"{master.name} is pending: {master.waiting}"] if master and master.waiting else []
-        return tuple(
-            self._refusals() + held + [s for node in self.seen.wanted if (s := self._obstacle(node))]
-        )
+    def obstacles(self) -> tuple[Obstacle, ...]:
+        """Why nodes do not run."""
+        return obstacles(self.seen, self.plan, self.now)
 
     @cached_property
     def freed(self) -> bool:
         """Whether no pod of the job runs or may run."""
         return not any(life.ended is None for life in (*self.seen.lives, *self.seen.masters))
 
-    def _refusals(self) -> list[str]:
-        own = [self.plan.sentence] if self.plan.reason == REFUSED else []
-        ready = find(self.seen.resource.status.conditions, "Ready") if self.seen.resource else None
-        return own + ([ready.message] if ready and ready.reason in (REFUSED, NAME_TAKEN) else [])
-
-    def _replacement(self, node: Node) -> str:
+    def _replacement(self, node: Node) -> Obstacle | None:
         chances = policy(self.seen.job) if node is self.seen.master else self.seen.policy(node.role)
         life = node.latest
         standing = node.standing(chances, self.now)
         if life is None or standing in (Standing.DONE, Standing.SPENT):
-            return ""
+            return None
         if standing is Standing.LEAVES:
-            return f"{life.name} is on its way out"
+            return Obstacle("Terminating", f"{life.name} is on its way out")
         if life.ended:
             failed = "" if _succeeded_life(life) else "failed: "
-            return f"{life.name} {failed}{life.ended.sentence}"
+            return Obstacle(life.ended.word, f"{life.name} {failed}{life.ended.sentence}")
         if life.lost:
-            return f"{life.name} was lost with {life.machine}"
+            return Obstacle("MachineGone", f"{life.name} was lost with {life.machine}")
         before = node.lives[-2] if len(node.lives) > 1 else None
         if life.running or before is None or before.ended is None:
-            return ""
-        return f"{life.name} replaces {before.name}: {before.ended.sentence}"
-
-    def _obstacle(self, node: Node) -> str:
-        life = node.latest
-        if life is None or life.running:
-            return ""
-        if life.waiting:
-            return f"{life.name} is pending: {life.waiting}"
-        if self.seen.is_spent(node) and life.ended:
-            return f"{life.name} failed and is not replaced: {life.ended.sentence}"
-        return ""
+            return None
+        return Obstacle(before.ended.word, f"{life.name} replaces {before.name}: {before.ended.sentence}")
 
 
 def describe(seen: Seen, plan: Plan, now: datetime) -> ElasticJobStatus:
@@ -124,6 +106,7 @@ def describe(seen: Seen, plan: Plan, now: datetime) -> ElasticJobStatus:
     name = seen.job.metadata.name
     return ElasticJobStatus(
         phase=phase(picture),
+        reason=reason(picture),
         conditions=conditions(picture),
         observed_generation=seen.job.metadata.generation,
         replicas=sum(life.alive and not life.terminating for life in seen.lives if life.role == WORKER),
@@ -140,6 +123,15 @@ def describe(seen: Seen, plan: Plan, now: datetime) -> ElasticJobStatus:
 def phase(picture: Picture) -> Phase:
     """Return the first phase that applies."""
     return next(found for applies, found in _PHASES if applies(picture))
+
+
+def reason(picture: Picture) -> str | None:
+    """Return why the job failed, or why nodes of it do not run; None where all goes well."""
+    if picture.outcome is not None:
+        return None if picture.outcome.succeeded else picture.outcome.reason
+    if picture.seen.job.spec.suspend:
+        return None
+    return next((found.reason for found in (*picture.obstacles, *picture.restarting)), None)
 
 
 def conditions(picture: Picture) -> list[Condition]:
@@ -179,7 +171,7 @@ def _created(picture: Picture) -> Saying:
 
 def _running(picture: Picture) -> Saying:
     count = f"{picture.active} of {len(picture.seen.wanted)} nodes run"
-    message = "; ".join((count, *few(picture.obstacles)))
+    message = "; ".join((count, *_few(picture.obstacles)))
     if picture.outcome is not None:
         return Saying("Running", False, "JobFinished", "the job is over", always=True)
     if picture.seen.job.spec.suspend:
@@ -197,7 +189,7 @@ def _scaling(picture: Picture) -> Saying:
 
 def _restarting(picture: Picture) -> Saying:
     if picture.outcome is None and picture.restarting and not picture.seen.job.spec.suspend:
-        return Saying("Restarting", True, "NodesReplaced", "; ".join(few(picture.restarting)))
+        return Saying("Restarting", True, "NodesReplaced", "; ".join(_few(picture.restarting)))
     return Saying("Restarting", False, "NothingToReplace", "no node is being replaced")
 
 
@@ -231,6 +223,10 @@ def _ended(picture: Picture, type_: str, *, succeeded: bool) -> Saying:
 _SAYINGS: Final = (
     _created, _running, _scaling, _restarting, _suspended, _complete, _succeeded, _failed
 )  # fmt: skip
+
+
+def _few(found: tuple[Obstacle, ...]) -> list[str]:
+    return few([each.sentence for each in found])
 
 
 def _recorded(seen: Seen) -> Outcome:

@@ -93,6 +93,18 @@ ENDINGS: list[tuple[str, Any, str]] = [
         "failed before it ran: Pod was rejected",
     ),
     (
+        "an init container that failed",
+        pod(
+            "Failed",
+            containerStatuses=[{"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}],
+            initContainerStatuses=[
+                {"name": "fetch", "state": {"terminated": {"exitCode": 0}}},
+                {"name": "unpack", "state": {"terminated": {"exitCode": 3, "message": "tar: no space"}}},
+            ],
+        ),
+        "init container unpack: exit code 3: tar: no space",
+    ),
+    (
         "an agent that was told to go",
         pod("Succeeded", {"exitCode": 0, "message": '{"reason": "Left", "message": "SIGTERM"}'}),
         "left before the end: SIGTERM",

@@ -9,7 +9,7 @@ import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.controllers import names
-from elasticjob.controllers.lives import Life, Node, Policy, Standing, life_of, nodes, pause
+from elasticjob.controllers.lives import Life, Node, Policy, Standing, life_of, nodes, pause, start
 from elasticjob.kube.objects.views import POD
 from tests.kit.controllers.build import NOW, ended, life, oom, pending
 
@@ -160,3 +160,36 @@ def test_nodes_are_found_by_pod_and_by_memory() -> None:
         ("worker", 7): (0, 1),
     }
     assert found["worker", 0].latest == life(0, 1)
+
+
+INITIALIZES = {"initContainerStatuses": [{"name": "fetch", "state": {"running": {}}}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "sentence"),
+    [
+        ({"nodeName": ""}, {}, "Unscheduled: no scheduler has placed it on a node"),
+        ({"initContainers": [{"name": "fetch"}]}, INITIALIZES, "PodInitializing: init container fetch runs"),
+        (
+            {"initContainers": [{"name": "fetch", "restartPolicy": "Always"}]},
+            INITIALIZES,
+            "ContainerCreating: m1 has not started the pod; see the pod's events",
+        ),
+        (
+            {
+                "volumes": [
+                    {"name": "tmp", "emptyDir": {}},
+                    {"name": "settings", "configMap": {"name": "lr"}},
+                    {"name": "data", "persistentVolumeClaim": {"claimName": "images"}},
+                ]
+            },
+            {},
+            "ContainerCreating: m1 has not started the pod, which needs ConfigMap lr, "
+            "PersistentVolumeClaim images; see the pod's events",
+        ),
+    ],
+)
+def test_a_pod_that_is_slow_to_start_tells_what_is_left(
+    spec: dict[str, Any], status: dict[str, Any], sentence: str
+) -> None:
+    assert start(POD.convert({"spec": {"nodeName": "m1", **spec}, "status": status})) == sentence

@@ -117,7 +117,7 @@ async def test_a_refusal_is_told() -> None:
     done = await writer.attempt(job(), creation("a"))
     assert (done.reason, done.sentence) == (REFUSED, "exceeded quota: compute")
     assert done.again_in is not None
-    assert audience.heard == [("Warning", REFUSED)]
+    assert audience.heard == [("Warning", "QuotaExceeded")]
 
 
 async def test_an_outage_is_for_the_controller_to_retry() -> None:

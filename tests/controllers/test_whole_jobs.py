@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -225,6 +226,51 @@ async def test_an_image_that_cannot_start_is_told(site: Site) -> None:
     assert "Image" in message
 
 
+NO_CONFIG_MAP = {"envFrom": [{"configMapRef": {"name": "nothing"}}]}
+NO_CLAIM = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "nothing"}}]}
+
+
+STUCK: dict[str, tuple[Manifest, Manifest, str, str]] = {
+    "settings": (NO_CONFIG_MAP, {}, "CreateContainerConfigError", 'configmap "nothing" not found'),
+    "claim": ({}, NO_CLAIM, "Unschedulable", 'persistentvolumeclaim "nothing" not found'),
+    "machine": ({}, {"nodeSelector": {"gpu": "h200"}}, "Unschedulable", "0/"),
+    "image": ({"image": "no.such/image:1"}, {}, "ImagePullBackOff", "no.such/image:1"),
+}
+"""Jobs whose pods cannot run: what is different in the container and in the pod, the reason and its words."""
+
+
+async def test_why_pods_do_not_run_is_told_where_people_look(site: Site) -> None:
+    for name, (main, pod, _, _) in STUCK.items():
+        worker = {"replicas": 1, "template": {"spec": {"containers": [container() | main], **pod}}}
+        await site.apply({"distributionStrategy": "Local", "replicaSpecs": {"worker": worker}}, name=name)
+    for name, (_, _, reason, words) in STUCK.items():
+        await site.until(partial(_has_reason, site, name, reason))
+        status, _, message = site.condition("Running", name)
+        assert (status, words in message) == ("False", True), message
+        await site.event_on_the_job(reason, words, name)
+
+
+async def test_a_failing_init_container_is_named_with_its_code(site: Site) -> None:
+    init = {"name": "fetch", "image": "python:3", "command": ["python", "-c", "exit(3)"]}
+    worker = role(1, restartCount=0)
+    worker["template"]["spec"]["initContainers"] = [init]
+    await site.apply({"distributionStrategy": "Local", "replicaSpecs": {"worker": worker}})
+    await site.until(lambda: site.job().status.phase is Phase.FAILED)
+    assert site.job().status.reason == "InitContainerFailed"
+    assert "init container fetch: exit code 3" in site.condition("Failed")[2]
+
+
+async def test_a_foreign_pod_in_the_way_is_told(site: Site) -> None:
+    spec = {"containers": [container()], "nodeSelector": {"no": "where"}}
+    foreign = {"metadata": {"name": "digits-worker-0", "namespace": site.namespace}, "spec": spec}
+    await site.client.create(POD, {"apiVersion": "v1", "kind": "Pod", **foreign})
+    await site.apply(local(replicas=1))
+    await site.until(lambda: site.job().status.reason == "NameTaken")
+    assert "Pod digits-worker-0 exists" in site.condition("Running")[2]
+    await site.event_on_the_job("NameTaken", "Pod digits-worker-0 exists")
+    await site.client.delete(POD, "digits-worker-0", site.namespace, grace=0)
+
+
 async def test_out_of_memory_gets_more_memory(site: Site) -> None:
     program = (  # it waits to be noticed, and in its second life it ends
         "import os, signal; held = bytearray(b'x') * (160 << 20);"
@@ -315,6 +361,10 @@ async def test_the_operator_used_no_other_rights_than_it_has(stage: Stage) -> No
     """Comes last: what all tests before it made the operator ask for."""
     assert len(stage.noting.used) > 20
     assert {right for right in stage.noting.used if not allows(RULES, right)} == set()
+
+
+def _has_reason(site: Site, name: str, reason: str) -> bool:
+    return site.job(name).status.reason == reason
 
 
 def _ready(site: Site) -> bool:

@@ -13,6 +13,7 @@ from elasticjob.controllers.elasticjob import decide as rules
 from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.exits import Exit, ExitReason
 from elasticjob.controllers.lives import Life
 from elasticjob.controllers.plan import Action, Apply, Create, Delete, Outcome
 from elasticjob.controllers.rules import leave_it_to_others, leave_it_to_the_collector
@@ -458,3 +459,24 @@ def test_a_job_whose_restarts_are_spent_fails_with_one_word_whoever_says_it_firs
 ) -> None:
     outcome = decide(running(masters=masters, lives=(pod, life(1))), NOW).outcome
     assert outcome == Outcome(False, RESTARTS_SPENT, message)
+
+
+def test_a_deadline_keeps_the_cause_that_it_cut_short() -> None:
+    running_ = {
+        "type": "Running",
+        "status": "False",
+        "message": "0 of 2 nodes run; digits-worker-0 is pending",
+    }
+    status = {"startTime": at(LONG_AGO), "reason": "Unschedulable", "conditions": [running_]}
+    plan = decide(running(job(runPolicy={"activeDeadlineSeconds": 60}, status=status)), NOW)
+    expected = "the job ran longer than activeDeadlineSeconds (60 s): "
+    assert plan.sentence == expected + "0 of 2 nodes run; digits-worker-0 is pending"
+
+
+def test_an_init_container_that_fails_for_good_is_the_jobs_reason() -> None:
+    end = Exit(ExitReason.FATAL_ERROR, 3, "no route", at=LONG_AGO, container="fetch")
+    plan = decide(running(lives=(pending(0, 3, restarts_before=3, ended=end), life(1))), NOW)
+    assert plan.reason == "InitContainerFailed"
+    assert plan.sentence == (
+        "digits-worker-0-3 failed with init container fetch: exit code 3: no route; restartCount 3 is spent"
+    )

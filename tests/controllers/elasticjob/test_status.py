@@ -12,6 +12,7 @@ from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.exits import Exit, ExitReason
+from elasticjob.controllers.plan import REFUSED, Plan
 from elasticjob.kube.objects.conditions import find
 from tests.kit.controllers.build import (
     LONG_AGO,
@@ -151,6 +152,46 @@ SAYINGS: list[tuple[str, Seen, str, tuple[str, str, str]]] = [
 @pytest.mark.parametrize(("case", "given", "type_", "expected"), SAYINGS, ids=[case[0] for case in SAYINGS])
 def test_condition(case: str, given: Seen, type_: str, expected: tuple[str, str, str]) -> None:
     assert conditions(given)[type_] == expected
+
+
+BLOCKED = {"conditions": [{"type": "Ready", "status": "False", "reason": "NameTaken", "message": "Pod a"}]}
+FETCH = Exit(ExitReason.FATAL_ERROR, 3, "no route", at=LONG_AGO, container="fetch")
+SLOW: dict[str, Any] = {"start": "ContainerCreating: m1 has not started the pod", "since": LONG_AGO}
+REASONS: list[tuple[str, Seen, str | None]] = [
+    ("all runs", seen(lives=(life(0), life(1))), None),
+    ("nodes start", seen(lives=(pending(0), pending(1))), None),
+    ("unschedulable", seen(lives=(life(0), pending(1, waiting=UNSCHEDULABLE))), "Unschedulable"),
+    ("an image", seen(lives=(pending(0, waiting="ErrImagePull: a:1"), life(1))), "ImagePullBackOff"),
+    ("the master's image", seen(masters=(pending(role="master", waiting="X: y"),)), "X"),
+    ("a ConfigMap", seen(lives=(pending(0, waiting="CreateContainerConfigError: configmap"),)),
+     "CreateContainerConfigError"),
+    ("a volume", seen(lives=(pending(0, **SLOW), life(1))), "ContainerCreating"),
+    ("not yet slow", seen(lives=(pending(0, **{**SLOW, "since": NOW}), life(1))), None),
+    ("a foreign pod", seen(resource_=resource(status=BLOCKED)), "NameTaken"),
+    ("a foreign JobResource", Seen(job(), resource(owner="job-0")), "NameTaken"),
+    ("an init container", seen(lives=(pending(0, ended=FETCH), life(1))), "InitContainerFailed"),
+    ("out of memory", seen(lives=(oom(0), life(1))), "OOMKilled"),
+    ("suspended", seen(job(suspend=True), lives=(pending(0, waiting=UNSCHEDULABLE),)), None),
+    ("succeeded", seen(job(status=over())), None),
+    ("failed", seen(job(status=over("Failed"))), "Because"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("case", "given", "reason"), REASONS, ids=[case[0] for case in REASONS])
+def test_the_reason_is_always_there(case: str, given: Seen, reason: str | None) -> None:
+    assert status(given).reason == reason
+
+
+def test_a_refused_write_is_a_reason() -> None:
+    message = 'pods "digits-worker-0" is forbidden: exceeded quota: compute, requested: pods=1'
+    found = describe(seen(), Plan(REFUSED, message), NOW)
+    assert found.reason == "QuotaExceeded"
+    assert describe(seen(), Plan(REFUSED, "spec.containers: Required value"), NOW).reason == REFUSED
+
+
+def test_a_slow_start_is_looked_at_when_it_is_slow() -> None:
+    started = NOW - timedelta(seconds=10)
+    assert decide(seen(lives=(pending(0, since=started), life(1))), NOW).again_in == timedelta(seconds=20)
 
 
 def test_conditions_that_were_never_true_are_not_said() -> None:

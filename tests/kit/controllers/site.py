@@ -113,6 +113,20 @@ class Site:
 
         await until(is_told, f"an Event says {sentence!r}")
 
+    async def event_on_the_job(self, reason: str, sentence: str, name: str = "digits") -> None:
+        """Wait for an Event about the job, with this reason and sentence."""
+
+        async def is_told() -> bool:
+            found = await self.client.list(EVENT, self.namespace)
+            about = [
+                e
+                for e in found
+                if (e.involved_object.kind, e.involved_object.name) == (ELASTICJOB.name, name)
+            ]
+            return any(each.reason == reason and sentence in each.message for each in about)
+
+        await until(is_told, f"an Event of {name} says {reason}: {sentence!r}")
+
     async def has_only(self, kind: Kind[Any], *names: str) -> None:
         """Wait until no others of a kind are left: what has lost its owner is collected, in any order."""
 

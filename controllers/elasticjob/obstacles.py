@@ -1,0 +1,74 @@
+"""Why nodes of a job do not run: a reason for tables and programs, and a sentence for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
+from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.lives import Life, Node
+from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Plan, refusal
+from elasticjob.kube.objects.conditions import find
+
+SLOW: Final = timedelta(seconds=30)
+"""A pod that has not started for so long, and does not say why, is an obstacle: a volume that is missing is
+told in the pod's events only."""
+SAME: Final = {"ErrImagePull": "ImagePullBackOff"}
+"""The kubelet tells the first to the second and back at each attempt."""
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """What keeps a node from running."""
+
+    reason: str
+    sentence: str
+
+
+def obstacles(seen: Seen, plan: Plan, now: datetime) -> tuple[Obstacle, ...]:
+    """Return what keeps nodes from running: writes that failed first, then the master, then the nodes."""
+    master = seen.master.latest
+    held = _waiting(master, now) if master else None
+    nodes = (_of_node(seen, node, now) for node in seen.wanted)
+    return tuple(found for found in (*_refusals(seen, plan), held, *nodes) if found)
+
+
+def slow_in(seen: Seen, now: datetime) -> timedelta | None:
+    """Return when the next pod will be slow to start; None if there is none."""
+    starting = (life for life in (*seen.masters, *seen.lives) if _starts(life))
+    left = [life.since + SLOW - now for life in starting if life.since]
+    return min((each for each in left if each > timedelta(0)), default=None)
+
+
+def _refusals(seen: Seen, plan: Plan) -> Iterator[Obstacle]:
+    ready = find(seen.resource.status.conditions, "Ready") if seen.resource else None
+    told = [(plan.reason, plan.sentence)] + ([(ready.reason, ready.message)] if ready else [])
+    for reason, sentence in told:
+        if reason in (REFUSED, NAME_TAKEN):
+            yield Obstacle(refusal(sentence) if reason == REFUSED else reason, sentence)
+
+
+def _of_node(seen: Seen, node: Node, now: datetime) -> Obstacle | None:
+    life = node.latest
+    if life is None or life.running:
+        return None
+    if seen.is_spent(node) and life.ended:
+        sentence = f"{life.name} failed and is not replaced: {life.ended.sentence}"
+        return Obstacle(RESTARTS_SPENT, sentence)
+    return _waiting(life, now)
+
+
+def _waiting(life: Life, now: datetime) -> Obstacle | None:
+    slow = _starts(life) and life.since is not None and life.since + SLOW <= now
+    waiting = life.waiting or (life.start if slow else "")
+    if not waiting:
+        return None
+    reason = waiting.partition(":")[0]
+    return Obstacle(SAME.get(reason, reason), f"{life.name} is pending: {waiting}")
+
+
+def _starts(life: Life) -> bool:
+    return life.alive and not life.running and not life.terminating and not life.waiting
