@@ -149,6 +149,10 @@ class RunPolicy(Part):
     """How long the job may run before it fails with DeadlineExceeded, in seconds; suspended time does not
     count."""
 
+    pending_timeout_seconds: Annotated[int, Field(ge=1, json_schema_extra={"format": "int64"})] | None = None
+    """How long the pods of all nodes may be pending before the job fails with PendingTimeout, in seconds;
+    absent means for ever."""
+
     ttl_seconds_after_finished: Count | None = None
     """How long after its end the job is deleted, in seconds; absent means never. Argo CD would create a
     deleted job again."""

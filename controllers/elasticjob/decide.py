@@ -36,6 +36,7 @@ from elasticjob.controllers.plan import (
     Plan,
     deletion,
     group,
+    soonest,
 )
 from elasticjob.controllers.rules import (
     EXPIRED,
@@ -46,7 +47,7 @@ from elasticjob.controllers.rules import (
     leave_it_to_the_collector,
     silence_ends_in,
 )
-from elasticjob.kube.objects.conditions import find
+from elasticjob.kube.objects.conditions import TRUE, find
 
 KEPT_MASTERS: Final = 3
 FOREVER: Final = timedelta(days=36_500)
@@ -114,6 +115,15 @@ def fail_after_the_deadline(seen: Seen, now: datetime) -> Plan | None:
         return None
     message = f"the job ran longer than activeDeadlineSeconds ({seconds} s){_cause(seen)}"
     return _end(Outcome(False, "DeadlineExceeded", message))
+
+
+def fail_when_pending_too_long(seen: Seen, now: datetime) -> Plan | None:
+    """A job of which no node could start for pendingTimeoutSeconds is given up, with the cause."""
+    seconds, since = seen.job.spec.run_policy.pending_timeout_seconds, _pending_since(seen, now)
+    if seconds is None or since is None or now < since + _duration(seconds):
+        return None
+    message = f"no node could start for {seconds} s (pendingTimeoutSeconds){_cause(seen)}"
+    return _end(Outcome(False, "PendingTimeout", message))
 
 
 def fail_when_the_master_is_spent(seen: Seen, now: datetime) -> Plan | None:
@@ -263,6 +273,7 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     end_on_the_verdict,
     fail_when_it_cannot_be_trained,
     fail_after_the_deadline,
+    fail_when_pending_too_long,
     wait_for_the_predecessor,
     fail_when_the_master_is_spent,
     fail_when_restarts_are_spent,
@@ -282,10 +293,26 @@ def _end(outcome: Outcome) -> Plan:
 
 
 def _deadline_in(seen: Seen, now: datetime) -> timedelta | None:
-    seconds, start = seen.job.spec.run_policy.active_deadline_seconds, seen.job.status.start_time
-    if seconds is None or seen.job.spec.suspend:
+    """Return when the next deadline of the job is due."""
+    policy_, start = seen.job.spec.run_policy, seen.job.status.start_time
+    limits = (
+        (policy_.active_deadline_seconds, None if seen.job.spec.suspend else start or now),
+        (policy_.pending_timeout_seconds, _pending_since(seen, now)),
+    )
+    return soonest(
+        since + _duration(seconds) - now for seconds, since in limits if seconds is not None and since
+    )
+
+
+def _pending_since(seen: Seen, now: datetime) -> datetime | None:
+    """Return since when no node has run; None while a node runs, or has ended and is replaced."""
+    latest = [node.latest for node in seen.wanted]
+    if seen.job.spec.suspend or any(life and (life.running or life.ended) for life in latest):
         return None
-    return (start or now) + _duration(seconds) - now
+    start, running = seen.job.status.start_time, find(seen.job.status.conditions, "Running")
+    if start is None or running is None or running.status == TRUE or running.last_transition_time is None:
+        return now
+    return max(start, running.last_transition_time)
 
 
 def _cause(seen: Seen) -> str:

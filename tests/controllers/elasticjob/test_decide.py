@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -46,6 +47,17 @@ def seen(
 
 def running(job_: Any = None, **more: Any) -> Seen:
     return seen(job_, **{"resource_": resource(), **more})
+
+
+def waiting_for(seconds: int, *, start: int = 600, status: str = "False", **more: Any) -> Seen:
+    """A job that began `start` s ago and whose nodes have not run for `seconds`; it allows 60 s."""
+    running_ = {"type": "Running", "status": status, "message": "0 of 2 nodes run; no GPU"}
+    changed = {"lastTransitionTime": at(NOW - timedelta(seconds=seconds))}
+    known = {"startTime": at(NOW - timedelta(seconds=start)), "reason": "Unschedulable"}
+    told = job(
+        runPolicy={"pendingTimeoutSeconds": 60}, status=known | {"conditions": [running_ | changed]}, **more
+    )
+    return running(told, lives=(pending(0), pending(1)))
 
 
 def ends(words: str, code: int = 0) -> Any:
@@ -123,6 +135,7 @@ ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
         "DeadlineExceeded",
         set(),
     ),
+    (rules.fail_when_pending_too_long, waiting_for(60), "PendingTimeout", set()),
     (rules.wait_for_the_predecessor, seen(resource_=resource(owner="job-0")), "NameTaken", set()),
     (
         rules.fail_when_the_master_is_spent,
@@ -480,3 +493,27 @@ def test_an_init_container_that_fails_for_good_is_the_jobs_reason() -> None:
     assert plan.sentence == (
         "digits-worker-0-3 failed with init container fetch: exit code 3: no route; restartCount 3 is spent"
     )
+
+
+def test_a_job_that_is_pending_for_too_long_fails_with_the_cause() -> None:
+    plan = decide(waiting_for(60), NOW)
+    assert plan.outcome == Outcome(False, "PendingTimeout", plan.sentence)
+    expected = "no node could start for 60 s (pendingTimeoutSeconds): 0 of 2 nodes run; no GPU"
+    assert plan.sentence == expected
+
+
+@pytest.mark.parametrize(
+    ("case", "given", "again_in"),
+    [
+        ("not yet", waiting_for(59), 1),
+        ("it was resumed meanwhile", waiting_for(600, start=20), 40),
+        ("the status does not say yet that no node runs", waiting_for(600, status="True"), 60),
+        ("a node runs", replace(waiting_for(600), lives=(life(0), pending(1))), None),
+        ("a node is replaced", replace(waiting_for(600), lives=(ended(0), pending(1))), None),
+        ("suspended", waiting_for(600, suspend=True), None),
+    ],
+)
+def test_the_pending_limit_is_looked_at_when_it_is_due(case: str, given: Seen, again_in: int | None) -> None:
+    plan = decide(given, NOW)
+    assert plan.outcome is None
+    assert plan.again_in == (None if again_in is None else timedelta(seconds=again_in))
