@@ -7,12 +7,16 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar
 
 from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob, RestartPolicy
-from elasticjob.controllers.conclusions import is_ours
+from elasticjob.controllers.conclusions import FAILED, is_ours
 from elasticjob.controllers.lives import Life, Policy
-from elasticjob.controllers.plan import AS_SPECIFIED, Plan, deletion, group, soonest
+from elasticjob.controllers.plan import AS_SPECIFIED, Note, Plan, deletion, few, group, soonest
+from elasticjob.kube.objects.conditions import is_true
 
 LAST_WORDS: Final = timedelta(seconds=5)
 """How long pods may go on after the job's end, to end by themselves and keep their logs."""
+FINISHED: Final = "Finished"
+HAS_FINISHED: Final = "the job has finished"
+HAS_FAILED: Final = "the job has failed"
 MANAGED_BY_OTHER: Final = "ManagedByOther"
 DELETING: Final = "Deleting"
 EXPIRED: Final = "Expired"
@@ -52,12 +56,14 @@ def leave_it_to_the_collector(seen: OfJob, now: datetime) -> Plan | None:
 def clean_up(job: ElasticJob, lives: Iterable[Life], now: datetime) -> Plan:
     """Return the plan for pods of a finished job: they may end by themselves, then cleanPodPolicy decides."""
     ended = job.status.completion_time or now
+    failed = is_true(job.status.conditions, FAILED)
+    reason, told = (FAILED, HAS_FAILED) if failed else (FINISHED, HAS_FINISHED)
     if (left := ended + LAST_WORDS - now) > timedelta(0):
-        return Plan("Finished", "the job is over", again_in=left)
+        return Plan(reason, told, again_in=left)
     policy = job.spec.run_policy.clean_pod_policy
-    going = (life for life in lives if not life.terminating and _is_cleaned(policy, life))
-    sentence = f"the job is over and cleanPodPolicy is {policy}"
-    return Plan("Finished", sentence, groups=group(map(deletion, going)))
+    going = [life for life in lives if not life.terminating and _is_cleaned(policy, life)]
+    deleted = f"{told}; deleted {', '.join(few([life.name for life in going]))} (cleanPodPolicy {policy})"
+    return Plan(reason, told, groups=group(map(deletion, going)), details=(Note(reason, deleted),))
 
 
 def silence_ends_in(lives: Iterable[Life], now: datetime) -> timedelta | None:

@@ -102,8 +102,8 @@ def life_changed(caches: Caches) -> Callable[[Change], bool]:
 def more_than_reports(change: Change) -> bool:
     """Whether more changed about a job or JobResource than reports in its status.
 
-    The status is written by these controllers, and each second by a master: only the first step and the end
-    of a job and the restarts of a JobResource are acted upon, so that no pass follows from a controller's
+    The status is written by these controllers, and every few seconds by a master: only the end of a job, its
+    first step and the restarts of a JobResource are acted upon, so that no pass follows from a controller's
     own writes.
     """
     if change.old is None or change.new is None:
@@ -122,13 +122,13 @@ class _Ending(msgspec.Struct, frozen=True):
 
 
 class _Training(msgspec.Struct, frozen=True):
-    """The progress of a job, as far as it says that training has begun."""
+    """The progress that a master writes, as far as it says that there is a first step."""
 
     step: int | None = None
 
 
 class _Reported(msgspec.Struct, rename="camel"):
-    """The fields of a status that are acted upon: first step and end of a job, restarts of a JobResource."""
+    """The fields of a status that are acted upon: a job's end and first step, a JobResource's restarts."""
 
     conditions: list[_Ending] | None = None
     completion_time: str | None = None
@@ -150,5 +150,5 @@ def _without_reports(item: Item) -> tuple[Meta, dict[str, msgspec.Raw], object]:
 
 def _acted_upon(status: _Reported) -> object:
     endings = {each for each in status.conditions or () if each.type in ENDINGS and each.status == "True"}
-    began = bool(status.training and status.training.step)
-    return endings, status.completion_time, status.restarts or None, began
+    trains = status.training is not None and bool(status.training.step)
+    return endings, status.completion_time, status.restarts or None, trains

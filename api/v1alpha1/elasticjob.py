@@ -413,8 +413,8 @@ class ElasticJobStatus(Part):
     have the sentence."""
 
     conditions: Annotated[list[OneCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
-    """Conditions of the job: Created, Running, Scaling, Restarting, Suspended, Complete (and Succeeded),
-    Failed."""
+    """Conditions of the job: Created, Running (pods run), Training (steps are made), Scaling, Restarting,
+    Suspended, Complete (and Succeeded), Failed."""
 
     observed_generation: Annotated[int, Field(json_schema_extra={"format": "int64"})] | None = None
     """The metadata.generation for which this status was computed."""
@@ -426,7 +426,8 @@ class ElasticJobStatus(Part):
     """The label selector of the worker pods; read by autoscalers."""
 
     workers: str | None = None
-    """Running and wanted workers, such as 2/4."""
+    """Running and wanted workers, such as 2/4; when the job is over, those that succeeded. Jobs without the
+    role worker count all roles."""
 
     replica_statuses: Annotated[dict[str, ReplicaStatus], Field(max_length=MOST_ROLES)] = {}
     """Nodes by role and state."""
@@ -466,7 +467,7 @@ DECLARATION: Final = Declaration(
     scale=Scale(f".spec.replicaSpecs.{WORKER}.replicas", ".status.replicas", ".status.selector"),
     columns=(
         Column("Phase", ".status.phase"),
-        Column("Workers", ".status.workers", description="Workers that run of those wanted."),
+        Column("Workers", ".status.workers", description="Workers that run, or succeeded, of those wanted."),
         Column("Restarts", ".status.restarts", "integer"),
         Column("Speed", ".status.training.stepsPerSecond", "number", "Steps per second."),
         Column("Reason", ".status.reason", description="Why it failed, or why nodes do not run."),

@@ -193,7 +193,8 @@ def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
     last = [job_resource(seen.job)]
     if seen.job.spec.needs_master and seen.master.standing(policy(seen.job), now) is Standing.DUE:
         last.insert(0, master_pod(seen.job, seen.master, seen.provision))
-    sentence = f"made {len(parts) + len(last)} objects for the job"
+    made = [f"{each.kind.name} {each.manifest['metadata']['name']}" for each in (*parts, *last)]
+    sentence = f"created {len(made)} objects: {', '.join(made)}"
     return Plan("JobCreated", sentence, groups=(parts, tuple(last)))
 
 
@@ -224,11 +225,8 @@ def free_masters_of_lost_machines(seen: Seen, now: datetime) -> Plan | None:
     lost = [life for life in seen.masters if life.lost]
     dead = [life for life in seen.master.lives if life.ended and not life.lost and not life.terminating]
     going = [*lost, *dead[:-KEPT_MASTERS]]
-    return (
-        Plan("MastersTidied", "old pods of the master are deleted", group(map(deletion, going)))
-        if going
-        else None
-    )
+    sentence = f"deleted old pods of the master: {', '.join(life.name for life in going)}"
+    return Plan("MastersTidied", sentence, group(map(deletion, going))) if going else None
 
 
 def follow_the_users_sizes(seen: Seen, now: datetime) -> Plan | None:
@@ -369,6 +367,6 @@ def _has_succeeded(node: Node) -> bool:
 def _master_note(seen: Seen, name: str) -> Note:
     life = seen.master.latest
     if life is None:
-        return Note("MasterCreated", f"made the master {name}")
+        return Note("MasterCreated", f"created the master {name}")
     message = life.ended.sentence if life.ended else f"its machine {life.machine} {life.loss}"
     return Note("MasterRelaunched", f"{name} replaces {life.name}: {message}", warning=True)

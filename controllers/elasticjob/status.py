@@ -19,6 +19,7 @@ from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.lives import Life, Node, Standing
 from elasticjob.controllers.plan import NAME_TAKEN, Outcome, Plan, few
+from elasticjob.controllers.rules import HAS_FAILED, HAS_FINISHED
 from elasticjob.kube.objects.conditions import find, is_true, set_condition
 from elasticjob.kube.objects.views import Condition
 
@@ -53,6 +54,12 @@ class Picture:
     def active(self) -> int:
         """Nodes that run."""
         return sum(bool(node.latest and node.latest.running) for node in self.seen.wanted)
+
+    @cached_property
+    def has_trained(self) -> bool:
+        """Whether the master has reported a step."""
+        training = self.seen.job.status.training
+        return training is not None and bool(training.step)
 
     @cached_property
     def restarting(self) -> tuple[Obstacle, ...]:
@@ -101,8 +108,6 @@ def describe(seen: Seen, plan: Plan, now: datetime) -> ElasticJobStatus:
     picture = Picture(seen, plan, now)
     old = seen.job.status
     over = picture.outcome is not None
-    worker = seen.sizes.get(WORKER, 0)
-    running = sum(bool(n.latest and n.latest.running) for n in seen.wanted if n.role == WORKER)
     name = seen.job.metadata.name
     return ElasticJobStatus(
         phase=phase(picture),
@@ -111,7 +116,7 @@ def describe(seen: Seen, plan: Plan, now: datetime) -> ElasticJobStatus:
         observed_generation=seen.job.metadata.generation,
         replicas=sum(life.alive and not life.terminating for life in seen.lives if life.role == WORKER),
         selector=f"{LABEL_JOB}={name},{LABEL_ROLE}={WORKER}",
-        workers=f"{running}/{worker}",
+        workers=_workers(picture),
         replica_statuses={role: _role(picture, role) for role in seen.job.spec.roles},
         restarts=_restarts(picture),
         start_time=_start(picture),
@@ -121,7 +126,10 @@ def describe(seen: Seen, plan: Plan, now: datetime) -> ElasticJobStatus:
 
 
 def phase(picture: Picture) -> Phase:
-    """Return the first phase that applies."""
+    """Return the first phase that applies.
+
+    Running means that pods run; whether they make steps yet, the condition Training says.
+    """
     return next(found for applies, found in _PHASES if applies(picture))
 
 
@@ -172,13 +180,30 @@ def _created(picture: Picture) -> Saying:
 def _running(picture: Picture) -> Saying:
     count = f"{picture.active} of {len(picture.seen.wanted)} nodes run"
     message = "; ".join((count, *_few(picture.obstacles)))
-    if picture.outcome is not None:
-        return Saying("Running", False, "JobFinished", "the job is over", always=True)
-    if picture.seen.job.spec.suspend:
-        return Saying("Running", False, "JobSuspended", "the job is suspended", always=True)
+    if rest := _rest(picture):
+        return Saying("Running", False, *rest, always=True)
     if picture.active:
         return Saying("Running", True, "NodesRunning", message, always=True)
     return Saying("Running", False, "Pending", message, always=True)
+
+
+def _training(picture: Picture) -> Saying:
+    """A job without a master does not tell its steps, so nothing is said of it."""
+    tells = picture.seen.job.spec.needs_master
+    if rest := _rest(picture):
+        return Saying("Training", False, *rest, always=tells)
+    if not picture.active:
+        return Saying("Training", False, "Pending", "no node runs", always=tells)
+    if not picture.has_trained:
+        return Saying("Training", False, "NoStepYet", "nodes run; no step has been made yet", always=tells)
+    return Saying("Training", True, "StepsMade", "the nodes make steps")
+
+
+def _rest(picture: Picture) -> tuple[str, str] | None:
+    """Return the reason and the sentence for which no node is meant to run; None if some are."""
+    if picture.outcome is not None:
+        return ("JobFinished", HAS_FINISHED) if picture.outcome.succeeded else ("JobFailed", HAS_FAILED)
+    return ("JobSuspended", "the job is suspended") if picture.seen.job.spec.suspend else None
 
 
 def _scaling(picture: Picture) -> Saying:
@@ -221,7 +246,7 @@ def _ended(picture: Picture, type_: str, *, succeeded: bool) -> Saying:
 
 
 _SAYINGS: Final = (
-    _created, _running, _scaling, _restarting, _suspended, _complete, _succeeded, _failed
+    _created, _running, _training, _scaling, _restarting, _suspended, _complete, _succeeded, _failed
 )  # fmt: skip
 
 
@@ -233,6 +258,25 @@ def _recorded(seen: Seen) -> Outcome:
     succeeded = is_true(seen.job.status.conditions, COMPLETE)
     condition = find(seen.job.status.conditions, COMPLETE if succeeded else FAILED)
     return Outcome(succeeded, condition.reason if condition else "", condition.message if condition else "")
+
+
+def _workers(picture: Picture) -> str:
+    """Workers that run, or that had succeeded when the job was over, of those wanted.
+
+    In a job without the role worker, the nodes of all roles. Pods that still run when a job has succeeded
+    count as well; the number never falls when pods of a job that is over are deleted.
+    """
+    seen, outcome = picture.seen, picture.outcome
+    counted = {WORKER} if WORKER in seen.job.spec.roles else set(seen.job.spec.roles)
+    latest = [node.latest for node in seen.wanted if node.role in counted and node.latest]
+    wanted = sum(size for role, size in seen.sizes.items() if role in counted)
+    found = sum(life.running for life in latest) if outcome is None or outcome.succeeded else 0
+    if outcome is not None:
+        found += sum(_succeeded_life(life) for life in latest)
+    if is_over(seen.job):
+        before = (seen.job.status.workers or "").partition("/")[0]
+        found = max(found, int(before) if before.isdecimal() else 0)
+    return f"{found}/{wanted}"
 
 
 def _role(picture: Picture, role: str) -> ReplicaStatus:

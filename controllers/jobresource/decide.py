@@ -14,7 +14,7 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names, rules
-from elasticjob.controllers.conclusions import is_over
+from elasticjob.controllers.conclusions import FAILED, is_over
 from elasticjob.controllers.elasticjob.decide import decide as decide_job
 from elasticjob.controllers.elasticjob.seen import Seen as SeenOfJob
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest, resources_of
@@ -32,6 +32,7 @@ from elasticjob.controllers.plan import (
 )
 from elasticjob.controllers.rules import (
     DELETING,
+    FINISHED,
     Rule,
     clean_up,
     first,
@@ -155,7 +156,9 @@ def make_no_pods_for_a_job_that_ends(seen: Seen, now: datetime) -> Plan | None:
     if seen.job is None or Standing.DUE not in standings:
         return None
     plan = decide_job(SeenOfJob(seen.job, seen.resource, seen.masters, seen.lives, seen.plans), now)
-    return Plan("Finished", f"the job ends: {plan.sentence}") if plan.outcome else None
+    if plan.outcome is None:
+        return None
+    return Plan(FINISHED if plan.outcome.succeeded else FAILED, f"the job ends: {plan.sentence}")
 
 
 def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:

@@ -9,10 +9,12 @@ from typing import Final
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
 from elasticjob.controllers import names
+from elasticjob.controllers.conclusions import FAILED
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.jobresource.decide import Seen, differing
 from elasticjob.controllers.lives import CANNOT_START, OUT_OF_MEMORY, POD_FAILED, Node, Standing
 from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Plan, few
+from elasticjob.controllers.rules import FINISHED
 from elasticjob.kube.objects.conditions import set_condition
 from elasticjob.kube.objects.views import Condition
 
@@ -24,7 +26,8 @@ BLOCKED: Final = frozenset(
         "Suspended",
         "WaitingForMaster",
         "Deleting",
-        "Finished",
+        FINISHED,
+        FAILED,
         NAME_TAKEN,
         REFUSED,
     }

@@ -517,3 +517,15 @@ def test_the_pending_limit_is_looked_at_when_it_is_due(case: str, given: Seen, a
     plan = decide(given, NOW)
     assert plan.outcome is None
     assert plan.again_in == (None if again_in is None else timedelta(seconds=again_in))
+
+
+def test_events_name_what_they_count() -> None:
+    plan = decide(seen(job(networkPolicy=False, **LOCAL), masters=()), NOW)
+    assert [note.sentence for note in plan.notes] == ["created 2 objects: Service digits, JobResource digits"]
+
+
+def test_the_end_of_a_failed_job_says_failed() -> None:
+    plan = decide(running(job(status=over("Failed"))), NOW)
+    assert [(note.reason, note.sentence) for note in plan.notes] == [
+        ("Failed", "the job has failed; deleted digits-master-0 (cleanPodPolicy Running)")
+    ]

@@ -195,7 +195,59 @@ def test_a_slow_start_is_looked_at_when_it_is_slow() -> None:
 
 
 def test_conditions_that_were_never_true_are_not_said() -> None:
-    assert set(conditions(seen(lives=(life(0), life(1))))) == {"Created", "Running"}
+    local = job(distributionStrategy="Local")
+    assert set(conditions(seen(local, lives=(life(0), life(1))))) == {"Created", "Running"}
+
+
+STEPS: dict[str, Any] = {"training": {"step": 1, "round": 1}}
+FORMED: dict[str, Any] = {"training": {"worldSize": 2, "round": 1}}
+UP = (life(0), life(1))
+
+
+@pytest.mark.parametrize(
+    ("case", "given", "phase", "training"),
+    [
+        ("no pod runs", seen(), Phase.PENDING, ("False", "Pending")),
+        ("pods run", seen(lives=UP), Phase.RUNNING, ("False", "NoStepYet")),
+        ("a world was formed", seen(job(status=FORMED), lives=UP), Phase.RUNNING, ("False", "NoStepYet")),
+        ("the first step", seen(job(status=STEPS), lives=UP), Phase.RUNNING, ("True", "StepsMade")),
+        ("succeeded", seen(job(status=over() | STEPS)), Phase.SUCCEEDED, ("False", "JobFinished")),
+        ("failed", seen(job(status=over("Failed") | STEPS)), Phase.FAILED, ("False", "JobFailed")),
+    ],
+)
+def test_running_and_training_are_two_things(
+    case: str, given: Seen, phase: Phase, training: tuple[str, str]
+) -> None:
+    assert status(given).phase is phase
+    assert conditions(given)["Training"][:2] == training
+
+
+DONE = (ended(0, code=0), ended(1, code=0))
+CREW = {"actor": role(2), "learner": role(1)}
+
+
+@pytest.mark.parametrize(
+    ("case", "given", "workers"),
+    [
+        ("one runs", seen(lives=(life(0), pending(1))), "1/2"),
+        ("both succeeded", seen(job(status=over()), lives=DONE), "2/2"),
+        ("the verdict comes before the end of the pods", seen(masters=(SUCCEEDED,), lives=UP), "2/2"),
+        ("their pods are deleted", seen(job(status=over(workers="2/2"))), "2/2"),
+        ("one failed", seen(job(status=over("Failed")), lives=(ended(0, code=0), ended(1))), "1/2"),
+        ("pods of a failed job still run", seen(job(status=over("Failed")), lives=UP), "0/2"),
+        (
+            "roles of one's own",
+            seen(
+                job(CREW, distributionStrategy="CustomStrategy"),
+                resource({"actor": 2, "learner": 1}),
+                (life(0, role="actor"), life(0, role="learner")),
+            ),
+            "2/3",
+        ),
+    ],
+)
+def test_workers(case: str, given: Seen, workers: str) -> None:
+    assert status(given).workers == workers
 
 
 def test_numbers() -> None:

@@ -243,7 +243,7 @@ RULES: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
     (
         rules.clean_up_after_the_end,
         seen(life(0), ended(1, code=0), job_=job(status=over("Failed"), runPolicy={"cleanPodPolicy": "All"})),
-        "Finished",
+        "Failed",
         {"-digits-worker-0", "-digits-worker-1"},
     ),
     (
