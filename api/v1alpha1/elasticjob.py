@@ -416,6 +416,9 @@ class ElasticJobStatus(Part):
     """Conditions of the job: Created, Running (pods run), Training (steps are made), Scaling, Restarting,
     Suspended, Complete (and Succeeded), Failed."""
 
+    strategy: DistributionStrategy | None = None
+    """How the nodes work together: spec.distributionStrategy, or its default."""
+
     observed_generation: Annotated[int, Field(json_schema_extra={"format": "int64"})] | None = None
     """The metadata.generation for which this status was computed."""
 
@@ -472,7 +475,7 @@ DECLARATION: Final = Declaration(
         Column("Speed", ".status.training.stepsPerSecond", "number", "Steps per second."),
         Column("Reason", ".status.reason", description="Why it failed, or why nodes do not run."),
         Column("Age", ".metadata.creationTimestamp", "date"),
-        Column("Strategy", ".spec.distributionStrategy", wide=True),
+        Column("Strategy", ".status.strategy", wide=True),
         Column("Mode", ".spec.optimizeMode", wide=True),
         Column("World", ".status.training.worldSize", "integer", "Processes that train together.", wide=True),
         Column(

@@ -113,6 +113,7 @@ def describe(seen: Seen, plan: Plan, now: datetime) -> ElasticJobStatus:
         phase=phase(picture),
         reason=reason(picture),
         conditions=conditions(picture),
+        strategy=seen.job.spec.distribution_strategy,
         observed_generation=seen.job.metadata.generation,
         replicas=sum(life.alive and not life.terminating for life in seen.lives if life.role == WORKER),
         selector=f"{LABEL_JOB}={name},{LABEL_ROLE}={WORKER}",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJobStatus, Phase
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy, ElasticJobStatus, Phase
 from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
@@ -282,6 +282,11 @@ def test_restarts_are_the_pods_that_were_made_in_place_of_others(lives: Any, res
 
 def test_a_job_that_may_not_restart_has_no_restarts() -> None:
     assert status(seen(job(runPolicy={"backoffLimit": 0}), lives=(ended(0), life(1)))).restarts == 0
+
+
+def test_the_strategy_is_shown_whether_it_was_written_or_not() -> None:
+    assert status(seen()).strategy is DistributionStrategy.ALLREDUCE
+    assert status(seen(job(distributionStrategy="Local"))).strategy is DistributionStrategy.LOCAL
 
 
 def test_restarts_never_fall() -> None:
