@@ -10,7 +10,7 @@ from typing import Final
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.lives import Life, Node
-from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Plan, refusal
+from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Plan, refusal, soonest
 from elasticjob.kube.objects.conditions import find
 
 SLOW: Final = timedelta(seconds=30)
@@ -37,10 +37,10 @@ def obstacles(seen: Seen, plan: Plan, now: datetime) -> tuple[Obstacle, ...]:
 
 
 def slow_in(seen: Seen, now: datetime) -> timedelta | None:
-    """Return when the next pod will be slow to start; None if there is none."""
+    """Return when a pod that starts is to be looked at: when it is slow, and then again and again."""
     starting = (life for life in (*seen.masters, *seen.lives) if _starts(life))
-    left = [life.since + SLOW - now for life in starting if life.since]
-    return min((each for each in left if each > timedelta(0)), default=None)
+    left = (life.since + SLOW - now for life in starting if life.since)
+    return soonest(each if each > timedelta(0) else SLOW for each in left)
 
 
 def _refusals(seen: Seen, plan: Plan) -> Iterator[Obstacle]:
@@ -66,7 +66,7 @@ def _waiting(life: Life, now: datetime) -> Obstacle | None:
     waiting = life.waiting or (life.start if slow else "")
     if not waiting:
         return None
-    reason = waiting.partition(":")[0]
+    reason = waiting.partition(":")[0] or "Pending"
     return Obstacle(SAME.get(reason, reason), f"{life.name} is pending: {waiting}")
 
 

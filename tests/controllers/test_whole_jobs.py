@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
+from elasticjob.controllers.elasticjob import obstacles
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import (
     NETWORK_POLICY,
@@ -248,6 +250,20 @@ async def test_why_pods_do_not_run_is_told_where_people_look(site: Site) -> None
         status, _, message = site.condition("Running", name)
         assert (status, words in message) == ("False", True), message
         await site.event_on_the_job(reason, words, name)
+
+
+async def test_a_volume_that_is_missing_is_told_when_the_start_takes_too_long(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubelet tells it in events of the pod only."""
+    monkeypatch.setattr(obstacles, "SLOW", timedelta(seconds=1))
+    spec = local(replicas=1)
+    volumes = [{"name": "settings", "configMap": {"name": "nothing"}}]
+    spec["replicaSpecs"]["worker"]["template"]["spec"]["volumes"] = volumes
+    await site.apply(spec)
+    await site.until(lambda: site.job().status.reason == "ContainerCreating")
+    assert "which needs ConfigMap nothing; see the pod's events" in site.condition("Running")[2]
+    await site.event_on_the_job("ContainerCreating", "ConfigMap nothing")
 
 
 async def test_a_failing_init_container_is_named_with_its_code(site: Site) -> None:

@@ -192,6 +192,7 @@ def test_a_refused_write_is_a_reason() -> None:
 def test_a_slow_start_is_looked_at_when_it_is_slow() -> None:
     started = NOW - timedelta(seconds=10)
     assert decide(seen(lives=(pending(0, since=started), life(1))), NOW).again_in == timedelta(seconds=20)
+    assert decide(seen(lives=(pending(0, since=LONG_AGO), life(1))), NOW).again_in == timedelta(seconds=30)
 
 
 def test_conditions_that_were_never_true_are_not_said() -> None:
