@@ -71,6 +71,11 @@ def user_plan(job: str, generation: int) -> str:
     return f"{job}-user-{generation}"
 
 
+def bounds_plan(job: str, generation: int) -> str:
+    """Return the name of the ScalePlan that brings this generation of the JobResource within bounds."""
+    return f"{job}-bounds-{generation}"
+
+
 def generation_of(job: str, plan: str) -> int:
     """Return the generation in the name of a user's plan, -1 for other plans."""
     number = plan.removeprefix(f"{job}-user-")

@@ -232,13 +232,16 @@ def free_masters_of_lost_machines(seen: Seen, now: datetime) -> Plan | None:
 def follow_the_users_sizes(seen: Seen, now: datetime) -> Plan | None:
     """A size that the user changed becomes a manual ScalePlan, once: its name is the job's generation.
 
-    The same goes for a size that is outside of its role's bounds.
+    A size out of its role's bounds, which the user or an autoscaler has changed, becomes one as well.
     """
     if seen.resource is None:
         return None
-    name = names.user_plan(seen.job.metadata.name, seen.job.metadata.generation)
-    changed = asked_anew(seen) or out_of_bounds(seen, name)
+    job, resource = seen.job.metadata, seen.resource.metadata
+    name, who = names.user_plan(job.name, job.generation), "the user asks for"
     remember = (remembered(seen),)
+    if not (changed := asked_anew(seen)):
+        name, who = names.bounds_plan(job.name, resource.generation), "the nearest allowed size is"
+        changed = out_of_bounds(seen, name)
     if not changed and asked(seen.job) == seen.last_asked:
         return None
     if not changed:
@@ -248,10 +251,10 @@ def follow_the_users_sizes(seen: Seen, now: datetime) -> Plan | None:
         seen,
         name,
         {"replicaResourceSpecs": {role: {"replicas": n} for role, n in changed.items()}},
-        f"the user asks for {sizes}",
+        f"{who} {sizes}",
         manual=True,
     )
-    return Plan("SizeAsked", f"the user asks for {sizes}: ScalePlan {name}", groups=((plan,), remember))
+    return Plan("SizeAsked", f"{who} {sizes}: ScalePlan {name}", groups=((plan,), remember))
 
 
 def grow_after_out_of_memory(seen: Seen, now: datetime) -> Plan | None:

@@ -162,6 +162,8 @@ async def test_a_plan_and_an_autoscaler_agree_on_the_size(site: Site) -> None:
     await site.until(lambda: site.running() == {"digits-worker-1", "digits-worker-2", "digits-worker-3"})
     await site.until(lambda: site.job().status.workers == "3/3")
     assert (await site.scale_of_nodes())[:2] == (3, 3)
+    await site.scale_of_nodes(5)
+    await site.until(lambda: site.job().status.workers == "4/4" and len(site.pods()) == 4)  # its maximum
     assert site.job().spec.replica_specs["worker"].replicas == 2
 
 

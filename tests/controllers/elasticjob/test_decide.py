@@ -258,10 +258,11 @@ ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
         rules.follow_the_users_sizes,
         running(
             job({"worker": role(2, minReplicas=1, maxReplicas=3)}, generation=4),
-            resource_=resource({"worker": 5}),
+            resource_=resource({"worker": 5}, generation=6),
+            plans=(plan("digits-user-4", {"worker": 2}, manual=True, phase="Succeeded"),),
         ),
         "SizeAsked",
-        {"+ScalePlan digits-user-4", "=JobResource suspend False"},
+        {"+ScalePlan digits-bounds-6", "=JobResource suspend False"},
     ),
     (
         rules.free_everything_when_suspended,
@@ -325,7 +326,7 @@ QUIET: list[tuple[str, Seen]] = [
     ("the optimizer changed the size", running(job(ELASTIC), resource_=resource({"worker": 4}))),
     (
         "a size is brought within its bounds already",
-        running(resource_=resource({"worker": 4}), plans=(plan("digits-user-1"),)),
+        running(resource_=resource({"worker": 4}), plans=(plan("digits-bounds-1"),)),
     ),
     (
         "out of memory, and asked already",
