@@ -59,7 +59,8 @@ def applied(manifest: Manifest, patch: Answer) -> Manifest:
 
 @pytest.mark.parametrize("webhook", WEBHOOKS, ids=lambda webhook: webhook.kind.name)
 async def test_what_is_right_is_let_through(webhook: Webhook[Any]) -> None:
-    assert await answer(webhook, {}) == Answer(True)
+    found = await answer(webhook, {})
+    assert (found.allowed, list(found.warnings)) == (True, [])
 
 
 REFUSED: list[tuple[Webhook[Any], dict[str, Any], dict[str, Any] | None, str]] = [
@@ -129,6 +130,57 @@ async def test_what_is_wrong_is_refused_with_path_and_advice(
 async def test_what_no_schema_would_let_pass_is_refused_and_never_crashes(changes: dict[str, Any]) -> None:
     found = await answer(elasticjob.WEBHOOK, changes)
     assert found.code in (200, 422)
+
+
+MAIN = "spec/replicaSpecs/worker/template/spec/containers/0"
+MAIN_PATH = "spec.replicaSpecs[worker].template.spec.containers[0]"
+ALONE = "this has no effect yet, and each pod is placed on its own: leave it out"
+OTHERS = "cannot speak to this job's master: write elasticjob run, with torchrun's flags and your script"
+WARNED: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, []),
+    ({"spec/runPolicy": {"scheduling": {"gang": "none"}}}, []),
+    (
+        {"spec/runPolicy": {"scheduling": {"gang": "volcano", "queue": "a", "priorityClassName": "b"}}},
+        [f"spec.runPolicy.scheduling.gang: {ALONE}", f"spec.runPolicy.scheduling.queue: {ALONE}"],
+    ),
+    (
+        {"spec/replicaSpecs/worker/priority": "0.5"},
+        [
+            "spec.replicaSpecs[worker].priority: this has no effect yet: leave it out, and set "
+            "priorityClassName in the role's template"
+        ],
+    ),
+    (
+        {"spec/optimizeMode": "cluster"},
+        ["spec.optimizeMode: cluster has no effect yet, and works as single-job: write single-job"],
+    ),
+    (
+        {"spec/brainService": "brain.dlrover:50001"},
+        ["spec.brainService: this has no effect yet, as no Brain is asked: leave it out"],
+    ),
+    (
+        {f"{MAIN}/command": ["/bin/bash", "-c", "cd /code && dlrover-run --nnodes=2 train.py"]},
+        [f"{MAIN_PATH}.command: dlrover-run {OTHERS}"],
+    ),
+    (
+        {f"{MAIN}/args": ["python", "-m", "dlrover.trainer.torch.elastic_run", "train.py"]},
+        [f"{MAIN_PATH}.args: dlrover.trainer.torch.elastic_run {OTHERS}"],
+    ),
+    ({f"{MAIN}/command": ["elasticjob", "run", "/code/dlrover/trainer/train.py"]}, []),
+]
+
+
+@pytest.mark.parametrize(("changes", "warnings"), WARNED)
+async def test_what_has_no_effect_is_let_through_with_a_warning(
+    changes: dict[str, Any], warnings: list[str]
+) -> None:
+    assert await answer(elasticjob.WEBHOOK, changes) == Answer(True, warnings=warnings)
+
+
+async def test_a_write_that_keeps_the_spec_brings_no_warning() -> None:
+    cluster = {"spec/optimizeMode": "cluster"}
+    found = await answer(elasticjob.WEBHOOK, {**cluster, "metadata/labels": {"a": "b"}}, cluster)
+    assert found == Answer(True, warnings=[])
 
 
 async def test_a_plan_for_a_job_that_has_gone_can_still_be_labelled() -> None:
