@@ -4,9 +4,10 @@ they belong."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, Final
 
-from elasticjob.api.core import definitions
+from elasticjob.api.core import definitions, document
 from elasticjob.kube.objects.problem import Problem
 
 REFERENCE: Final = "#/definitions/"
@@ -28,10 +29,45 @@ def shape_problems(path: str, value: Any, type_name: str) -> Iterator[Problem]:
     return _problems(path, value, {"$ref": REFERENCE + type_name})
 
 
+def unknown_fields(path: str, value: Any, type_name: str) -> Iterator[Problem]:
+    """Find the fields of `value` that the published type `type_name` lacks.
+
+    The definitions beside this file decide, not the server: a field that only a newer server knows is unknown
+    until the definitions are renewed (hack/core_openapi.py), for it cannot be told from a typing error.
+    """
+    return _unknown(path, value, {"$ref": REFERENCE + type_name})
+
+
+def _unknown(path: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
+    schema = _resolved(schema)
+    fields, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unknown(f"{path}[{index}]", item, schema.get("items", {}))
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if name in fields:
+                yield from _unknown(f"{path}.{name}", item, fields[name])
+            elif fields:
+                yield Problem(f"{path}.{name}", f"unknown field{_advice(name, fields)}")
+            else:
+                yield from _unknown(f"{path}[{name}]", item, others)
+
+
+def _advice(name: str, fields: Mapping[str, Any]) -> str:
+    near = get_close_matches(name, fields, 1)
+    return f"; did you mean {near[0]}?" if near else f" in Kubernetes {document()['version']}: leave it out"
+
+
+def _resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "$ref" not in schema:
+        return schema
+    name = schema["$ref"].removeprefix(REFERENCE)
+    return {} if name.rpartition(".")[2] in FREE else definitions()[name]
+
+
 def _problems(path: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
-    if "$ref" in schema:
-        name = schema["$ref"].removeprefix(REFERENCE)
-        schema = {} if name.rpartition(".")[2] in FREE else definitions()[name]
+    schema = _resolved(schema)
     if value is None or "type" not in schema:
         return
     word, types = WORDS[schema["type"]]

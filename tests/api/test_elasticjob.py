@@ -194,6 +194,84 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "spec.replicaSpecs[worker].template.spec.containers[0].volumeMounts[0].name",
         "no volume 'nas'",
     ),
+    (
+        "mistyped field of the pod",
+        {f"{W}/template/spec/nodeSelecter": {"a": "b"}},
+        "spec.replicaSpecs[worker].template.spec.nodeSelecter",
+        "unknown field; did you mean nodeSelector?",
+    ),
+    (
+        "mistyped field of a container",
+        {f"{C}/env": [{"name": "A", "valeu": "b"}]},
+        "spec.replicaSpecs[worker].template.spec.containers[0].env[0].valeu",
+        "unknown field; did you mean value?",
+    ),
+    (
+        "field of no server",
+        {f"{C}/future": {"a": 1}},
+        "spec.replicaSpecs[worker].template.spec.containers[0].future",
+        "unknown field in Kubernetes v1.35",
+    ),
+    (
+        "label's key",
+        {f"{W}/template/metadata": {"labels": {"a b": "c"}}},
+        "spec.replicaSpecs[worker].template.metadata.labels[a b]",
+        "'a b' is not a label's key",
+    ),
+    (
+        "prefix of a label's key",
+        {f"{W}/template/metadata": {"labels": {"Team_/a": "c"}}},
+        "spec.replicaSpecs[worker].template.metadata.labels[Team_/a]",
+        "is not a label's key",
+    ),
+    (
+        "label's value",
+        {f"{W}/template/metadata": {"labels": {"team": "vision team"}}},
+        "spec.replicaSpecs[worker].template.metadata.labels[team]",
+        "'vision team' is not a label's value",
+    ),
+    (
+        "node selector's value",
+        {f"{W}/template/spec/nodeSelector": {"zone": "a/b"}},
+        "spec.replicaSpecs[worker].template.spec.nodeSelector[zone]",
+        "'a/b' is not a label's value",
+    ),
+    (
+        "image in capitals",
+        {f"{C}/image": "YOUR_IMAGE:1"},
+        "spec.replicaSpecs[worker].template.spec.containers[0].image",
+        "'YOUR_IMAGE:1' is not an image name",
+    ),
+    (
+        "image with a blank inside",
+        {f"{C}/image": "python :3.11"},
+        "spec.replicaSpecs[worker].template.spec.containers[0].image",
+        "is not an image name",
+    ),
+    (
+        "port 0",
+        {f"{C}/ports": [{"containerPort": 0}]},
+        "spec.replicaSpecs[worker].template.spec.containers[0].ports[0].containerPort",
+        "0 is not a port: write 1 to 65535",
+    ),
+    (
+        "host port",
+        {f"{C}/ports": [{"containerPort": 1, "hostPort": 65536}]},
+        "spec.replicaSpecs[worker].template.spec.containers[0].ports[0].hostPort",
+        "65536 is not a port",
+    ),
+    (
+        "port's name",
+        {f"{C}/ports": [{"containerPort": 1, "name": "tensorboard-http"}]},
+        "spec.replicaSpecs[worker].template.spec.containers[0].ports[0].name",
+        "write at most 15",
+    ),
+    (
+        "two ports of one name",
+        {f"{C}/ports": [{"containerPort": 1, "name": "a"}, {"containerPort": 2, "name": "a"}]},
+        "spec.replicaSpecs[worker].template.spec.containers[0].ports[1].name",
+        "two ports are called a",
+    ),
     ("variable name", {"spec/envs": {"1A": {"value": "x"}}}, "spec.envs[1A]", "cannot name a variable"),
     ("variable of another name", {"spec/envs": {"A": {"name": "B"}}}, "spec.envs[A].name", "write A"),
     (
@@ -257,7 +335,26 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("generated name", {"metadata/name": ABSENT, "metadata/generateName": "digits-"}),
     ("longest name", {"metadata/name": "a" * 50}),
     ("share of high nodes", {f"{W}/priority": "0.5"}),
-    ("field of the future", {f"{C}/future": {"a": 1}}),
+    (
+        "names that servers take",
+        {
+            f"{W}/template/metadata": {"labels": {"example.org/team": "A_b.c", "empty": ""}},
+            f"{W}/template/spec/nodeSelector": {"kubernetes.io/arch": "amd64"},
+            f"{C}/image": f"registry.example:5000/a_b/c--d/e.f:V1.0@sha256:{'0a' * 32}",
+            f"{C}/ports": [{"name": "http-2", "containerPort": 80, "hostPort": 0}, {"containerPort": 81}],
+        },
+    ),
+    (
+        "fields of any name",
+        {
+            f"{W}/template/metadata": {"annotations": {"any": "x"}},
+            f"{C}/resources": {"limits": {"example.org/any": 1}},
+            f"{W}/template/spec/volumes": [
+                {"name": "v", "csi": {"driver": "d", "volumeAttributes": {"a": "b"}}}
+            ],
+            f"{C}/livenessProbe": {"httpGet": {"port": "http"}},
+        },
+    ),
     ("limits that fit", {"spec/resourceLimits": {"cpu": 4}, f"{C}/resources": {"requests": {"cpu": 4}}}),
     ("brain with a port", {"spec/brainService": "brain.dlrover:50001"}),
 ]
@@ -305,6 +402,18 @@ UPDATES: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
         {},
         {f"{C}/image": "", "metadata/deletionTimestamp": "2026-01-01T00:00:00Z"},
         [],
+    ),
+    (
+        "size of what an earlier release let through",
+        {f"{C}/future": 1, f"{C}/image": "A"},
+        {f"{C}/future": 1, f"{C}/image": "A", f"{W}/replicas": 3},
+        [],
+    ),
+    (
+        "typing error in a changed template",
+        SUSPENDED,
+        {**SUSPENDED, f"{C}/imagePullPolcy": "Always"},
+        ["spec.replicaSpecs[worker].template.spec.containers[0].imagePullPolcy"],
     ),
     ("new mistakes", {}, {f"{W}/minReplicas": 9}, ["spec.replicaSpecs[worker].minReplicas"]),
 ]

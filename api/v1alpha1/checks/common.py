@@ -20,6 +20,37 @@ def is_label(name: str) -> bool:
     return len(name) <= LONGEST_NAME and DNS_LABEL.fullmatch(name) is not None
 
 
+LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+LONGEST_PREFIX: Final = 253
+
+
+def label_problems(path: str, labels: Mapping[str, str]) -> Iterator[Problem]:
+    """Check keys ([prefix/]name) and values as the server does for labels and node selectors."""
+    for key, value in labels.items():
+        prefix, slash, name = key.rpartition("/")
+        if not _is_label_name(name) or (slash and not _is_prefix(prefix)):
+            yield Problem(
+                f"{path}[{key}]",
+                f"{key!r} is not a label's key: write letters, digits and inner - _ ., at most "
+                f"{LONGEST_NAME}, such as example.org/team",
+            )
+        if value and not _is_label_name(value):
+            yield Problem(
+                f"{path}[{key}]",
+                f"{value!r:.80} is not a label's value: write letters, digits and inner - _ ., at most "
+                f"{LONGEST_NAME}",
+            )
+
+
+def _is_label_name(name: str) -> bool:
+    return len(name) <= LONGEST_NAME and LABEL_NAME.fullmatch(name) is not None
+
+
+def _is_prefix(prefix: str) -> bool:
+    parts = prefix.split(".")
+    return len(prefix) <= LONGEST_PREFIX and all(DNS_LABEL.fullmatch(part) for part in parts)
+
+
 def name_problems(path: str, name: str) -> Iterator[Problem]:
     """Check that `name` can be an object's name; a `//` comment in YAML gets a hint."""
     if "//" in name or "#" in name:

@@ -25,7 +25,11 @@ from elasticjob.api.v1alpha1.checks.common import (
     parsed,
     resource_problems,
 )
-from elasticjob.api.v1alpha1.checks.templates import templates_can_run, templates_have_their_shape
+from elasticjob.api.v1alpha1.checks.templates import (
+    templates_can_run,
+    templates_have_their_shape,
+    what_the_server_would_refuse_later,
+)
 from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, MASTER, MASTER_ALIAS, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, ElasticJob, ReplicaSpec, is_master
 from elasticjob.kube.objects.problem import Problem
@@ -43,8 +47,9 @@ def problems(new: ElasticJob, old: ElasticJob | None = None) -> list[Problem]:
         return []
     if misshapen := list(templates_have_their_shape(new)):
         return misshapen
-    changed = [problem for change in CHANGES for problem in change(old, new)] if old is not None else []
-    return changed + [problem for check in CHECKS for problem in check(new)]
+    found = [problem for change in CHANGES for problem in change(old, new)] if old is not None else []
+    found += [problem for check in CHECKS for problem in check(new)]
+    return [*found, *what_the_server_would_refuse_later(new, old)]
 
 
 def the_name_leaves_room(job: ElasticJob) -> Iterator[Problem]:

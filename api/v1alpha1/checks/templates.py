@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC
-from elasticjob.api.core.shape import shape_problems
-from elasticjob.api.v1alpha1.checks.common import is_label, parsed, resource_problems
+from elasticjob.api.core.shape import shape_problems, unknown_fields
+from elasticjob.api.v1alpha1.checks.common import is_label, label_problems, parsed, resource_problems
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, is_master
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
@@ -79,3 +81,76 @@ def mounts_without_volume(path: str, pod: Manifest) -> Iterator[Problem]:
                         f"{path}.{field}[{index}].volumeMounts[{place}].name",
                         f"the pod has no volume {mount.get('name')!r}: add it to {path}.volumes",
                     )
+
+
+def what_the_server_would_refuse_later(job: ElasticJob, old: ElasticJob | None = None) -> Iterator[Problem]:
+    """Find in new and changed templates what would keep their pods from being created or started.
+
+    Templates that an update keeps are not looked at: an earlier release may have accepted them.
+    """
+    before = old.spec.replica_specs if old is not None else {}
+    for role, spec in job.spec.replica_specs.items():
+        if role in before and before[role].template == spec.template:
+            continue
+        path = f"spec.replicaSpecs[{role}].template"
+        yield from unknown_fields(path, spec.template, POD_TEMPLATE_SPEC)
+        labels = (spec.template.get("metadata") or {}).get("labels") or {}
+        yield from label_problems(f"{path}.metadata.labels", labels)
+        yield from label_problems(f"{path}.spec.nodeSelector", spec.pod.get("nodeSelector") or {})
+        for field in ("initContainers", "containers"):
+            for index, container in enumerate(spec.pod.get(field) or ()):
+                yield from image_problems(f"{path}.spec.{field}[{index}].image", container.get("image") or "")
+                yield from port_problems(f"{path}.spec.{field}[{index}].ports", container)
+
+
+IMAGE: Final = re.compile(
+    r"((?P<host>[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9a-fA-F:]+\])"
+    r"(?P<port>:[0-9]+)?/)?"
+    r"(?P<path>[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*)*)"
+    r"(?P<tag>:\w[\w.-]{0,127})?"
+    r"(?P<digest>@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?",
+    re.ASCII,
+)
+"""[host[:port]/]path[:tag][@digest], as container runtimes read it."""
+
+
+def image_problems(path: str, image: str) -> Iterator[Problem]:
+    """Check that a runtime can read the name of an image; blanks around it are found elsewhere."""
+    if image and image == image.strip() and IMAGE.fullmatch(image) is None:
+        yield Problem(
+            path,
+            f"{image!r} is not an image name: write small letters, such as registry.example/team/train:1.0",
+        )
+
+
+LARGEST_PORT: Final = 65535
+LONGEST_PORT_NAME: Final = 15
+
+
+def port_problems(path: str, container: Manifest) -> Iterator[Problem]:
+    """Check the numbers of ports, and their names, of which a container has each once."""
+    seen: set[str] = set()
+    for index, port in enumerate(container.get("ports") or ()):
+        here, name = f"{path}[{index}]", port.get("name") or ""
+        for field, least in (("containerPort", 1), ("hostPort", 0)):
+            number = port.get(field)
+            if number is not None and not least <= number <= LARGEST_PORT:
+                yield Problem(f"{here}.{field}", f"{number} is not a port: write {least} to {LARGEST_PORT}")
+        if name and not is_port_name(name):
+            yield Problem(
+                f"{here}.name",
+                f"{name!r} is not a port's name: write at most {LONGEST_PORT_NAME} small letters, digits and "
+                "single inner dashes, with a letter",
+            )
+        if name in seen:
+            yield Problem(f"{here}.name", f"two ports are called {name}: rename one")
+        seen |= {name} - {""}
+
+
+def is_port_name(name: str) -> bool:
+    """Whether `name` is an IANA service name, as ports require."""
+    return (
+        len(name) <= LONGEST_PORT_NAME
+        and re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name) is not None
+        and re.search(r"[a-z]", name) is not None
+    )
