@@ -1,7 +1,8 @@
 """Admission webhooks: one file for each kind; the checks are in api/v1alpha1/checks.
 
-Defaults are in the schemas of the CRDs. Mutation only adds labels: if it changed a field that a user applied,
-GitOps tools would see a difference that never goes away.
+Defaults are in the schemas of the CRDs. Mutation adds labels and what older forms mean (api/v1alpha1/older):
+if it changed a field of today's form, GitOps tools would see a difference that never goes away. They see one
+for older words, pod names and `replicas: 0`, until the manifest says what is stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The webhook of ElasticJobs: validates, and warns of what has no effect."""
+"""The webhook of ElasticJobs: reads older forms, validates, and warns of what has no effect."""
 
 from __future__ import annotations
 
@@ -7,8 +7,19 @@ from collections.abc import Sequence
 from elasticjob.api.v1alpha1.checks.advice import advice
 from elasticjob.api.v1alpha1.checks.elasticjob import problems
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.older import job_changes
 from elasticjob.kube.objects.problem import Problem
-from elasticjob.kube.webhook.review import Review, Webhook
+from elasticjob.kube.webhook.review import JsonPatchOperation, Review, Webhook
+from elasticjob.webhooks.patches import changed_spec
+
+
+def mutate(review: Review[ElasticJob]) -> Sequence[JsonPatchOperation]:
+    """Write what older forms mean into today's fields."""
+    if review.new is None:
+        return ()
+    roles = review.new.spec.replica_specs if review.old is None else review.old.spec.replica_specs
+    numbered = {role for role, spec in roles.items() if spec.replicas is not None}
+    return changed_spec(job_changes(review.raw["spec"], numbered if review.operation != "CREATE" else ()))
 
 
 def validate(review: Review[ElasticJob]) -> Sequence[Problem]:
@@ -23,4 +34,4 @@ def warn(review: Review[ElasticJob]) -> Sequence[str]:
     return [str(each) for each in advice(review.new, review.old)]
 
 
-WEBHOOK = Webhook(ELASTICJOB, validate=validate, warn=warn)
+WEBHOOK = Webhook(ELASTICJOB, mutate=mutate, validate=validate, warn=warn)

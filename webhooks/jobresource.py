@@ -10,7 +10,7 @@ from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.webhook.review import JsonPatchOperation, Review, Webhook
-from elasticjob.webhooks.labels import missing_labels
+from elasticjob.webhooks.patches import missing_labels
 
 
 def mutate(review: Review[JobResource]) -> Sequence[JsonPatchOperation]:

@@ -3,6 +3,7 @@ autoscaler."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Final, NamedTuple
@@ -47,6 +48,13 @@ class DistributionStrategy(StrEnum):
     CUSTOM = "CustomStrategy"
     LOCAL = "Local"
 
+    @classmethod
+    def _missing_(cls, value: object) -> DistributionStrategy | None:
+        """Read the spellings of older manifests, such as parameter_server, ps and Allreduce."""
+        word = _plain(value).removesuffix("strategy")
+        found = {_plain(one).removesuffix("strategy"): one for one in cls} | {"ps": cls.PARAMETER_SERVER}
+        return found.get(word)
+
 
 class OptimizeMode(StrEnum):
     """Source of sizes and resources: the user, the job's master, or Brain."""
@@ -54,6 +62,15 @@ class OptimizeMode(StrEnum):
     MANUAL = "manual"
     SINGLE_JOB = "single-job"
     CLUSTER = "cluster"
+
+    @classmethod
+    def _missing_(cls, value: object) -> OptimizeMode | None:
+        """Read the spellings of older manifests, such as single_job."""
+        return {_plain(one): one for one in cls}.get(_plain(value))
+
+
+def _plain(word: object) -> str:
+    return re.sub("[-_ ]", "", str(word)).lower()
 
 
 class RestartPolicy(StrEnum):
@@ -190,7 +207,9 @@ class ReplicaSpec(Part):
     RULES = _SIZES
 
     replicas: Replicas | None = None
-    """Number of nodes; absent means that the optimizer decides. kubectl scale sets it for role worker."""
+    """Number of nodes; absent means that the optimizer decides, and so does 0 in a role that had no number
+    before, unless minReplicas is 0. Where there was a number, 0 means none. kubectl scale sets it for role
+    worker."""
 
     min_replicas: Count | None = None
     """Minimum number of nodes; absent means replicas. Less than maxReplicas makes the role elastic."""
@@ -315,13 +334,18 @@ class ElasticJobSpec(Part):
     """Accepted for older manifests, without effect: configure it in the training script."""
 
     command: Annotated[str, Field(json_schema_extra=NULLABLE)] | None = None
-    """Older (EasyDL) form: the command line of roles without one. Write replicaSpecs instead."""
+    """Older (EasyDL) form: the command line of roles without one, split into words without a shell. Read when
+    the job is created; write replicaSpecs instead."""
 
     image: Annotated[str, Field(json_schema_extra=NULLABLE)] | None = None
-    """Older (EasyDL) form: the image of roles without one. Write replicaSpecs instead."""
+    """Older (EasyDL) form: the image of roles without one. Read when the job is created; write replicaSpecs
+    instead."""
 
     parameter_server: Annotated[OlderRole | None, Field(alias="parameter_server")] = None
     """Older (EasyDL) form of replicaSpecs.ps."""
+
+    parameter_server_in_camel_case: Annotated[OlderRole | None, Field(alias="parameterServer")] = None
+    """Another spelling of parameter_server."""
 
     worker: OlderRole | None = None
     """Older (EasyDL) form of replicaSpecs.worker."""

@@ -106,6 +106,11 @@ class ScalePlanSpec(Part):
     replica_resource_specs: Annotated[dict[str, ReplicaResourceSpec], Field(max_length=MOST_ROLES)] = {}
     """The new number and resources of nodes, by role; roles that are not listed stay unchanged."""
 
+    replica_resource_spec: Annotated[dict[str, ReplicaResourceSpec], Field(max_length=MOST_ROLES)] | None = (
+        None
+    )
+    """Older spelling of replicaResourceSpecs."""
+
     create_pods: Annotated[
         list[PodPlan], Field(max_length=MOST_NODES, json_schema_extra=list_map("name"))
     ] = []

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elasticjob.api.v1alpha1 import older
 from elasticjob.api.v1alpha1.checks import elasticjob, jobresource, scaleplan
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
@@ -20,6 +21,10 @@ from tests.kit.manifests import JOB, PLAN, RESOURCE, changed, job
 FULL_JOB = changed(
     JOB,
     {
+        "spec/distributionStrategy": "AllreduceStrategy",
+        "spec/optimizeMode": "manual",
+        "spec/image": "python:3.11",
+        "spec/worker": {"image": "python:3.11"},
         "spec/resourceLimits": {"cpu": 64},
         "spec/envs": {"A": {"value": "b"}},
         "spec/runPolicy": {"scheduling": {"minAvailable": 1}},
@@ -35,7 +40,12 @@ FULL_JOB = changed(
 )
 FULL_RESOURCE = changed(RESOURCE, {"spec/nodes": [{"name": "digits-worker-0", "resource": {"cpu": 1}}]})
 FULL_PLAN = changed(
-    PLAN, {"spec/removePods": ["digits-worker-1"], "spec/createPods": [{"name": "digits-worker-3"}]}
+    PLAN,
+    {
+        "spec/migratePods": [{"name": "digits-worker-0", "resource": {"cpu": 1}}],
+        "spec/removePods": ["digits-worker-1"],
+        "spec/createPods": [{"name": "digits-worker-3"}],
+    },
 )
 
 
@@ -61,12 +71,14 @@ def check(manifest: Manifest, old: Manifest) -> list[Problem]:
     match manifest["kind"]:
         case "ElasticJob":
             new = ELASTICJOB.convert(manifest)
+            older.job_changes(manifest["spec"])
             return elasticjob.problems(new) + elasticjob.problems(new, ELASTICJOB.convert(old))
         case "JobResource":
             resource = JOBRESOURCE.convert(manifest)
             return jobresource.problems(resource) + jobresource.problems(resource, JOBRESOURCE.convert(old))
         case _:
             plan = SCALEPLAN.convert(manifest)
+            older.plan_changes(manifest["spec"])
             return scaleplan.problems(plan, job=job()) + scaleplan.problems(
                 plan, SCALEPLAN.convert(old), job=None
             )

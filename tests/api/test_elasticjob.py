@@ -369,6 +369,15 @@ SUSPENDED = {"spec/suspend": True}
 UPDATES: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     ("strategy", {}, {"spec/distributionStrategy": "Local"}, ["spec.distributionStrategy"]),
     ("strategy said aloud", {}, {"spec/distributionStrategy": "AllreduceStrategy"}, []),
+    (
+        "older form that an earlier release ignored",
+        {"spec/worker": {"image": "b"}},
+        {"spec/worker": {"image": "b"}, f"{W}/replicas": 3},
+        [],
+    ),
+    ("image of the older form", {}, {"spec/worker": {"image": "b"}}, ["spec.worker"]),
+    ("command of all roles", {}, {"spec/command": "a"}, ["spec.command"]),
+    ("size 0", {}, {f"{W}/replicas": 0, f"{W}/minReplicas": ABSENT, "spec/nodeUnit": 1}, []),
     ("manager", {}, {"spec/managedBy": "kueue.x-k8s.io/multikueue"}, ["spec.managedBy"]),
     ("sizes", {}, {f"{W}/replicas": 4, f"{W}/maxReplicas": 8}, []),
     ("suspend", {}, SUSPENDED, []),

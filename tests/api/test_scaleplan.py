@@ -59,6 +59,13 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ),
     ("nothing", {R: ABSENT}, {}, "spec", "the plan changes nothing"),
     (
+        "two spellings",
+        {"spec/replicaResourceSpec": {"worker": {"replicas": 2}}},
+        {},
+        "spec/replicaResourceSpec",
+        "leave spec.replicaResourceSpec out",
+    ),
+    (
         "malformed",
         {f"{R}/worker/resource": {"cpu": "x"}},
         {},

@@ -12,7 +12,7 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.webhook.review import Answer, Request, Webhook, mutated, validated
 from elasticjob.webhooks import WEBHOOKS, elasticjob, jobresource, scaleplan
-from tests.kit.manifests import ABSENT, changed, declared, job
+from tests.kit.manifests import ABSENT, ROLE, changed, declared, job
 
 
 class Jobs:
@@ -207,7 +207,7 @@ async def test_a_plan_for_a_job_that_has_gone_can_still_be_labelled() -> None:
         (jobresource.WEBHOOK, {"spec/selector/name": "no name"}, None),
     ],
 )
-async def test_mutation_adds_labels_and_nothing_else(
+async def test_mutation_of_todays_form_adds_labels_and_nothing_else(
     webhook: Webhook[Any], changes: dict[str, Any], labels: dict[str, str] | None
 ) -> None:
     manifest = changed(declared(webhook.kind), changes)
@@ -221,3 +221,169 @@ async def test_mutation_is_done_once(webhook: Webhook[Any]) -> None:
         changed(declared(webhook.kind), {}), await mutated(webhook, request(declared(webhook.kind)))
     )
     assert (await mutated(webhook, request(once))).patch in ((), [])
+
+
+EASYDL: Manifest = {
+    "apiVersion": "elastic.iml.github.io/v1alpha1",
+    "kind": "ElasticJob",
+    "metadata": {"name": "elastic-deepctr-job", "namespace": "lab"},
+    "spec": {
+        "command": "python -m 'model zoo'.iris",
+        "image": None,
+        "parameter_server": {"image": "elasticdl:iris_estimator"},
+        "worker": {"image": "elasticdl:iris_estimator", "command": "python work.py"},
+        "evaluator": {"image": "elasticdl:iris_estimator"},
+    },
+}
+
+
+def one_container(*command: str) -> Manifest:
+    main = {"name": "main", "image": "elasticdl:iris_estimator", "command": list(command)}
+    return {"template": {"spec": {"containers": [main]}}}
+
+
+async def admitted(webhook: Webhook[Any], new: Manifest, old: Manifest | None = None) -> Manifest:
+    """Return what is stored of a write that both webhooks let through."""
+    stored = applied(changed(new, {}), await mutated(webhook, request(new, old)))
+    found = await validated(webhook, request(stored, old), Jobs(job()))
+    assert found.allowed, found.problems
+    return stored
+
+
+async def test_the_easydl_form_becomes_roles() -> None:
+    stored = await admitted(elasticjob.WEBHOOK, EASYDL)
+    assert stored["spec"] == EASYDL["spec"] | {
+        "distributionStrategy": "ParameterServerStrategy",
+        "replicaSpecs": {
+            "ps": one_container("python", "-m", "model zoo.iris"),
+            "worker": one_container("python", "work.py"),
+            "evaluator": one_container("python", "-m", "model zoo.iris"),
+        },
+    }
+    again = changed(stored, {"metadata/labels": {"a": "b"}})
+    assert await admitted(elasticjob.WEBHOOK, again, stored) == again
+
+
+W = "spec/replicaSpecs/worker"
+NO_BOUNDS = {f"{W}/minReplicas": ABSENT, f"{W}/maxReplicas": ABSENT}
+OLDER: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("words", {"spec/distributionStrategy": "allreduce"}, {"spec/distributionStrategy": "AllreduceStrategy"}),
+    ("mode", {"spec/optimizeMode": "Single_Job"}, {"spec/optimizeMode": "single-job"}),
+    (
+        "underscores",
+        {"spec/distributionStrategy": "parameter_server", "spec/replicaSpecs/ps": ROLE},
+        {"spec/distributionStrategy": "ParameterServerStrategy", "spec/replicaSpecs/ps": ROLE},
+    ),
+    (
+        "parameter servers without a strategy",
+        {"spec/replicaSpecs/ps": ROLE},
+        {"spec/distributionStrategy": "ParameterServerStrategy", "spec/replicaSpecs/ps": ROLE},
+    ),
+    (
+        "another spelling of parameter_server",
+        {"spec/parameterServer": {"image": "elasticdl:iris_estimator", "command": "ps"}},
+        {
+            "spec/parameterServer": {"image": "elasticdl:iris_estimator", "command": "ps"},
+            "spec/distributionStrategy": "ParameterServerStrategy",
+            "spec/replicaSpecs/ps": one_container("ps"),
+        },
+    ),
+    (
+        "image and command of all roles",
+        {"spec/image": "a", "spec/command": "b c", f"{MAIN}/image": ABSENT, f"{MAIN}/command": ABSENT},
+        {"spec/image": "a", "spec/command": "b c", f"{MAIN}/image": "a", f"{MAIN}/command": ["b", "c"]},
+    ),
+    (
+        "a role's own image",
+        {"spec/image": "a", "spec/command": "b c"},
+        {"spec/image": "a", "spec/command": "b c"},
+    ),
+    ("0: the optimizer decides", {f"{W}/replicas": 0}, {f"{W}/replicas": ABSENT}),
+    (
+        "0 without bounds",
+        {f"{W}/replicas": 0, **NO_BOUNDS},
+        {f"{W}/replicas": ABSENT, **NO_BOUNDS},
+    ),
+    (
+        "0 where none is allowed",
+        {f"{W}/replicas": 0, f"{W}/minReplicas": 0},
+        {f"{W}/replicas": 0, f"{W}/minReplicas": 0},
+    ),
+]
+
+
+@pytest.mark.parametrize(("written", "stored"), [row[1:] for row in OLDER], ids=[row[0] for row in OLDER])
+async def test_older_forms_are_stored_as_todays(written: dict[str, Any], stored: dict[str, Any]) -> None:
+    base = declared(elasticjob.WEBHOOK.kind)
+    new, wanted = changed(base, written), changed(base, stored)
+    assert await admitted(elasticjob.WEBHOOK, new) == wanted
+    assert await admitted(elasticjob.WEBHOOK, new, wanted) == wanted, "the same manifest again"
+
+
+async def test_0_where_there_was_a_number_means_none() -> None:
+    base = declared(elasticjob.WEBHOOK.kind)
+    for bounds in ({f"{W}/minReplicas": ABSENT}, NO_BOUNDS):
+        none = changed(base, {f"{W}/replicas": 0, **bounds})
+        assert await admitted(elasticjob.WEBHOOK, none, changed(base, bounds)) == none
+
+
+DIFFERENT = "it differs from spec.replicaSpecs[worker], which decides: leave spec.worker out"
+AMBIGUOUS: list[tuple[dict[str, Any], str]] = [
+    ({"spec/worker": {"image": "another"}}, f"spec.worker: {DIFFERENT}"),
+    (
+        {"spec/command": "python 'train.py"},
+        'spec.command: "python \'train.py" opens a quotation that it does not close: close it',
+    ),
+    (
+        {f"{W}/replicas": 0, f"{W}/minReplicas": 0, f"{W}/maxReplicas": 0},
+        "spec.replicaSpecs[worker].maxReplicas: 0 nodes can never train: write 1 or more, or set suspend",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), AMBIGUOUS)
+async def test_older_forms_that_can_mean_two_things_are_refused(
+    changes: dict[str, Any], message: str
+) -> None:
+    new = changed(declared(elasticjob.WEBHOOK.kind), changes)
+    stored = applied(changed(new, {}), await mutated(elasticjob.WEBHOOK, request(new)))
+    found = await validated(elasticjob.WEBHOOK, request(stored), Jobs())
+    assert [str(problem) for problem in found.problems] == [message]
+
+
+P = "spec/replicaResourceSpecs"
+OLDER_PLANS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    (
+        "pods",
+        {
+            "spec/createPods": [{"name": "digits-edljob-worker-3", "type": "worker", "id": 3}],
+            "spec/removePods": ["digits-edljob-worker-1", {"name": "digits_worker-2"}],
+            "spec/migratePods": [{"name": "digits-edljob-worker-0", "resource": {"cpu": 4}}],
+        },
+        {
+            "spec/createPods": [{"name": "digits-worker-3", "type": "worker", "id": 3}],
+            "spec/removePods": ["digits-worker-1", {"name": "digits-worker-2"}],
+            "spec/migratePods": [{"name": "digits-worker-0", "resource": {"cpu": 4}}],
+        },
+    ),
+    (
+        "one letter less",
+        {P: ABSENT, "spec/replicaResourceSpec": {"worker": {"replicas": 3}}},
+        {P: {"worker": {"replicas": 3}}, "spec/replicaResourceSpec": {"worker": {"replicas": 3}}},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"), [row[1:] for row in OLDER_PLANS], ids=[row[0] for row in OLDER_PLANS]
+)
+async def test_older_plans_are_stored_as_todays(written: dict[str, Any], stored: dict[str, Any]) -> None:
+    base = changed(declared(scaleplan.WEBHOOK.kind), {"metadata/labels": {"scale-type": "manual"}})
+    labels = {
+        "scale-type": "manual",
+        "elasticjob.dlrover/name": "digits",
+        "elasticjob.dlrover/scale-type": "manual",
+    }
+    new, wanted = changed(base, written), changed(base, {"metadata/labels": labels, **stored})
+    assert await admitted(scaleplan.WEBHOOK, new) == wanted
+    assert await admitted(scaleplan.WEBHOOK, new, wanted) == wanted, "the same manifest again"

@@ -31,7 +31,14 @@ from elasticjob.api.v1alpha1.checks.templates import (
     what_the_server_would_refuse_later,
 )
 from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, MASTER, MASTER_ALIAS, PS, WORKER
-from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, ElasticJob, ReplicaSpec, is_master
+from elasticjob.api.v1alpha1.elasticjob import (
+    DistributionStrategy,
+    ElasticJob,
+    OlderRole,
+    ReplicaSpec,
+    is_master,
+)
+from elasticjob.api.v1alpha1.older import OLDER_ROLES, command_words, older_container
 from elasticjob.kube.objects.problem import Problem
 
 Check = Callable[[ElasticJob], Iterable[Problem]]
@@ -49,6 +56,7 @@ def problems(new: ElasticJob, old: ElasticJob | None = None) -> list[Problem]:
         return misshapen
     found = [problem for change in CHANGES for problem in change(old, new)] if old is not None else []
     found += [problem for check in CHECKS for problem in check(new)]
+    found += the_older_form_says_the_same(new, old)
     return [*found, *what_the_server_would_refuse_later(new, old)]
 
 
@@ -79,22 +87,47 @@ def longest_suffix(role: str, spec: ReplicaSpec) -> str:
 
 
 def there_is_a_role(job: ElasticJob) -> Iterator[Problem]:
-    """A job has at least one role; for the EasyDL form the message names the field to write instead."""
-    if job.spec.roles:
-        return
-    older = [(field, role) for field, role in OLDER_FORM if getattr(job.spec, field) is not None]
-    for field, role in older:
-        message = (
-            f"the older (EasyDL) form cannot be run yet: write spec.replicaSpecs[{role}] with a template"
-        )
-        yield Problem(f"spec.{field}", message)
-    if not older:
+    """A job has at least one role."""
+    if not job.spec.roles and not older_form(job):
         yield Problem(
             "spec.replicaSpecs", "there is no role to run: write one, such as worker, with its template"
         )
 
 
-OLDER_FORM: Final = (("parameter_server", PS), (WORKER, WORKER), (EVALUATOR, EVALUATOR))
+def older_form(job: ElasticJob) -> list[tuple[str, str, OlderRole]]:
+    """Return the fields of the EasyDL form that a job has, the role of each, and what it says."""
+    spec = job.spec
+    given = {
+        "parameter_server": spec.parameter_server,
+        "parameterServer": spec.parameter_server_in_camel_case,
+        WORKER: spec.worker,
+        EVALUATOR: spec.evaluator,
+    }
+    return [(field, role, older) for field, role in OLDER_ROLES if (older := given[field]) is not None]
+
+
+def the_older_form_says_the_same(job: ElasticJob, old: ElasticJob | None = None) -> Iterator[Problem]:
+    """The webhook makes roles of the EasyDL form once; from then on the roles decide."""
+    before = older_form(old) if old is not None else []
+    fresh = [one for one in older_form(job) if one not in before]
+    lines = {f"spec.{field}.command": older.command for field, _, older in fresh}
+    if old is None:
+        lines["spec.command"] = job.spec.command
+    for path, line in lines.items():
+        if command_words(line) is None:
+            yield Problem(path, f"{line!r} opens a quotation that it does not close: close it")
+    for field, role, older in fresh:
+        spec = job.spec.replica_specs.get(role)
+        main = (spec.main_container if spec is not None else None) or {}
+        if spec is None:
+            yield Problem(
+                f"spec.{field}", f"no role was made of it: write spec.replicaSpecs[{role}] with a template"
+            )
+        elif not older_container(older.manifest()).items() <= main.items():
+            yield Problem(
+                f"spec.{field}",
+                f"it differs from spec.replicaSpecs[{role}], which decides: leave spec.{field} out",
+            )
 
 
 def role_names_are_labels(job: ElasticJob) -> Iterator[Problem]:
@@ -186,12 +219,11 @@ def single_roles_are_single(job: ElasticJob) -> Iterator[Problem]:
 
 
 def somebody_can_train(job: ElasticJob) -> Iterator[Problem]:
-    """A maximum of 0 nodes can never train; `suspend` is the field for that."""
+    """A maximum of 0 nodes can never train; `suspend` is the field for that. `replicas: 0` may grow again."""
     for role, spec in job.spec.roles.items():
-        if spec.bounds.most == 0:
-            field = "replicas" if spec.max_replicas is None else "maxReplicas"
+        if spec.max_replicas == 0:
             yield Problem(
-                f"spec.replicaSpecs[{role}].{field}",
+                f"spec.replicaSpecs[{role}].maxReplicas",
                 "0 nodes can never train: write 1 or more, or set suspend",
             )
 
@@ -199,7 +231,7 @@ def somebody_can_train(job: ElasticJob) -> Iterator[Problem]:
 def a_world_fits_the_unit(job: ElasticJob) -> Iterator[Problem]:
     """A multiple of nodeUnit must lie within the worker's bounds, and not above its replicas."""
     unit, spec = job.spec.node_unit, job.spec.roles.get(WORKER)
-    if spec is None or unit == 1:
+    if spec is None or unit == 1 or spec.replicas == 0:
         return
     least, most = spec.bounds
     path = f"spec.replicaSpecs[{WORKER}]"

@@ -63,6 +63,16 @@ def something_changes(plan: ScalePlan) -> Iterator[Problem]:
         yield Problem("spec", "the plan changes nothing: write replicaResourceSpecs, migratePods or the like")
 
 
+def both_spellings_say_the_same(plan: ScalePlan) -> Iterator[Problem]:
+    """replicaResourceSpec is an older spelling of replicaResourceSpecs."""
+    older = plan.spec.replica_resource_spec
+    if older and older != plan.spec.replica_resource_specs:
+        yield Problem(
+            "spec.replicaResourceSpec",
+            "it differs from spec.replicaResourceSpecs, which decides: leave spec.replicaResourceSpec out",
+        )
+
+
 def quantities_are_amounts(plan: ScalePlan) -> Iterator[Problem]:
     """All quantities parse, and none is negative."""
     for role, spec in plan.spec.replica_resource_specs.items():
@@ -90,6 +100,7 @@ def no_pod_is_named_twice(plan: ScalePlan) -> Iterator[Problem]:
 CHECKS: Final[tuple[Check, ...]] = (
     the_job_has_a_name,
     something_changes,
+    both_spellings_say_the_same,
     quantities_are_amounts,
     no_pod_is_named_twice,
 )
