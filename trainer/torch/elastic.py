@@ -158,7 +158,8 @@ class Elastic:
         """Take one step on the next records; return the mean loss over all of them.
 
         `loss_of` is called for each micro-batch of this worker, and again if the world breaks, so it must
-        have no side effects. A worker that is told to leave exits after its step (SystemExit).
+        have no side effects. A worker for which the end of an epoch has no records gets the first ones, and
+        its loss counts nothing. A worker that is told to leave exits after its step (SystemExit).
         """
         number = self._state.done.step + 1
         while self._state.done.step < number:

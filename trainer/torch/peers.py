@@ -26,9 +26,8 @@ from elasticjob.trainer.channel import Enter
 
 TIMEOUT = timedelta(minutes=30)  # of one collective; the agents notice a lost member long before
 REACH = 2.0  # seconds; a store listens before its world is formed. Less than an aborted worker's limit
-MARK = re.compile(
-    r"/gloo/[\w/]+\.\w+:\d+\]"
-)  # gloo's errors are RuntimeErrors that name a line of its source
+MARK = re.compile(r"/gloo/[\w/]+\.\w+:\d+\]")
+"""Errors of gloo are plain RuntimeErrors, which name a line of its source."""
 
 
 class Peers:
