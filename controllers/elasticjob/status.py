@@ -82,7 +82,7 @@ class Picture:
     @cached_property
     def freed(self) -> bool:
         """Whether no pod of the job runs or may run."""
-        return not any(life.ended is None for life in (*self.seen.lives, *self.seen.masters))
+        return all(life.over for life in (*self.seen.lives, *self.seen.masters))
 
     def _replacement(self, node: Node) -> Obstacle | None:
         chances = policy(self.seen.job) if node is self.seen.master else self.seen.policy(node.role)
