@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import socket
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
 
 from elasticjob.trainer.channel import Enter
-from elasticjob.trainer.torch.peers import Peers
+from elasticjob.trainer.torch import peers as module
+from elasticjob.trainer.torch.link import listen, port_of
+from elasticjob.trainer.torch.peers import Peers, reach
 
 
 def peers(rank: int, port: int) -> Peers:
@@ -47,3 +53,50 @@ def test_round_that_was_aborted_before_it_was_entered_is_not_waited_for() -> Non
 )
 def test_only_errors_of_collectives_are_taken_for_a_lost_peer(error: RuntimeError, broken: bool) -> None:
     assert peers(1, 1).broken_by(error) is broken
+
+
+def test_all_workers_of_a_large_world_may_wait_for_its_store_at_once() -> None:
+    with listen("127.0.0.1") as listener:
+        info = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
+        (backlog,) = struct.unpack_from("I", info, 28)  # of a listening socket, tcpi_sacked is its backlog
+    assert backlog == int(Path("/proc/sys/net/core/somaxconn").read_text())
+
+
+@pytest.fixture
+def full() -> Iterator[socket.socket]:
+    """A listener whose backlog is full: it does not respond."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, ExitStack() as stack:
+        port = port_of(listener)
+        with suppress(TimeoutError):
+            for _ in range(10):
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=0.1))
+        yield listener
+
+
+def in_world_of(size: int, port: int) -> Enter:
+    return Enter(round=3, rank=1, size=size, address="127.0.0.1", port=port, batch_slots=size)
+
+
+def test_store_whose_backlog_is_full_is_tried_again(
+    full: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REACH", 0.05)
+    tries = []
+
+    def makes_room() -> bool:
+        tries.append(full.accept()[0])
+        return False
+
+    reach(in_world_of(50_000, port_of(full)), makes_room)
+    assert tries
+    for accepted in tries:
+        accepted.close()
+
+
+@pytest.mark.parametrize(("size", "given_up"), [(50_000, True), (1, False)])
+def test_store_that_does_not_respond_is_given_up_with_the_round_or_after_a_while(
+    full: socket.socket, monkeypatch: pytest.MonkeyPatch, size: int, given_up: bool
+) -> None:
+    monkeypatch.setattr(module, "REACH", 0.05)
+    with pytest.raises(dist.DistNetworkError, match="is gone: timed out"):
+        reach(in_world_of(size, port_of(full)), lambda: given_up)

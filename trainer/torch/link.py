@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Final, Protocol
 
 from elasticjob.trainer.channel import (
     ADDRESS,
@@ -33,6 +33,8 @@ from elasticjob.trainer.channel import (
     decode_from_agent,
     encode,
 )
+
+BACKLOG: Final = 65_535  # the kernel takes as much of it as net.core.somaxconn allows
 
 
 class Abortable(Protocol):
@@ -67,7 +69,7 @@ class Link:
 
     def first_world(self) -> tuple[Enter, socket.socket]:
         """Send Ready; return the first world and the listening socket."""
-        listener = self._listen()
+        listener = listen(self._address)
         return self._wait(Ready(port=port_of(listener)), listener)
 
     def next_world(self, ended: int, error: str | None = None) -> tuple[Enter, socket.socket]:
@@ -76,7 +78,7 @@ class Link:
 
         Raises Stopped if there is none for this worker.
         """
-        listener = self._listen()
+        listener = listen(self._address)
         port = port_of(listener)
         if error is None:
             return self._wait(Boundary(round=ended, port=port), listener)
@@ -119,10 +121,6 @@ class Link:
         """Stop guarding the group."""
         with self._lock:
             self._group = None
-
-    def _listen(self) -> socket.socket:
-        family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
-        return socket.create_server((self._address, 0), family=family, backlog=1024)
 
     def _wait(
         self, question: Ready | Boundary | Broken, listener: socket.socket
@@ -184,6 +182,12 @@ def from_environment(environment: Mapping[str, str]) -> Link | None:
             )
         return None
     return Link(socket.socket(fileno=int(environment[FD])), environment.get(ADDRESS, "127.0.0.1"))
+
+
+def listen(address: str) -> socket.socket:
+    """Return a listening socket for the store of a round, which all workers reach before it accepts one."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server((address, 0), family=family, backlog=BACKLOG)
 
 
 def port_of(listener: socket.socket) -> int:

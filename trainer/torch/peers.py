@@ -11,7 +11,8 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,7 +26,8 @@ from torch.distributed import HashStore, PrefixStore, Store, TCPStore  # type: i
 from elasticjob.trainer.channel import Enter
 
 TIMEOUT = timedelta(minutes=30)  # of one collective; the agents notice a lost member long before
-REACH = 2.0  # seconds; a store listens before its world is formed. Less than an aborted worker's limit
+REACH = 2.0  # seconds of one try; a store listens before its world is formed. Less than an aborted worker has
+REACH_EACH = 0.002  # seconds more, in all, for each worker of the world: they may exceed the store's backlog
 MARK = re.compile(r"/gloo/[\w/]+\.\w+:\d+\]")
 """Errors of gloo are plain RuntimeErrors, which name a line of its source."""
 
@@ -111,7 +113,7 @@ class Peers:
             return HashStore()
         if self.rank != 0:
             listener.close()
-            reach(self.place.address, self.place.port)
+            reach(self.place, lambda: self._aborted)
         store = TCPStore(
             self.place.address,
             self.place.port,
@@ -124,12 +126,20 @@ class Peers:
         return PrefixStore(f"round-{self.place.round}", store)
 
 
-def reach(address: str, port: int) -> None:
-    """Raise DistNetworkError if the address refuses connections: torch would retry for half an hour."""
-    try:
-        socket.create_connection((address, port), timeout=REACH).close()
-    except OSError as error:
-        raise dist.DistNetworkError(f"the store on {address}:{port} is gone: {error}") from error
+def reach(place: Enter, given_up: Callable[[], bool]) -> None:
+    """Raise DistNetworkError if the store refuses connections: torch would retry for half an hour.
+
+    A kernel whose backlog is full does not respond, so that is tried again until the round is given up.
+    """
+    address, until = (place.address, place.port), time.monotonic() + REACH + REACH_EACH * place.size
+    while True:
+        try:
+            return socket.create_connection(address, timeout=REACH).close()
+        except OSError as error:
+            waits = isinstance(error, TimeoutError) and time.monotonic() < until
+            if not waits or given_up():
+                where = f"{place.address}:{place.port}"
+                raise dist.DistNetworkError(f"the store on {where} is gone: {error}") from error
 
 
 @dataclass(frozen=True)

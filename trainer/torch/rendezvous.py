@@ -33,6 +33,7 @@ from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
 from elasticjob.trainer.agent.identity import token_of
 from elasticjob.trainer.agent.settings import place_from
 from elasticjob.trainer.master import MasterClient, MasterError, Rejected
+from elasticjob.trainer.torch.link import listen
 
 BACKEND = "elasticjob"
 Answer = TypeVar("Answer")
@@ -71,8 +72,7 @@ class Handler(RendezvousHandler):
 
     def next_rendezvous(self) -> RendezvousInfo:
         """Wait for the next world; RendezvousClosedError if the job ends, RendezvousConnectionError else."""
-        family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
-        listener = socket.create_server((self._address, 0), family=family, backlog=1024)
+        listener = listen(self._address)
         try:
             world = self._wait(self._master.call(self._join(listener.getsockname()[1])))
         except Rejected as error:
