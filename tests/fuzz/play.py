@@ -19,8 +19,8 @@ from tests.fuzz.requests import request
 
 AT_ONCE: Final = 32
 """Connections that are open at a time."""
-PATIENCE: Final = 0.1
-"""Seconds that a response is waited for; half a request gets none."""
+PATIENCE, QUIET = 0.1, 0.02
+"""Seconds that a first response is waited for (half a request gets none), and another one."""
 CHECK_EVERY: Final = 200
 STATUS: Final = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
 HANDLER_FAILED: Final = b'"code":500'
@@ -85,7 +85,7 @@ async def _exchanged(port: int, data: bytes) -> bytes:
     received = b""
     try:
         writer.write(data)
-        while piece := await asyncio.wait_for(reader.read(1 << 16), PATIENCE):
+        while piece := await asyncio.wait_for(reader.read(1 << 16), QUIET if received else PATIENCE):
             received += piece
     except (TimeoutError, ConnectionError):
         pass
