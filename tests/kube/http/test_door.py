@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
 import pytest
@@ -93,9 +93,10 @@ async def streams() -> AsyncIterator[list[Stream]]:
 )
 async def test_half_a_request_is_not_waited_for(streams: list[Stream], sent: bytes, tls: bool) -> None:
     async with serving(SHORT, tls=tls) as (port, _):
-        streams.append(stream := await connected(port, tls=tls))
-        stream[1].write(sent)
-        assert await rest(stream) == b""
+        with suppress(ConnectionError):  # a slow handshake is not waited for either
+            streams.append(stream := await connected(port, tls=tls))
+            stream[1].write(sent)
+            assert await rest(stream) == b""
 
 
 async def test_half_a_handshake_is_not_waited_for(streams: list[Stream]) -> None:
@@ -116,11 +117,10 @@ async def test_half_a_second_request_is_waited_for_no_longer_than_an_idle_connec
 
 
 async def test_a_response_may_take_longer_than_its_request(streams: list[Stream]) -> None:
-    async with serving(SHORT) as (port, may):
-        streams += [long := await connected(port), half := await connected(port)]
+    async with serving(Bounds(head=1.0, body=0.1)) as (port, may):
+        streams += [long := await connected(port), silent := await connected(port)]
         long[1].write(ASK)
-        half[1].write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf")
-        assert await rest(half) == b""
+        assert await rest(silent) == b""
         may.set()
         assert (await asyncio.wait_for(long[0].readuntil(b"late"), PATIENCE)).startswith(b"HTTP/1.1 200")
 
