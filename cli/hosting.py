@@ -7,14 +7,15 @@ in the order of joining.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import os
 import secrets
 import socket
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -24,11 +25,14 @@ from elasticjob.trainer.agent.identity import name_of, token_of
 from elasticjob.trainer.agent.settings import Place, Settings
 
 if TYPE_CHECKING:
-    from elasticjob.master.job import Job
+    from elasticjob.api.rpc.nodes import Succession
+    from elasticjob.master.job import Job as MasterJob
+    from elasticjob.master.server import Master
 
 log = logging.getLogger("elasticjob.run")
 
 LOOPBACK = "127.0.0.1"
+LOOK_EVERY = 2.0  # seconds between looks for a master at the endpoint, by a node that took over
 ANYWHERE = ""  # all addresses of this machine
 
 
@@ -44,41 +48,112 @@ class Hosted:
     conf: Conf = field(default_factory=Conf)
 
 
-async def join(settings: Settings) -> int:
-    """Run the agent with the master in its settings."""
+async def join(settings: Settings, seat: Seat | None = None) -> int:
+    """Run the agent with the master in its settings; with a seat it may take over the master."""
     from elasticjob.trainer.agent import loop  # aiohttp and psutil: not for --help
 
-    return await loop.run(settings, os.environ)
+    return await loop.run(settings, os.environ, seat.take_over if seat else None)
+
+
+class Seat:
+    """The master that this process holds, from the beginning, later, or never."""
+
+    def __init__(self, job: Hosted, token: str, place: Place) -> None:
+        self.master: Master | None = None
+        self._job, self._token, self._place = job, token, place
+        self._task: asyncio.Task[None] | None = None
+        self._back: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
+
+    async def begin(self, listen: str) -> str:
+        """Hold the master of a new job; return its address for this node. OSError if that is not possible."""
+        return await self._hold(new_job(self._job), listen)
+
+    async def take_over(self, left: Succession) -> None:
+        """Hold the master of a job that another node held."""
+        from elasticjob.master.succession import inherit
+
+        listen = self._place.address if bindable(self._place.address) else ANYWHERE
+        await self._hold(inherit(left, new_job(self._job).spec, datetime.now(UTC)), listen)
+        if not is_endpoint(listen, self._job.host):
+            self._back = asyncio.create_task(self._give_back())
+
+    async def close(self, code: int) -> None:
+        """Let the other nodes know of the end, if it has come; else one of them takes over."""
+        if self.master is None or self._task is None:
+            return
+        if self._job.high > 1 and (code == 0 or self.master.job.verdict):
+            await self.master.wait_until_told(self._job.conf.close)
+        if self._back is not None:
+            self._back.cancel()
+        self._over.set()
+        await self._task
+
+    async def _give_back(self) -> None:
+        """End this master once there is one at the endpoint again: a node that comes looks for it there."""
+        endpoint = url_host(self._job.host, self._job.port)
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            if await holds(endpoint, name_of(self._job.name)):
+                break
+        log.info("there is a master at %s again: this node gives its own up", endpoint)
+        self.master = None
+        self._over.set()
+        if self._task is not None:
+            await self._task
+        self._over.clear()
+
+    async def _hold(self, job: MasterJob, listen: str) -> str:
+        """Run a master in a task of its own, which outlives the task that asks for it."""
+        from elasticjob.master.server import Master
+        from elasticjob.master.store import Nowhere
+
+        node = self._place.node if self._job.host else ""
+        master = Master(job, self._token, Nowhere(), host=listen, port=self._job.port, node=node)
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run(master, ready))
+        await ready
+        self.master = master
+        return url_host(listen or LOOPBACK, int(master.address.rpartition(":")[2]))
+
+    async def _run(self, master: Master, ready: asyncio.Future[None]) -> None:
+        try:
+            async with master:
+                ready.set_result(None)
+                await self._over.wait()
+        except OSError as error:
+            if ready.done():
+                raise
+            ready.set_exception(error)
 
 
 async def host_or_join(settings: Settings, job: Hosted) -> int:
     """Run the agent beside a master of this process, or join the one that already listens on the endpoint."""
-    from elasticjob.master.server import Master
-    from elasticjob.master.store import Nowhere
-
     token = token_of(job.name) if job.host else secrets.token_hex(16)
-    listen = where_to_listen(job) if job.host else LOOPBACK
     if job.host and not job.name and not is_loopback(job.host):
         log.warning("the job has no secret: give each node the same --rdzv-id, a value that is hard to guess")
-    async with AsyncExitStack() as stack:
-        if listen is not None:
-            master = Master(new_job(job), token, Nowhere(), host=listen, port=job.port)
-            try:
-                await stack.enter_async_context(master)
-            except OSError as error:
-                if not job.host or error.errno != errno.EADDRINUSE or job.conf.is_host:
-                    raise Failure(str(error.strerror or error)) from None
-                listen = None  # another node on this machine came first
-        if listen is None:
-            return await join(with_master(settings, url_host(job.host, job.port), token))
-        _, _, port = master.address.rpartition(":")
-        code = await join(with_master(settings, url_host(listen or LOOPBACK, int(port)), token))
-        if job.high > 1 and (code == 0 or master.job.verdict):
-            await master.wait_until_told(job.conf.close)
-        return code
+    seat, code = Seat(job, token, settings.place), 1
+    try:
+        master = await begin(seat, job)
+        code = await join(with_master(settings, master, token), seat if job.host else None)
+    finally:
+        await seat.close(code)
+    return code
 
 
-def new_job(job: Hosted) -> Job:
+async def begin(seat: Seat, job: Hosted) -> str:
+    """Return the address of the job's master, which this process holds if it is to; Failure if it cannot."""
+    listen = where_to_listen(job) if job.host else LOOPBACK
+    if listen is not None:
+        try:
+            return await seat.begin(listen)
+        except OSError as error:
+            if not job.host or error.errno != errno.EADDRINUSE or job.conf.is_host:
+                raise Failure(str(error.strerror or error)) from None
+    return url_host(job.host, job.port)  # of another machine, or of a node here that came first
+
+
+def new_job(job: Hosted) -> MasterJob:
     """Return the state in which the job's master starts."""
     from elasticjob.master.job import Bounds, Job, Limits, Spec
 
@@ -116,6 +191,26 @@ def where_to_listen(job: Hosted) -> str | None:
     else:
         mine = ANYWHERE if job.host == socket.gethostname() or any(map(bindable, found)) else None
     return ANYWHERE if mine is None and job.conf.is_host else mine
+
+
+def is_endpoint(listen: str, host: str) -> bool:
+    """Whether a server that listens there is reached at the endpoint's host."""
+    found = addresses(host)
+    return listen in found if listen else any(map(bindable, found))
+
+
+async def holds(address: str, name: str) -> bool:
+    """Whether the job's master is there."""
+    import aiohttp
+
+    with suppress(aiohttp.ClientError, TimeoutError, ValueError):
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=LOOK_EVERY)) as session,
+            session.get(f"http://{address}/status") as page,
+        ):
+            found = await page.json()
+            return isinstance(found, dict) and found.get("job") == name
+    return False
 
 
 def addresses(host: str) -> tuple[str, ...]:

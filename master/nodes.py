@@ -124,7 +124,7 @@ def hang_up(job: Job, request: Watch, now: datetime) -> Job:
     node = job.nodes.get(request.node)
     if node is None or node.incarnation != request.incarnation:
         return job
-    return rules.settle(_gone(job, node, f"lost the connection to {node.name}", now), now)
+    return rules.settle(gone(job, node, f"lost the connection to {node.name}", now), now)
 
 
 def doubt(job: Job, request: Watch, now: datetime) -> Job:
@@ -143,7 +143,7 @@ def tick(job: Job, now: datetime) -> Job:
     limits = job.spec.limits
     for node in job.nodes.values():
         if node.beat and now - node.beat > limits.silence:
-            job = _gone(job, job.nodes[node.name], f"{node.name} is silent", now)
+            job = gone(job, job.nodes[node.name], f"{node.name} is silent", now)
         elif node.joined and node.joined.until < now:
             job = job.put(job.nodes[node.name].but(joined=None))
     if job.gathering and job.waits_for_pods:
@@ -188,7 +188,7 @@ def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
     if own and own.phase is Phase.SUCCEEDED and seen.completed and job.member(name):
         return job.put(seen.but(finished=True, beat=None, joined=None))  # the Finish request may be lost
     if node.beat and (vanished or (own and own.phase in ENDS)):
-        return _gone(job, seen, f"pod {node.pod} is gone", now)
+        return gone(job, seen, f"pod {node.pod} is gone", now)
     if own and own.leaving and not seen.leaving:
         return _leaves(job, seen, now)
     return job
@@ -220,8 +220,8 @@ def _leaves(job: Job, node: Node, now: datetime) -> Job:
     return rules.end(job, f"pod {node.pod} is being deleted", now, left=(node.name,))
 
 
-def _gone(job: Job, node: Node, why: str, now: datetime) -> Job:
-    """Mark the node as lost. The caller settles the round after all lost nodes are marked."""
+def gone(job: Job, node: Node, why: str, now: datetime) -> Job:
+    """Return the job with the node lost. The caller settles the round after all lost nodes are marked."""
     return rules.lose(job.put(node.but(beat=None)), node.name, why, now)
 
 

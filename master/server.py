@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import Any, Self
 
+import msgspec
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
@@ -25,6 +26,7 @@ from elasticjob.master import dispatch, nodes, pages, wire
 from elasticjob.master.errors import RequestError
 from elasticjob.master.job import Job
 from elasticjob.master.store import Store, snapshot
+from elasticjob.master.succession import succession
 
 log = logging.getLogger("elasticjob.master")
 
@@ -67,14 +69,16 @@ class Master:
         host: str = "127.0.0.1",
         port: int = 0,
         clock: Clock | None = None,
+        node: str = "",
     ) -> None:
+        """`node` names the node of the job in whose process this master runs, if it is one."""
         self.job = job
         self.clock: Clock = clock or SystemClock()
         self.ended = asyncio.Event()
         if job.verdict:  # reached by an earlier master that did not live to report it
             self.ended.set()
         self._token, self._store = token, store
-        self._host, self._port = host, port
+        self._host, self._port, self._node = host, port, node
         self._began, self._origin = self.clock.monotonic(), self.clock.now()
         self._encoder = wire.Encoder()
         self._polls: set[Poll] = set()
@@ -161,6 +165,11 @@ class Master:
     def _noted(self, request: Request[Any], reply: Any) -> Any:
         if isinstance(request, Watch) and isinstance(reply, Orders) and reply.order is Order.STOP:
             self._told.add(request.node)
+        if self._node and isinstance(request, Watch) and isinstance(reply, Orders):
+            news = reply.version > request.seen
+            return msgspec.structs.replace(
+                reply, succession=succession(self.job, self._node) if news else None
+            )
         return reply
 
     def _until(self, request: Any, asked: datetime) -> datetime:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import TypeVar
@@ -26,6 +26,7 @@ from elasticjob.api.rpc.message import JSON, PREFIX, PROBLEM, Problem, Request, 
 Answer = TypeVar("Answer")
 
 SLACK = 5.0  # seconds that a response may take beyond the request's own wait
+CONNECT = 2.0  # seconds for a connection: a machine that is gone refuses none
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 
 
@@ -77,11 +78,13 @@ class MasterClient:
         patience: float = 900.0,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self.address = address
+        self.address = address  # where the master last responded
+        self._candidates: tuple[str, ...] = (address,)
         self._patience = patience
         self._jitter = jitter
         self.heard = 0.0  # when the master last responded, by the loop's clock; at first, when we began
         self.trouble = ""  # what went wrong since
+        self.failing: float | None = None  # since when no connection works
         self._headers = {"Content-Type": JSON, "Accept": JSON}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -100,6 +103,10 @@ class MasterClient:
         if self._session is not None:
             await self._session.close()
 
+    def look_for(self, others: Iterable[str]) -> None:
+        """Try these addresses too, one after another, when the master does not respond."""
+        self._candidates += tuple(other for other in others if other not in self._candidates)
+
     async def call(self, request: Request[Answer], *, patience: float | None = None) -> Answer:
         """Return the response; Unreachable after `patience` seconds, Rejected if refused."""
         allowed = self._patience if patience is None else patience
@@ -112,9 +119,13 @@ class MasterClient:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + allowed
         for pause in pauses(self._jitter):
+            asked = self._candidates[0]
             try:
-                return await self._post(request)
+                return await self._post(asked, request)
             except TRANSIENT as error:
+                self.failing = self.failing or loop.time()
+                if asked == self._candidates[0]:
+                    self._candidates = (*self._candidates[1:], asked)
                 reason = self.trouble = " ".join(str(error).split()) or type(error).__name__
             if loop.time() + pause > deadline:
                 break
@@ -124,16 +135,17 @@ class MasterClient:
             f"({reason}); is its pod running, and is the address right?"
         )
 
-    async def _post(self, request: Request[Answer]) -> Answer | None:
+    async def _post(self, address: str, request: Request[Answer]) -> Answer | None:
         """Send once; None for 204. A response that no master gives counts as a broken connection."""
         if self._session is None:
             raise RuntimeError("use the client as `async with MasterClient(...) as master`")
-        url = f"http://{self.address}{PREFIX}{type(request).PATH}"
-        limit = aiohttp.ClientTimeout(total=getattr(request, "wait", 0.0) + SLACK)
+        url = f"http://{address}{PREFIX}{type(request).PATH}"
+        limit = aiohttp.ClientTimeout(total=getattr(request, "wait", 0.0) + SLACK, sock_connect=CONNECT)
         async with self._session.post(url, data=msgspec.json.encode(request), timeout=limit) as answer:
             body = await answer.read()
             if answer.content_type in (JSON, PROBLEM) or answer.status == 204:
-                self.heard, self.trouble = asyncio.get_running_loop().time(), ""
+                self.address, self.heard = address, asyncio.get_running_loop().time()
+                self.trouble, self.failing = "", None
             if answer.status == 204:
                 return None
             if answer.status == 200 and answer.content_type == JSON:

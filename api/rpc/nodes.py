@@ -24,6 +24,21 @@ class Order(StrEnum):
     STOP = "stop"  # the job ends: stop the workers, exit
 
 
+class Heir(Message, frozen=True, kw_only=True):
+    """A node that may hold the next master, and where it would listen: at the port of the last one."""
+
+    node: str
+    address: str
+
+
+class Succession(Message, frozen=True, kw_only=True):
+    """How the nodes go on without `host`, which holds the master: its heirs in order, and its snapshot."""
+
+    host: str
+    heirs: tuple[Heir, ...]
+    snapshot: str
+
+
 class Orders(Message, frozen=True, kw_only=True):
     """The state that the master wants of this node now, not an event. `version` rises with every change.
 
@@ -39,6 +54,7 @@ class Orders(Message, frozen=True, kw_only=True):
     round: int
     lost: tuple[str, ...] = ()
     reason: str = ""
+    succession: Succession | None = None  # with new orders of a master that a node of the job holds
 
 
 class Watch(Request[Orders], frozen=True, kw_only=True):

@@ -52,7 +52,7 @@ def test_other_nodes_reach_the_endpoints_machine_by_the_endpoints_name() -> None
 async def run(monkeypatch: pytest.MonkeyPatch, job: Hosted, joined: Callable[[Settings], object]) -> int:
     """Host or join; `joined` takes the agent's place."""
 
-    async def join(settings: Settings) -> int:
+    async def join(settings: Settings, seat: object) -> int:
         result = joined(settings)
         return 3 if result is None else await result  # type: ignore[misc]  # a coroutine
 

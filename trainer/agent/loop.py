@@ -10,7 +10,7 @@ import logging
 import signal
 import socket
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -20,10 +20,10 @@ from typing import Any, assert_never
 import msgspec
 
 from elasticjob.api.rpc.message import Request
-from elasticjob.api.rpc.nodes import Order, Report, Watch
+from elasticjob.api.rpc.nodes import Order, Report, Succession, Watch
 from elasticjob.api.rpc.rendezvous import Join, Recovery
 from elasticjob.trainer.agent import decide as steps
-from elasticjob.trainer.agent import words
+from elasticjob.trainer.agent import succession, words
 from elasticjob.trainer.agent.decide import LEFT, Action, Exit, Step, again_at, decide
 from elasticjob.trainer.agent.environ import with_defaults, worker_environment
 from elasticjob.trainer.agent.folder import own_folder
@@ -59,29 +59,41 @@ log = logging.getLogger("elasticjob.agent")
 AGAIN = 75  # exit code: restart this pod
 REPORT_EVERY = 1.0  # seconds
 NOTICE_EVERY = 0.5
+SUCCEED_EVERY = 0.2
 LAST_CALLS = 3.0  # seconds that the last requests to the master may take; it may be gone already
 FAREWELL = 1.0  # the same for a planned leave
 PREFIX = "[${role_name}${local_rank}]: "
 
 
-async def run(settings: Settings, environment: Mapping[str, str]) -> int:
+TakeOver = Callable[[Succession], Awaitable[None]]
+"""Holds the next master in this process, at this node's address; OSError if that is not possible."""
+
+
+async def run(settings: Settings, environment: Mapping[str, str], take_over: TakeOver | None = None) -> int:
     """Run the workers of one node to their end; return the exit code. The only entry point of the agent."""
     place = settings.place
     async with MasterClient(place.master, token=place.token, patience=settings.patience) as master:
         with own_folder() as folder:
-            return await Agent(settings, environment, master, folder).run()
+            return await Agent(settings, environment, master, folder, take_over).run()
 
 
 class Agent:
     """The agent of one node."""
 
     def __init__(
-        self, settings: Settings, environment: Mapping[str, str], master: MasterClient, folder: Path
+        self,
+        settings: Settings,
+        environment: Mapping[str, str],
+        master: MasterClient,
+        folder: Path,
+        take_over: TakeOver | None = None,
     ) -> None:
         self._settings = settings
         self._environment = with_defaults(environment, settings.workers)
         self._master = master
         self._folder = folder
+        self._take_over = take_over
+        self._left: Succession | None = None
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls: set[asyncio.Task[None]] = set()
@@ -117,6 +129,8 @@ class Agent:
         self._start(self._watch())
         self._start(self._report())
         self._start(self._notice())
+        if self._take_over is not None:
+            self._start(self._succeed(self._take_over))
         try:
             end = await self._act()
             await self._finish_calls(end)
@@ -212,6 +226,9 @@ class Agent:
             except MasterError as error:
                 self._events.put_nowait(Dismissed(AGAIN, type(error).__name__, str(error)))
                 return
+            if orders.succession is not None:
+                self._left = orders.succession
+                orders = msgspec.structs.replace(orders, succession=None)
             if orders != self._group.orders:
                 self._events.put_nowait(Ordered(orders))
             if orders.order is Order.STOP:
@@ -248,6 +265,27 @@ class Agent:
             )
             with suppress(MasterError):  # the next report includes it
                 await self._master.call(report, patience=REPORT_EVERY)
+
+    async def _succeed(self, take_over: TakeOver) -> None:
+        """While the master is gone, look for its successor, or be it."""
+        _, _, port = self._settings.place.master.rpartition(":")
+        loop, refused = asyncio.get_running_loop(), ""
+        while True:
+            await asyncio.sleep(SUCCEED_EVERY)
+            if self._left is None or self._master.failing is None:
+                continue
+            heirs = succession.heirs(self._left, loop.time() - self._master.failing)
+            self._master.look_for(at(heir.address, port) for heir in heirs)
+            if heirs and heirs[-1].node == self._settings.place.node:
+                try:
+                    await take_over(self._left)
+                except OSError as error:  # another node on this machine may have it
+                    if str(error) != refused:
+                        refused = str(error)
+                        log.info("this node does not hold the master: %s", error.strerror or error)
+                else:
+                    log.warning("%s is gone; this node holds the master now", self._left.host)
+                    self._left = None
 
     async def _notice(self) -> None:
         """Say what this node waits for, and which workers make no steps."""
@@ -384,6 +422,11 @@ def terms(settings: Settings) -> Terms:
         grace=settings.grace,
         tries=settings.tries,
     )
+
+
+def at(host: str, port: str) -> str:
+    """Return host:port as in a URL."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def survives(number: signal.Signals) -> bool:

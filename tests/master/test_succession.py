@@ -1,0 +1,49 @@
+"""A job goes on under the master of another of its nodes, from the snapshot that the nodes carry."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from elasticjob.api.rpc.nodes import Heir, Order
+from elasticjob.master.job import invariants
+from elasticjob.master.succession import inherit, succession
+from tests.kit.master import Played, join, leave, played, report, watch
+
+
+def test_nodes_carry_the_job_once_it_has_a_world() -> None:
+    game = Played(maximum=2)
+    game.ask(watch("node-0"), watch("node-1"))
+    assert succession(game.job, "node-0") is None
+    game.ask(join("node-0"), join("node-1"))
+    left = succession(game.job, "node-0")
+    assert left is not None
+    assert (left.host, left.heirs) == ("node-0", (Heir(node="node-1", address="127.0.0.1"),))
+
+
+def test_node_alone_has_no_heir() -> None:
+    assert succession(played("node-0").job, "node-0") is None
+
+
+def test_nodes_that_are_gone_inherit_nothing() -> None:
+    game = played("node-0", "node-1", "node-2")
+    game.ask(leave("node-1", 1, planned=True))
+    left = succession(game.job, "node-0")
+    assert left is not None
+    assert [heir.node for heir in left.heirs] == ["node-2"]
+
+
+def test_survivors_form_the_next_world_without_the_host_at_once() -> None:
+    game = played("node-0", "node-1", "node-2")
+    game.ask(report("node-1", 1, 47))
+    left = succession(game.job, "node-0")
+    assert left is not None
+    game.now += timedelta(seconds=3)
+    game.job = inherit(left, game.job.spec, game.now)
+    assert invariants(game.job) == []
+    orders = game.ask(watch("node-1", round=1, seen=game.job.version - 1))
+    assert (orders.order, orders.lost) == (Order.REGROUP, ("node-0",))
+    game.ask(watch("node-2", round=1), join("node-1", after=1), join("node-2", after=1))
+    assert game.names() == ["node-1", "node-2"]
+    assert game.job.world is not None
+    assert (game.job.world.round, game.job.world.batch_slots) == (2, 3)
+    assert game.job.training.progress is not None

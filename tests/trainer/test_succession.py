@@ -1,0 +1,20 @@
+"""When a node stops to wait for a master that is gone, and who is next."""
+
+from __future__ import annotations
+
+import pytest
+
+from elasticjob.api.rpc.nodes import Heir, Succession
+from elasticjob.trainer.agent.succession import heirs
+
+LEFT = Succession(
+    host="a", heirs=tuple(Heir(node=node, address=f"10.0.0.{node}") for node in "bcd"), snapshot="{}"
+)
+
+
+@pytest.mark.parametrize(
+    ("silent", "found"),
+    [(0.0, ""), (1.9, ""), (2.0, "b"), (4.9, "b"), (5.0, "bc"), (8.0, "bcd"), (900.0, "bcd")],
+)
+def test_heirs_are_tried_one_after_another(silent: float, found: str) -> None:
+    assert "".join(heir.node for heir in heirs(LEFT, silent)) == found
