@@ -61,16 +61,22 @@ class Seat:
     def __init__(self, job: Hosted, token: str, place: Place) -> None:
         self.master: Master | None = None
         self._job, self._token, self._place = job, token, place
+        self._listen = where_to_listen(job) if job.host else LOOPBACK
         self._task: asyncio.Task[None] | None = None
         self._back: asyncio.Task[None] | None = None
         self._over = asyncio.Event()
 
-    async def begin(self, listen: str) -> str:
+    async def begin(self) -> str:
         """Hold the master of a new job; return its address for this node. OSError if that is not possible."""
-        return await self._hold(new_job(self._job), listen)
+        if self._listen is None:
+            raise OSError(errno.EADDRNOTAVAIL, f"{self._job.host} is another machine")
+        return await self._hold(new_job(self._job), self._listen)
 
-    async def take_over(self, left: Succession) -> None:
-        """Hold the master of a job that another node held."""
+    async def take_over(self, left: Succession | None) -> None:
+        """Hold the master that another node held, of a new job if nothing is left of it."""
+        if left is None:
+            await self.begin()
+            return
         from elasticjob.master.succession import inherit
 
         listen = self._place.address if bindable(self._place.address) else ANYWHERE
@@ -143,13 +149,12 @@ async def host_or_join(settings: Settings, job: Hosted) -> int:
 
 async def begin(seat: Seat, job: Hosted) -> str:
     """Return the address of the job's master, which this process holds if it is to; Failure if it cannot."""
-    listen = where_to_listen(job) if job.host else LOOPBACK
-    if listen is not None:
-        try:
-            return await seat.begin(listen)
-        except OSError as error:
-            if not job.host or error.errno != errno.EADDRINUSE or job.conf.is_host:
-                raise Failure(str(error.strerror or error)) from None
+    try:
+        return await seat.begin()
+    except OSError as error:
+        taken = error.errno == errno.EADDRINUSE and not job.conf.is_host
+        if not job.host or not (taken or error.errno == errno.EADDRNOTAVAIL):
+            raise Failure(str(error.strerror or error)) from None
     return url_host(job.host, job.port)  # of another machine, or of a node here that came first
 
 

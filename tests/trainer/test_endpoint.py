@@ -34,6 +34,20 @@ async def test_nodes_with_the_same_command_line_train_together(tmp_path: Path, w
         assert counted(job.steps()) == [*range(1, 1 + len(counted(job.steps())))]
 
 
+async def test_node_that_loses_the_master_before_the_first_world_holds_it(tmp_path: Path, warm: Warm) -> None:
+    async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
+        flags = torchruns_line("2")
+        first = await job.peer("counted.py", 1, flags=flags)
+        await job.until(lambda: said(job, "1 of at least 2 nodes joined"))
+        first.kill(signal.SIGSTOP)  # so that the second finds the endpoint taken
+        agents = [await job.peer("counted.py", 1, flags=flags)]
+        await job.until(lambda: said(job, "has not answered"))
+        first.kill()
+        await job.until(lambda: said(job, "this node holds the master now"))
+        agents.append(await job.peer("counted.py", 1, flags=flags))
+        assert [await job.ends(agent) for agent in agents] == [0, 0]
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
 async def test_another_node_takes_over_when_the_one_with_the_master_ends(
     tmp_path: Path, warm: Warm, number: signal.Signals, code: int

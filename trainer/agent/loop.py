@@ -65,7 +65,7 @@ FAREWELL = 1.0  # the same for a planned leave
 PREFIX = "[${role_name}${local_rank}]: "
 
 
-TakeOver = Callable[[Succession], Awaitable[None]]
+TakeOver = Callable[[Succession | None], Awaitable[None]]
 """Holds the next master in this process, at this node's address; OSError if that is not possible."""
 
 
@@ -272,19 +272,21 @@ class Agent:
         loop, refused = asyncio.get_running_loop(), ""
         while True:
             await asyncio.sleep(SUCCEED_EVERY)
-            if self._left is None or self._master.failing is None:
+            if self._master.failing is None:
                 continue
-            heirs = succession.heirs(self._left, loop.time() - self._master.failing)
+            silent, left = loop.time() - self._master.failing, self._left
+            heirs = succession.heirs(left, silent) if left else ()
             self._master.look_for(at(heir.address, port) for heir in heirs)
-            if heirs and heirs[-1].node == self._settings.place.node:
+            if succession.is_next(self._settings.place.node, left, silent):
                 try:
-                    await take_over(self._left)
+                    await take_over(left)
                 except OSError as error:  # another node on this machine may have it
                     if str(error) != refused:
                         refused = str(error)
                         log.info("this node does not hold the master: %s", error.strerror or error)
                 else:
-                    log.warning("%s is gone; this node holds the master now", self._left.host)
+                    gone = left.host if left else f"the master at {self._master.address}"
+                    log.warning("%s is gone; this node holds the master now", gone)
                     self._left = None
 
     async def _notice(self) -> None:

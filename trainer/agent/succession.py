@@ -15,3 +15,11 @@ def heirs(left: Succession, silent: float) -> tuple[Heir, ...]:
     if silent < PATIENCE:
         return ()
     return left.heirs[: 1 + int((silent - PATIENCE) / STEP)]
+
+
+def is_next(node: str, left: Succession | None, silent: float) -> bool:
+    """Whether `node` is to hold the master now; before there was a world, the first that can."""
+    if left is None:
+        return silent >= PATIENCE
+    found = heirs(left, silent)
+    return bool(found) and found[-1].node == node
