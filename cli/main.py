@@ -39,6 +39,7 @@ class Row:
 
 
 PASSES_ARGUMENTS_ON = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+AS_TORCHRUN = {**PASSES_ARGUMENTS_ON, "help_option_names": ["-h", "--help"]}
 
 COMMANDS: tuple[Row, ...] = (
     Row(
@@ -49,7 +50,7 @@ COMMANDS: tuple[Row, ...] = (
         "Start training, with torchrun's flags.",
         "elasticjob.cli.run:run",
         "Start here",
-        PASSES_ARGUMENTS_ON,
+        AS_TORCHRUN,
     ),
     Row(
         "devcluster",
@@ -64,7 +65,7 @@ COMMANDS: tuple[Row, ...] = (
         "agent",
         "Run the workers of one pod; the same as run.",
         "elasticjob.cli.run:run",
-        settings=PASSES_ARGUMENTS_ON,
+        settings=AS_TORCHRUN,
     ),
     Row("crds", "Print the custom resource definitions.", "elasticjob.cli.crds:crds", "Look up"),
     Row("version", "Print the version.", "elasticjob.cli.version:version", "Look up"),

@@ -98,7 +98,7 @@ def run(
     ] = False,
     no_python: Annotated[bool, option("--no-python", help="The script is a program, not Python.")] = False,
     run_path: Annotated[
-        bool, option("--run-path", help="The script is a path; scripts are.", panel=ACCEPTED)
+        bool, option("--run-path", help="Scripts are paths without it, too.", panel=ACCEPTED)
     ] = False,
     standalone: Annotated[bool, option("--standalone", help="One node, with a master of its own.")] = False,
     rdzv_endpoint: Annotated[

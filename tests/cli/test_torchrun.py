@@ -19,7 +19,8 @@ def ours() -> set[str]:
     """Return the flags of `elasticjob run`."""
     group = typer.main.get_command(application(["run"]))
     run = group.get_command(None, "run")  # type: ignore[attr-defined]  # of a click Group
-    return {flag for parameter in run.params for flag in parameter.opts} | {"--help", "-h"}
+    spelled = {flag for parameter in run.params for flag in parameter.opts}
+    return spelled | set(run.context_settings["help_option_names"])
 
 
 @pytest.mark.parametrize("action", FLAGS, ids=lambda action: action.dest)

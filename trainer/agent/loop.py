@@ -287,7 +287,7 @@ class Agent:
                 else:
                     gone = left.host if left else f"the master at {self._master.address}"
                     log.warning("%s is gone; this node holds the master now", gone)
-                    self._left = None
+                    self._left, self._master.failing = None, None
 
     async def _notice(self) -> None:
         """Say what this node waits for, and which workers make no steps."""
