@@ -1,8 +1,9 @@
 """Where a run without a cluster has its master: in this process, or at the rendezvous endpoint.
 
 The endpoint is the same on each node. The node that can listen there holds the master, on one machine the
-first that does; the others join it. Each node has a name of its own and gets its rank
-in the order of joining.
+first that does; the others join it. Each node has a name of its own and gets its rank in the order of
+joining. When the node with the master ends, another one holds the next, at its own address and the same port,
+until there is a master at the endpoint again.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ MasterError
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -126,7 +127,7 @@ class MasterClient:
                 self.failing = self.failing or loop.time()
                 if asked == self._candidates[0]:
                     self._candidates = (*self._candidates[1:], asked)
-                reason = self.trouble = " ".join(str(error).split()) or type(error).__name__
+                reason = self.trouble = in_words(error)
             if loop.time() + pause > deadline:
                 break
             await asyncio.sleep(pause)
@@ -155,6 +156,14 @@ class MasterClient:
                     problem = msgspec.json.decode(body, type=Problem)
                     raise REJECTIONS.get(problem.code, Rejected)(problem)
             raise aiohttp.ClientConnectionError(f"HTTP {answer.status} from a server that is no master")
+
+
+def in_words(error: Exception) -> str:
+    """Return an error of a request as one line: why there is no connection, or no answer."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+        return os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror or str(cause)
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def pauses(jitter: Callable[[], float]) -> Iterator[float]:

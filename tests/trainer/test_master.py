@@ -112,7 +112,8 @@ async def test_silence_is_an_error_that_says_where_and_what_to_check() -> None:
     address = f"127.0.0.1:{unused_port()}"
     async with MasterClient(address, patience=0.05) as master:
         with pytest.raises(
-            Unreachable, match=f"master at {address} did not answer Watch .* is its pod running"
+            Unreachable,
+            match=f"master at {address} did not answer Watch .*\\(Connection refused\\); is its pod running",
         ):
             await master.call(WATCH)
 
