@@ -61,7 +61,8 @@ def option(
 
 def unsupported(name: str) -> typer.models.OptionInfo:
     """Return a flag of torchrun that is refused with a reason."""
-    info: typer.models.OptionInfo = typer.Option(name, underscored(name), help=REFUSED[name][1], hidden=True)
+    info = option(name, help=REFUSED[name][1])
+    info.hidden = True
     return info
 
 

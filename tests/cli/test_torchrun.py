@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Action
+from typing import Any
 
 import pytest
 import typer
@@ -15,10 +16,15 @@ from elasticjob.cli.torchrun import KEYS, REFUSED, REFUSED_KEYS, conf
 FLAGS = [action for action in get_args_parser()._actions if action.option_strings]
 
 
+def command() -> Any:
+    """Return `elasticjob run`, as click has it."""
+    group: Any = typer.main.get_command(application(["run"]))
+    return group.get_command(None, "run")
+
+
 def ours() -> set[str]:
     """Return the flags of `elasticjob run`."""
-    group = typer.main.get_command(application(["run"]))
-    run = group.get_command(None, "run")  # type: ignore[attr-defined]  # of a click Group
+    run = command()
     spelled = {flag for parameter in run.params for flag in parameter.opts}
     return spelled | set(run.context_settings["help_option_names"])
 
@@ -26,6 +32,14 @@ def ours() -> set[str]:
 @pytest.mark.parametrize("action", FLAGS, ids=lambda action: action.dest)
 def test_flag_of_torchrun_is_known_in_all_its_spellings(action: Action) -> None:
     assert set(action.option_strings) <= ours()
+
+
+@pytest.mark.parametrize(
+    "action", [a for a in FLAGS if type(a).__name__ in ("env", "check_env")], ids=lambda action: action.dest
+)
+def test_flag_is_read_from_torchruns_variable(action: Action) -> None:
+    [ours] = [each for each in command().params if set(each.opts) & set(action.option_strings)]
+    assert f"PET_{action.dest.upper()}" in ours.envvar
 
 
 @pytest.mark.parametrize("flag", REFUSED)
