@@ -81,7 +81,11 @@ class Warm:
         return Process(pid, reader, self._running[pid])
 
     def _hear(self) -> None:
-        match warm.decode_news(self._line.recv(65536)):
+        received = self._line.recv(65536)
+        if not received:
+            asyncio.get_running_loop().remove_reader(self._line)
+            raise ConnectionError("the warm process has ended")
+        match warm.decode_news(received):
             case warm.Forked(pid=pid) if self._forked is not None:
                 self._running[pid] = asyncio.get_running_loop().create_future()
                 self._forked.set_result(pid)
