@@ -9,7 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-from elasticjob.api.rpc.nodes import UNRANKED, Watch
+from elasticjob.api.rpc.message import UNRANKED
+from elasticjob.api.rpc.nodes import Watch
 from elasticjob.api.rpc.rendezvous import Join
 from elasticjob.master.errors import Refused, Stale
 from elasticjob.master.job import ENDS, Job, Node, Phase

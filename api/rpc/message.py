@@ -6,7 +6,7 @@ writes `world = await master.call(Join(...))` and a type checker infers the type
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Generic, TypeVar, get_args
+from typing import Annotated, ClassVar, Final, Generic, TypeVar, get_args
 
 import msgspec
 
@@ -22,6 +22,10 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 incremented."""
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
 """The name of a node or an incarnation: as long as the name of a pod may be."""
+UNRANKED: Final = -1
+"""The index of a node that leaves it to the master: nodes get theirs in the order of joining."""
+Index = Annotated[int, msgspec.Meta(ge=UNRANKED, le=2**31)]
+"""The number of a node in its role, or UNRANKED."""
 Wait = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 """How long a request may wait for its response, in seconds."""
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count, Empty, Message, Name, Request, Wait
+from elasticjob.api.rpc.message import Count, Empty, Index, Message, Name, Request, Wait
 
 PodName = Annotated[str, msgspec.Meta(max_length=253)]
 """The name of a pod, empty outside of a cluster."""
-
-UNRANKED: Final = -1
-"""The `index` of a node that leaves it to the master: nodes get theirs in the order of joining."""
 
 
 class Order(StrEnum):
@@ -70,7 +67,7 @@ class Watch(Request[Orders], frozen=True, kw_only=True):
     PATH: ClassVar[str] = "nodes/watch"
     node: Name
     role: Name
-    index: Count
+    index: Index
     incarnation: Name
     pod: PodName = ""
     seen: Count = 0

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count, Empty, Message, Name, Request, Wait
+from elasticjob.api.rpc.message import Count, Empty, Index, Message, Name, Request, Wait
 
 Slots = Annotated[int, msgspec.Meta(ge=1, le=4096)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
@@ -83,7 +83,7 @@ class Join(Request[World], frozen=True, kw_only=True):
     PATH: ClassVar[str] = "rendezvous/join"
     node: Name
     role: Name
-    index: Count
+    index: Index
     incarnation: Name
     slots: Slots
     address: Name

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob.api.rpc import environment as names
-from elasticjob.api.rpc.nodes import UNRANKED
+from elasticjob.api.rpc.message import UNRANKED
 from elasticjob.cli import hosting
 from elasticjob.cli.hosting import Hosted
 from elasticjob.cli.main import application

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from elasticjob.api.rpc.nodes import UNRANKED, Order, Progress
+from elasticjob.api.rpc.message import UNRANKED
+from elasticjob.api.rpc.nodes import Order, Progress
 from elasticjob.master import nodes, progress
 from elasticjob.master.errors import Stale
 from elasticjob.master.job import End, Phase

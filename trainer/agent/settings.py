@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from elasticjob.api.rpc import environment as names
-from elasticjob.api.rpc.nodes import UNRANKED
+from elasticjob.api.rpc.message import UNRANKED
 from elasticjob.trainer.agent.script import Script
 
 

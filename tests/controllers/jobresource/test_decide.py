@@ -268,7 +268,7 @@ RULES: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
     (
         rules.make_no_pods_for_a_job_that_ends,
         seen(ended(0), life(1), job_=job(runPolicy={"backoffLimit": 0})),
-        "Finished",
+        "Failed",
         set(),
     ),
     (
