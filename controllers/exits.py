@@ -117,6 +117,11 @@ class Exit:
         return CONSEQUENCES[self.reason]
 
     @property
+    def tried_twice(self) -> bool:
+        """Whether the agent says that two starts in this pod failed in the same way."""
+        return _decoded(self.words).get("reason") == ExitReason.CANNOT_START
+
+    @property
     def sentence(self) -> str:
         """The end as a message: `exit code 1: ValueError: x`."""
         last = message_of(self.words) if self.reason in SUDDEN else last_error(self.words)

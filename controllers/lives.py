@@ -44,7 +44,7 @@ SILENCE = timedelta(minutes=1)
 POD_FAILED = "PodFailed"
 """The reason of nodes that failed and were not restarted once."""
 CANNOT_START = "CannotStart"
-"""The reason of nodes of which two lives, one after another, could not start."""
+"""The reason of nodes of which two starts failed, in two pods or by the agent of one."""
 OUT_OF_MEMORY = "OutOfMemory"
 """The reason of nodes that spent their restarts, the last one by an OOM kill."""
 MOST_DIGITS = 9
@@ -200,16 +200,17 @@ class Node:
         if end is not None and policy.restart not in end.consequence.relaunch_under:
             return POD_FAILED, f"restartPolicy {policy.restart} does not restart it"
         if self._never_starts:
-            return CANNOT_START, "two pods in a row could not start"
+            return CANNOT_START, "a second start failed as well"
         out_of_memory = end is not None and end.reason is ExitReason.OOM_KILLED
         reason = OUT_OF_MEMORY if out_of_memory else RESTARTS_SPENT if policy.budget else POD_FAILED
         return reason, f"restartCount {policy.budget} is spent" if policy.budget else "restartCount is 0"
 
     @property
     def _never_starts(self) -> bool:
-        """Whether the last two lives could not start, so that a third could not either."""
-        ends = [life.ended.reason for life in self.lives[-2:] if life.ended]
-        return ends == [ExitReason.CANNOT_START] * 2
+        """Whether two starts failed, so that a third would too: of two pods, or by the agent of one."""
+        ends = [life.ended for life in self.lives[-2:] if life.ended]
+        agent_tried = bool(ends) and ends[-1].tried_twice
+        return agent_tried or [end.reason for end in ends] == [ExitReason.CANNOT_START] * 2
 
     def due(self, now: datetime) -> datetime:
         """Return when the next life may begin."""

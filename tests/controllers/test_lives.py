@@ -91,6 +91,7 @@ def test_a_pod_is_over_when_all_its_containers_are(phase: str, state: Any, linge
         ((oom(0, 3, restarts_before=3),), EXIT_CODE, 3, "OutOfMemory"),
         ((oom(),), ON_FAILURE, 0, "OutOfMemory"),
         ((ended(code=127), ended(0, 1, 127, restarts_before=1)), ON_FAILURE, 3, "CannotStart"),
+        ((ended(words='{"reason": "CannotStart", "message": "no data"}'),), ON_FAILURE, 3, "CannotStart"),
     ],
 )
 def test_the_reason_of_a_lost_node_is_true(
