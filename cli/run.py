@@ -270,7 +270,7 @@ def checked(settings: Settings) -> None:
         check(settings.script)
     except Unusable as error:
         code = Exit.USAGE if error.missing else Exit.FAILED
-        words.write(settings.place.termination_log, reason="WorkerFailed", message=str(error), code=code)
+        words.write(settings.place.termination_log, reason=words.CANNOT_START, message=str(error), code=code)
         raise Failure(str(error), code=code) from None
 
 

@@ -117,8 +117,8 @@ class Exit:
         return CONSEQUENCES[self.reason]
 
     @property
-    def tried_twice(self) -> bool:
-        """Whether the agent says that two starts in this pod failed in the same way."""
+    def is_final(self) -> bool:
+        """Whether the agent says that another start would fail in the same way."""
         return _decoded(self.words).get("reason") == ExitReason.CANNOT_START
 
     @property

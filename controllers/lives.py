@@ -44,7 +44,7 @@ SILENCE = timedelta(minutes=1)
 POD_FAILED = "PodFailed"
 """The reason of nodes that failed and were not restarted once."""
 CANNOT_START = "CannotStart"
-"""The reason of nodes of which two starts failed, in two pods or by the agent of one."""
+"""The reason of nodes that could not start, and would not in another pod."""
 OUT_OF_MEMORY = "OutOfMemory"
 """The reason of nodes that spent their restarts, the last one by an OOM kill."""
 MOST_DIGITS = 9
@@ -200,17 +200,17 @@ class Node:
         if end is not None and policy.restart not in end.consequence.relaunch_under:
             return POD_FAILED, f"restartPolicy {policy.restart} does not restart it"
         if self._never_starts:
-            return CANNOT_START, "a second start failed as well"
+            return CANNOT_START, "another start would fail in the same way"
         out_of_memory = end is not None and end.reason is ExitReason.OOM_KILLED
         reason = OUT_OF_MEMORY if out_of_memory else RESTARTS_SPENT if policy.budget else POD_FAILED
         return reason, f"restartCount {policy.budget} is spent" if policy.budget else "restartCount is 0"
 
     @property
     def _never_starts(self) -> bool:
-        """Whether two starts failed, so that a third would too: of two pods, or by the agent of one."""
+        """Whether the agent of the latest pod says so, or the last two pods could not start."""
         ends = [life.ended for life in self.lives[-2:] if life.ended]
-        agent_tried = bool(ends) and ends[-1].tried_twice
-        return agent_tried or [end.reason for end in ends] == [ExitReason.CANNOT_START] * 2
+        final = bool(ends) and ends[-1].is_final
+        return final or [end.reason for end in ends] == [ExitReason.CANNOT_START] * 2
 
     def due(self, now: datetime) -> datetime:
         """Return when the next life may begin."""

@@ -141,7 +141,7 @@ def fail_when_restarts_are_spent(seen: Seen, now: datetime) -> Plan | None:
     limit = seen.job.spec.run_policy.backoff_limit
     total = sum(node.restarts for node in seen.wanted)
     if limit is not None and total > limit:
-        message = f"nodes failed {total} times, more than backoffLimit {limit}; {_last_failure(seen)}"
+        message = f"failures of nodes: {total}, more than backoffLimit {limit}; {_last_failure(seen)}"
         return _end(Outcome(False, "BackoffLimitExceeded", message))
     for role in seen.sizes:
         spent = [node for node in seen.wanted if node.role == role and seen.is_spent(node)]

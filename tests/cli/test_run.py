@@ -110,7 +110,9 @@ def test_run_that_cannot_start_says_so_at_once(
     assert sentence in capsys.readouterr().err
     assert not called
     if (tmp_path / "words").exists():
-        assert sentence in json.loads((tmp_path / "words").read_text())["message"]
+        said = json.loads((tmp_path / "words").read_text())
+        assert sentence in said["message"]
+        assert said["reason"] == "CannotStart"
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ async def test_a_command_that_does_not_exist_fails_the_job_by_its_name(site: Sit
     assert reason == "CannotStart"
     assert message.startswith("digits-worker-0-1 failed with exit code 128: ")
     assert 'exec: "trian.py": executable file not found in $PATH' in message
-    assert message.endswith("; a second start failed as well")
+    assert message.endswith("; another start would fail in the same way")
     assert job.status.restarts == 1
 
 

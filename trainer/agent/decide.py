@@ -15,6 +15,7 @@ from itertools import takewhile
 from elasticjob.api.rpc.nodes import Failure, Finish, Order
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery
 from elasticjob.trainer.agent.group import KILLED, Ending, Failed, Group, Life, Worker
+from elasticjob.trainer.agent.words import CANNOT_START
 from elasticjob.trainer.channel import Abort, Enter, FromAgent, Interrupt, Stop
 
 EXCUSE = 1.0  # seconds in which the master may attribute a failure to the loss of another node
@@ -23,7 +24,6 @@ STUCK = 3.0  # seconds that a worker with short steps has to leave a broken coll
 UNKNOWN = 30.0  # the same for a worker whose step time is not known yet
 PATIENCE = 5.0  # seconds that a worker of an ended world has to exit by itself
 LEFT = "Left"  # the reason for an end requested by SIGTERM
-CANNOT_START = "CannotStart"  # the reason for an end that another pod would only repeat
 SURE = re.compile(
     r"^(?:\w+\.)*(?:Import|ModuleNotFound|Syntax|Indentation|Tab|Name|UnboundLocal|Attribute|Type|Value|Key|Index"
     r"|Assertion|FileNotFound|NotADirectory|IsADirectory|Permission)Error\b|^cannot start |^\S+: error: "

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
+
+CANNOT_START: Final = "CannotStart"
+"""The reason for an end that another pod would only repeat."""
 
 
 def write(path: Path | None, *, reason: str, message: str, code: int, local_rank: int = -1) -> None:
