@@ -63,7 +63,7 @@ def problems(new: ElasticJob, old: ElasticJob | None = None) -> list[Problem]:
 def the_name_leaves_room(job: ElasticJob) -> Iterator[Problem]:
     """Pod, service and host names contain the job's name; the longest of them must be a valid DNS label."""
     name = job.metadata.name
-    if not name:  # # generateName: the server adds five letters, and the final name is checked again
+    if not name:  # generateName: the server adds five letters, and the final name is checked again
         return
     if DNS_LABEL_OF_A_SERVICE.fullmatch(name) is None:
         yield Problem(
