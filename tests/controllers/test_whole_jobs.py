@@ -154,7 +154,7 @@ async def test_a_plan_and_an_autoscaler_agree_on_the_size(site: Site) -> None:
     plan = {"metadata": {"name": "fewer", "namespace": site.namespace}, "spec": spec}
     await site.client.create(SCALEPLAN, plan)
     await site.until(lambda: site.plans()["fewer"].status.phase is PlanPhase.SUCCEEDED)
-    assert site.pods().keys() == {"digits-worker-1"}
+    await site.until(lambda: site.pods().keys() == {"digits-worker-1"})
     assert site.plans()["fewer"].status.changes == ["worker replicas 2 to 1", "digits-worker-0 removed"]
     scale = await site.scale_of_nodes()
     assert scale == (1, 1, "elasticjob.dlrover/name=digits,elasticjob.dlrover/replica-type=worker")
