@@ -15,8 +15,8 @@ from elasticjob.cli.laptop import operator_of
 from elasticjob.kube.client.client import Client
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Stage, looking_on, over
-from tests.kit.line import Line
 from tests.kit.namespaces import new_namespace
+from tests.kit.traps.switch import Switch
 from tests.kit.whole import WholeClusters
 
 
@@ -28,7 +28,7 @@ async def stage(
     async with (
         whole_cluster(folder) as cluster,
         Client(cluster.config()) as client,
-        Line(urlsplit(cluster.url).port or 0) as line,
+        Switch(urlsplit(cluster.url).port or 0) as line,
         operator_of(over(line, cluster, folder), folder) as operator,
         looking_on(client) as onlooker,
     ):

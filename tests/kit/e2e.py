@@ -20,7 +20,7 @@ from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.operator.operator import Operator
 from tests.kit.controllers.site import KINDS, Site
-from tests.kit.line import Line
+from tests.kit.traps.switch import Switch
 from tests.kit.whole import WholeCluster
 
 
@@ -30,7 +30,7 @@ class Stage:
 
     client: Client
     operator: OperatorProcess
-    line: Line
+    line: Switch
     onlooker: Operator
 
 
@@ -79,7 +79,7 @@ class Job:
             self.born.setdefault(name, set()).add(pod.metadata.uid)
 
 
-def over(line: Line, cluster: WholeCluster, folder: Path) -> Path:
+def over(line: Switch, cluster: WholeCluster, folder: Path) -> Path:
     """Write and return a kubeconfig whose server is at the near end of `line`."""
     url = urlsplit(cluster.url)
     text = cluster.kubeconfig.read_text().replace(f":{url.port}", f":{line.port}")

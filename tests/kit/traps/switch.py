@@ -1,4 +1,4 @@
-"""A stand-in for a Service: one address for several servers, new connections in turn."""
+"""A TCP proxy before servers of this machine: a stand-in for a Service, and a line that a test can cut."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from elasticjob.kube.http.sockets import refuse
 
 
 class Switch:
-    """`async with Switch() as switch`; `ports` are those of the servers behind it, on loopback."""
+    """`async with Switch() as switch`; new connections go in turn to `ports`, of servers on loopback."""
 
-    def __init__(self) -> None:
-        self.ports: list[int] = []
+    def __init__(self, *ports: int) -> None:
+        self.ports = list(ports)
         self.connections = 0
         self._turn = itertools.count()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -24,6 +24,17 @@ class Switch:
     def address(self) -> str:
         host, port = self._server.sockets[0].getsockname()
         return f"{host}:{port}"
+
+    @property
+    def port(self) -> int:
+        number: int = self._server.sockets[0].getsockname()[1]
+        return number
+
+    def cut(self) -> int:
+        """Reset all connections, both ways; return how many ends there were."""
+        for writer in self._writers:
+            writer.transport.abort()
+        return len(self._writers)
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
@@ -58,6 +69,7 @@ class Switch:
         try:
             inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
             writers.append(inner_writer)
+            self._writers.add(inner_writer)
             both = _pass_on(reader, inner_writer), _pass_on(inner_reader, writer)
             await asyncio.gather(*both, return_exceptions=True)
         except OSError:  # as a Service whose last server has gone
@@ -65,7 +77,7 @@ class Switch:
         finally:
             for each in writers:
                 each.transport.abort()
-            self._writers.discard(writer)
+            self._writers.difference_update(writers)
             await asyncio.sleep(0)  # what was aborted is closed by the next turn of the loop
 
 
