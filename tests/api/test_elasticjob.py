@@ -435,6 +435,14 @@ def test_updates(before: dict[str, Any], now: dict[str, Any], paths: list[str]) 
     assert [problem.path for problem in problems(job(**now), job(**before))] == paths
 
 
+def test_of_a_template_full_of_errors_the_first_hundred_are_told() -> None:
+    many = range(1000)
+    unknown = problems(job(**{f"{W}/template/spec/nodeSelecter{index}": {} for index in many}))
+    mounts = problems(job(**{f"{C}/volumeMounts": [{"name": "data", "mountPath": "/data"} for _ in many]}))
+    shapes = problems(job(**{f"{W}/template/spec/containers": [None for _ in many]}))
+    assert [len(found) for found in (unknown, mounts, shapes)] == [100, 100, 100]
+
+
 def test_a_changed_template_is_told_how_it_can_change() -> None:
     [problem] = problems(job(**{f"{C}/image": "b"}), job())
     assert "set suspend: true first" in problem.message
