@@ -377,6 +377,7 @@ UPDATES: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     ),
     ("image of the older form", {}, {"spec/worker": {"image": "b"}}, ["spec.worker"]),
     ("command of all roles", {}, {"spec/command": "a"}, ["spec.command"]),
+    ("the EasyDL form left out", {"spec/command": "a", "spec/image": "b", "spec/worker": {}}, {}, []),
     ("size 0", {}, {f"{W}/replicas": 0, f"{W}/minReplicas": ABSENT, "spec/nodeUnit": 1}, []),
     ("manager", {}, {"spec/managedBy": "kueue.x-k8s.io/multikueue"}, ["spec.managedBy"]),
     ("sizes", {}, {f"{W}/replicas": 4, f"{W}/maxReplicas": 8}, []),
