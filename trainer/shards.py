@@ -414,7 +414,7 @@ class _Feed:
 
         answer = await self._ask_maybe(result)
         if answer is not None:
-            self._counted(said, answer)
+            self._counted([each for each in said if each.shard.lease not in answer.lost], answer)
             self._lost(answer.lost)
 
     async def _ask(self, make: Callable[[], Request[Answer]]) -> Answer:
@@ -453,9 +453,11 @@ class _Feed:
             )
             self._openings += 1
             lost = set(answer.lost)
-            for each in self._unsaved:
-                if each.term != answer.term:
-                    each.mark, each.term = answer.mark, answer.term
+            for each in [each for each in self._unsaved if each.term != answer.term]:
+                each.mark, each.term = answer.mark, answer.term
+                if each.outcome.lease in lost:
+                    log.warning("the result of shard %d was lost with an earlier master", each.outcome.number)
+                    self._unsaved.remove(each)
             self._counted([each for each in said if each.shard.lease not in lost], answer)
             self._lost(answer.lost)
 

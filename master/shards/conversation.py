@@ -71,6 +71,8 @@ def result(job: Job, request: Result, now: datetime) -> Turn[Saved]:
     if request.saved and max(changed.counted, changed.returned) > shards.durable:
         return Turn(job)
     lost = ledger.lacking(changed, request.consumer, request.progress) if request.progress else ()
+    if reader.refused:
+        lost = (*lost, *(each.lease for each in request.outcomes if each.lease in reader.refused))
     return Turn(job, Saved(term=shards.term, mark=shards.mark, durable=shards.durable, lost=lost))
 
 

@@ -38,7 +38,7 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `opened` is the change by which it came. `awaited`: a snapshot names it, and it has not opened again yet.
     `since` is its last result, or its first lease; it is lost at `until`. `refused` are the leases that it
-    named when it opened and that were not its own any more, until it goes on.
+    named when it opened and that were not its own any more.
     """
 
     consumer: Consumer
@@ -153,7 +153,7 @@ def enter(
     old = at(ledger, consumer)
     if old and same(old.consumer, consumer):
         ledger, reader = _again(ledger, old, held, outcomes, mark, now)
-        return result(ledger, reader, outcomes, (), mark, now, reader.refused) if outcomes else ledger
+        return result(ledger, reader, outcomes, (), mark, now)
     if old:
         ledger = lose(ledger, old, mark)
     refused = (*(each.lease for each in held), *(each.lease for each in outcomes))
@@ -208,7 +208,6 @@ def result(
     progress: Iterable[Held],
     mark: int,
     now: datetime,
-    refused: tuple[int, ...] = (),
 ) -> Ledger:
     """Return the ledger after the results of a consumer that it knows; repeated ones change nothing."""
     leases, finished, moved = reader.leases, 0, False
@@ -222,14 +221,14 @@ def result(
     for each in progress:
         noted = _noted(ledger, leases, each)
         moved, leases = moved or noted is not leases, noted
-    if not finished and not moved and not reader.refused:
+    if not finished and not moved:
         return ledger
     if finished:
         seconds = (now - reader.since).total_seconds() / finished
         ledger = ledger.but(counted=mark, slowest=max(ledger.slowest, seconds))
     since = now if finished else reader.since
     until = now + ledger.deadline
-    return _put(ledger, _with(reader, since=since, until=until, leases=leases, refused=refused))
+    return _put(ledger, _with(reader, since=since, until=until, leases=leases))
 
 
 def lose(ledger: Ledger, reader: Reader, mark: int, error: str = "") -> Ledger:
@@ -354,7 +353,7 @@ def _again(
             ledger = _taken(ledger, each.number)
             leases = (*leases, each)
     own = {each.lease for each in leases}
-    refused = tuple(each.lease for each in held if each.lease not in own)
+    refused = (*reader.refused, *(each.lease for each in held if each.lease not in own))
     until = now + ledger.deadline
     reader = _with(reader, opened=mark, awaited=False, since=now, until=until, leases=leases, refused=refused)
     return _put(ledger, reader), reader

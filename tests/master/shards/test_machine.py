@@ -62,9 +62,7 @@ class Client:
 
     @property
     def who(self) -> Consumer:
-        return Consumer(
-            node=self.node, worker=self.worker, life=self.life, incarnation=f"{self.node}-life"
-        )
+        return Consumer(node=self.node, worker=self.worker, life=self.life, incarnation=f"{self.node}-life")
 
     def held(self) -> tuple[Held, ...]:
         done = {outcome.lease for outcome in self.said}
@@ -121,9 +119,7 @@ class Consumers(RuleBasedStateMachine):
         client = self.clients[which]
         said = list(client.said)
         kept = tuple(each[0] for each in client.unsaved)
-        request = Open(
-            consumer=client.who, dataset=self.dataset, held=client.held(), outcomes=(*kept, *said)
-        )
+        request = Open(consumer=client.who, dataset=self.dataset, held=client.held(), outcomes=(*kept, *said))
         reply = self.ask(client, request)
         if reply is None or not heard:
             return
@@ -186,16 +182,35 @@ class Consumers(RuleBasedStateMachine):
         said = list(client.said)
         for each in client.held():
             self.partly.setdefault(each.number, set()).add(each.used)
-        request = Result(
-            consumer=client.who, dataset="d", outcomes=tuple(said), progress=client.held()
-        )
+        request = Result(consumer=client.who, dataset="d", outcomes=tuple(said), progress=client.held())
         reply = self.ask(client, request)
         if reply is None or not heard:
             return
-        self.counted(client, said, reply)
+        self.counted(client, [each for each in said if each.lease not in reply.lost], reply)
         client.said = []
         for lease in reply.lost:
             client.taken.pop(lease, None)
+
+    @rule(which=ANY, heard=st.booleans(), want=st.integers(1, 3))
+    def works(self, which: int, heard: bool, want: int) -> None:
+        """Do what a consumer does in turn: open, take shards, finish one, say so."""
+        client = self.clients[which]
+        if not client.opened:
+            self.opens(which, heard=True)
+        self.leases(which, want, heard=True)
+        if held := client.held():
+            client.said.append(Outcome(number=held[0].number, lease=held[0].lease))
+            self.reports(which, heard)
+
+    @rule(saves=st.booleans())
+    def all_work(self, saves: bool) -> None:
+        if saves:
+            for which, client in enumerate(self.clients):
+                if not client.opened:
+                    self.opens(which, heard=True)
+            self.master_saves(told=True)
+        for which in range(len(self.clients)):
+            self.works(which, heard=True, want=2)
 
     @rule(which=ANY)
     def closes(self, which: int) -> None:
@@ -210,7 +225,9 @@ class Consumers(RuleBasedStateMachine):
         if code is not None:
             slot = int(client.worker.partition(".")[0])
             sent = failure(client.node, final=False, code=code, number=client.life)
-            self.tell(type(sent)(**{f: getattr(sent, f) for f in sent.__struct_fields__} | {"local_rank": slot}))
+            self.tell(
+                type(sent)(**{f: getattr(sent, f) for f in sent.__struct_fields__} | {"local_rank": slot})
+            )
         self.renew(client)
 
     def renew(self, client: Client) -> None:
@@ -275,6 +292,7 @@ class Consumers(RuleBasedStateMachine):
         owed = [reader.until for reader in readers if reader.leases or reader.awaited]
         assert not owed or (ledger.due is not None and ledger.due <= min(owed))
         assert not set(self.final) & set(everywhere), "a shard whose result is saved is open again"
+        assert not set(self.final) & set(range(ledger.next, ledger.next + 100))
         done = [n for n in range(ledger.next) if n not in set(everywhere)]
         lengths = sum(splitters.length(self.dataset, number) for number in done)
         assert ledger.applied >= lengths
