@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -241,10 +242,8 @@ class Consumers(RuleBasedStateMachine):
         self.tell(watch(node))
 
     def tell(self, request: Request[Any]) -> None:
-        try:
+        with suppress(RequestError):
             self.game.ask(request)
-        except RequestError:
-            pass
 
     @precondition(lambda self: self.sent)
     @rule(data=st.data())
