@@ -20,7 +20,7 @@ from elasticjob.master.roster import Roster
 FORM: Final = 2
 CROWD: Final = 1_000
 """Nodes beyond which the snapshot keeps less of each: the API server takes 1 MiB."""
-RETIRED: Final = 2  # incarnations of a node of a crowd
+RETIRED: Final = 1  # incarnation of a node of a crowd that is refused by the next master
 WORDS: Final = 200  # characters of its failure
 
 Row = TypeVar("Row", bound=msgspec.Struct)

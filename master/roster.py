@@ -97,7 +97,11 @@ class Roster(Mapping[str, "Node"]):
 
     def count(self, is_counted: Callable[[Kind], object]) -> int:
         """Return how many nodes are of a kind that is counted."""
-        return sum(many for kind, many in self.kinds.items() if is_counted(kind))
+        total = 0
+        for kind, many in self.kinds.items():
+            if is_counted(kind):
+                total += many
+        return total
 
     def put(self, node: Node) -> Self:
         """Return the roster with `node` added or replaced."""
@@ -135,8 +139,9 @@ class Roster(Mapping[str, "Node"]):
 
     def _copy(self) -> Self:
         after = object.__new__(type(self))
-        for name in Roster.__slots__:
-            setattr(after, name, getattr(self, name))
+        after._chunks, after._index, after._size = self._chunks, self._index, self._size
+        after.kinds, after.highest, after.heard = self.kinds, self.highest, self.heard
+        after.expires, after.first, after.last = self.expires, self.first, self.last
         return after
 
     def _count(self, before: Node | None, node: Node) -> None:
