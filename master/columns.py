@@ -55,7 +55,7 @@ def encode(job: Job, now: datetime | None) -> bytes:
 
 
 def decode(data: bytes) -> Job:
-    """Return the job of a snapshot. Raises msgspec.DecodeError."""
+    """Return the job of a snapshot. Raises msgspec.DecodeError, LookupError or ValueError."""
     form = msgspec.json.decode(data, type=_Form).form
     if form == 1:
         return _job(data)

@@ -147,7 +147,7 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
         return Job(spec=spec, gathering=now)
     try:
         job = columns.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, LookupError, ValueError) as error:
         raise SnapshotError(
             f"the snapshot of job {spec.job} cannot be read ({error}): delete it to begin anew"
         ) from error

@@ -5,7 +5,7 @@ its body may still be on its way. `Plain.read` decides whether its head is one t
 2. Any other request, and all that follow on its connection, go to the general server with every byte that is
 not answered: what is unusual, wrong or slow is its business.
 3. One request of a connection is served at a time; what comes meanwhile waits.
-4. A connection is closed after IDLE seconds without a request.
+4. A connection is closed after `idle` seconds without a request.
 """
 
 from __future__ import annotations
@@ -62,10 +62,15 @@ class Plain(Generic[Wanted]):
     """What the connections of one server share; a subclass serves them. `make` is the general server."""
 
     def __init__(
-        self, make: Callable[[], asyncio.Protocol], *, body: float, arrived: Callable[[Line], None]
+        self,
+        make: Callable[[], asyncio.Protocol],
+        *,
+        body: float,
+        arrived: Callable[[Line], None],
+        idle: float = IDLE,
     ) -> None:
         """`body` is how many seconds a body may take to arrive; `arrived` hears of the first request."""
-        self.make, self.body, self.arrived = make, body, arrived
+        self.make, self.body, self.arrived, self.idle = make, body, arrived, idle
         self.lines: set[Line] = set()
         self._known: dict[bytes, tuple[Wanted, int]] = {}
 
@@ -123,7 +128,7 @@ class Line(asyncio.Protocol):
         if made := transport.get_extra_info("socket"):
             made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._server.lines.add(self)
-        self._idle = self._loop.call_later(IDLE, self._close_if_idle)
+        self._idle = self._loop.call_later(self._server.idle, self._close_if_idle)
 
     def data_received(self, data: bytes) -> None:
         self._rest += data
@@ -200,7 +205,8 @@ class Line(asyncio.Protocol):
 
     def _close_if_idle(self) -> None:
         waits = self._busy or self._heard is None  # the door bounds the time until the first request
-        left = IDLE if waits else (self._heard or 0.0) + IDLE - self._loop.time()
+        idle = self._server.idle
+        left = idle if waits else (self._heard or 0.0) + idle - self._loop.time()
         if left > 0:
             self._idle = self._loop.call_later(left, self._close_if_idle)
         else:

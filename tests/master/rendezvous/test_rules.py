@@ -7,7 +7,7 @@ import pytest
 from elasticjob.api.rpc.nodes import Order
 from elasticjob.api.rpc.rendezvous import World
 from elasticjob.master.errors import Refused, Stale, Stopping
-from elasticjob.master.job import Bounds, Phase
+from elasticjob.master.job import NAMED, Bounds, Phase
 from tests.kit.master import Played, finish, join, leave, played, pod, watch
 
 NODES = [f"node-{index}" for index in range(9)]
@@ -277,3 +277,21 @@ def test_who_is_lost_in_the_same_moment_is_in_no_world_in_between() -> None:
     game.ask(join("node-0", after=1, wait=60), join("node-2", after=1, wait=60))
     game.wait(6, "node-0")
     assert (game.job.round, game.names()) == (2, ["node-0"])
+
+
+def test_a_world_that_loses_very_many_says_so_with_a_few_names() -> None:
+    names = [f"node-{index}" for index in range(40)]
+    game = Played(maximum=40)
+    game.ask(*(watch(name) for name in names), *(join(name) for name in names))
+    version = game.job.version
+    for name in names[10:]:
+        game.cut(watch(name))
+    assert len(game.orders("node-0").lost) == NAMED
+    assert game.job.version - version == NAMED
+    game.ask(*(watch(name, "second") for name in names[10:12]))
+    game.ask(*(join(name, after=1) for name in names[:10]))
+    assert sorted(game.names()) == names[:10]
+    change = game.job.training.changes[-1]
+    assert (len(change.lost), change.joined, change.others) == (4, (), 26)
+    game.ask(*(join(name, "second") for name in names[10:12]), *(join(name, after=2) for name in names[:10]))
+    assert sorted(game.job.training.changes[-1].joined) == names[10:12]
