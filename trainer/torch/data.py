@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from elasticjob.trainer.channel import FD
 from elasticjob.trainer.torch.sampler import ENDLESS, Piece, Position, Sampler
 
+CPU: Final = torch.device("cpu")
 SET_PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG
 
 
@@ -163,6 +164,7 @@ class Loader:
         self.order = order
         self.global_batch, self.micro_batch = global_batch, micro_batch
         self._seed = seed
+        self._sampler: Sampler | None = None
         self._plan: Iterator[Fetch] = iter(())
         given = more.pop("worker_init_fn", None)
         self._loader: DataLoader[Any] = DataLoader(
@@ -179,7 +181,9 @@ class Loader:
 
     def sampler(self, slots: int) -> Sampler:
         """Return how the records are cut into steps for a job of `slots` workers at most."""
-        return Sampler(self.order.records, self.global_batch, slots, self.micro_batch)
+        if self._sampler is None or self._sampler.slots != slots:
+            self._sampler = Sampler(self.order.records, self.global_batch, slots, self.micro_batch)
+        return self._sampler
 
     def start(self, position: Position, place: Place) -> None:
         """Read the micro-batches of a worker from `position` on; `next` returns them."""
@@ -294,11 +298,21 @@ def stream(seed: int, step: int, index: int) -> int:
 
 def seed_all(seed: int) -> None:
     """Seed torch, random and, if it is imported, NumPy: what is read does not depend on who reads it."""
-    torch.manual_seed(seed)
+    seed_torch(seed, CPU)
     random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed & 0xFFFF_FFFF)
+
+
+def seed_torch(seed: int, device: torch.device) -> None:
+    """Seed the random numbers of models on `device`.
+
+    torch.manual_seed seeds all kinds of devices, at 0.2 ms for those that were never used.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
 
 
 def moved(batch: Any, device: torch.device) -> Any:

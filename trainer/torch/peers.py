@@ -35,17 +35,18 @@ MARK = re.compile(r"/gloo/[\w/]+\.\w+:\d+\]")
 
 @dataclass(frozen=True)
 class Sum:
-    """A sum over all workers that is on its way."""
+    """A sum over `size` workers that is on its way."""
 
     tensor: Tensor
     work: dist.Work | None
+    size: int
 
     def wait(self) -> list[float]:
-        """Return the sums."""
+        """Return the sums, divided by the number of workers."""
         if self.work is not None:
             self.work.wait()
-        total: list[float] = self.tensor.tolist()
-        return total
+        means: list[float] = (self.tensor / self.size).tolist()
+        return means
 
 
 class Peers:
@@ -86,11 +87,10 @@ class Peers:
         )
         self._links = connections() - self._before
 
-    def start_sum(self, numbers: Sequence[float]) -> Sum:
+    def start_sum(self, numbers: Tensor) -> Sum:
         """Begin to add `numbers` over all workers, beside the collectives that follow."""
-        tensor = torch.tensor(numbers, dtype=torch.float64)
-        work = dist.all_reduce(tensor, async_op=True) if self.size > 1 else None
-        return Sum(tensor, work)
+        copy = numbers.clone()
+        return Sum(copy, dist.all_reduce(copy, async_op=True), self.size)
 
     def gather(self, numbers: Sequence[int]) -> list[list[int]]:
         """Return the `numbers` of every worker, in the order of ranks."""

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from elasticjob.api.rpc.nodes import Progress
@@ -27,14 +28,27 @@ from elasticjob.trainer.torch import record as records
 from elasticjob.trainer.torch.checkpoint import Checkpoints
 from elasticjob.trainer.torch.data import Loader, Place
 from elasticjob.trainer.torch.link import Stopped
-from elasticjob.trainer.torch.peers import Peers
+from elasticjob.trainer.torch.peers import Peers, Sum
 from elasticjob.trainer.torch.sampler import Piece, Position, Sampler
 from elasticjob.trainer.torch.state import NOTHING, Done, State
 
 log = logging.getLogger("elasticjob")
 
 REPORT_EVERY = 0.25  # seconds
+NUMBERS = 4  # loss, weight, interrupted, step
 ALONE = Enter(round=1, rank=0, size=1, address="", port=0, batch_slots=1)
+
+
+class Carrier(nn.Module):
+    """A model and the few numbers of each step, which its gradients carry along in their own reduction."""
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        super().__init__()
+        self.model = model
+        self.numbers = nn.Parameter(torch.zeros(NUMBERS, device=device))
+
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        return self.model(*inputs, **named)
 
 
 class Run:
@@ -56,10 +70,13 @@ class Run:
         self.peers = Peers(ALONE, self.device)
         self.evaluating = self.ended = False
         self._checkpoints, self._save_every = checkpoints, save_every
-        self._ddp = {"init_sync": False, **ddp}
+        self._ddp = {"init_sync": False, "gradient_as_bucket_view": True, **ddp}
         self._loader: Loader | None = None
         self._limit: tuple[int, int | None] = (0, None)  # epochs, steps
         self._reads: tuple[int, Position] | None = None  # round and position of the next batch that is read
+        self._carrier = Carrier(state.model, self.device)
+        self._alone = bool(ddp.get("find_unused_parameters") or ddp.get("static_graph"))
+        self._sum: Sum | None = None
         self._wrapped: DistributedDataParallel | None = None
         self._used = False  # the wrapped model was called since the last backward pass
         self._buffers: Sequence[Tensor] = ()
@@ -115,6 +132,7 @@ class Run:
         self._began = time.monotonic()
         self._used = False
         self._before = self.state.done
+        self._carrier.numbers.grad = None
         for optimizer in self.state.optimizers:
             optimizer.zero_grad()
         self._buffers = self.state.buffers() if self.peers.size > 1 else ()
@@ -135,6 +153,25 @@ class Run:
                 "which would train different models; call elastic.model"
             )
         self._used = False
+
+    def send(self, numbers: Tensor) -> Tensor:
+        """Add up `numbers` over all workers with the gradients; return what to add to the last loss.
+
+        DistributedDataParallel looks for parameters that `forward` does not use if it is asked to; then they
+        are sent by themselves, ahead of the gradients.
+        """
+        if self._alone:
+            self._sum = self.peers.start_sum(numbers)
+            return numbers.new_zeros(())
+        return torch.dot(self._carrier.numbers, numbers)
+
+    def sums(self) -> list[float]:
+        """Return the mean over the workers of the numbers that they sent."""
+        if self._sum is not None:
+            return self._sum.wait()
+        assert self._carrier.numbers.grad is not None
+        means: list[float] = self._carrier.numbers.grad.tolist()
+        return means
 
     def step_optimizers(self) -> None:
         """Take the step: the gradients are reduced."""
@@ -310,7 +347,8 @@ class Run:
             self.peers.open(listener)
             self._agree(at_step)
         devices = [self.device] if self.device.type == "cuda" else None
-        self._wrapped = DistributedDataParallel(self.state.model, device_ids=devices, **self._ddp)
+        module = self.state.model if self._alone else self._carrier
+        self._wrapped = DistributedDataParallel(module, device_ids=devices, **self._ddp)
         self._wrapped.register_forward_pre_hook(self._note_use)
         self._entered = False
         os.environ.update(
