@@ -1,6 +1,7 @@
 """An elastic script with all that a real one has: readers, evaluation, moving average, schedules, clipping.
 
-While there is a file `slowly` in the folder $COUNTED, steps and evaluations take a while. At the end it prints what the training came to.
+While there is a file `slowly` in the folder $COUNTED, steps and evaluations take a while. At the end it
+prints what the training came to.
 """
 
 import json
