@@ -17,7 +17,12 @@ EXAMPLES = Path(elasticjob.__file__).resolve().parent.parent / "examples"
 @pytest.mark.parametrize(
     ("name", "arguments", "loss", "at_most"),
     [
-        ("transformer", ("--steps=30", "--validate-every=30", "--width=32", "--layers=1"), "loss", 4.0),
+        (
+            "transformer",
+            ("--steps=30", "--validate-every=30", "--warm-up=5", "--width=32", "--layers=1"),
+            "loss",
+            4.0,
+        ),
         ("stream", ("--steps=100", "--folder", "{folder}"), "loss", 0.05),
     ],
 )
