@@ -72,3 +72,13 @@ def test_only_numpy_numbers_are_replaced() -> None:
     same = plain({"a": [np.float64(0.5), (np.int32(2), "text")], "b": counts})
     assert same == {"a": [0.5, (2, "text")], "b": counts}
     assert [type(each) for each in (same["a"][0], same["a"][1][0], same["b"])] == [float, int, Counter]
+
+
+def test_step_that_is_repeated_begins_with_the_same_buffers() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    mine = State(model, [torch.optim.SGD(model.parameters())])
+    model(torch.randn(4, 2))
+    expected, before = [each.clone() for each in model.buffers()], mine.buffers()
+    model(torch.randn(4, 2))
+    mine.put_back(before)
+    assert all(torch.equal(*pair) for pair in zip(model.buffers(), expected, strict=True))

@@ -179,6 +179,10 @@ class Loader:
         self._batches: Iterator[Any] = iter(())
         self.sampler(1)  # its errors are the user's
 
+    def __len__(self) -> int:
+        """Return the number of steps of an epoch, which is the same for any number of workers."""
+        return -(-self.order.records // self.global_batch)
+
     def sampler(self, slots: int) -> Sampler:
         """Return how the records are cut into steps for a job of `slots` workers at most."""
         if self._sampler is None or self._sampler.slots != slots:

@@ -121,7 +121,7 @@ class Elastic:
 
     @property
     def progress(self) -> Done:
-        """Steps and records so far, over all worlds."""
+        """Steps and records so far, over all worlds; a new worker knows them from its first step on."""
         return self._run.state.done
 
     def loader(
