@@ -222,12 +222,13 @@ def _decoded(words: str) -> dict[str, object]:
 
 
 def _failed_init(pod: Pod) -> Exit | None:
-    """Return the end of a pod that an init container ended."""
+    """Return the end of a pod that an init container ended. Sidecars are stopped after it, often with 143."""
     if pod.status.phase != "Failed" or classify(pod, None) is not ExitReason.FATAL_ERROR:
         return None
+    sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy}
     for status in pod.status.init_container_statuses:
         end = status.state.terminated
-        if end is not None and end.exit_code:
+        if end is not None and end.exit_code and status.name not in sidecars:
             at = end.finished_at or _last_change(pod)
             return Exit(
                 ExitReason.FATAL_ERROR,
