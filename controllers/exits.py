@@ -43,6 +43,8 @@ TAKEN_AWAY = frozenset(
         "UnexpectedAdmissionError",
     }
 )
+NO_ROOM = "OutOf"
+"""How the reason begins, such as OutOfcpu, if the kubelet had no room left: another pod came first."""
 
 
 class ExitReason(StrEnum):
@@ -253,7 +255,8 @@ def _is_taken_away(pod: Pod, terminated: ContainerTerminated | None) -> bool:
     """Whether the cluster ended the pod, and not after its main container had succeeded."""
     target = (c for c in pod.status.conditions if c.type == "DisruptionTarget" and c.status == "True")
     disruption = next(target, None)
-    if pod.status.phase != "Failed" or (pod.status.reason not in TAKEN_AWAY and disruption is None):
+    by_cluster = pod.status.reason in TAKEN_AWAY or pod.status.reason.startswith(NO_ROOM)
+    if pod.status.phase != "Failed" or not (by_cluster or disruption):
         return False
     since = disruption.last_transition_time if disruption else None
     ended = terminated.finished_at if terminated and terminated.exit_code == 0 else None

@@ -96,8 +96,13 @@ ENDINGS: list[tuple[str, Any, str]] = [
     ),
     (
         "an end before it ran",
-        pod("Failed", reason="OutOfcpu", message="Pod was rejected"),
+        pod("Failed", reason="NodeAffinity", message="Pod was rejected"),
         "failed before it ran: Pod was rejected",
+    ),
+    (
+        "a machine that had no room left when the pod came",
+        pod("Failed", reason="OutOfnvidia.com/gpu", message="Pod was rejected"),
+        "taken away by the cluster: Pod was rejected",
     ),
     (
         "an init container that failed",
