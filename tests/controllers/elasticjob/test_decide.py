@@ -248,6 +248,12 @@ ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
         "MastersTidied",
         {"-Pod digits-master-0", "-Pod digits-master-0-1"},
     ),
+    (  # the master's Service would still send agents to it
+        rules.free_masters_of_lost_machines,
+        running(masters=(ended(0, code=137, role="master", lingers=True), master(1))),
+        "MastersTidied",
+        {"-Pod digits-master-0"},
+    ),
     (
         rules.follow_the_users_sizes,
         running(job({"worker": role(3)}, generation=7)),
