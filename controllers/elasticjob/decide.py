@@ -177,8 +177,7 @@ def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
     """
     if not seen.job.spec.suspend:
         return None
-    alive = (life for life in seen.masters if not life.over and not life.terminating)
-    going = tuple(deletion(life, as_seen=True) for life in alive)
+    going = tuple(deletion(life, as_seen=True) for life in seen.masters if life.to_be_freed)
     actions: tuple[Action, ...] = (*suspension(seen), *going)
     if not actions and (asked_for := follow_the_users_sizes(seen, now)):
         return asked_for

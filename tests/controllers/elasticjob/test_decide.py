@@ -203,6 +203,16 @@ ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
         "JobSuspended",
         set(),
     ),
+    (
+        rules.free_everything_when_suspended,
+        running(
+            job(suspend=True),
+            resource_=resource(suspend=True),
+            masters=(master(terminating=True, lost=True, given_up=NOW),),
+        ),
+        "JobSuspended",
+        {"-Pod digits-master-0!"},
+    ),
     (rules.free_everything_when_suspended, seen(job(suspend=True), masters=()), "JobSuspended", set()),
     (
         rules.make_what_is_missing,
