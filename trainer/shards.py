@@ -49,7 +49,17 @@ from elasticjob.api.rpc.shards import (
 from elasticjob.trainer.master import MasterClient, MasterError, Stale, Unreachable
 from elasticjob.trainer.way import SLOT, NoMaster, Way, way_from
 
-__all__ = ["Dataset", "Incomplete", "IndexClient", "NoMaster", "Partition", "Shard", "Shards", "Way"]
+__all__ = [
+    "Dataset",
+    "Incomplete",
+    "IndexClient",
+    "MasterError",
+    "NoMaster",
+    "Partition",
+    "Shard",
+    "Shards",
+    "Way",
+]
 
 log = logging.getLogger("elasticjob.shards")
 
