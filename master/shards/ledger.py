@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, Self
-from zlib import crc32
 
 import msgspec
 
@@ -92,7 +91,9 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def exhausted(self) -> bool:
         """Whether nothing is left to be dealt or to be finished."""
-        return self.next == splitters.total(self.dataset) and not (self.holding or self.back or self.late)
+        if self.holding or self.back or self.late:
+            return False
+        return self.next == splitters.total(self.dataset)
 
     @property
     def open(self) -> Ranges:
@@ -269,10 +270,10 @@ def tick(ledger: Ledger, mark: int, now: datetime) -> Ledger:
 
 def taken_over(ledger: Ledger, until: datetime) -> Ledger:
     """Return the ledger as a new master takes it over: its consumers have until then to open again."""
-    readers = tuple(
-        {place: _with(reader, awaited=True, until=until) for place, reader in bucket.items()}
-        for bucket in ledger.readers
-    )
+    readers: tuple[dict[str, Reader], ...] = tuple({} for _ in range(BUCKETS))
+    for reader in everyone(ledger):  # they are in other buckets here: a string's hash differs by process
+        who = reader.consumer
+        readers[hash(who.node) % BUCKETS][who.place] = _with(reader, awaited=True, until=until)
     awaiting = sum(map(len, readers))
     return ledger.but(readers=readers, awaiting=awaiting, due=until if awaiting else None)
 
@@ -454,7 +455,7 @@ def _has_deadline(reader: Reader) -> bool:
 
 
 def _bucket(ledger: Ledger, node: str) -> dict[str, Reader]:
-    return ledger.readers[crc32(node.encode()) % BUCKETS]
+    return ledger.readers[hash(node) % BUCKETS]
 
 
 def _put(ledger: Ledger, reader: Reader) -> Ledger:
@@ -467,18 +468,19 @@ def _drop(ledger: Ledger, reader: Reader) -> Ledger:
 
 
 def _changed(ledger: Ledger, who: Consumer, reader: Reader | None) -> Ledger:
-    which = crc32(who.node.encode()) % BUCKETS
-    bucket, place = dict(ledger.readers[which]), who.place
+    which, place, readers = hash(who.node) % BUCKETS, who.place, list(ledger.readers)
+    bucket = readers[which] = readers[which].copy()
     old = bucket.pop(place, None)
     if reader is not None:
         bucket[place] = reader
     holding = ledger.holding + (len(reader.leases) if reader else 0) - (len(old.leases) if old else 0)
     awaiting = ledger.awaiting + bool(reader and reader.awaited) - bool(old and old.awaited)
-    readers = (*ledger.readers[:which], bucket, *ledger.readers[which + 1 :])
     due = ledger.due
     if reader and _has_deadline(reader) and (due is None or reader.until < due):
         due = reader.until
-    return ledger.but(readers=readers, holding=holding, awaiting=awaiting, due=due)
+    return msgspec.structs.replace(
+        ledger, readers=tuple(readers), holding=holding, awaiting=awaiting, due=due
+    )
 
 
 def _with(reader: Reader, **changes: Any) -> Reader:

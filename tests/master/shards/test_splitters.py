@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -19,7 +20,7 @@ PARTITIONS = (Partition(name="a", offset=7), Partition(name="b"), Partition(name
 @st.composite
 def datasets(draw: st.DrawFn, row: Splitter) -> Dataset:
     """A dataset that this splitter accepts: of the likely ones, the first that has no problem."""
-    likely = {
+    likely: dict[str, Any] = {
         "name": "any",
         "splitter": row.name,
         "size": draw(st.integers(1, 300)),
