@@ -236,3 +236,15 @@ def test_next_master_waits_for_the_consumers_that_the_snapshot_names() -> None:
     (again,) = game.take(who(0)).shards
     assert again.number == other.number
     assert again.lease > other.lease
+
+
+def test_shard_that_came_back_is_dealt_once_its_return_is_saved() -> None:
+    game = opened(0, 1)
+    game.take(who(0))
+    game.saves = False
+    game.ask(Close(consumer=who(0), dataset="d"))
+    assert [shard.number for shard in game.take(who(1)).shards] == [1]
+    game.saves = True
+    game.save()
+    again = game.take(who(1), want=2, has=game.take(who(1)).shards)
+    assert [shard.number for shard in again.shards] == [0]
