@@ -47,6 +47,7 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     awaited: bool = False
     leases: tuple[Held, ...] = ()
     refused: tuple[int, ...] = ()
+    opening: int = 0
 
 
 Readers = tuple[dict[str, Reader], ...]
@@ -143,6 +144,7 @@ def enter(
     consumer: Consumer,
     held: Iterable[Held],
     outcomes: Iterable[Outcome],
+    opening: int,
     mark: int,
     now: datetime,
 ) -> Ledger:
@@ -153,13 +155,16 @@ def enter(
     """
     old = at(ledger, consumer)
     if old and same(old.consumer, consumer):
-        ledger, reader = _again(ledger, old, held, outcomes, mark, now)
+        ledger, reader = _again(ledger, old, held, outcomes, opening, mark, now)
         return result(ledger, reader, outcomes, (), mark, now)
     if old:
         ledger = lose(ledger, old, mark)
     refused = (*(each.lease for each in held), *(each.lease for each in outcomes))
     until = now + ledger.deadline
-    return _put(ledger, Reader(consumer=consumer, opened=mark, since=now, until=until, refused=refused))
+    return _put(
+        ledger,
+        Reader(consumer=consumer, opened=mark, since=now, until=until, refused=refused, opening=opening),
+    )
 
 
 def lacking(ledger: Ledger, consumer: Consumer, held: Iterable[Held]) -> tuple[int, ...]:
@@ -340,12 +345,20 @@ def _again(
     reader: Reader,
     held: Iterable[Held],
     outcomes: Iterable[Outcome],
+    opening: int,
     mark: int,
     now: datetime,
 ) -> tuple[Ledger, Reader]:
     """Return the ledger and the consumer after it has named what it holds."""
     if not reader.awaited:
-        return ledger, reader
+        if opening <= reader.opening:
+            return ledger, reader
+        # It was told that nobody knows it, and a late request of its own was faster than this one.
+        own = {each.lease for each in reader.leases}
+        named = (*(each.lease for each in held), *(each.lease for each in outcomes))
+        unknown = tuple(lease for lease in named if lease not in own)
+        reader = _with(reader, opening=opening, refused=(*reader.refused, *unknown))
+        return _put(ledger, reader), reader
     leases = reader.leases
     for each in (*held, *(Held(number=outcome.number, lease=outcome.lease) for outcome in outcomes)):
         if any(own.lease == each.lease for own in leases):
@@ -356,7 +369,8 @@ def _again(
     own = {each.lease for each in leases}
     refused = (*reader.refused, *(each.lease for each in held if each.lease not in own))
     until = now + ledger.deadline
-    reader = _with(reader, opened=mark, awaited=False, since=now, until=until, leases=leases, refused=refused)
+    reader = _with(reader, opened=mark, awaited=False, since=now, until=until, opening=opening)
+    reader = _with(reader, leases=leases, refused=refused)
     return _put(ledger, reader), reader
 
 

@@ -227,8 +227,8 @@ def test_next_master_waits_for_the_consumers_that_the_snapshot_names() -> None:
     (other,) = game.take(who(1)).shards
     game.played._become(restore(before, game.played.job.spec, game.played.now))
     done = (Outcome(number=mine.number, lease=mine.lease),)
-    game.open(who(0), outcomes=done)
-    assert game.open(who(0), outcomes=done).lost == ()
+    game.open(who(0), outcomes=done, opening=1)
+    assert game.open(who(0), outcomes=done, opening=1).lost == ()
     assert game.take(who(0)) is None, "shard 1 may be held by the other"
     game.played.now += timedelta(seconds=16)
     game.played._become(dispatch.tick(game.played.job, game.played.now))
