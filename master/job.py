@@ -14,6 +14,7 @@ import msgspec
 
 from elasticjob.api.rpc.nodes import Progress, Usage
 from elasticjob.api.rpc.rendezvous import Recovery, World
+from elasticjob.master.shards.book import Book
 
 Reply = TypeVar("Reply")
 
@@ -252,6 +253,7 @@ class Job(Value, frozen=True):
     training: Training = Training()
     restarts: int = 0  # workers that failed
     verdict: Verdict | None = None
+    shards: Book = Book()
     saved: datetime | None = None  # in a snapshot: when it was made, by the clock of its master
 
     @property
