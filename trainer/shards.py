@@ -49,7 +49,17 @@ from elasticjob.api.rpc.shards import (
 from elasticjob.trainer.master import MasterClient, MasterError, Stale, Unreachable
 from elasticjob.trainer.way import SLOT, NoMaster, Way, way_from
 
-__all__ = ["Dataset", "Incomplete", "IndexClient", "NoMaster", "Partition", "Shard", "Shards", "Way"]
+__all__ = [
+    "Dataset",
+    "Incomplete",
+    "IndexClient",
+    "MasterError",
+    "NoMaster",
+    "Partition",
+    "Shard",
+    "Shards",
+    "Way",
+]
 
 log = logging.getLogger("elasticjob.shards")
 
@@ -278,7 +288,7 @@ class _Feed:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._opening = asyncio.Lock()
-        self._openings, self._term = 0, -1
+        self._openings, self._number, self._term = 0, 0, -1
         self._closing = False
         self._over: Exception | None = None
         self._ended = False
@@ -436,30 +446,35 @@ class _Feed:
     async def _open(self, openings: int) -> None:
         """Open the dataset, with all that a new master may lack; unless that was done since."""
         async with self._opening:
-            if openings != self._openings:
-                return
-            with self._lock:
-                taken = list(self._taken.values())
-                said = [each for each in taken if each.outcome]
-                held = tuple(each.held for each in taken if not each.outcome)
-            kept = tuple(each.outcome for each in self._unsaved)
-            answer = await self._call(
-                Open(
-                    consumer=self.consumer,
-                    dataset=self.dataset,
-                    held=held,
-                    outcomes=(*kept, *(each.outcome for each in said if each.outcome)),
-                )
+            while openings == self._openings:
+                self._number += 1
+                with suppress(Stale):  # a new master wants a request that was made for it
+                    await self._open_once()
+
+    async def _open_once(self) -> None:
+        with self._lock:
+            taken = list(self._taken.values())
+            said = [each for each in taken if each.outcome]
+            held = tuple(each.held for each in taken if not each.outcome)
+        kept = tuple(each.outcome for each in self._unsaved)
+        answer = await self._call(
+            Open(
+                consumer=self.consumer,
+                dataset=self.dataset,
+                held=held,
+                outcomes=(*kept, *(each.outcome for each in said if each.outcome)),
+                opening=self._number,
             )
-            self._openings += 1
-            lost = set(answer.lost)
-            for each in [each for each in self._unsaved if each.term != answer.term]:
-                each.mark, each.term = answer.mark, answer.term
-                if each.outcome.lease in lost:
-                    log.warning("the result of shard %d was lost with an earlier master", each.outcome.number)
-                    self._unsaved.remove(each)
-            self._counted([each for each in said if each.shard.lease not in lost], answer)
-            self._lost(answer.lost)
+        )
+        self._openings += 1
+        lost = set(answer.lost)
+        for each in [each for each in self._unsaved if each.term != answer.term]:
+            each.mark, each.term = answer.mark, answer.term
+            if each.outcome.lease in lost:
+                log.warning("the result of shard %d was lost with an earlier master", each.outcome.number)
+                self._unsaved.remove(each)
+        self._counted([each for each in said if each.shard.lease not in lost], answer)
+        self._lost(answer.lost)
 
     async def _call(self, request: Request[Answer]) -> Answer:
         """Return the answer, also of a master that has moved."""

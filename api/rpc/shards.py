@@ -173,6 +173,7 @@ class Open(Request[Saved], frozen=True, kw_only=True):
     dataset: Dataset
     held: Leases = ()
     outcomes: Outcomes = ()
+    opening: Count = 0  # one more after each answer, `stale` too: an old request that comes late is refused
     wait: Wait = 20.0
 
 

@@ -124,4 +124,4 @@ def _is_news(before: Ledger | None, after: Ledger) -> bool:
     if before is None:
         return False
     freed = after.returned != before.returned or (before.awaiting and not after.awaiting)
-    return bool(freed or after.restored != before.restored or after.exhausted)
+    return bool(freed or after.restored != before.restored or (not after.holding and after.exhausted))

@@ -37,7 +37,11 @@ def open_dataset(job: Job, request: Open, now: datetime) -> Turn[Saved]:
     _refuse_replaced(job, who)
     found = _registered(shards, request.dataset)
     _refuse_older(found, who)
-    job = _put(job, ledger.enter(found, who, request.held, request.outcomes, shards.mark + 1, now))
+    known = ledger.find(found, who)
+    if known and known.awaited and request.opening <= known.opening:
+        raise Stale(_unknown(who, request.dataset.name))
+    mark, opening = shards.mark + 1, request.opening
+    job = _put(job, ledger.enter(found, who, request.held, request.outcomes, opening, mark, now))
     shards = job.shards
     _, reader = _known(shards, who, request.dataset.name)
     if reader.opened > shards.durable:

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, Self
-from zlib import crc32
 
 import msgspec
 
@@ -48,6 +47,7 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     awaited: bool = False
     leases: tuple[Held, ...] = ()
     refused: tuple[int, ...] = ()
+    opening: int = 0
 
 
 Readers = tuple[dict[str, Reader], ...]
@@ -92,7 +92,9 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def exhausted(self) -> bool:
         """Whether nothing is left to be dealt or to be finished."""
-        return self.next == splitters.total(self.dataset) and not (self.holding or self.back or self.late)
+        if self.holding or self.back or self.late:
+            return False
+        return self.next == splitters.total(self.dataset)
 
     @property
     def open(self) -> Ranges:
@@ -142,6 +144,7 @@ def enter(
     consumer: Consumer,
     held: Iterable[Held],
     outcomes: Iterable[Outcome],
+    opening: int,
     mark: int,
     now: datetime,
 ) -> Ledger:
@@ -152,13 +155,16 @@ def enter(
     """
     old = at(ledger, consumer)
     if old and same(old.consumer, consumer):
-        ledger, reader = _again(ledger, old, held, outcomes, mark, now)
+        ledger, reader = _again(ledger, old, held, outcomes, opening, mark, now)
         return result(ledger, reader, outcomes, (), mark, now)
     if old:
         ledger = lose(ledger, old, mark)
     refused = (*(each.lease for each in held), *(each.lease for each in outcomes))
     until = now + ledger.deadline
-    return _put(ledger, Reader(consumer=consumer, opened=mark, since=now, until=until, refused=refused))
+    return _put(
+        ledger,
+        Reader(consumer=consumer, opened=mark, since=now, until=until, refused=refused, opening=opening),
+    )
 
 
 def lacking(ledger: Ledger, consumer: Consumer, held: Iterable[Held]) -> tuple[int, ...]:
@@ -269,10 +275,10 @@ def tick(ledger: Ledger, mark: int, now: datetime) -> Ledger:
 
 def taken_over(ledger: Ledger, until: datetime) -> Ledger:
     """Return the ledger as a new master takes it over: its consumers have until then to open again."""
-    readers = tuple(
-        {place: _with(reader, awaited=True, until=until) for place, reader in bucket.items()}
-        for bucket in ledger.readers
-    )
+    readers: tuple[dict[str, Reader], ...] = tuple({} for _ in range(BUCKETS))
+    for reader in everyone(ledger):  # they are in other buckets here: a string's hash differs by process
+        who = reader.consumer
+        readers[hash(who.node) % BUCKETS][who.place] = _with(reader, awaited=True, until=until)
     awaiting = sum(map(len, readers))
     return ledger.but(readers=readers, awaiting=awaiting, due=until if awaiting else None)
 
@@ -339,12 +345,20 @@ def _again(
     reader: Reader,
     held: Iterable[Held],
     outcomes: Iterable[Outcome],
+    opening: int,
     mark: int,
     now: datetime,
 ) -> tuple[Ledger, Reader]:
     """Return the ledger and the consumer after it has named what it holds."""
     if not reader.awaited:
-        return ledger, reader
+        if opening <= reader.opening:
+            return ledger, reader
+        # It was told that nobody knows it, and a late request of its own was faster than this one.
+        own = {each.lease for each in reader.leases}
+        named = (*(each.lease for each in held), *(each.lease for each in outcomes))
+        unknown = tuple(lease for lease in named if lease not in own)
+        reader = _with(reader, opening=opening, refused=(*reader.refused, *unknown))
+        return _put(ledger, reader), reader
     leases = reader.leases
     for each in (*held, *(Held(number=outcome.number, lease=outcome.lease) for outcome in outcomes)):
         if any(own.lease == each.lease for own in leases):
@@ -355,7 +369,8 @@ def _again(
     own = {each.lease for each in leases}
     refused = (*reader.refused, *(each.lease for each in held if each.lease not in own))
     until = now + ledger.deadline
-    reader = _with(reader, opened=mark, awaited=False, since=now, until=until, leases=leases, refused=refused)
+    reader = _with(reader, opened=mark, awaited=False, since=now, until=until, opening=opening)
+    reader = _with(reader, leases=leases, refused=refused)
     return _put(ledger, reader), reader
 
 
@@ -454,7 +469,7 @@ def _has_deadline(reader: Reader) -> bool:
 
 
 def _bucket(ledger: Ledger, node: str) -> dict[str, Reader]:
-    return ledger.readers[crc32(node.encode()) % BUCKETS]
+    return ledger.readers[hash(node) % BUCKETS]
 
 
 def _put(ledger: Ledger, reader: Reader) -> Ledger:
@@ -467,18 +482,19 @@ def _drop(ledger: Ledger, reader: Reader) -> Ledger:
 
 
 def _changed(ledger: Ledger, who: Consumer, reader: Reader | None) -> Ledger:
-    which = crc32(who.node.encode()) % BUCKETS
-    bucket, place = dict(ledger.readers[which]), who.place
+    which, place, readers = hash(who.node) % BUCKETS, who.place, list(ledger.readers)
+    bucket = readers[which] = readers[which].copy()
     old = bucket.pop(place, None)
     if reader is not None:
         bucket[place] = reader
     holding = ledger.holding + (len(reader.leases) if reader else 0) - (len(old.leases) if old else 0)
     awaiting = ledger.awaiting + bool(reader and reader.awaited) - bool(old and old.awaited)
-    readers = (*ledger.readers[:which], bucket, *ledger.readers[which + 1 :])
     due = ledger.due
     if reader and _has_deadline(reader) and (due is None or reader.until < due):
         due = reader.until
-    return ledger.but(readers=readers, holding=holding, awaiting=awaiting, due=due)
+    return msgspec.structs.replace(
+        ledger, readers=tuple(readers), holding=holding, awaiting=awaiting, due=due
+    )
 
 
 def _with(reader: Reader, **changes: Any) -> Reader:

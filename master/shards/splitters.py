@@ -52,6 +52,8 @@ def total(dataset: Dataset) -> int | None:
 
 def length(dataset: Dataset, number: int) -> int:
     """Return the number of records of a shard."""
+    if dataset.size % dataset.shard == 0:
+        return dataset.shard
     shard = splitter(dataset).cut(dataset, number, 0)
     return shard.end - shard.start
 

@@ -10,11 +10,12 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 from urllib.request import urlopen
 
 from elasticjob.master import main
@@ -27,11 +28,12 @@ PATIENCE = 60.0
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+    """Return a port that nobody listens on, and that no client gets as its own while the master is away."""
+    for port in range(20_000 + os.getpid() % 10_000, 32_000):
+        with suppress(OSError), socket.socket() as found:
+            found.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("all ports are taken")
 
 
 def hold(folder: Path, port: int) -> None:
@@ -93,9 +95,15 @@ class Consumed:
 
     def status(self) -> dict[str, Any]:
         """Return what the master's page says."""
-        with urlopen(f"http://127.0.0.1:{self.port}/status", timeout=PATIENCE) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                with urlopen(f"http://127.0.0.1:{self.port}/status", timeout=PATIENCE) as answer:
+                    found: dict[str, Any] = json.load(answer)
+                    return found
+            except URLError:  # the next master is on its way
+                assert time.monotonic() < until
+                time.sleep(0.02)
 
     def results(self) -> dict[int, list[str]]:
         """Return the records of each shard as its largest lease wrote them."""

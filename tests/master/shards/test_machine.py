@@ -55,6 +55,7 @@ class Client:
     life: int = 1
     term: int = -1
     opened: bool = False
+    opening: int = 1
     taken: dict[int, Shard] = field(default_factory=dict)
     used: dict[int, int] = field(default_factory=dict)
     said: list[Outcome] = field(default_factory=list)
@@ -120,11 +121,21 @@ class Consumers(RuleBasedStateMachine):
         client = self.clients[which]
         said = list(client.said)
         kept = tuple(each[0] for each in client.unsaved)
-        request = Open(consumer=client.who, dataset=self.dataset, held=client.held(), outcomes=(*kept, *said))
+        request = Open(
+            consumer=client.who,
+            dataset=self.dataset,
+            held=client.held(),
+            outcomes=(*kept, *said),
+            opening=client.opening,
+        )
+        client.opened = True
         reply = self.ask(client, request)
+        client.opening += not client.opened  # it is stale
+        client.opened = False
         if reply is None or not heard:
             return
         client.opened = True
+        client.opening += 1
         for each in client.unsaved[:]:
             if each[2] != reply.term:
                 client.unsaved.remove(each)
@@ -328,7 +339,7 @@ class Consumers(RuleBasedStateMachine):
 
 TestConsumers = Consumers.TestCase
 TestConsumers.settings = settings(
-    max_examples=150,
+    max_examples=200,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
