@@ -147,7 +147,7 @@ class Agent:
     def join_of(self, wait: float = 20.0) -> Join:
         """Return its Join while it is in no world."""
         reach: dict[str, Any] = {"address": "10.0.0.1", "port": 1, "recovery": Recovery.IN_PROCESS}
-        return Join(**self._who, **reach, slots=8, wait=wait)
+        return Join(**self._who, **reach, slots=8, wait=wait, brief=True)
 
     async def enter(self) -> None:
         """Return once it has the world, and orders to train in it."""
@@ -220,11 +220,11 @@ async def rendezvous(agents: int) -> dict[str, object]:
         }
 
 
-async def beats(agents: int, seconds: float) -> dict[str, object]:
+async def beats(agents: int, seconds: float, *, settle: float = 3.0) -> dict[str, object]:
     """Measure what a master needs for agents that only watch."""
     async with crowd(agents) as (master, watching, _, _):
         tasks = [asyncio.ensure_future(agent.watch()) for agent in watching]
-        await asyncio.sleep(3.0)
+        await asyncio.sleep(settle)
         began, spent = time.perf_counter(), sum(master.cpu_times()[:2])
         await asyncio.sleep(seconds)
         took, cpu = time.perf_counter() - began, sum(master.cpu_times()[:2]) - spent
@@ -243,9 +243,14 @@ async def beats(agents: int, seconds: float) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def crowd(agents: int) -> AsyncIterator[tuple[psutil.Process, list[Agent], float, bool]]:
-    """So many agents that form a world; their master, and how long it took them."""
-    alone = 2 * agents > more_files() - SPARE
+async def crowd(
+    agents: int, *, alone: bool = False
+) -> AsyncIterator[tuple[psutil.Process, list[Agent], float, bool]]:
+    """So many agents that form a world; their master, how long it took them, and whether each had one line.
+
+    A process that may not open two connections for each has agents with one.
+    """
+    alone = alone or 2 * agents > 0.75 * more_files() - SPARE
     async with AsyncExitStack() as stack:
         port, master = await stack.enter_async_context(serving(agents))
         lines = Lines(port)
@@ -256,13 +261,13 @@ async def crowd(agents: int) -> AsyncIterator[tuple[psutil.Process, list[Agent],
         yield master, watching, time.perf_counter() - began, alone
 
 
-async def calls(clients: int, kind: str, seconds: float) -> dict[str, object]:
+async def calls(clients: int, kind: str, seconds: float, *, settle: float = 0.5) -> dict[str, object]:
     """Measure calls per second of so many clients, and how long one takes."""
     async with serving(clients) as (port, _):
         lines = Lines(port)
         spent: list[float] = []
         async with asyncio.TaskGroup() as tasks:
-            until = time.perf_counter() + seconds + 0.5
+            until = time.perf_counter() + seconds + settle
             for index in range(clients):
                 tasks.create_task(_call_on(await lines.open(), index, kind, until - seconds, until, spent))
         lines.close()

@@ -362,7 +362,8 @@ class Master:
         return web.Response(body=self.encoded(question, reply, accepted), content_type=accepted)
 
     def encoded(self, question: Any, reply: Any, mime: str) -> bytes:
-        return self._encoder.encode(reply, mime, question.node if isinstance(question, Join) else "")
+        brief = isinstance(question, Join) and question.brief
+        return self._encoder.encode(reply, mime, question.node if brief else "")
 
     async def _ask_on_line(self, question: Request[Any], line: object) -> Any:
         """Ask; handle a disconnect meanwhile as the request's type demands."""

@@ -78,12 +78,12 @@ class Encoder:
         self._workers = 0
 
     def encode(self, answer: Any, mime: str, node: str = "") -> bytes:
-        """Return `answer` to `node`, encoded as that media type."""
+        """Return `answer`, encoded as that media type; for `node` alone, if that is given."""
         if not isinstance(answer, World):
             return _ENCODERS[mime](answer)
         if answer is not self._world:
             self._world, self._bodies, self._ranks = answer, {}, {}
-        if len(answer.members) > FIRST:
+        if node and len(answer.members) > FIRST:
             return _ENCODERS[mime](self._part(answer, node))
         if mime not in self._bodies:
             self._bodies[mime] = _ENCODERS[mime](answer)

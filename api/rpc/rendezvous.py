@@ -40,9 +40,9 @@ class World(Message, frozen=True, kw_only=True):
     The global rank of a worker is the sum of the slots of the members before its node + its local rank.
     `batch_slots` is N of the fixed global batch: the configured maximum of workers (>= the sum of slots).
 
-    A large world is not sent whole: then `nodes` and `workers` say how large it is, `members` are the first
-    ones and the node that asked, and `rank` and `first` are the ranks of the last of those, among nodes and
-    workers.
+    To an agent that takes it, a large world is not sent whole: then `nodes` and `workers` say how large it
+    is, `members` are the first ones and the node that asked, and `rank` and `first` are the ranks of the last
+    of those, among nodes and workers.
     """
 
     round: int
@@ -100,6 +100,8 @@ class Join(Request[World], frozen=True, kw_only=True):
     A member of the running world may join without an order: that world then ends at its next step boundary
     or, if `broken` says that collectives of round `after` failed on this node, at once. It keeps its place in
     the lineage; a node that lost its model state sends Leave(planned=False) first.
+
+    `brief` allows the response to leave out members of a large world (see `World`).
     """
 
     PATH: ClassVar[str] = "rendezvous/join"
@@ -114,6 +116,7 @@ class Join(Request[World], frozen=True, kw_only=True):
     after: Count = 0
     wait: Wait = 20.0
     broken: bool = False
+    brief: bool = False
 
 
 class Leave(Request[Empty], frozen=True, kw_only=True):

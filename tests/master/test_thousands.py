@@ -161,7 +161,7 @@ class Crowd:
 
 @pytest.mark.parametrize(
     ("many", "minimum", "maximum", "unit", "steps", "seed"),
-    [(10_000, 6_000, 9_990, 8, 4, 1), (500, 1, 1_000, 1, 20, 2), (500, 495, 500, 5, 20, 3)],
+    [(10_000, 6_000, 9_990, 8, 3, 1), (500, 1, 1_000, 1, 20, 2), (500, 495, 500, 5, 20, 3)],
 )
 def test_crowds_of_agents_in_a_bad_network_all_end_in_a_world(
     many: int, minimum: int, maximum: int, unit: int, steps: int, seed: int

@@ -27,6 +27,7 @@ def test_of_a_large_world_each_member_gets_what_it_needs(many: int) -> None:
         for index, name in enumerate(names)
     )
     world = World(round=7, members=members, batch_slots=200)
+    assert msgspec.json.decode(encoder.encode(world, JSON), type=World) == world
     for rank, name in enumerate(names):
         part = msgspec.json.decode(encoder.encode(world, JSON, name), type=World)
         assert (part.round, part.size, part.count, part.batch_slots) == (7, world.size, many, 200)

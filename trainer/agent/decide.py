@@ -409,6 +409,7 @@ def question(group: Group, seats: tuple[int, ...], port: int, *, broken: bool) -
         recovery=group.recovery,
         after=max(group.round, group.given_up),
         broken=broken,
+        brief=True,
     )
 
 

@@ -125,6 +125,7 @@ class Handler(RendezvousHandler):
             port=port,
             recovery=Recovery.RESTART,
             after=self._world.round if self._world else 0,
+            brief=True,
         )
 
     def _enter(self, world: World, listener: socket.socket) -> RendezvousInfo:
