@@ -75,6 +75,7 @@ class Master:
         self.job = job
         self.clock: Clock = clock or SystemClock()
         self.ended = asyncio.Event()
+        self.retired = False  # another master has the job: this one saves nothing any more
         if job.verdict:  # reached by an earlier master that did not live to report it
             self.ended.set()
         self._token, self._store = token, store
@@ -117,6 +118,8 @@ class Master:
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
+        if self.retired:
+            return
         try:
             await self._store.save(snapshot(self.job, self.now()))
         except OSError as error:
@@ -150,6 +153,13 @@ class Master:
     def observe(self, change: Callable[[Job, datetime], Job]) -> None:
         """Apply a change observed outside of requests: pods, the spec."""
         self.become(dispatch.judged(change(self.job, self.now()), self.now()))
+
+    def retire(self, why: str) -> None:
+        """End without a verdict, and leave the job's state to another master."""
+        if not self.retired:
+            log.warning("this master of job %s ends: %s", self.job.spec.job, why)
+        self.retired = True
+        self.ended.set()
 
     async def wait_until_told(self, limit: float) -> None:
         """Return when all connected agents have been told to stop, at the latest after `limit` seconds."""
@@ -229,6 +239,8 @@ class Master:
         while True:
             await self._unsaved.wait()
             self._unsaved.clear()
+            if self.retired:
+                return
             try:
                 await self._store.save(snapshot(self.job, self.now()))
                 delay, self._unsaved_since = 0.5, None
