@@ -140,6 +140,8 @@ class Master:
 
     def become(self, job: Job) -> None:
         """Replace the state; wake the long polls that it answers."""
+        if self._node and finished(job) != finished(self.job):
+            job = job.but(version=job.version + 1)  # for heirs: the loss of a finished node ends no world
         before, self.job = self.job, job
         if job.version == before.version:
             return
@@ -343,6 +345,11 @@ class _Server(web.Server):
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         self._closed(self._transports.pop(handler, None))
+
+
+def finished(job: Job) -> frozenset[str]:
+    """Return the nodes that have finished."""
+    return frozenset(node.name for node in job.nodes.values() if node.finished)
 
 
 async def _body(request: web.BaseRequest) -> bytes:
