@@ -32,6 +32,7 @@ from elasticjob.cli.torchrun import (
     conf,
     endpoint_of,
     node_range,
+    port_of,
     ranks,
     refuse,
     signals,
@@ -241,9 +242,9 @@ def meeting_point(endpoint: str, address: str, port: int, low: int) -> tuple[str
     """Return host and port at which the nodes meet, as in torchrun; no host if this node can train alone."""
     if endpoint:
         return endpoint_of(endpoint)
-    if address:
-        return address.strip("[]"), port
-    return STATIC if low > 1 else ("", 0)
+    if address or low > 1:
+        return (address or STATIC).strip("[]"), port_of("--master-port", str(port), str(port))
+    return "", 0
 
 
 def script_of(name: str, arguments: Sequence[str], *, module: bool, python: bool, path: bool) -> Script:

@@ -76,6 +76,7 @@ class Master:
         self.job = job
         self.clock: Clock = clock or SystemClock()
         self.ended = asyncio.Event()
+        self.retired = False  # another master has the job: this one saves nothing any more
         if job.verdict:  # reached by an earlier master that did not live to report it
             self.ended.set()
         self._token, self._store = token, store
@@ -118,6 +119,8 @@ class Master:
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
+        if self.retired:
+            return
         try:
             await self._store.save(snapshot(self.job, self.now()))
         except OSError as error:
@@ -144,6 +147,8 @@ class Master:
 
     def become(self, job: Job) -> None:
         """Replace the state; wake the long polls that it answers."""
+        if self._node and finished(job) != finished(self.job):
+            job = job.but(version=job.version + 1)  # for heirs: the loss of a finished node ends no world
         before, self.job = self.job, job
         if job.shards.news != before.shards.news:
             for poll in self._polls:
@@ -161,6 +166,13 @@ class Master:
     def observe(self, change: Callable[[Job, datetime], Job]) -> None:
         """Apply a change observed outside of requests: pods, the spec."""
         self.become(dispatch.judged(change(self.job, self.now()), self.now()))
+
+    def retire(self, why: str) -> None:
+        """End without a verdict, and leave the job's state to another master."""
+        if not self.retired:
+            log.warning("this master of job %s ends: %s", self.job.spec.job, why)
+        self.retired = True
+        self.ended.set()
 
     async def wait_until_told(self, limit: float) -> None:
         """Return when all connected agents have been told to stop, at the latest after `limit` seconds."""
@@ -241,6 +253,8 @@ class Master:
         while True:
             await self._unsaved.wait()
             self._unsaved.clear()
+            if self.retired:
+                return
             try:
                 saving = self.job
                 await self._store.save(snapshot(saving, self.now()))
@@ -348,6 +362,11 @@ class _Server(web.Server):
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         self._closed(self._transports.pop(handler, None))
+
+
+def finished(job: Job) -> frozenset[str]:
+    """Return the nodes that have finished."""
+    return frozenset(node.name for node in job.nodes.values() if node.finished)
 
 
 async def _body(request: web.BaseRequest) -> bytes:

@@ -44,6 +44,9 @@ class Settings(BaseSettings):
     namespace: str = _named(env.NAMESPACE, "")
     """Its namespace; empty outside of a cluster."""
 
+    pod: str = _named(env.POD_NAME, "")
+    """The master's own pod; a master whose pod is gone from the API server ends."""
+
     host: str = _named(env.POD_IP, "127.0.0.1")
     """The address to listen on."""
 

@@ -118,6 +118,11 @@ def _has_survivors(job: Job) -> bool:
     return bool(job.round) and any(node.round and not (node.leaving or node.ended) for node in nodes)
 
 
+def _newest(job: Job) -> int:
+    """Return the latest round whose state a node holds; an earlier master may have formed later worlds."""
+    return max((node.round for node in job.nodes.values()), default=0)
+
+
 def _missing(job: Job, survivors: bool) -> Iterator[Node]:
     """Yield the nodes that have yet to join before the world is complete."""
     for node in job.nodes.values():
@@ -136,7 +141,7 @@ def _last_call(job: Job, joined: list[Node], survivors: bool) -> datetime:
     times = [node.joined.since for node in joined if node.joined]
     limits = job.spec.limits
     longest = min(times) + limits.join_timeout
-    if survivors and not any(node.round for node in joined):
+    if survivors and _newest(job) not in {node.round for node in joined}:
         return longest
     return min(max(times) + limits.last_call, longest)
 
@@ -145,6 +150,7 @@ class _Age:
     """Sort key of nodes: the round in which each entered the lineage, then its place."""
 
     def __init__(self, job: Job) -> None:
+        self.newest = _newest(job)
         self.world = job.world.round if job.world else 0
         self.since = {member.node: member.since for member in job.world.members} if job.world else {}
         self.next = job.round + 1
@@ -154,7 +160,7 @@ class _Age:
 
     def entered(self, node: Node) -> int:
         """Return the round since which the node holds the model's state; the next one for a newcomer."""
-        if not node.round:
+        if not node.round or node.round < self.newest:
             return self.next
         return self.since.get(node.name, node.round) if node.round == self.world else node.round
 

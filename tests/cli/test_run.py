@@ -121,6 +121,7 @@ def test_run_that_cannot_start_says_so_at_once(
         ("", ("", 0)),
         ("--nnodes 1:4", ("", 0)),
         ("--nnodes 2", ("127.0.0.1", 29500)),
+        ("--nnodes 2 --master-port 7", ("127.0.0.1", 7)),
         ("--nnodes 2 --master-addr h", ("h", 29500)),
         ("--nnodes 2 --master-addr h --master-port 7", ("h", 7)),
         ("--rdzv-endpoint h", ("h", 29400)),
@@ -216,6 +217,8 @@ def test_flags_mean_what_they_mean_to_torchrun(
         ("--no-python -m", "--module and --no-python exclude each other"),
         ("--rdzv-backend etcd-v2", "--rdzv-backend is 'etcd-v2': there is no etcd"),
         ("--rdzv-endpoint h:x", "the port is not a number"),
+        ("--rdzv-endpoint h:65536", "--rdzv-endpoint is 'h:65536': the port is not a number up to 65535"),
+        ("--master-addr h --master-port 65536", "--master-port is '65536': the port is not a number"),
         ("--nnodes 2:1", "--nnodes is '2:1'"),
     ],
 )

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.errors import KubeError, Unauthorized, Unreachable
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import (
     POD,
@@ -152,11 +153,14 @@ class Server:
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
         self.steps: list[int] = []
+        self.error: KubeError | None = None
 
     def measure(self, metrics: object) -> None:
         pass
 
     async def apply(self, kind: Any, manifest: Manifest, **how: Any) -> None:
+        if self.error:
+            raise self.error
         self.steps.append(manifest["status"]["training"]["step"])
 
 
@@ -173,6 +177,27 @@ async def test_a_minute_of_steps_is_a_handful_of_writes() -> None:
     reporting.cancel()
     assert server.steps[0] == 1
     assert 5 <= len(server.steps) <= 9
+
+
+REFUSED = Unauthorized(401, "Unauthorized", "no")
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds", "ends"),
+    [(REFUSED, 70, True), (REFUSED, 30, False), (Unreachable("away"), 300, False)],
+)
+async def test_a_master_whose_credentials_are_refused_for_long_ends(
+    error: KubeError, seconds: int, ends: bool
+) -> None:
+    clock = VirtualClock()
+    server, master = Server(clock), Master(played("node-0").job, "secret", Nowhere(), clock=clock)
+    cluster = Cluster(cast(Client, server), elasticjob(worker={"replicas": 1}), master, Limits())
+    server.error = error
+    reporting = asyncio.create_task(cluster.report())
+    for _ in range(seconds):
+        await clock.advance(1)
+    reporting.cancel()
+    assert (master.retired, master.ended.is_set()) == (ends, ends)
 
 
 def test_a_given_size_needs_no_plan() -> None:

@@ -54,6 +54,7 @@ from elasticjob.trainer.master import (
     Stopping,
     Unreachable,
 )
+from elasticjob.trainer.sockets import bound
 
 log = logging.getLogger("elasticjob.agent")
 
@@ -382,10 +383,7 @@ class Agent:
         process.
         """
         self._release_port()
-        family = socket.AF_INET6 if ":" in self._settings.place.address else socket.AF_INET
-        self._reserved = socket.socket(family)
-        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._reserved.bind((self._settings.place.address, 0))
+        self._reserved = bound(self._settings.place.address)
         port: int = self._reserved.getsockname()[1]
         return port
 
