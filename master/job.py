@@ -63,6 +63,8 @@ class Limits(Value, frozen=True):
     last_call: timedelta = timedelta(seconds=30)  # after the last join: start without the missing nodes
     join_timeout: timedelta = timedelta(seconds=900)  # without a world for so long, the job fails
     history: int = 64  # number of world changes kept
+    quiet: timedelta = timedelta(seconds=3)  # after the last newcomer that costs a restart: let all enter
+    longest_quiet: timedelta = timedelta(seconds=30)  # the same, after the first of them
 
 
 class Spec(Value, frozen=True):

@@ -236,7 +236,7 @@ async def scenario(
     spec = Spec(
         job="job",
         bounds=Bounds(minimum=nodes[0], maximum=nodes[1]),
-        limits=Limits(silence=timedelta(seconds=silence)),
+        limits=Limits(silence=timedelta(seconds=silence), quiet=timedelta(0)),
         replicas=nodes[0],
         restart_count=3,
     )

@@ -51,7 +51,7 @@ def finish(name: str, number: int, life: str = "") -> Finish:
 
 
 def pod(node: str, phase: Phase = Phase.RUNNING, **more: Any) -> Pod:
-    given: dict[str, Any] = {"name": node, "role": "worker", "index": int(node[-1]), **more}
+    given: dict[str, Any] = {"name": node, "role": "worker", "index": int(node.rpartition("-")[2]), **more}
     given.setdefault("uid", given["name"])
     return Pod(node=node, phase=phase, **given)
 
@@ -120,4 +120,9 @@ def played(*names: str, **bounds: Any) -> Played:
 
 
 def _who(name: str, life: str) -> dict[str, Any]:
-    return {"node": name, "role": "worker", "index": int(name[-1]), "incarnation": life or f"{name}-life"}
+    return {
+        "node": name,
+        "role": "worker",
+        "index": int(name.rpartition("-")[2]),
+        "incarnation": life or f"{name}-life",
+    }
