@@ -36,6 +36,7 @@ from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.master import nodes, progress
 from elasticjob.master.job import Bounds, Job, Limits, Phase, Spec, Training
+from elasticjob.master.rendezvous.topology import spot_of
 from elasticjob.master.server import Master
 from elasticjob.master.store import MANAGER
 
@@ -235,6 +236,7 @@ def _pod(job: str, pod: Pod) -> nodes.Pod:
         phase=_phase(pod),
         leaving=pod.metadata.deletion_timestamp is not None,
         relaunch=int(labels.get(LABEL_RELAUNCH, "0")),
+        spot=spot_of(role, labels),
     )
 
 

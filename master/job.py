@@ -83,6 +83,14 @@ class Spec(Value, frozen=True):
     roles: tuple[str, ...] = ("worker",)
 
 
+class Spot(Value, frozen=True):
+    """Where a node is: its node group (an NVLink domain), how many groups there are, and its rack."""
+
+    group: int | None = None
+    groups: int | None = None
+    rack: str = ""
+
+
 class Phase(StrEnum):
     """The phase of a node, from its pod or, without pods, from its agent."""
 
@@ -254,6 +262,7 @@ class Job(Value, frozen=True):
     training: Training = Training()
     restarts: int = 0  # workers that failed
     verdict: Verdict | None = None
+    topology: dict[str, Spot] = msgspec.field(default_factory=dict)  # of the nodes whose place is known
     saved: datetime | None = None  # in a snapshot: when it was made, by the clock of its master
 
     @property
@@ -328,7 +337,8 @@ def _running_world_is_whole(job: Job) -> str:
 
 def _rank_zero_is_the_oldest(job: Job) -> str:
     ages = [member.since for member in job.world.members] if job.world else []
-    return f"ranks are not in the order of age: {ages}" if ages != sorted(ages) else ""
+    sound = ages[:1] == [min(ages, default=0)] if job.topology else ages == sorted(ages)
+    return "" if sound or not ages else f"ranks are not in the order of age: {ages}"
 
 
 def _only_the_living_wait(job: Job) -> str:

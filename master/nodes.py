@@ -16,8 +16,8 @@ from elasticjob.api.rpc.message import Empty
 from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Report, Watch
 from elasticjob.master import lives, progress
 from elasticjob.master.errors import Stale
-from elasticjob.master.job import ENDS, Job, Node, Phase, Turn
-from elasticjob.master.rendezvous import rules
+from elasticjob.master.job import ENDS, Job, Node, Phase, Spot, Turn
+from elasticjob.master.rendezvous import rules, topology
 
 DOUBT = timedelta(seconds=0.5)  # deadline for the next Watch after a connection closed between two of them
 
@@ -42,6 +42,7 @@ class Pod(msgspec.Struct, frozen=True):
     uid: str = ""
     leaving: bool = False
     relaunch: int = 0
+    spot: Spot | None = None
 
 
 def watch(job: Job, request: Watch, now: datetime) -> Turn[Orders]:
@@ -163,6 +164,7 @@ def observe(job: Job, pods: Sequence[Pod], now: datetime) -> Job:
         by_node.setdefault(pod.node, []).append(pod)
     for name, listed in by_node.items():
         job = _observe_node(job, name, listed, now)
+    job = topology.seen(job, {pod.node: pod.spot for pod in pods})
     return rules.settle(job, now)
 
 
