@@ -6,10 +6,12 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from elasticjob.api.rpc.check import Check
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Failure, Finish, Report, Watch
 from elasticjob.api.rpc.rendezvous import Join, Leave
 from elasticjob.master import health, nodes
+from elasticjob.master.check import conversation as checks
 from elasticjob.master.job import Job, Turn
 from elasticjob.master.rendezvous import conversation
 
@@ -18,6 +20,7 @@ Change = Callable[[Job, Any, datetime], Job]
 
 HANDLERS: dict[type[Request[Any]], Handler] = {
     Join: conversation.join,
+    Check: checks.check,
     Leave: conversation.leave,
     Watch: nodes.watch,
     Report: nodes.report,
@@ -29,10 +32,12 @@ HANDLERS: dict[type[Request[Any]], Handler] = {
 # deadline, None for "ask again". CUT: how a disconnect during the poll changes the job.
 LATER: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
     Join: lambda job, request, _: conversation.answer(job, request),
+    Check: lambda job, request, _: checks.answer(job, request),
     Watch: nodes.answer,
 }
 EXPIRED: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
     Join: lambda *_: None,
+    Check: lambda *_: None,
     Watch: nodes.orders,
 }
 CUT: dict[type[Request[Any]], Change] = {Join: conversation.withdraw, Watch: nodes.hang_up}
@@ -53,7 +58,7 @@ def cut(job: Job, request: Request[Any], now: datetime) -> Job:
 
 def tick(job: Job, now: datetime) -> Job:
     """Return the job after all timeouts that have expired by `now`."""
-    return health.judge(nodes.tick(job, now), now)
+    return health.judge(checks.settle(nodes.tick(job, now), now), now)
 
 
 def judged(job: Job, now: datetime) -> Job:

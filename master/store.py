@@ -153,7 +153,9 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
     job = progress.moved(job, now - job.saved if job.saved else timedelta(0))
     nodes = {name: _waiting_for_a_word(node, spec, now) for name, node in job.nodes.items()}
     gathering = None if job.running else now
-    return job.but(spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering, saved=None)
+    check = job.check.but(waiting={}, session=None)  # agents report again
+    job = job.but(spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering, saved=None)
+    return job.but(check=check)
 
 
 def _waiting_for_a_word(node: Node, spec: Spec, now: datetime) -> Node:

@@ -5,7 +5,7 @@ others may have to repeat the end of the training.
 2. While a member of the last world is alive, only members delay the next one; otherwise every live node does.
 3. A world is complete as soon as no node is missing. After a member with the model's state has joined, the
 last-call timeout bounds the wait.
-4. Survivors come first, the oldest is rank 0; newcomers follow by place (or as `topology.py` says). A newcomer
+4. Survivors come first, the oldest is rank 0; newcomers follow by place, or as `topology.py` says. A newcomer
 never displaces a node that holds the model's state.
 5. A world that ends stays ended. Its number is never reused, so it fences every later message.
 6. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room. Where
