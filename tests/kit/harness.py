@@ -142,6 +142,7 @@ class Scenario:
             names.POD_NAME: node,
             names.TERMINATION_LOG: str(termination),
             "COUNTED": str(self.counted),
+            names.CHECK_COMMAND: os.environ.get("CHECK_PAYLOAD", ""),
         }
 
     @property
