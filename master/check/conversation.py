@@ -3,7 +3,7 @@
 1. Nodes wait here, not in the training's rendezvous, which never sees a node before its check is over.
 2. A session begins when every live node that does not train has reported, and enough have for a world; or
 after last call. Nodes that come later are in the next session, also while others train.
-3. A turn ends when all its nodes have reported. Those that are gone, or late, have failed it.
+3. A turn ends when all its nodes have reported, are gone, or are late; late ones have failed it.
 4. A node that is at fault is excluded: it has failed for good. Slow ones are told, or excluded by setting.
 """
 
@@ -130,19 +130,22 @@ def _gathered(job: Job, now: datetime) -> bool:
 
 
 def _passed(job: Job) -> Iterator[Node]:
-    for node in job.nodes.values():
-        found = job.check.findings.get(node.name)
-        if found and found.incarnation == node.incarnation and not found.excluded and node.alive:
-            yield node
+    return (node for node in job.nodes.values() if node.alive and _is_beyond(job, node))
 
 
 def _missing(job: Job) -> Iterator[Node]:
-    """Yield live nodes that have neither reported nor got beyond the check."""
+    """Yield live nodes that have neither reported nor passed."""
     for node in job.nodes.values():
-        found = job.check.findings.get(node.name)
-        beyond = node.joined or node.round or (found and found.incarnation == node.incarnation)
-        if node.alive and node.role in job.spec.roles and not beyond and node.name not in job.check.waiting:
+        known = node.name in job.check.waiting or _is_beyond(job, node)
+        if node.alive and node.role in job.spec.roles and not known:
             yield node
+
+
+def _is_beyond(job: Job, node: Node) -> bool:
+    """Whether the node has passed, or trains (as nodes do whose agents ask for no check)."""
+    found = job.check.findings.get(node.name)
+    passed = found and found.incarnation == node.incarnation and not found.excluded
+    return bool(passed or node.joined or node.round)
 
 
 def _begin(job: Job, now: datetime) -> Job:
@@ -162,16 +165,19 @@ def _begin(job: Job, now: datetime) -> Job:
 
 
 def _advance(job: Job, session: Session, now: datetime) -> Job:
-    """End the turn: another one if that can tell who is at fault, else the results."""
-    gone = Outcome(seconds=0.0, error="the node was lost, or did not report in time")
-    turn = {name: session.results.get(name, gone) for name in session.members}
-    session = session.but(past=(*session.past, turn), results={})
-    if len(session.past) == 1 and plan.needs_another_turn(turn):
-        here = {name: one for name, one in session.members.items() if _is_here(job, name, one)}
-        times = plan.best(_alone(here), session.past)
-        if groups := plan.opposites(times):
-            return _next_turn(job, session.but(members=here), groups, now)
-    return _finish(job, session, now)
+    """End the turn: another one if that can tell who is at fault, else the results.
+
+    A node that was lost leaves the session, and what its partners failed with it says nothing about them.
+    """
+    here = {name: one for name, one in session.members.items() if _is_here(job, name, one)}
+    late = {name: Outcome(seconds=0.0, error="no result in time") for name in here}
+    results = {name: session.results.get(name, late[name]) for name in here}
+    void = {name for group in session.groups if not set(group) <= set(here) for name in group}
+    turn = {name: one for name, one in results.items() if not (one.error and name in void)}
+    session = session.but(members=here, past=(*session.past, turn), results={})
+    again = len(session.past) == 1 and (plan.needs_another_turn(turn) or len(turn) < len(here))
+    groups = plan.opposites(plan.best(_alone(here), session.past)) if again else ()
+    return _next_turn(job, session, groups, now) if groups else _finish(job, session, now)
 
 
 def _next_turn(job: Job, session: Session, groups: plan.Groups, now: datetime) -> Job:

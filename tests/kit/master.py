@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from elasticjob.api.rpc.check import Check
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Progress, Report, Watch
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
@@ -27,6 +28,22 @@ def watch(name: str, life: str = "", **more: Any) -> Watch:
 
 def leave(name: str, number: int, *, planned: bool = False, life: str = "") -> Leave:
     return Leave(node=name, incarnation=life or f"{name}-life", round=number, planned=planned)
+
+
+def ran(name: str, turn: int = 0, seconds: float = 1.0, error: str = "", life: str = "") -> Check:
+    return Check(
+        node=name,
+        role="worker",
+        index=int(name.rpartition("-")[2]),
+        incarnation=life or f"{name}-life",
+        address="127.0.0.1",
+        port=1000 + turn,
+        slots=1,
+        device="cpu",
+        turn=turn,
+        seconds=seconds,
+        error=error,
+    )
 
 
 def report(name: str, number: int, step: int, **more: Any) -> Report:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from elasticjob.api.rpc.check import Peer
 from elasticjob.master.check.conversation import sentence
 from elasticjob.trainer.agent import check
 from elasticjob.trainer.agent.check import Bench, Result, Task, reserved, together
@@ -83,7 +84,7 @@ async def test_our_payload_measures_two_nodes_together_and_one_alone() -> None:
     made = [Bench(check.PAYLOAD, 1, os.environ, limit=60.0) for _ in range(2)]
     try:
         with reserved("127.0.0.1") as port:
-            peers = [check.Peer(node=name, address="127.0.0.1", port=port, slots=1) for name in "AB"]
+            peers = [Peer(node=name, address="127.0.0.1", port=port, slots=1) for name in "AB"]
             both = [one.run(together(peers, peer.node)) for one, peer in zip(made, peers, strict=True)]
             results = await asyncio.gather(*both)
         assert [(result.error, result.device) for result in results] == [("", "cpu")] * 2

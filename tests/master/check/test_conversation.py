@@ -6,31 +6,15 @@ from typing import Any
 
 import pytest
 
-from elasticjob.api.rpc.check import Check, Next, Part
+from elasticjob.api.rpc.check import Next, Part
 from elasticjob.api.rpc.nodes import Order
 from elasticjob.master.check.conversation import answer, sentence
 from elasticjob.master.errors import Stale
 from elasticjob.master.job import Job
 from elasticjob.master.store import restore, snapshot
-from tests.kit.master import Played, join, watch
+from tests.kit.master import Played, join, ran, watch
 
 FOUR = [f"node-{index}" for index in range(4)]
-
-
-def ran(name: str, turn: int = 0, seconds: float = 1.0, error: str = "", life: str = "") -> Check:
-    return Check(
-        node=name,
-        role="worker",
-        index=int(name[-1]),
-        incarnation=life or f"{name}-life",
-        address="127.0.0.1",
-        port=1000 + turn,
-        slots=1,
-        device="cpu",
-        turn=turn,
-        seconds=seconds,
-        error=error,
-    )
 
 
 def begun(*names: str, **bounds: Any) -> Played:
@@ -129,13 +113,25 @@ def test_a_lost_partner_does_not_hold_up_the_turn_and_the_other_gets_a_second_ch
     assert {part(game, name, 2) for name in FOUR[:3]} == {Part.PASSED}
 
 
+def test_who_loses_the_only_partner_is_judged_by_the_payload_alone() -> None:
+    game = begun("node-0", "node-1", minimum=1)
+    game.ask(ran("node-0"), ran("node-1"), ran("node-0", 1, error="peer closed"))
+    game.cut(watch("node-1"))
+    game.wait(0.5, "node-0")
+    assert part(game, "node-0", 1) is Part.PASSED
+    assert sentence(game.job) == ""
+
+
 def test_a_turn_that_never_ends_is_ended() -> None:
     game = begun(*FOUR, minimum=2)
     game.ask(*(ran(name) for name in FOUR), *(ran(name, 1) for name in FOUR[:3]))
     game.wait(329, *FOUR)
     assert next_of(game, "node-0", 1) is None
     game.wait(2, *FOUR)
-    assert part(game, "node-0", 1) is Part.TOGETHER
+    assert "node-3" in group(game, "node-0", 1) or "node-3" in group(game, "node-1", 1)
+    game.ask(*(ran(name, 2) for name in FOUR[:3]))
+    game.wait(331, *FOUR)
+    assert part(game, "node-3", 2) is Part.EXCLUDED
 
 
 def test_late_nodes_are_checked_while_the_others_train_and_disturb_nothing() -> None:
