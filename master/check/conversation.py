@@ -45,7 +45,7 @@ def answer(job: Job, request: Request) -> Next | None:
         return Next(part=part, turn=request.turn, reason=found.sentence)
     mine = session.members.get(request.node) if session else None
     if session and mine and mine.incarnation == request.incarnation:
-        return _together(session, request) if session.turn > request.turn else None
+        return _together(session, request)
     return Next(part=Part.ALONE) if request.turn else None
 
 
@@ -96,6 +96,8 @@ def _recorded(state: Check, request: Request, now: datetime) -> Check:
 
 def _together(session: Session, request: Request) -> Next | None:
     group = next((group for group in session.groups if request.node in group), ())
+    if not group or session.turn <= request.turn:
+        return None
     peers = tuple(_peer(name, session.members[name]) for name in group)
     return Next(part=Part.TOGETHER, turn=session.turn, peers=peers)
 
@@ -113,7 +115,7 @@ def _is_here(job: Job, name: str, one: Applicant) -> bool:
 
 def _pending(job: Job, session: Session, now: datetime) -> bool:
     """Whether a result of this turn can still come."""
-    missing = (name for name in session.members if name not in session.results)
+    missing = (name for group in session.groups for name in group if name not in session.results)
     return now < session.until and any(_is_here(job, name, session.members[name]) for name in missing)
 
 
@@ -170,13 +172,16 @@ def _advance(job: Job, session: Session, now: datetime) -> Job:
     A node that was lost leaves the session, and what its partners failed with it says nothing about them.
     """
     here = {name: one for name, one in session.members.items() if _is_here(job, name, one)}
-    late = {name: Outcome(seconds=0.0, error="no result in time") for name in here}
-    results = {name: session.results.get(name, late[name]) for name in here}
+    late = Outcome(seconds=0.0, error="no result in time")
+    ran = [name for group in session.groups for name in group if name in here]
+    results = {name: session.results.get(name, late) for name in ran}
     void = {name for group in session.groups if not set(group) <= set(here) for name in group}
     turn = {name: one for name, one in results.items() if not (one.error and name in void)}
     session = session.but(members=here, past=(*session.past, turn), results={})
-    again = len(session.past) == 1 and (plan.needs_another_turn(turn) or len(turn) < len(here))
-    groups = plan.opposites(plan.best(_alone(here), session.past)) if again else ()
+    times = plan.best(_alone(here), session.past)
+    groups = plan.following(session.past, times)
+    if not groups and len(session.past) == 1 and len(turn) < len(ran):
+        groups = plan.opposites(times)
     return _next_turn(job, session, groups, now) if groups else _finish(job, session, now)
 
 

@@ -2,7 +2,7 @@
 
 1. Each node runs the payload alone first: who fails alone is at fault, and drags no other node down.
 2. Turn 1: adjacent nodes in pairs. If a pair failed, or one was much slower than another: turn 2, the fastest
-with the slowest. An odd node joins the last pair.
+with the slowest. An odd node joins the last pair. Of three nodes that fail, each two are tried.
 3. Fault: no success in any turn. Time: the shortest of the turns.
 4. Slow: more than twice the median of three or more nodes, or twice the time that good nodes of the same
 device took before; and slower by half a second at least, since short payloads vary.
@@ -11,6 +11,7 @@ device took before; and slower by half a second at least, since short payloads v
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -46,6 +47,17 @@ def opposites(times: Mapping[str, float]) -> Groups:
     while len(ordered) > 1:
         inwards += [ordered.pop(0), ordered.pop()]
     return pairs([*inwards, *ordered])
+
+
+def following(turns: Sequence[Mapping[str, Outcome]], times: Mapping[str, float]) -> Groups:
+    """Return the groups after `turns`, none if these tell enough; `times` are the best ones of all nodes.
+
+    Of three nodes that fail together, each two are tried until two succeed: the third is at fault.
+    """
+    if len(times) == 3 and min(times.values()) == float("inf"):
+        couples = tuple(combinations(sorted(times), 2))
+        return couples[len(turns) - 1 : len(turns)]
+    return opposites(times) if len(turns) == 1 and needs_another_turn(turns[0]) else ()
 
 
 def needs_another_turn(results: Mapping[str, Outcome]) -> bool:

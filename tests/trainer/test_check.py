@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from elasticjob.api.rpc.check import Peer
+from elasticjob.master import nodes
 from elasticjob.master.check.conversation import sentence
 from elasticjob.trainer.agent import check
 from elasticjob.trainer.agent.check import Bench, Result, Task, reserved, together
 from tests.kit.harness import SCRIPTS, scenario
+from tests.kit.master import pod
 from tests.kit.warm import Warm
 
 
@@ -26,12 +28,15 @@ async def test_a_broken_node_does_not_train_and_a_slow_one_is_named(
     monkeypatch.setenv("CUT", "job-worker-2")
     monkeypatch.setenv("SLOW", "job-worker-1")
     async with scenario(tmp_path, warm, nodes=(3, 4)) as job:
+        pods = [pod(f"job-worker-{index}") for index in range(4)]
+        job.master.observe(lambda state, now: nodes.observe(state, pods, now))
         agents = [await job.agent(index, "counted.py", 2, flags=("--network-check",)) for index in range(4)]
         assert await job.ends(agents[2]) == 201
         words = agents[2].last_words()
         assert words["reason"] == "NodeCheckFailed"
         assert "job-worker-2 fails with others: " in words["message"]
-        assert [await job.ends(agents[index]) for index in (0, 1, 3)] == [0, 0, 0]
+        codes = [await job.ends(agents[index]) for index in (0, 1, 3)]
+        assert codes == [0, 0, 0], [line.text for line in job.lines if "node check" in line.text]
         assert job.trains_with(3)()
         assert "job-worker-1 is slow alone" in sentence(job.master.job)
 

@@ -102,6 +102,19 @@ def test_nodes_that_work_alone_but_not_together_end_the_job() -> None:
     assert verdict.message == "node-0, node-1 work alone, but no two of them together: timeout"
 
 
+def test_of_three_nodes_one_waits_while_the_others_are_tried() -> None:
+    game = begun(*FOUR[:3], minimum=2)
+    game.ask(*(ran(name) for name in FOUR[:3]))
+    game.ask(*(ran(name, 1, error="timeout") for name in FOUR[:3]))
+    assert group(game, "node-0", 1) == FOUR[:2]
+    assert next_of(game, "node-2", 1) is None
+    game.ask(*(ran(name, 2, error="timeout") for name in FOUR[:2]))
+    assert group(game, "node-2", 1) == ["node-0", "node-2"]
+    game.ask(ran("node-0", 3), ran("node-2", 3))
+    found = {name: part(game, name, 3) for name in FOUR[:3]}
+    assert found == {"node-0": Part.PASSED, "node-1": Part.EXCLUDED, "node-2": Part.PASSED}
+
+
 def test_a_lost_partner_does_not_hold_up_the_turn_and_the_other_gets_a_second_chance() -> None:
     game = begun(*FOUR, minimum=2)
     game.ask(*(ran(name) for name in FOUR))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.master.check.plan import judge, needs_another_turn, opposites, pairs
+from elasticjob.master.check.plan import best, following, judge, needs_another_turn, opposites, pairs
 from elasticjob.master.job import Outcome
 
 ALPHABET = "ABCDEFGHIJKLMNOP"
@@ -36,6 +36,18 @@ def test_adjacent_nodes_in_pairs(names: str, groups: str) -> None:
 def test_the_fastest_with_the_slowest(times: str, groups: str) -> None:
     seconds = {name: 3600 if one.error else one.seconds for name, one in ran(times).items()}
     assert ["".join(group) for group in opposites(seconds)] == groups.split()
+
+
+@pytest.mark.parametrize("guilty", "ABC")
+def test_of_three_nodes_the_guilty_one_is_found_by_trying_each_two(guilty: str) -> None:
+    alone, turns, groups = ran("A1 B1 C1"), list[dict[str, Outcome]](), pairs("ABC")
+    while groups:
+        turns.append(
+            {name: ran(f"{name}{'!' if guilty in group else 1}")[name] for group in groups for name in group}
+        )
+        groups = following(turns, best(alone, turns))
+    assert [name for name, one in judge(alone, turns, {}).items() if one.fault] == [guilty]
+    assert len(turns) <= 4
 
 
 @given(st.dictionaries(st.sampled_from(ALPHABET), st.floats(0, 10), min_size=2))
