@@ -8,6 +8,7 @@ from datetime import datetime
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.master.job import End, Job, Node, Phase, Verdict
 from elasticjob.master.rendezvous import rules, topology
+from elasticjob.master.shards import book
 
 Rule = Callable[[Job, datetime], Verdict | None]
 
@@ -92,7 +93,9 @@ def _success(job: Job, many: int, where: str, now: datetime) -> Verdict:
     progress = job.training.progress
     steps = f" after step {progress.step}" if progress else ""
     who = "the node" if many == 1 else f"all {many} nodes"
-    return Verdict(end=End.SUCCEEDED, reason="Finished", message=f"{who}{where} finished{steps}", at=now)
+    incomplete = f"; {trouble}" if (trouble := book.trouble(job.shards)) else ""
+    message = f"{who}{where} finished{steps}{incomplete}"
+    return Verdict(end=End.SUCCEEDED, reason="Finished", message=message, at=now)
 
 
 def _finished(job: Job, name: str) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 
 from elasticjob.api.rpc.nodes import Progress, Usage
 from elasticjob.api.rpc.rendezvous import Recovery, World
+from elasticjob.master.shards.book import Book
 
 Reply = TypeVar("Reply")
 
@@ -318,6 +319,7 @@ class Job(Value, frozen=True):
     verdict: Verdict | None = None
     topology: dict[str, Spot] = msgspec.field(default_factory=dict)  # of the nodes whose place is known
     check: Check = Check()
+    shards: Book = Book()
     saved: datetime | None = None  # in a snapshot: when it was made, by the clock of its master
 
     @property

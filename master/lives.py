@@ -16,6 +16,7 @@ from elasticjob.api.rpc.rendezvous import Join
 from elasticjob.master.errors import Refused, Stale
 from elasticjob.master.job import ENDS, Job, Node, Phase
 from elasticjob.master.rendezvous import rules
+from elasticjob.master.shards import book
 
 RETIRED = 16  # incarnations remembered per node
 JUMP = 1_000_000  # rounds or versions that an earlier master may have counted without saving them
@@ -55,7 +56,7 @@ def enter(job: Job, request: Watch | Join | Check, now: datetime) -> Job:
     job = job.put(node.but(finished=False))
     job = rules.lose(job, node.name, f"{node.name} was replaced by a new incarnation", now)
     job = job.put(_reborn(job, job.nodes[node.name], request))
-    return job.but(version=job.version + 1)
+    return job.but(version=job.version + 1, shards=book.lose_node(job.shards, node.name))
 
 
 def believe(node: str, what: str, number: int, known: int) -> None:

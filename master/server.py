@@ -26,6 +26,7 @@ from elasticjob.master import dispatch, nodes, pages, wire
 from elasticjob.master.check import conversation as checks
 from elasticjob.master.errors import RequestError
 from elasticjob.master.job import Job
+from elasticjob.master.shards import book, conversation
 from elasticjob.master.store import Store, snapshot
 from elasticjob.master.succession import succession
 
@@ -125,20 +126,30 @@ class Master:
 
     async def ask(self, request: Request[Any], line: object = None) -> Any:
         """Return the response to `request`, waiting if it is a long poll; None is "ask again"."""
-        turn = dispatch.handle(self.job, request, self.now())
-        self.become(turn.job)
-        if turn.reply is not None or type(request) not in dispatch.LATER:
-            return self._noted(request, turn.reply)
-        poll = Poll(request, line, self._until(request, self.now()))
-        self._polls.add(poll)
-        try:
-            return self._noted(request, await poll.answer)
-        finally:
-            self._polls.discard(poll)
+        asked = self.now()
+        while True:
+            turn = dispatch.handle(self.job, request, self.now())
+            self.become(turn.job)
+            if turn.reply is not None or type(request) not in dispatch.LATER:
+                return self._noted(request, turn.reply)
+            if isinstance(request, dispatch.CONSUMERS) and conversation.waits_for_save(self.job, request):
+                self._unsaved.set()
+            poll = Poll(request, line, self._until(request, asked))
+            self._polls.add(poll)
+            try:
+                reply = await poll.answer
+            finally:
+                self._polls.discard(poll)
+            if reply is not dispatch.AGAIN:
+                return self._noted(request, reply)
 
     def become(self, job: Job) -> None:
         """Replace the state; wake the long polls that it answers."""
         before, self.job = self.job, job
+        if job.shards.news != before.shards.news:
+            for poll in self._polls:
+                if isinstance(poll.request, dispatch.CONSUMERS):
+                    self._try(poll)
         if job.version == before.version:
             return
         self._say_what_changed(before)
@@ -207,7 +218,7 @@ class Master:
 
     async def _tick(self) -> None:
         """Apply all timeouts, forever."""
-        looked, training = self.now(), self.job.training
+        looked, training, mark = self.now(), self.job.training, self.job.shards.mark
         ticked = looked
         while True:
             await self.clock.sleep(TICK)
@@ -217,8 +228,9 @@ class Master:
             self.become(dispatch.tick(self.job, ticked))
             for poll in self._polls:
                 self._expire(poll)
-            if training is not self.job.training and self.now() - looked > SAVE_PROGRESS:
-                looked, training = self.now(), self.job.training
+            moved = training is not self.job.training or mark != self.job.shards.mark
+            if moved and self.now() - looked > SAVE_PROGRESS:
+                looked, training, mark = self.now(), self.job.training, self.job.shards.mark
                 self._unsaved.set()
 
     def _expire(self, poll: Poll) -> None:
@@ -233,8 +245,12 @@ class Master:
             await self._unsaved.wait()
             self._unsaved.clear()
             try:
-                await self._store.save(snapshot(self.job, self.now()))
+                saving = self.job
+                await self._store.save(snapshot(saving, self.now()))
                 delay, self._unsaved_since = 0.5, None
+                after = book.saved(self.job.shards, saving.shards.mark)
+                if after is not self.job.shards:
+                    self.become(self.job.but(shards=after))
             except OSError as error:
                 self._unsaved_since = self._unsaved_since or self.now()
                 self._say_unsaved(error, delay)
@@ -301,12 +317,13 @@ class Master:
         A disconnect after the deadline is the client's own timeout, not a lost node: a master that was
         suspended sees the old connection end before it accepts the next one.
         """
-        if self._closing or any(poll.same_node(question) for poll in self._polls):
+        if self._closing or type(question) not in dispatch.CUT:
+            return
+        if any(poll.same_node(question) for poll in self._polls):
             return
         if isinstance(question, Watch) and self.now() - self._until(question, asked) > LATE:
             return
-        if type(question) in dispatch.CUT:
-            self.become(dispatch.cut(self.job, question, self.now()))
+        self.become(dispatch.cut(self.job, question, self.now()))
 
     def _line_closed(self, line: object) -> None:
         """Shorten the node's heartbeat deadline: its connection closed between two Watches."""

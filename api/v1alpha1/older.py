@@ -3,7 +3,7 @@
     distributionStrategy: parameter_server        ParameterServerStrategy, and so on for every spelling
     no strategy, beside parameter servers         ParameterServerStrategy
     parameter_server, worker, evaluator (EasyDL)  the roles ps, worker and evaluator of one container each
-    image, command (EasyDL)                       those of roles whose first container has none
+    image, command (EasyDL)                       those of roles whose main container has none
     replicas: 0, in a role without a number       absent: the optimizer decides
     <job>-edljob-<role>-<index> in a ScalePlan    <job>-<role>-<index>
     _ in a pod's name in a ScalePlan              -, as pod names have no _
@@ -88,16 +88,18 @@ def command_words(line: str | None) -> list[str] | None:
 
 
 def _filled(role: str, one: Manifest, spec: Manifest) -> Manifest:
-    """Give the first container of a role what the EasyDL form says for all of them."""
+    """Give the main container of a role what the EasyDL form says for all roles."""
     template = one.get("template") or {}
     pod = template.get("spec") or {}
     containers = pod.get("containers") if isinstance(pod, dict) else None
     if is_master(role) or not isinstance(containers, list) or not containers:
         return one
-    if not isinstance(containers[0], dict):
+    if not all(isinstance(container, dict) for container in containers):
         return one
-    containers = [_with_defaults(containers[0], spec), *containers[1:]]
-    return {**one, "template": {**template, "spec": {**pod, "containers": containers}}}
+    names = [container.get("name") for container in containers]
+    main = names.index("main") if "main" in names else 0
+    filled = [_with_defaults(each, spec) if at == main else each for at, each in enumerate(containers)]
+    return {**one, "template": {**template, "spec": {**pod, "containers": filled}}}
 
 
 def _with_defaults(container: Manifest, spec: Manifest) -> Manifest:

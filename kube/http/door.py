@@ -13,6 +13,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any, Final
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,11 @@ class Bounds:
     share: float = 0.25
     head: float = 10.0
     body: float = 30.0
+
+    @property
+    def files(self) -> int:
+        """The number of file descriptors that a process needs, a quarter of them for everything else."""
+        return ceil(self.connections / 0.75)
 
     def within(self, files: float) -> Bounds:
         """Leave a quarter of the process's file descriptors to everything else."""

@@ -68,7 +68,8 @@ class _Runner(web.BaseRunner):
         except OSError as error:
             why = (error.strerror or str(error)).partition(" (while")[0].lower()  # what Python adds
             raise OSError(error.errno, f"cannot listen at {host}:{port}: {why}") from None
-        bounds = (bounds or Bounds()).within(_files())
+        bounds = bounds or Bounds()
+        bounds = bounds.within(_files(bounds.files))
         door = self._listening = Door(made, bounds)
         if self.server:
             self.server.request_handler = _in_time(self.server.request_handler, door, bounds.body)
@@ -94,10 +95,23 @@ class ServerRunner(_Runner, web.ServerRunner):
     """Serves by a server of one's own, below applications and routes; it takes the DEFAULTS too."""
 
 
-def _files() -> float:
-    """Return how many file descriptors this process may have."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return inf if files == resource.RLIM_INFINITY else files
+def _files(wanted: int) -> float:
+    """Return how many file descriptors this process may have, after raising the soft limit to `wanted`.
+
+    Containers often start with a soft limit of 1024, for programs that use select(), below a far higher hard
+    limit. Processes that are started from here inherit the raised limit.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return inf
+    if soft >= wanted:
+        return soft
+    raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+    except (ValueError, OSError):  # macOS has a limit of its own below the hard one
+        return soft
+    return raised
 
 
 def _in_time(handle: Handler, door: Door, body: float) -> Handler:

@@ -377,6 +377,7 @@ UPDATES: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     ),
     ("image of the older form", {}, {"spec/worker": {"image": "b"}}, ["spec.worker"]),
     ("command of all roles", {}, {"spec/command": "a"}, ["spec.command"]),
+    ("the EasyDL form left out", {"spec/command": "a", "spec/image": "b", "spec/worker": {}}, {}, []),
     ("size 0", {}, {f"{W}/replicas": 0, f"{W}/minReplicas": ABSENT, "spec/nodeUnit": 1}, []),
     ("manager", {}, {"spec/managedBy": "kueue.x-k8s.io/multikueue"}, ["spec.managedBy"]),
     ("sizes", {}, {f"{W}/replicas": 4, f"{W}/maxReplicas": 8}, []),
@@ -433,6 +434,14 @@ UPDATES: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
 )
 def test_updates(before: dict[str, Any], now: dict[str, Any], paths: list[str]) -> None:
     assert [problem.path for problem in problems(job(**now), job(**before))] == paths
+
+
+def test_of_a_template_full_of_errors_the_first_hundred_are_told() -> None:
+    many = range(1000)
+    unknown = problems(job(**{f"{W}/template/spec/nodeSelecter{index}": {} for index in many}))
+    mounts = problems(job(**{f"{C}/volumeMounts": [{"name": "data", "mountPath": "/data"} for _ in many]}))
+    shapes = problems(job(**{f"{W}/template/spec/containers": [None for _ in many]}))
+    assert [len(found) for found in (unknown, mounts, shapes)] == [100, 100, 100]
 
 
 def test_a_changed_template_is_told_how_it_can_change() -> None:

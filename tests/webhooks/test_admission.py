@@ -265,6 +265,8 @@ async def test_the_easydl_form_becomes_roles() -> None:
 
 
 W = "spec/replicaSpecs/worker"
+MAINS = f"{W}/template/spec/containers"
+SIDE = {"name": "side", "image": "b"}
 NO_BOUNDS = {f"{W}/minReplicas": ABSENT, f"{W}/maxReplicas": ABSENT}
 OLDER: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("words", {"spec/distributionStrategy": "allreduce"}, {"spec/distributionStrategy": "AllreduceStrategy"}),
@@ -292,6 +294,11 @@ OLDER: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         "image and command of all roles",
         {"spec/image": "a", "spec/command": "b c", f"{MAIN}/image": ABSENT, f"{MAIN}/command": ABSENT},
         {"spec/image": "a", "spec/command": "b c", f"{MAIN}/image": "a", f"{MAIN}/command": ["b", "c"]},
+    ),
+    (
+        "the command of main, which is not first",
+        {"spec/command": "b c", MAINS: [SIDE, {"name": "main", "image": "a"}]},
+        {"spec/command": "b c", MAINS: [SIDE, {"name": "main", "image": "a", "command": ["b", "c"]}]},
     ),
     (
         "a role's own image",

@@ -23,6 +23,7 @@ from elasticjob.api.rpc.check import Part
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Order, Report, Succession, Watch
 from elasticjob.api.rpc.rendezvous import Join, Recovery
+from elasticjob.trainer import way
 from elasticjob.trainer.agent import decide as steps
 from elasticjob.trainer.agent import succession, words
 from elasticjob.trainer.agent.check import FAILED, PAYLOAD, Bench, check
@@ -65,6 +66,7 @@ NOTICE_EVERY = 0.5
 SUCCEED_EVERY = 0.2
 LAST_CALLS = 3.0  # seconds that the last requests to the master may take; it may be gone already
 FAREWELL = 1.0  # the same for a planned leave
+WAY = "master.json"
 PREFIX = "[${role_name}${local_rank}]: "
 
 
@@ -97,6 +99,7 @@ class Agent:
         self._folder = folder
         self._take_over = take_over
         self._left: Succession | None = None
+        self._way: way.Way | None = None
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls: set[asyncio.Task[None]] = set()
@@ -129,6 +132,7 @@ class Agent:
         for number in signals:
             asked = AskedToLeave(f"received {number.name}", 128 + number)
             loop.add_signal_handler(number, self._events.put_nowait, asked)
+        self._say_where_the_master_is()
         if self._settings.check:
             self._start(self._vet())
         else:
@@ -184,7 +188,9 @@ class Agent:
         match action:
             case steps.Spawn(slot=slot):
                 file = self._folder / f"error-{slot}.json"
-                environment = worker_environment(self._environment, self._settings, self._group, action, file)
+                environment = worker_environment(
+                    self._environment, self._settings, self._group, action, file, self._folder / WAY
+                )
                 self._workers.spawn(slot, environment, file)
             case steps.Signal(slot=slot, number=number):
                 self._workers.signal(slot, number)
@@ -327,6 +333,7 @@ class Agent:
             await asyncio.sleep(NOTICE_EVERY)
             now = asyncio.get_running_loop().time()
             group, client = self._group, self._master
+            self._say_where_the_master_is()
             for worker in group.training:
                 if (last := self._steps.get(worker.slot)) is None or last.round != worker.round:
                     self._steps[worker.slot] = Stepped(worker.round, last.step if last else 0, now)
@@ -339,6 +346,16 @@ class Agent:
             )
             for sentence in notices.due(conditions, now):
                 log.warning("%s", sentence)
+
+    def _say_where_the_master_is(self) -> None:
+        """Write the way to the master for the workers, at first and when it has moved."""
+        place, address = self._settings.place, self._master.address
+        if self._way is not None and self._way.address == address:
+            return
+        token = way.token_file(self._environment, place.token, self._folder)
+        incarnation = self._group.terms.incarnation
+        self._way = way.Way(address, str(token), place.node, incarnation)
+        way.write(self._folder / WAY, self._way)
 
     def _noticed(self, slot: int, advance: Advance) -> None:
         now = asyncio.get_running_loop().time()

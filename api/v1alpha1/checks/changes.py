@@ -17,12 +17,13 @@ Change = Callable[[ElasticJob, ElasticJob], Iterable[Problem]]
 
 
 def identity_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
-    """The strategy and the manager of a job are immutable, and what the EasyDL form says for all roles."""
+    """The strategy and the manager of a job are immutable; what the EasyDL form says may only be left out."""
+    command, image = new.spec.command, new.spec.image
     for field, before, now in (
         ("distributionStrategy", str(old.spec.distribution_strategy), str(new.spec.distribution_strategy)),
         ("managedBy", old.spec.managed_by, new.spec.managed_by),
-        ("command", old.spec.command or "", new.spec.command or ""),
-        ("image", old.spec.image or "", new.spec.image or ""),
+        ("command", command and (old.spec.command or ""), command),
+        ("image", image and (old.spec.image or ""), image),
     ):
         if before != now:
             message = f"it cannot change from {before!r} to {now!r}: delete the job and create it again"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from itertools import islice
 from typing import Final
 
 from elasticjob.api.resources import MalformedQuantity, Resources, pod_requests
@@ -42,22 +43,30 @@ from elasticjob.api.v1alpha1.older import OLDER_ROLES, command_words, older_cont
 from elasticjob.kube.objects.problem import Problem
 
 Check = Callable[[ElasticJob], Iterable[Problem]]
+MOST_PROBLEMS: Final = 100
+"""A template of 3 MB may have so many that finding them all takes half a minute."""
 
 
 def problems(new: ElasticJob, old: ElasticJob | None = None) -> list[Problem]:
-    """Return the errors of a job that is created, or updated from `old`.
+    """Return the errors of a job that is created, or updated from `old`, the first hundred.
 
     An update that keeps the spec, or of a job that is being deleted, is always valid, so that a job accepted
     by an earlier release can still be labelled, finalized and deleted.
     """
     if old is not None and (new.spec == old.spec or new.metadata.deletion_timestamp is not None):
         return []
-    if misshapen := list(templates_have_their_shape(new)):
-        return misshapen
-    found = [problem for change in CHANGES for problem in change(old, new)] if old is not None else []
-    found += [problem for check in CHECKS for problem in check(new)]
-    found += the_older_form_says_the_same(new, old)
-    return [*found, *what_the_server_would_refuse_later(new, old)]
+    misshapen = list(islice(templates_have_their_shape(new), MOST_PROBLEMS))
+    return misshapen or list(islice(_of_a_well_shaped(new, old), MOST_PROBLEMS))
+
+
+def _of_a_well_shaped(new: ElasticJob, old: ElasticJob | None) -> Iterator[Problem]:
+    if old is not None:
+        for change in CHANGES:
+            yield from change(old, new)
+    for check in CHECKS:
+        yield from check(new)
+    yield from the_older_form_says_the_same(new, old)
+    yield from what_the_server_would_refuse_later(new, old)
 
 
 def the_name_leaves_room(job: ElasticJob) -> Iterator[Problem]:

@@ -72,7 +72,7 @@ def repeated_containers(path: str, pod: Manifest) -> Iterator[Problem]:
 
 def mounts_without_volume(path: str, pod: Manifest) -> Iterator[Problem]:
     """Check for mounts of volumes that the pod does not have."""
-    volumes = [volume.get("name") for volume in pod.get("volumes") or ()]
+    volumes = {volume.get("name") for volume in pod.get("volumes") or ()}
     for field in ("initContainers", "containers"):
         for index, container in enumerate(pod.get(field) or ()):
             for place, mount in enumerate(container.get("volumeMounts") or ()):

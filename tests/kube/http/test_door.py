@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
@@ -168,3 +169,20 @@ async def test_what_is_no_http_is_refused_without_a_line_in_the_log(
         line = await asyncio.wait_for(stream[0].readline(), PATIENCE)
         assert int(line.split()[1]) == status
     assert [record for record in caplog.records if record.name.startswith("elasticjob")] == []
+
+
+@pytest.fixture
+def few_files() -> Iterator[None]:
+    """A low soft limit below a high hard one, as containers of containerd 2 have (1024 and 524288)."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("few_files")
+async def test_a_soft_limit_on_file_descriptors_is_raised_to_what_a_server_needs() -> None:
+    async with serving(Bounds(connections=600)):
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 800
+    async with serving(Bounds(connections=60)):
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 800
