@@ -47,6 +47,7 @@ class Hosted:
     port: int = 0
     name: str = ""  # the --rdzv-id
     conf: Conf = field(default_factory=Conf)
+    exclude_stragglers: bool = False  # nodes that the check finds slow do not train
 
 
 async def join(settings: Settings, seat: Seat | None = None) -> int:
@@ -167,9 +168,11 @@ def new_job(job: Hosted) -> MasterJob:
         silence=timedelta(seconds=job.conf.silence),
         last_call=timedelta(seconds=job.conf.last_call),
         join_timeout=timedelta(seconds=job.conf.join),
+        quiet=timedelta(seconds=job.conf.quiet),
     )
     bounds = Bounds(minimum=job.low, maximum=job.high)
-    return Job(spec=Spec(job=name_of(job.name), bounds=bounds, limits=limits))
+    name, slow = name_of(job.name), job.exclude_stragglers
+    return Job(spec=Spec(job=name, bounds=bounds, limits=limits, exclude_stragglers=slow))
 
 
 def with_master(settings: Settings, master: str, token: str) -> Settings:

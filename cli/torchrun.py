@@ -28,6 +28,7 @@ class Conf:
 
     join: float = 900.0
     last_call: float = 30.0
+    quiet: float = 3.0  # how long late nodes of plain scripts are gathered
     close: float = 60.0  # how long the master waits until the other nodes know of the end
     interval: float = 0.0
     attempts: float = 0.0
@@ -68,6 +69,7 @@ KEYS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
     "timeout": ("join", number),
     "last_call_timeout": ("last_call", number),
     "close_timeout": ("close", number),
+    "quiet_window": ("quiet", number),
     "keep_alive_interval": ("interval", number),
     "keep_alive_max_attempt": ("attempts", number),
     "is_host": ("is_host", truth),

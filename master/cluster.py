@@ -25,7 +25,7 @@ from elasticjob.api.v1alpha1.common import (
     MASTER_ALIAS,
 )
 from elasticjob.api.v1alpha1.containers import main_end
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, NodeCheck
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
@@ -35,7 +35,9 @@ from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.master import nodes, progress
+from elasticjob.master.check import conversation as checks
 from elasticjob.master.job import Bounds, Job, Limits, Phase, Spec, Training
+from elasticjob.master.rendezvous.topology import spot_of
 from elasticjob.master.server import Master
 from elasticjob.master.store import MANAGER
 
@@ -61,6 +63,7 @@ def spec_of(job: ElasticJob, limits: Limits) -> Spec:
         replicas=max(wanted, bounds.lo),
         restart_count=restarts,
         roles=roles,
+        exclude_stragglers=job.spec.node_check is NodeCheck.STRAGGLERS,
     )
 
 
@@ -84,6 +87,7 @@ def training_status(job: Job) -> Manifest:
         "worldSize": world.size if world else 0,
         "round": job.round,
         "goodput": _rounded(progress.goodput(training)),
+        "nodeCheck": checks.sentence(job) or None,
     }
     return {name: value for name, value in known.items() if value is not None}
 
@@ -264,6 +268,7 @@ def _pod(job: str, pod: Pod) -> nodes.Pod:
         phase=_phase(pod),
         leaving=pod.metadata.deletion_timestamp is not None,
         relaunch=int(labels.get(LABEL_RELAUNCH, "0")),
+        spot=spot_of(role, labels),
     )
 
 
@@ -295,8 +300,9 @@ def _end(training: Training) -> datetime | None:
 
 
 def _turning_point(status: Manifest) -> object:
-    """The round, its size, and whether there is a step yet, or no step left."""
-    return status.get("round"), status.get("worldSize"), "step" in status, status.get("progress") == 1.0
+    """The round, its size, what the check found, and whether there is a step yet, or no step left."""
+    shown = status.get("round"), status.get("worldSize"), status.get("nodeCheck")
+    return *shown, "step" in status, status.get("progress") == 1.0
 
 
 def _rounded(share: float | None) -> float | None:

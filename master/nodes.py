@@ -16,8 +16,8 @@ from elasticjob.api.rpc.message import Empty
 from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Report, Watch
 from elasticjob.master import lives, progress
 from elasticjob.master.errors import Stale
-from elasticjob.master.job import ENDS, Job, Node, Phase, Turn
-from elasticjob.master.rendezvous import rules
+from elasticjob.master.job import ENDS, Job, Node, Phase, Spot, Turn
+from elasticjob.master.rendezvous import rules, topology
 from elasticjob.master.shards import book
 
 OF_ITS_OWN: Final = frozenset({4, 6, 7, 8, 11})
@@ -45,6 +45,7 @@ class Pod(msgspec.Struct, frozen=True):
     uid: str = ""
     leaving: bool = False
     relaunch: int = 0
+    spot: Spot | None = None
 
 
 def watch(job: Job, request: Watch, now: datetime) -> Turn[Orders]:
@@ -169,6 +170,7 @@ def observe(job: Job, pods: Sequence[Pod], now: datetime) -> Job:
         by_node.setdefault(pod.node, []).append(pod)
     for name, listed in by_node.items():
         job = _observe_node(job, name, listed, now)
+    job = topology.seen(job, {pod.node: pod.spot for pod in pods})
     return rules.settle(job, now)
 
 

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.master import progress
+from elasticjob.master.check import conversation as checks
 from elasticjob.master.job import Job, Node
 from elasticjob.master.rendezvous import rules
 from elasticjob.master.shards import book
@@ -55,6 +56,7 @@ def status(job: Job, now: datetime) -> dict[str, Any]:
         "goodput": progress.goodput(training),
         "standstill": round(training.standstill, 3),
         "restarts": job.restarts,
+        "check": checks.sentence(job),
         "rounds": training.changes,
         "datasets": [book.standing(ledger) for ledger in job.shards.datasets.values()],
     }

@@ -23,6 +23,7 @@ from elasticjob.api.rpc.nodes import Order, Orders, Watch
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.http.serving import DEFAULTS, ServerRunner
 from elasticjob.master import dispatch, nodes, pages, wire
+from elasticjob.master.check import conversation as checks
 from elasticjob.master.errors import RequestError
 from elasticjob.master.job import Job
 from elasticjob.master.shards import book, conversation
@@ -217,6 +218,8 @@ class Master:
     def _say_what_changed(self, before: Job) -> None:
         """Log one line for each decision that changed something."""
         job = self.job
+        if job.check.findings is not before.check.findings and (found := checks.sentence(job)):
+            log.info("node check: %s", found)
         if job.verdict and not before.verdict:
             log.info("verdict %s, %s: %s", job.verdict.end, job.verdict.reason, job.verdict.message)
         elif job.ending and job.ending != before.ending:

@@ -154,10 +154,10 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
     job = progress.moved(job, now - job.saved if job.saved else timedelta(0))
     nodes = {name: _waiting_for_a_word(node, spec, now) for name, node in job.nodes.items()}
     gathering = None if job.running else now
+    check = job.check.but(waiting={}, session=None)  # agents report again
     shards = book.taken_over(job.shards, now + spec.limits.takeover)
-    return job.but(
-        spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering, shards=shards, saved=None
-    )
+    job = job.but(spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering, saved=None)
+    return job.but(check=check, shards=shards)
 
 
 def _waiting_for_a_word(node: Node, spec: Spec, now: datetime) -> Node:

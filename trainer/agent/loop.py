@@ -19,12 +19,14 @@ from typing import Any, assert_never
 
 import msgspec
 
+from elasticjob.api.rpc.check import Part
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Order, Report, Succession, Watch
 from elasticjob.api.rpc.rendezvous import Join, Recovery
 from elasticjob.trainer import way
 from elasticjob.trainer.agent import decide as steps
 from elasticjob.trainer.agent import succession, words
+from elasticjob.trainer.agent.check import FAILED, PAYLOAD, Bench, check
 from elasticjob.trainer.agent.decide import LEFT, Action, Exit, Step, again_at, decide
 from elasticjob.trainer.agent.environ import with_defaults, worker_environment
 from elasticjob.trainer.agent.folder import own_folder
@@ -37,11 +39,12 @@ from elasticjob.trainer.agent.group import (
     Ordered,
     Said,
     Terms,
+    Vetted,
     observe,
 )
 from elasticjob.trainer.agent.notices import Master, Notices, Stepped, rank_of, stalls, waits
 from elasticjob.trainer.agent.script import imports, is_elastic, preloads
-from elasticjob.trainer.agent.settings import Recover, Settings, Start, hostname
+from elasticjob.trainer.agent.settings import Recover, Settings, Start, count_devices, hostname
 from elasticjob.trainer.agent.usage import Meter, stopped_among
 from elasticjob.trainer.agent.workers import Workers
 from elasticjob.trainer.channel import Advance
@@ -110,7 +113,9 @@ class Agent:
         self._stopped: dict[int, float] = {}
         self._joined: float | None = None
         found = imports(settings.script)
-        self._group = Group(terms=terms(settings), recovery=recovery(settings.recover, found))
+        self._group = Group(
+            terms=terms(settings), recovery=recovery(settings.recover, found), vetted=not settings.check
+        )
         self._workers = Workers(
             settings.script,
             emit=self._events.put_nowait,
@@ -129,7 +134,10 @@ class Agent:
             asked = AskedToLeave(f"received {number.name}", 128 + number)
             loop.add_signal_handler(number, self._events.put_nowait, asked)
         self._say_where_the_master_is()
-        self._workers.prepare(self._environment)
+        if self._settings.check:
+            self._start(self._vet())
+        else:
+            self._workers.prepare(self._environment)
         loop.add_signal_handler(signal.SIGCHLD, self._workers.reap_orphans)
         self._start(self._watch())
         self._start(self._report())
@@ -220,6 +228,29 @@ class Agent:
             self._events.put_nowait(Dismissed(AGAIN, type(error).__name__, str(error)))
         else:
             self._events.put_nowait(Formed(world))
+
+    async def _vet(self) -> None:
+        """Have this node checked; prepare its workers if it has passed."""
+        bench = Bench(self._settings.payload or PAYLOAD, payloads(self._settings), self._environment)
+        try:
+            found = await check(self._master, self._group.terms, bench)
+        except Stopping:
+            return  # the next orders say STOP
+        except Refused as error:
+            self._events.put_nowait(Dismissed(0, "Refused", str(error)))
+            return
+        except MasterError as error:
+            self._events.put_nowait(Dismissed(AGAIN, type(error).__name__, str(error)))
+            return
+        finally:
+            bench.close()
+        if found.part is Part.EXCLUDED:
+            self._events.put_nowait(Dismissed(FAILED, "NodeCheckFailed", f"node check: {found.reason}"))
+            return
+        if found.reason:
+            log.warning("node check: %s", found.reason)
+        self._workers.prepare(self._environment)
+        self._events.put_nowait(Vetted())
 
     async def _watch(self) -> None:
         """Keep a Watch pending at the master, and emit its orders."""
@@ -439,6 +470,11 @@ def terms(settings: Settings) -> Terms:
         grace=settings.grace,
         tries=settings.tries,
     )
+
+
+def payloads(settings: Settings) -> int:
+    """Return how many processes of the payload this node runs: one for each device that it uses."""
+    return max(1, min(settings.workers, count_devices()))
 
 
 def at(host: str, port: str) -> str:

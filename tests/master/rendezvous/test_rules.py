@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from elasticjob.api.rpc.nodes import Order
-from elasticjob.api.rpc.rendezvous import World
+from elasticjob.api.rpc.rendezvous import Join, Recovery, World
 from elasticjob.master.errors import Refused, Stale, Stopping
 from elasticjob.master.job import Bounds, Phase
 from tests.kit.master import Played, finish, join, leave, played, pod, watch
@@ -287,3 +289,42 @@ def test_a_world_of_its_own_does_not_make_a_newcomer_the_oldest() -> None:
     assert game.job.round == 5
     game.ask(join("node-1", after=5), join("node-2", after=5))
     assert game.names() == ["node-1", "node-2", "node-0"]
+
+
+def plain(name: str, **more: Any) -> Join:
+    return join(name, recovery=Recovery.RESTART, wait=60.0, **more)
+
+
+def test_late_nodes_of_a_plain_script_cost_one_restart_together() -> None:
+    game = played("node-0", "node-1", maximum=9)
+    for name in NODES[2:6]:
+        game.ask(watch(name), plain(name))
+        game.wait(2, *game.job.nodes)
+        assert game.order("node-0") is Order.TRAIN
+    game.wait(1.5, *NODES[:6])
+    assert game.order("node-0") is Order.REGROUP
+    game.ask(plain("node-0", after=1), plain("node-1", after=1))
+    assert game.names() == NODES[:6]
+
+
+def test_newcomers_of_a_plain_script_wait_no_longer_than_the_longest_window() -> None:
+    game = played("node-0", maximum=20)
+    names = [f"node-{index}" for index in range(20)]
+    waited = 0
+    while game.order("node-0") is Order.TRAIN:
+        waited += 1
+        game.ask(watch(names[waited]), plain(names[waited]))
+        game.wait(2.5, *names[: waited + 1])
+    assert waited == 12
+
+
+@pytest.mark.parametrize("case", ["in-process", "full", "loss"])
+def test_no_window_delays_what_cannot_wait(case: str) -> None:
+    game = played("node-0", "node-1", maximum=3 if case == "full" else 9)
+    game.ask(watch("node-2"), join("node-2") if case == "in-process" else plain("node-2"))
+    if case == "loss":
+        assert game.order("node-0") is Order.TRAIN
+        game.cut(watch("node-1"))
+        game.ask(plain("node-0", after=1))
+        assert game.names() == ["node-0", "node-2"]
+    assert (game.order("node-0") is Order.REGROUP) == (case != "loss")
