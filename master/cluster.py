@@ -219,16 +219,22 @@ class Cluster:
         cache.subscribe(lambda _: self._changed.set())
 
     async def _observe(self) -> None:
-        """Pass the whole state to the master on every change, so that a missed event does no harm."""
+        """Pass the whole state to the master on every change, so that a missed event does no harm.
+
+        While thousands of pods start, their changes are looked at together, in a fifth of the time.
+        """
         await self._operator.wait_started()
+        clock = self._master.clock
         while True:
             self._changed.clear()
+            began = clock.monotonic()
             self._end_when_gone()
             if (found := self._jobs.get(self._key)) and found.metadata.uid == self._uid:
                 spec = spec_of(found, self._limits)
                 self._master.observe(lambda job, now, spec=spec: job.but(spec=spec))  # type: ignore[misc]
             pods = pods_of(self._key.name, self._pods.list())
             self._master.observe(lambda job, now, pods=pods: nodes.observe(job, pods, now))  # type: ignore[misc]
+            await clock.sleep(4 * (clock.monotonic() - began))
             await self._changed.wait()
 
     async def _start_up(self) -> None:

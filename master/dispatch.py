@@ -67,9 +67,16 @@ VERBS: dict[str, type[Request[Any]]] = {request.PATH: request for request in HAN
 
 
 def handle(job: Job, request: Request[Any], now: datetime) -> Turn[Any]:
-    """Return the job after `request`, and the response. A RequestError leaves the job unchanged."""
+    """Return the job after `request`, and the response. A RequestError leaves the job unchanged.
+
+    Heartbeats and reports, nearly all requests, leave the counts of nodes and the world as they were, and
+    with them the verdict; what time alone decides is left to `tick`.
+    """
     turn = HANDLERS[type(request)](job, request, now)
-    return Turn(health.judge(turn.job, now), turn.reply)
+    after = turn.job
+    if after.nodes.kinds is job.nodes.kinds and after.world is job.world and after.restarts == job.restarts:
+        return turn
+    return Turn(health.judge(after, now), turn.reply)
 
 
 def cut(job: Job, request: Request[Any], now: datetime) -> Job:

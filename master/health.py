@@ -23,7 +23,9 @@ def judge(job: Job, now: datetime) -> Job:
 
 def succeed_when_all_finished(job: Job, now: datetime) -> Verdict | None:
     """Every member of the world succeeded."""
-    if not job.world or not all(_finished(job, member.node) for member in job.world.members):
+    if not job.world or job.nodes.count(lambda kind: kind.completed) < len(job.world.members):
+        return None
+    if not all(_finished(job, member.node) for member in job.world.members):
         return None
     return _success(job, len(job.world.members), f" of round {job.world.round}", now)
 
@@ -34,20 +36,21 @@ def succeed_when_all_that_are_known_finished(job: Job, now: datetime) -> Verdict
     If a node that did not succeed is gone, its replacement may still come. There may also be more nodes than
     `replicas`, which is the initial size.
     """
-    nodes = [node for node in job.nodes.values() if node.role in job.spec.roles]
-    if job.spec.replicas is None or len(nodes) < job.spec.replicas:
+    many = job.nodes.count(lambda kind: kind.role in job.spec.roles)
+    if job.spec.replicas is None or many < job.spec.replicas:
         return None
-    return _success(job, len(nodes), "", now) if all(node.completed for node in nodes) else None
+    still = job.nodes.count(lambda kind: kind.role in job.spec.roles and not kind.completed)
+    return None if still else _success(job, many, "", now)
 
 
 def fail_when_no_world_is_possible(job: Job, now: datetime) -> Verdict | None:
     """Nodes have spent their restarts, and too few are left for a world."""
     if not job.restarts:
         return None
-    spent = [node for node in job.nodes.values() if node.failures > job.spec.restart_count]
+    spent = job.nodes.count(lambda kind: kind.failures > job.spec.restart_count)
     if not spent or _possible(job, spent) >= job.spec.bounds.lo:
         return None
-    worst = max(spent, key=lambda node: node.failures)
+    worst = max(job.nodes.values(), key=lambda node: node.failures)
     return Verdict(
         end=End.FAILED,
         reason=RESTARTS_SPENT,
@@ -103,11 +106,11 @@ def _finished(job: Job, name: str) -> bool:
     return bool(node and node.completed)
 
 
-def _possible(job: Job, spent: list[Node]) -> int:
+def _possible(job: Job, spent: int) -> int:
     """Return how many nodes can still take part: those that are replaced when lost, else the live ones."""
     if job.spec.replicas is not None:
-        return max(0, job.spec.replicas - len(spent))
-    return sum(node.alive for node in job.nodes.values())
+        return max(0, job.spec.replicas - spent)
+    return job.nodes.count(lambda kind: kind.alive)
 
 
 def _why_missing(job: Job) -> str:

@@ -14,6 +14,7 @@ import msgspec
 
 from elasticjob.api.rpc.nodes import Progress, Usage
 from elasticjob.api.rpc.rendezvous import Recovery, World
+from elasticjob.master.roster import Kind, Roster
 from elasticjob.master.shards.book import Book
 
 Reply = TypeVar("Reply")
@@ -104,6 +105,8 @@ class Phase(StrEnum):
     DELETED = "Deleted"
 
 
+NAMED = 16
+"""How many nodes orders and the history of changes name."""
 ENDS = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED})
 """The terminal phases of a pod."""
 
@@ -178,9 +181,30 @@ class Node(Value, frozen=True):
         """Sort key of nodes of equal age."""
         return self.role, self.index, self.name
 
+    @property
+    def kind(self) -> Kind:
+        """What the rules ask about the node: equal kinds are counted together (see `Roster`)."""
+        ended, running = self.ended, self.phase is Phase.RUNNING
+        out, agent = self.leaving or ended, self.beat is not None
+        return Kind(
+            role=self.role,
+            failures=self.failures,
+            alive=not out and (agent or running),
+            started=agent or running or self.completed,
+            completed=self.completed,
+            finished=self.finished,
+            joined=self.joined is not None,
+            out=out,
+            holds=self.round,
+            costly=self.joined is not None and self.joined.recovery is Recovery.RESTART,
+        )
+
 
 class Ending(Value, frozen=True):
-    """The end of the current world: reason, lost members, and since when. It is never revoked."""
+    """The end of the current world: reason, lost members, and since when. It is never revoked.
+
+    The first NAMED members are named; a world that has lost so many ends in the same way if it loses more.
+    """
 
     reason: str
     since: datetime
@@ -190,7 +214,10 @@ class Ending(Value, frozen=True):
 
 
 class Change(Value, frozen=True):
-    """One change of the world, for status and logs: reason, nodes, and duration of the standstill."""
+    """One change of the world, for status and logs: reason, nodes, and duration of the standstill.
+
+    `lost`, `left` and `joined` name some nodes; `others` is how many more there are.
+    """
 
     round: int
     reason: str
@@ -200,6 +227,7 @@ class Change(Value, frozen=True):
     lost: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
+    others: int = 0
     ordered: datetime | None = None  # None in the first round, which ended no world
     stopped: datetime | None = None
     resumed: datetime | None = None
@@ -307,7 +335,7 @@ class Job(Value, frozen=True):
     """
 
     spec: Spec
-    nodes: dict[str, Node] = msgspec.field(default_factory=dict)
+    nodes: Roster = Roster()
     round: int = 0
     version: int = 1
     world: World | None = None
@@ -332,8 +360,8 @@ class Job(Value, frozen=True):
         """Whether fewer pods have started than the smallest world needs; False for nodes without pods."""
         if self.spec.replicas is None:
             return False
-        started = (node for node in self.nodes.values() if node.role in self.spec.roles and node.started)
-        return sum(1 for _ in started) < self.spec.bounds.lo
+        started = self.nodes.count(lambda kind: kind.started and kind.role in self.spec.roles)
+        return started < self.spec.bounds.lo
 
     def member(self, name: str) -> bool:
         """Whether this incarnation of the node is a member of the last world."""
@@ -342,7 +370,7 @@ class Job(Value, frozen=True):
 
     def put(self, node: Node) -> Job:
         """Return the job with `node` added or replaced."""
-        return self.but(nodes={**self.nodes, node.name: node})
+        return self.but(nodes=self.nodes.put(node))
 
 
 class Turn(msgspec.Struct, Generic[Reply], frozen=True):
@@ -413,7 +441,22 @@ def _histories_are_bounded(job: Job) -> str:
     return "too many changes kept" if len(job.training.changes) > job.spec.limits.history else ""
 
 
+def _counts_are_right(job: Job) -> str:
+    nodes, exact = job.nodes, job.nodes.exact()
+    bounds = (
+        (nodes.heard, exact.heard, "heard"),
+        (nodes.expires, exact.expires, "expires"),
+        (nodes.first, exact.first, "first"),
+        (exact.last, nodes.last, "last"),
+    )
+    wrong = [name for lo, hi, name in bounds if hi is not None and (lo is None or lo > hi)]
+    wrong += [role for role, index in exact.highest.items() if index > nodes.highest[role]]
+    wrong += ["kinds"] if nodes.kinds != exact.kinds else []
+    return f"the roster's {wrong} are not those of its nodes" if wrong else ""
+
+
 INVARIANTS = (
+    _counts_are_right,
     _world_fits_the_batch,
     _rounds_rise,
     _members_are_what_the_world_says,

@@ -88,8 +88,7 @@ def _index(job: Job, request: Watch | Join | Check) -> int:
     if request.index != UNRANKED:
         return request.index
     known = job.nodes.get(request.node)
-    taken = (node.index for node in job.nodes.values() if node.role == request.role)
-    return known.index if known else 1 + max(taken, default=UNRANKED)
+    return known.index if known else 1 + job.nodes.highest.get(request.role, UNRANKED)
 
 
 def _reborn(job: Job, node: Node, request: Watch | Join | Check) -> Node:

@@ -18,6 +18,7 @@ from elasticjob.master import lives, progress
 from elasticjob.master.errors import Stale
 from elasticjob.master.job import ENDS, Job, Node, Phase, Spot, Turn
 from elasticjob.master.rendezvous import rules, topology
+from elasticjob.master.roster import Roster
 from elasticjob.master.shards import book
 
 OF_ITS_OWN: Final = frozenset({4, 6, 7, 8, 11})
@@ -146,20 +147,31 @@ def tick(job: Job, now: datetime) -> Job:
 
     The join timeout does not count while pods wait for capacity: their pending limit is the user's.
     """
-    limits = job.spec.limits
-    for node in job.nodes.values():
-        if node.beat and now - node.beat > limits.silence:
-            job = gone(job, job.nodes[node.name], f"{node.name} is silent", now)
-        elif node.joined and node.joined.until < now:
-            job = job.put(job.nodes[node.name].but(joined=None))
+    if _may_be_late(job, now):
+        job = _without_the_late(job, now)
     if job.gathering and job.waits_for_pods:
         job = job.but(gathering=now)
     return rules.settle(job, now)
 
 
+def _may_be_late(job: Job, now: datetime) -> bool:
+    """Whether a node may be silent or a join over: with regular heartbeats, one tick in ten has to look."""
+    heard, expires = job.nodes.heard, job.nodes.expires
+    return bool((heard and now - heard > job.spec.limits.silence) or (expires and expires < now))
+
+
+def _without_the_late(job: Job, now: datetime) -> Job:
+    for node in job.nodes.values():
+        if node.beat and now - node.beat > job.spec.limits.silence:
+            job = gone(job, job.nodes[node.name], f"{node.name} is silent", now)
+        elif node.joined and node.joined.until < now:
+            job = job.put(job.nodes[node.name].but(joined=None))
+    return job.but(nodes=job.nodes.exact())
+
+
 def overslept(job: Job, gap: timedelta) -> Job:
     """Extend heartbeat deadlines by `gap`, the time for which the master itself was suspended."""
-    nodes = {name: _heard_later(node, gap) for name, node in job.nodes.items()}
+    nodes = Roster(_heard_later(node, gap) for node in job.nodes.values())
     return job.but(nodes=nodes, shards=book.overslept(job.shards, gap))
 
 

@@ -60,14 +60,14 @@ def problem(job: Job) -> str:
 
     The labels of pods that do not run yet may still come.
     """
+    if not any(spot.group is not None for spot in job.topology.values()):
+        return ""
     workers = [node for node in job.nodes.values() if node.role == WORKER]
     if job.spec.replicas is None or len(workers) < job.spec.replicas or not all(n.started for n in workers):
         return ""
     spots = {node.name: job.topology.get(node.name, Spot()) for node in workers}
     sizes = Counter(spot.group for spot in spots.values() if spot.group is not None)
     declared = {spot.groups for spot in spots.values() if spot.groups is not None}
-    if not sizes:
-        return ""
     if without := [name for name, spot in spots.items() if spot.group is None]:
         return (
             f"{_sizes(sizes)} add up to {sizes.total()} of {len(workers)} workers: "

@@ -22,6 +22,7 @@ from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import CONFIG_MAP, POD
 from elasticjob.master.job import Change, Job, Node, Spec, Training
 from elasticjob.master.main import in_cluster
+from elasticjob.master.roster import Roster
 from elasticjob.master.settings import Settings
 from elasticjob.master.store import ConfigMap, snapshot
 from tests.kit.leftovers import let_go
@@ -124,7 +125,7 @@ async def test_a_snapshot_of_many_nodes_fits_into_its_config_map(place: Place, m
 def crowd(many: int) -> Job:
     """A job with a long name that has lost half of its nodes again and again."""
     names = [f"a-job-with-a-name-of-forty-letters-worker-{index}" for index in range(many)]
-    nodes = {name: Node(name=name, pods=(name,), uid=str(uuid4()), incarnation=uuid4().hex) for name in names}
+    nodes = Roster(Node(name=name, pods=(name,), uid=str(uuid4()), incarnation=uuid4().hex) for name in names)
     half = tuple(names[: many // 2])
     change = Change(round=1, reason="lost", formed=START, nodes=many, workers=many, lost=half, joined=half)
     return Job(spec=Spec(job="digits"), nodes=nodes, training=Training(changes=(change,) * 16))

@@ -10,7 +10,7 @@ from elasticjob.kube.clock import VirtualClock
 from elasticjob.master.job import invariants
 from elasticjob.master.server import Master
 from elasticjob.master.store import Nowhere
-from elasticjob.master.succession import inherit, succession
+from elasticjob.master.succession import HEIRS, inherit, part_of, succession
 from tests.kit.master import Played, finish, join, leave, played, report, watch
 
 
@@ -34,6 +34,18 @@ def test_nodes_that_are_gone_inherit_nothing() -> None:
     left = succession(game.job, "node-0")
     assert left is not None
     assert [heir.node for heir in left.heirs] == ["node-2"]
+
+
+def test_only_heirs_carry_the_snapshot() -> None:
+    names = [f"node-{index}" for index in range(HEIRS + 3)]
+    game = Played(minimum=1, maximum=len(names))
+    game.ask(*(watch(name) for name in names), *(join(name) for name in names))
+    left = succession(game.job, "node-0")
+    assert left is not None
+    assert [heir.node for heir in left.heirs] == game.names()[1 : HEIRS + 1]
+    carried = {name: part_of(left, name).snapshot for name in game.names()[1:]}
+    assert [bool(snapshot) for snapshot in carried.values()] == [True] * HEIRS + [False] * 2
+    assert {part_of(left, name).heirs for name in names} == {left.heirs}
 
 
 def test_survivors_form_the_next_world_without_the_host_at_once() -> None:

@@ -470,7 +470,7 @@ def restarts(failures: tuple[Failed, ...]) -> int:
 
 def may_be_an_echo(group: Group, failed: Failed) -> bool:
     """Whether a script may have failed only because a peer on another node was lost."""
-    alone = group.world is None or len(group.world.members) == 1
+    alone = group.world is None or group.world.count == 1
     return failed.code > 0 and not (alone or failed.fruitless) and group.recovery is Recovery.RESTART
 
 
@@ -532,8 +532,11 @@ def leave_broken(group: Group, round_: int, reason: str) -> Report:
 def describe_world(group: Group) -> str:
     """Return a sentence about the current world."""
     world = group.world
-    members = ", ".join(member.node for member in world.members) if world else ""
-    return f"round {group.round}: {world.size if world else 0} worker(s) on {members}"
+    if world is None:
+        return f"round {group.round}: 0 worker(s)"
+    names = ", ".join(member.node for member in world.members)
+    more = f" and others, {world.count} nodes" if world.count > len(world.members) else ""
+    return f"round {group.round}: {world.size} worker(s) on {names}{more}"
 
 
 def with_all(group: Group, workers: Iterable[Worker]) -> Group:

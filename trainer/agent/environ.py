@@ -60,14 +60,13 @@ def world(group: Group, spawn: Spawn) -> dict[str, str]:
     place = spawn.enter
     if place is None or group.world is None:
         return {}
-    nodes = [member.node for member in group.world.members]
     return {
         "RANK": str(place.rank),
         "WORLD_SIZE": str(place.size),
         "ROLE_RANK": str(place.rank),
         "ROLE_WORLD_SIZE": str(place.size),
-        "GROUP_RANK": str(nodes.index(group.terms.node)),
-        "GROUP_WORLD_SIZE": str(len(nodes)),
+        "GROUP_RANK": str(group.world.node_rank(group.terms.node)),
+        "GROUP_WORLD_SIZE": str(group.world.count),
         "MASTER_ADDR": place.address,
         "MASTER_PORT": str(place.port),
     }

@@ -9,7 +9,7 @@ import pytest
 from elasticjob.api.rpc.nodes import Order
 from elasticjob.api.rpc.rendezvous import Join, Recovery, World
 from elasticjob.master.errors import Refused, Stale, Stopping
-from elasticjob.master.job import Bounds, Phase
+from elasticjob.master.job import NAMED, Bounds, Phase
 from tests.kit.master import Played, finish, join, leave, played, pod, watch
 
 NODES = [f"node-{index}" for index in range(9)]
@@ -328,3 +328,21 @@ def test_no_window_delays_what_cannot_wait(case: str) -> None:
         game.ask(plain("node-0", after=1))
         assert game.names() == ["node-0", "node-2"]
     assert (game.order("node-0") is Order.REGROUP) == (case != "loss")
+
+
+def test_a_world_that_loses_very_many_says_so_with_a_few_names() -> None:
+    names = [f"node-{index}" for index in range(40)]
+    game = Played(maximum=40)
+    game.ask(*(watch(name) for name in names), *(join(name) for name in names))
+    version = game.job.version
+    for name in names[10:]:
+        game.cut(watch(name))
+    assert len(game.orders("node-0").lost) == NAMED
+    assert game.job.version - version == NAMED
+    game.ask(*(watch(name, "second") for name in names[10:12]))
+    game.ask(*(join(name, after=1) for name in names[:10]))
+    assert sorted(game.names()) == names[:10]
+    change = game.job.training.changes[-1]
+    assert (len(change.lost), change.joined, change.others) == (4, (), 26)
+    game.ask(*(join(name, "second") for name in names[10:12]), *(join(name, after=2) for name in names[:10]))
+    assert sorted(game.job.training.changes[-1].joined) == names[10:12]
