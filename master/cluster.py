@@ -35,6 +35,7 @@ from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.master import nodes, progress
+from elasticjob.master.condition import Finding
 from elasticjob.master.job import Bounds, Job, Limits, Phase, Spec, Training
 from elasticjob.master.server import Master
 from elasticjob.master.store import MANAGER
@@ -54,12 +55,14 @@ def spec_of(job: ElasticJob, limits: Limits) -> Spec:
     most = sum(_most(job, role) for role in roles)
     bounds = Bounds(minimum=max(1, least), maximum=max(1, most), unit=job.spec.node_unit)
     restarts = max((given[role].restart_count for role in roles), default=0)
+    forgive = job.spec.run_policy.forgive_restarts_after_seconds
     return Spec(
         job=job.metadata.name,
         bounds=bounds,
         limits=limits,
         replicas=max(wanted, bounds.lo),
         restart_count=restarts,
+        forgive=timedelta(seconds=forgive) if forgive else None,
         roles=roles,
     )
 
@@ -84,6 +87,7 @@ def training_status(job: Job) -> Manifest:
         "worldSize": world.size if world else 0,
         "round": job.round,
         "goodput": _rounded(progress.goodput(training)),
+        "findings": [_finding(each) for each in job.health.findings] or None,
     }
     return {name: value for name, value in known.items() if value is not None}
 
@@ -266,8 +270,14 @@ def _end(training: Training) -> datetime | None:
 
 
 def _turning_point(status: Manifest) -> object:
-    """The round, its size, and whether there is a step yet, or no step left."""
-    return status.get("round"), status.get("worldSize"), "step" in status, status.get("progress") == 1.0
+    """The round, its size, whether there is a step yet, or no step left, and the findings."""
+    ends = status.get("progress") == 1.0
+    return status.get("round"), status.get("worldSize"), "step" in status, ends, status.get("findings")
+
+
+def _finding(finding: Finding) -> Manifest:
+    at = finding.at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"time": at, "reason": finding.reason.value, "message": finding.message}
 
 
 def _rounded(share: float | None) -> float | None:

@@ -12,6 +12,7 @@ from elasticjob.api.rpc.rendezvous import Join, Leave
 from elasticjob.master import health, nodes
 from elasticjob.master.job import Job, Turn
 from elasticjob.master.rendezvous import conversation
+from elasticjob.master.workers import watch
 
 Handler = Callable[[Job, Any, datetime], Turn[Any]]
 Change = Callable[[Job, Any, datetime], Job]
@@ -53,7 +54,7 @@ def cut(job: Job, request: Request[Any], now: datetime) -> Job:
 
 def tick(job: Job, now: datetime) -> Job:
     """Return the job after all timeouts that have expired by `now`."""
-    return health.judge(nodes.tick(job, now), now)
+    return health.judge(watch.look(nodes.tick(job, now), now), now)
 
 
 def judged(job: Job, now: datetime) -> Job:

@@ -103,4 +103,6 @@ def _reborn(job: Job, node: Node, request: Watch | Join) -> Node:
         retired=(*node.retired, node.incarnation)[-RETIRED:],
         failures=node.failures,
         failure=node.failure,
+        failed_at=node.failed_at,
+        excluded=node.excluded,
     )

@@ -194,6 +194,9 @@ class Master:
     def _say_what_changed(self, before: Job) -> None:
         """Log one line for each decision that changed something."""
         job = self.job
+        for finding in job.health.findings:
+            if finding not in before.health.findings:
+                log.warning("%s: %s", finding.reason, finding.message)
         if job.verdict and not before.verdict:
             log.info("verdict %s, %s: %s", job.verdict.end, job.verdict.reason, job.verdict.message)
         elif job.ending and job.ending != before.ending:

@@ -80,10 +80,26 @@ class Settings(BaseSettings):
     join_timeout: Seconds = Limits().join_timeout
     """How long the job may be without a world before it fails."""
 
+    hang: Seconds = Limits().hang
+    """How long, beyond three usual steps, others wait for a worker before it is killed (seconds; 0: ever)."""
+
+    idle: Seconds = Limits().idle
+    """How long no node may compute (with no step for a quarter of it) before the job fails; 0 for ever."""
+
+    exclude_stragglers: bool = False
+    """Whether the node of a straggler is excluded, not only named, while enough others are left."""
+
     @property
     def limits(self) -> Limits:
         """The timeouts of the job."""
-        return Limits(silence=self.silence, last_call=self.last_call, join_timeout=self.join_timeout)
+        return Limits(
+            silence=self.silence,
+            last_call=self.last_call,
+            join_timeout=self.join_timeout,
+            hang=self.hang,
+            idle=self.idle,
+            exclude_stragglers=self.exclude_stragglers,
+        )
 
     @property
     def spec(self) -> Spec:

@@ -25,6 +25,7 @@ from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP
 from elasticjob.master import progress
 from elasticjob.master.job import Job, Node, Spec
+from elasticjob.master.workers.watch import of_round
 
 MANAGER = "elasticjob-master"
 
@@ -136,7 +137,7 @@ class ConfigMap:
 
 def snapshot(job: Job, now: datetime | None = None) -> bytes:
     """Return the durable part of `job` at `now` as JSON."""
-    nodes = {name: node.but(usage=None) for name, node in job.nodes.items()}
+    nodes = {name: node.but(usage=None, told=None) for name, node in job.nodes.items()}
     return msgspec.json.encode(job.but(nodes=nodes, saved=now))
 
 
@@ -153,7 +154,10 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
     job = progress.moved(job, now - job.saved if job.saved else timedelta(0))
     nodes = {name: _waiting_for_a_word(node, spec, now) for name, node in job.nodes.items()}
     gathering = None if job.running else now
-    return job.but(spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering, saved=None)
+    health = of_round(job.health, 0)
+    return job.but(
+        spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering, health=health, saved=None
+    )
 
 
 def _waiting_for_a_word(node: Node, spec: Spec, now: datetime) -> Node:

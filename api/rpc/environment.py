@@ -17,6 +17,7 @@ ROLE: Final = "ELASTICJOB_ROLE"  # NODE_TYPE
 INDEX: Final = "ELASTICJOB_INDEX"  # NODE_RANK, NODE_ID
 POD_NAME: Final = "POD_NAME"
 POD_IP: Final = "POD_IP"
+FORGIVE_AFTER: Final = "ELASTICJOB_FORGIVE_AFTER"  # seconds: runPolicy.forgiveRestartsAfterSeconds
 TERMINATION_LOG: Final = "ELASTICJOB_TERMINATION_LOG"  # default: /dev/termination-log
 
 MASTER_PORT: Final = 50001
