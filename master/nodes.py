@@ -72,7 +72,8 @@ def orders(job: Job, request: Watch, now: datetime) -> Orders:
     if job.member(node.name):
         if job.ending:
             return order.regroup(node.round, job.ending.reason, job.ending.lost)
-        return order.train(node.round, hang=job.health.hang)
+        hang = job.health.hang
+        return order.train(node.round, hang=hang if hang and hang.round == node.round else None)
     if node.round:
         return order.regroup(
             node.round, f"a new master took over: it does not know the world of {node.round}"

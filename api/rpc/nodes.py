@@ -56,13 +56,14 @@ class WorkerPlace(Message, frozen=True, kw_only=True):
 
 
 class Hang(Message, frozen=True, kw_only=True):
-    """The master's verdict that `workers` keep the others waiting, in words.
+    """The master's verdict that `workers` keep the others of `round` waiting, in words.
 
     Each agent writes down where all its workers are, once for each `number`. With `kill` the workers that
     hang are killed, and started again.
     """
 
     number: int
+    round: int
     reason: str
     workers: tuple[WorkerPlace, ...]
     kill: bool = False
@@ -99,7 +100,7 @@ class Orders(Message, frozen=True, kw_only=True):
     lost: tuple[str, ...] = ()
     reason: str = ""
     succession: Succession | None = None  # with new orders of a master that a node of the job holds
-    hang: Hang | None = None  # in the world of `round`
+    hang: Hang | None = None
 
 
 class Watch(Request[Orders], frozen=True, kw_only=True):

@@ -10,6 +10,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
+
 from elasticjob.api.rpc.nodes import Hang, Report, WorkerPlace
 from elasticjob.master.condition import Health, Kind, Suspect, Told
 from elasticjob.master.job import Job
@@ -67,7 +69,7 @@ def find_hang(job: Job, now: datetime) -> Job:
         return job
     number = 1 + max(job.health.numbers, *(stacks(job)))
     places = tuple(place(worker) for worker in hung.workers)
-    order = Hang(number=number, reason=hung.sentence, workers=places)
+    order = Hang(number=number, round=job.round, reason=hung.sentence, workers=places)
     job = named(job, Kind.HANG, hung.sentence, now)
     return job.but(health=job.health.but(hang=order, since=now, numbers=number))
 
@@ -93,8 +95,8 @@ def follow(job: Job, now: datetime) -> Job:
     if not still(hang, hung) or (hung and hung.patient and now - since <= timedelta(seconds=hangs.SLOWLY)):
         gone = workers and not still(hang, hung)
         return over(job) if gone else job
-    ordered = Hang(number=hang.number, reason=hang.reason, workers=hang.workers, kill=True)
-    return job.but(health=health.but(hang=ordered, since=now), version=job.version + 1)
+    order = msgspec.structs.replace(hang, kill=True)
+    return job.but(health=health.but(hang=order, since=now), version=job.version + 1)
 
 
 def over(job: Job) -> Job:

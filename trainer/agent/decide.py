@@ -116,10 +116,10 @@ def again_at(group: Group) -> float | None:
 def kill_what_hangs(group: Group, now: float) -> Step | None:
     """Kill the workers that keep the others waiting: that ends the round, and the survivors form the next."""
     hang = group.orders.hang if group.orders else None
-    if group.ending or hang is None or not hang.kill or group.orders is None:
+    if group.ending or hang is None or not hang.kill:
         return None
     named = {place.local_rank for place in hang.workers if place.node == group.terms.node}
-    hung = [w for w in group.training if w.slot in named and w.round == group.orders.round and not w.hang]
+    hung = [w for w in group.training if w.slot in named and w.round == hang.round and not w.hang]
     if not hung:
         return None
     done = with_all(group, (replace(worker, hang=hang.reason) for worker in hung))
