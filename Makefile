@@ -10,7 +10,7 @@ IN_PARALLEL := -n 4 --dist loadgroup --no-loadscope-reorder --durations 10
 export OMP_NUM_THREADS ?= 1
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test test-kube e2e conformance check generate fix fuzz bench-recovery bench-kube bench-scale chaos soak clean
+.PHONY: help demo test test-kube e2e conformance check generate fix fuzz bench-recovery bench-kube bench-scale chaos chaos-training soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ bench-scale: $(READY) ## 100 to 1,000 jobs of 4 pods on pretended nodes through 
 
 chaos: $(READY) ## kill -9 operator, master, agents at random moments, 20 rounds
 	$(BIN)/python -m benchmarks.chaos
+
+chaos-training: $(READY) ## 300 kills of workers, agents, nodes and masters in one training: each record counts once (7 minutes)
+	$(BIN)/python -m benchmarks.chaos_training $(FLAGS)
 
 soak: $(READY) ## ten minutes of random faults between the operator and a real API server, 200 jobs coming and going
 	@hack/kube-binaries control-plane

@@ -38,7 +38,7 @@ from elasticjob.kube.errors import (
     Invalid,
     NotFound,
 )
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD, EventType, ObjectMeta
 
 T = TypeVar("T")
@@ -130,6 +130,10 @@ class Applier:
         about = thing.metadata
         found = await read_metadata(self._client, kind, about.name, about.namespace)
         return found.uid == about.uid and found.deletion_timestamp is None
+
+    async def has(self, kind: Kind[Any], key: Key) -> bool:
+        """Whether the server itself has an object of this name."""
+        return bool((await read_metadata(self._client, kind, key.name, key.namespace)).uid)
 
     async def confirm(self, lives: tuple[Life, ...], machines: Container[str]) -> tuple[Life, ...]:
         """Return `lives`, of which none is lost whose machine the server has, though `machines` has it not.

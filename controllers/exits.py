@@ -43,6 +43,8 @@ TAKEN_AWAY = frozenset(
         "UnexpectedAdmissionError",
     }
 )
+NO_ROOM = "OutOf"
+"""How the reason begins, such as OutOfcpu, if the kubelet had no room left: another pod came first."""
 
 
 class ExitReason(StrEnum):
@@ -222,12 +224,13 @@ def _decoded(words: str) -> dict[str, object]:
 
 
 def _failed_init(pod: Pod) -> Exit | None:
-    """Return the end of a pod that an init container ended."""
+    """Return the end of a pod that an init container ended. Sidecars are stopped after it, often with 143."""
     if pod.status.phase != "Failed" or classify(pod, None) is not ExitReason.FATAL_ERROR:
         return None
+    sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy}
     for status in pod.status.init_container_statuses:
         end = status.state.terminated
-        if end is not None and end.exit_code:
+        if end is not None and end.exit_code and status.name not in sidecars:
             at = end.finished_at or _last_change(pod)
             return Exit(
                 ExitReason.FATAL_ERROR,
@@ -252,7 +255,8 @@ def _is_taken_away(pod: Pod, terminated: ContainerTerminated | None) -> bool:
     """Whether the cluster ended the pod, and not after its main container had succeeded."""
     target = (c for c in pod.status.conditions if c.type == "DisruptionTarget" and c.status == "True")
     disruption = next(target, None)
-    if pod.status.phase != "Failed" or (pod.status.reason not in TAKEN_AWAY and disruption is None):
+    by_cluster = pod.status.reason in TAKEN_AWAY or pod.status.reason.startswith(NO_ROOM)
+    if pod.status.phase != "Failed" or not (by_cluster or disruption):
         return False
     since = disruption.last_transition_time if disruption else None
     ended = terminated.finished_at if terminated and terminated.exit_code == 0 else None

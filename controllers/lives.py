@@ -103,6 +103,11 @@ class Life:
         return self.ended is not None and not self.lingers
 
     @property
+    def to_be_freed(self) -> bool:
+        """Whether it holds resources and is to be deleted where none is wanted: once, and again when lost."""
+        return not self.over and (self.lost or not self.terminating)
+
+    @property
     def restarts(self) -> int:
         """Restarts of its node that used the budget up to this life, its own end included."""
         counts = self.ended is not None and not self.terminating and self.ended.consequence.counts

@@ -25,10 +25,10 @@ from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.kinds import Key
-from elasticjob.kube.objects.views import NODE, POD, SERVICE
+from elasticjob.kube.objects.views import CLUSTER_ROLE, NODE, POD, SERVICE
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.webhook.review import Webhook
-from elasticjob.kube.webhook.server import ServiceRef, WebhookServer
+from elasticjob.kube.webhook.server import Owner, ServiceRef, WebhookServer
 from elasticjob.webhooks import WEBHOOKS
 
 NAME: Final = "elasticjob-operator"
@@ -97,6 +97,7 @@ def _admission(operator: Operator, settings: Settings) -> WebhookServer:
         reachable_as=settings.webhook_address,
         certificates=Path(settings.webhook_certificates) if settings.webhook_certificates else None,
         inject_from=settings.webhook_inject_from,
+        owner=Owner(CLUSTER_ROLE, settings.webhook_owner) if settings.webhook_owner else None,
         metrics=operator.metrics,
     )
 

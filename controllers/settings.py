@@ -87,6 +87,9 @@ class Settings(BaseSettings):
     webhook_inject_from: Named = ""
     """namespace/name of the Certificate whose authority cert-manager is to have the API server trust."""
 
+    webhook_owner: str = ""
+    """A ClusterRole of the installation, with which the registered webhooks are deleted; empty: they stay."""
+
     leader_election: bool = False
     """Whether to be one of several replicas, of which one at a time runs the controllers.
 

@@ -186,10 +186,11 @@ SPLICES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
             "  {{- with .Values.watchNamespace }}\n  namespace: {{ . | quote }}\n  {{- end }}\n",
         ),
         (r"(kind: ClusterRole, name: elasticjob-operator[^}]*)\}", rf"\1{SUFFIX}}}"),
-        (r"resourceNames: \[elasticjob\]", rf"resourceNames: [elasticjob{SUFFIX}]"),
+        (r"resourceNames: \[(elasticjob|elasticjob-operator-cluster)\]", rf"resourceNames: [\1{SUFFIX}]"),
     ),
     "operator/deployment.yaml": (
         (r"^  replicas: .*", "  replicas: {{ .Values.replicas }}"),
+        (r"value: elasticjob-operator-cluster", rf"\g<0>{SUFFIX}"),
         (
             r"image: elasticjob/operator$",
             'image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"',

@@ -15,6 +15,7 @@ import msgspec
 from elasticjob.api.rpc.nodes import Progress, Usage
 from elasticjob.api.rpc.rendezvous import Recovery, World
 from elasticjob.master.condition import Health, Told
+from elasticjob.master.shards.book import Book
 from elasticjob.master.value import Value as Value
 
 Reply = TypeVar("Reply")
@@ -59,7 +60,8 @@ class Limits(Value, frozen=True):
     history: int = 64  # number of world changes kept
     hang: timedelta = timedelta(seconds=4)  # beyond 3 usual steps, while others wait; 0: never
     idle: timedelta = timedelta(hours=2)  # without computing, and a quarter of it without a step: it fails
-    exclude_stragglers: bool = False  # else they are only named
+    quiet: timedelta = timedelta(seconds=3)  # after the last newcomer that costs a restart: let all enter
+    longest_quiet: timedelta = timedelta(seconds=30)  # the same, after the first of them
 
 
 class Spec(Value, frozen=True):
@@ -78,6 +80,15 @@ class Spec(Value, frozen=True):
     restart_count: int = 0
     forgive: timedelta | None = None
     roles: tuple[str, ...] = ("worker",)
+    exclude_stragglers: bool = False  # nodes that are found to be slow do not train; else they are named
+
+
+class Spot(Value, frozen=True):
+    """Where a node is: its node group (an NVLink domain), how many groups there are, and its rack."""
+
+    group: int | None = None
+    groups: int | None = None
+    rack: str = ""
 
 
 class Phase(StrEnum):
@@ -226,6 +237,59 @@ class End(StrEnum):
     FAILED = "Failed"
 
 
+class Outcome(Value, frozen=True):
+    """What the payload of a node check measured on one node; `error` is empty if it did not fail."""
+
+    seconds: float
+    error: str = ""
+
+
+class Applicant(Value, frozen=True):
+    """A node in a check: where it is reached, its device, and how its payload ran alone."""
+
+    incarnation: str
+    address: str
+    port: int
+    slots: int
+    device: str
+    since: datetime
+    alone: Outcome
+
+
+class Finding(Value, frozen=True):
+    """The result of the check of one incarnation of a node."""
+
+    incarnation: str
+    excluded: bool = False
+    sentence: str = ""
+
+
+class Session(Value, frozen=True):
+    """Nodes that are checked together: the groups of the present turn, and the results of all turns."""
+
+    turn: int
+    until: datetime
+    members: dict[str, Applicant]
+    groups: tuple[tuple[str, ...], ...]
+    results: dict[str, Outcome] = msgspec.field(default_factory=dict)
+    past: tuple[dict[str, Outcome], ...] = ()
+
+
+class Check(Value, frozen=True):
+    """The check of nodes before they train: a rendezvous of its own.
+
+    `turn` counts the turns of all sessions. `references` are median times of good nodes, by device and part.
+    `hopeless` is why no node can train, also not on another machine.
+    """
+
+    turn: int = 0
+    waiting: dict[str, Applicant] = msgspec.field(default_factory=dict)
+    session: Session | None = None
+    findings: dict[str, Finding] = msgspec.field(default_factory=dict)
+    references: dict[str, float] = msgspec.field(default_factory=dict)
+    hopeless: str = ""
+
+
 class Verdict(Value, frozen=True):
     """The outcome of a job, with a CamelCase reason and a sentence."""
 
@@ -255,6 +319,9 @@ class Job(Value, frozen=True):
     health: Health = Health()
     restarts: int = 0  # workers that failed
     verdict: Verdict | None = None
+    topology: dict[str, Spot] = msgspec.field(default_factory=dict)  # of the nodes whose place is known
+    check: Check = Check()
+    shards: Book = Book()
     saved: datetime | None = None  # in a snapshot: when it was made, by the clock of its master
 
     @property
@@ -329,7 +396,8 @@ def _running_world_is_whole(job: Job) -> str:
 
 def _rank_zero_is_the_oldest(job: Job) -> str:
     ages = [member.since for member in job.world.members] if job.world else []
-    return f"ranks are not in the order of age: {ages}" if ages != sorted(ages) else ""
+    sound = ages[:1] == [min(ages, default=0)] if job.topology else ages == sorted(ages)
+    return "" if sound or not ages else f"ranks are not in the order of age: {ages}"
 
 
 def _only_the_living_wait(job: Job) -> str:

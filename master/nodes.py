@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,10 +17,13 @@ from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Order, Orders, Repor
 from elasticjob.master import lives, progress
 from elasticjob.master.condition import Kind
 from elasticjob.master.errors import Stale
-from elasticjob.master.job import ENDS, Job, Node, Phase, Turn
-from elasticjob.master.rendezvous import rules
+from elasticjob.master.job import ENDS, Job, Node, Phase, Spot, Turn
+from elasticjob.master.rendezvous import rules, topology
+from elasticjob.master.shards import book
 from elasticjob.master.workers import watch as workers
 
+OF_ITS_OWN: Final = frozenset({4, 6, 7, 8, 11})
+"""Signals by which a worker ends through a fault of its own: ILL, ABRT, BUS, FPE, SEGV."""
 DOUBT = timedelta(seconds=0.5)  # deadline for the next Watch after a connection closed between two of them
 
 TRANSITIONS: dict[Phase, frozenset[Phase]] = {
@@ -44,6 +47,7 @@ class Pod(msgspec.Struct, frozen=True):
     uid: str = ""
     leaving: bool = False
     relaunch: int = 0
+    spot: Spot | None = None
 
 
 def watch(job: Job, request: Watch, now: datetime) -> Turn[Orders]:
@@ -100,12 +104,13 @@ def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
     node = lives.known(job, request)
     where = (request.round, request.local_rank)
     if node.reported != where:
-        job = job.but(restarts=job.restarts + 1)
+        job = job.but(restarts=job.restarts + 1, shards=_without_worker(job, request))
     node = node.but(reported=where, failure=_last_words(request))
     if not request.final or node.failed:
         return Turn(job.put(node), Empty())
     job = _charged(job.put(node.but(failed=True, joined=None)), node.name, now)
     job = rules.lose(job, node.name, f"{node.name} failed for good: {_last_words(request)}", now)
+    job = job.but(shards=book.lose_node(job.shards, node.name))
     return Turn(rules.settle(job, now), Empty())
 
 
@@ -131,6 +136,7 @@ def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
     if request.progress:
         job = progress.record(job, request.progress, now)
     job = job.put(job.nodes[node.name].but(finished=True, joined=None))
+    job = job.but(shards=book.lose_node(job.shards, node.name))
     return Turn(rules.settle(job, now), Empty())
 
 
@@ -168,7 +174,8 @@ def tick(job: Job, now: datetime) -> Job:
 
 def overslept(job: Job, gap: timedelta) -> Job:
     """Extend heartbeat deadlines by `gap`, the time for which the master itself was suspended."""
-    return job.but(nodes={name: _heard_later(node, gap) for name, node in job.nodes.items()})
+    nodes = {name: _heard_later(node, gap) for name, node in job.nodes.items()}
+    return job.but(nodes=nodes, shards=book.overslept(job.shards, gap))
 
 
 def observe(job: Job, pods: Sequence[Pod], now: datetime) -> Job:
@@ -178,6 +185,7 @@ def observe(job: Job, pods: Sequence[Pod], now: datetime) -> Job:
         by_node.setdefault(pod.node, []).append(pod)
     for name, listed in by_node.items():
         job = _observe_node(job, name, listed, now)
+    job = topology.seen(job, {pod.node: pod.spot for pod in pods})
     return rules.settle(job, now)
 
 
@@ -237,7 +245,15 @@ def _leaves(job: Job, node: Node, now: datetime) -> Job:
 
 def gone(job: Job, node: Node, why: str, now: datetime) -> Job:
     """Return the job with the node lost. The caller settles the round after all lost nodes are marked."""
+    job = job.but(shards=book.lose_node(job.shards, node.name))
     return rules.lose(job.put(node.but(beat=None)), node.name, why, now)
+
+
+def _without_worker(job: Job, request: Failure) -> book.Book:
+    """Return the ledgers without the consumer that failed; a kill from outside is no failure of its shard."""
+    own_fault = request.exit_code > 0 or -request.exit_code in OF_ITS_OWN
+    error = _last_words(request) if own_fault else ""
+    return book.lose_node(job.shards, request.node, str(request.local_rank), error)
 
 
 def _last_words(request: Failure) -> str:

@@ -15,9 +15,11 @@ from prometheus_client.registry import Collector
 
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.master import progress
+from elasticjob.master.check import conversation as checks
 from elasticjob.master.condition import Kind
 from elasticjob.master.job import Job, Node
 from elasticjob.master.rendezvous import rules
+from elasticjob.master.shards import book
 
 READING = ("GET", "HEAD")
 
@@ -39,9 +41,10 @@ def status(job: Job, now: datetime) -> dict[str, Any]:
     """Return the job's state as JSON data."""
     training, world = job.training, job.world
     rate = progress.speed(training)
+    trouble = book.trouble(job.shards)
     return {
         "job": job.spec.job,
-        "sentence": rules.sentence(job, now),
+        "sentence": rules.sentence(job, now) + (f"; {trouble}" if trouble else ""),
         "round": job.round,
         "verdict": job.verdict,
         "bounds": {"min": job.spec.bounds.lo, "max": job.spec.bounds.hi, "unit": job.spec.bounds.unit},
@@ -56,7 +59,9 @@ def status(job: Job, now: datetime) -> dict[str, Any]:
         "restarts": job.restarts,
         "findings": job.health.findings,
         "slow": job.health.slow,
+        "check": checks.sentence(job),
         "rounds": training.changes,
+        "datasets": [book.standing(ledger) for ledger in job.shards.datasets.values()],
     }
 
 

@@ -23,8 +23,10 @@ from elasticjob.api.rpc.nodes import Order, Orders, Watch
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.http.serving import DEFAULTS, ServerRunner
 from elasticjob.master import dispatch, nodes, pages, wire
+from elasticjob.master.check import conversation as checks
 from elasticjob.master.errors import RequestError
 from elasticjob.master.job import Job
+from elasticjob.master.shards import book, conversation
 from elasticjob.master.store import Store, snapshot
 from elasticjob.master.succession import succession
 
@@ -75,6 +77,7 @@ class Master:
         self.job = job
         self.clock: Clock = clock or SystemClock()
         self.ended = asyncio.Event()
+        self.retired = False  # another master has the job: this one saves nothing any more
         if job.verdict:  # reached by an earlier master that did not live to report it
             self.ended.set()
         self._token, self._store = token, store
@@ -117,6 +120,8 @@ class Master:
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
+        if self.retired:
+            return
         try:
             await self._store.save(snapshot(self.job, self.now()))
         except OSError as error:
@@ -124,20 +129,32 @@ class Master:
 
     async def ask(self, request: Request[Any], line: object = None) -> Any:
         """Return the response to `request`, waiting if it is a long poll; None is "ask again"."""
-        turn = dispatch.handle(self.job, request, self.now())
-        self.become(turn.job)
-        if turn.reply is not None or type(request) not in dispatch.LATER:
-            return self._noted(request, turn.reply)
-        poll = Poll(request, line, self._until(request, self.now()))
-        self._polls.add(poll)
-        try:
-            return self._noted(request, await poll.answer)
-        finally:
-            self._polls.discard(poll)
+        asked = self.now()
+        while True:
+            turn = dispatch.handle(self.job, request, self.now())
+            self.become(turn.job)
+            if turn.reply is not None or type(request) not in dispatch.LATER:
+                return self._noted(request, turn.reply)
+            if isinstance(request, dispatch.CONSUMERS) and conversation.waits_for_save(self.job, request):
+                self._unsaved.set()
+            poll = Poll(request, line, self._until(request, asked))
+            self._polls.add(poll)
+            try:
+                reply = await poll.answer
+            finally:
+                self._polls.discard(poll)
+            if reply is not dispatch.AGAIN:
+                return self._noted(request, reply)
 
     def become(self, job: Job) -> None:
         """Replace the state; wake the long polls that it answers."""
+        if self._node and finished(job) != finished(self.job):
+            job = job.but(version=job.version + 1)  # for heirs: the loss of a finished node ends no world
         before, self.job = self.job, job
+        if job.shards.news != before.shards.news:
+            for poll in self._polls:
+                if isinstance(poll.request, dispatch.CONSUMERS):
+                    self._try(poll)
         if job.version == before.version:
             return
         self._say_what_changed(before)
@@ -150,6 +167,13 @@ class Master:
     def observe(self, change: Callable[[Job, datetime], Job]) -> None:
         """Apply a change observed outside of requests: pods, the spec."""
         self.become(dispatch.judged(change(self.job, self.now()), self.now()))
+
+    def retire(self, why: str) -> None:
+        """End without a verdict, and leave the job's state to another master."""
+        if not self.retired:
+            log.warning("this master of job %s ends: %s", self.job.spec.job, why)
+        self.retired = True
+        self.ended.set()
 
     async def wait_until_told(self, limit: float) -> None:
         """Return when all connected agents have been told to stop, at the latest after `limit` seconds."""
@@ -197,6 +221,8 @@ class Master:
         for finding in job.health.findings:
             if finding not in before.health.findings:
                 log.warning("%s: %s", finding.reason, finding.message)
+        if job.check.findings is not before.check.findings and (found := checks.sentence(job)):
+            log.info("node check: %s", found)
         if job.verdict and not before.verdict:
             log.info("verdict %s, %s: %s", job.verdict.end, job.verdict.reason, job.verdict.message)
         elif job.ending and job.ending != before.ending:
@@ -207,7 +233,7 @@ class Master:
 
     async def _tick(self) -> None:
         """Apply all timeouts, forever."""
-        looked, training = self.now(), self.job.training
+        looked, training, mark = self.now(), self.job.training, self.job.shards.mark
         ticked = looked
         while True:
             await self.clock.sleep(TICK)
@@ -217,8 +243,9 @@ class Master:
             self.become(dispatch.tick(self.job, ticked))
             for poll in self._polls:
                 self._expire(poll)
-            if training is not self.job.training and self.now() - looked > SAVE_PROGRESS:
-                looked, training = self.now(), self.job.training
+            moved = training is not self.job.training or mark != self.job.shards.mark
+            if moved and self.now() - looked > SAVE_PROGRESS:
+                looked, training, mark = self.now(), self.job.training, self.job.shards.mark
                 self._unsaved.set()
 
     def _expire(self, poll: Poll) -> None:
@@ -232,9 +259,15 @@ class Master:
         while True:
             await self._unsaved.wait()
             self._unsaved.clear()
+            if self.retired:
+                return
             try:
-                await self._store.save(snapshot(self.job, self.now()))
+                saving = self.job
+                await self._store.save(snapshot(saving, self.now()))
                 delay, self._unsaved_since = 0.5, None
+                after = book.saved(self.job.shards, saving.shards.mark)
+                if after is not self.job.shards:
+                    self.become(self.job.but(shards=after))
             except OSError as error:
                 self._unsaved_since = self._unsaved_since or self.now()
                 self._say_unsaved(error, delay)
@@ -301,12 +334,13 @@ class Master:
         A disconnect after the deadline is the client's own timeout, not a lost node: a master that was
         suspended sees the old connection end before it accepts the next one.
         """
-        if self._closing or any(poll.same_node(question) for poll in self._polls):
+        if self._closing or type(question) not in dispatch.CUT:
+            return
+        if any(poll.same_node(question) for poll in self._polls):
             return
         if isinstance(question, Watch) and self.now() - self._until(question, asked) > LATE:
             return
-        if type(question) in dispatch.CUT:
-            self.become(dispatch.cut(self.job, question, self.now()))
+        self.become(dispatch.cut(self.job, question, self.now()))
 
     def _line_closed(self, line: object) -> None:
         """Shorten the node's heartbeat deadline: its connection closed between two Watches."""
@@ -334,6 +368,11 @@ class _Server(web.Server):
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         self._closed(self._transports.pop(handler, None))
+
+
+def finished(job: Job) -> frozenset[str]:
+    """Return the nodes that have finished."""
+    return frozenset(node.name for node in job.nodes.values() if node.finished)
 
 
 async def _body(request: web.BaseRequest) -> bytes:

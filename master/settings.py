@@ -44,6 +44,9 @@ class Settings(BaseSettings):
     namespace: str = _named(env.NAMESPACE, "")
     """Its namespace; empty outside of a cluster."""
 
+    pod: str = _named(env.POD_NAME, "")
+    """The master's own pod; a master whose pod is gone from the API server ends."""
+
     host: str = _named(env.POD_IP, "127.0.0.1")
     """The address to listen on."""
 
@@ -72,7 +75,7 @@ class Settings(BaseSettings):
     """Outside of a cluster: the number of training nodes is a multiple of this."""
 
     silence: Seconds = Limits().silence
-    """Heartbeat timeout after which a node is lost (seconds, like the next two)."""
+    """Heartbeat timeout after which a node is lost (seconds, like the next four)."""
 
     last_call: Seconds = Limits().last_call
     """How long after the last join missing nodes are waited for."""
@@ -86,8 +89,11 @@ class Settings(BaseSettings):
     idle: Seconds = Limits().idle
     """How long no node may compute (with no step for a quarter of it) before the job fails; 0 for ever."""
 
-    exclude_stragglers: bool = False
-    """Whether the node of a straggler is excluded, not only named, while enough others are left."""
+    quiet: Seconds = Limits().quiet
+    """How long after the last newcomer a world of plain scripts is restarted for it."""
+
+    longest_quiet: Seconds = Limits().longest_quiet
+    """The same after the first newcomer, however many follow."""
 
     @property
     def limits(self) -> Limits:
@@ -98,7 +104,8 @@ class Settings(BaseSettings):
             join_timeout=self.join_timeout,
             hang=self.hang,
             idle=self.idle,
-            exclude_stragglers=self.exclude_stragglers,
+            quiet=self.quiet,
+            longest_quiet=self.longest_quiet,
         )
 
     @property

@@ -177,8 +177,7 @@ def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
     """
     if not seen.job.spec.suspend:
         return None
-    alive = (life for life in seen.masters if not life.over and not life.terminating)
-    going = tuple(deletion(life, as_seen=True) for life in alive)
+    going = tuple(deletion(life, as_seen=True) for life in seen.masters if life.to_be_freed)
     actions: tuple[Action, ...] = (*suspension(seen), *going)
     if not actions and (asked_for := follow_the_users_sizes(seen, now)):
         return asked_for
@@ -221,10 +220,15 @@ def make_the_master_again(seen: Seen, now: datetime) -> Plan | None:
 
 
 def free_masters_of_lost_machines(seen: Seen, now: datetime) -> Plan | None:
-    """Pods of machines that are gone, and all but the last few dead masters, are deleted."""
+    """Pods of machines that are gone, and all but the last few dead masters, are deleted.
+
+    A dead master beside which a container goes on is deleted once there is another: the master's Service
+    sends agents to every pod that has not ended.
+    """
     lost = [life for life in seen.masters if life.lost]
     dead = [life for life in seen.master.lives if life.ended and not life.lost and not life.terminating]
-    going = [*lost, *dead[:-KEPT_MASTERS]]
+    kept = [life for life in dead[-KEPT_MASTERS:] if not life.lingers or life is seen.master.latest]
+    going = [*lost, *(life for life in dead if life not in kept)]
     sentence = f"deleted old pods of the master: {', '.join(life.name for life in going)}"
     return Plan("MastersTidied", sentence, group(map(deletion, going))) if going else None
 

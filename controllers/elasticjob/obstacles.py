@@ -31,7 +31,7 @@ class Obstacle:
 def obstacles(seen: Seen, plan: Plan, now: datetime) -> tuple[Obstacle, ...]:
     """Return what keeps nodes from running: writes that failed first, then the master, then the nodes."""
     master = seen.master.latest
-    held = _waiting(master, now) if master else None
+    held = _waiting(master, now) if master and not master.running else None
     nodes = (_of_node(seen, node, now) for node in seen.wanted)
     return tuple(found for found in (*_refusals(seen, plan), held, *nodes) if found)
 

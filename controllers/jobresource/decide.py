@@ -162,13 +162,13 @@ def make_no_pods_for_a_job_that_ends(seen: Seen, now: datetime) -> Plan | None:
 
 
 def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
-    """A suspended job has no pod that runs or may run.
+    """A suspended job has no pod that runs or may run, not even on a machine that is lost.
 
     Without a master, the ends of pods are the verdict: they are deleted only at the version that was seen.
     """
     if not seen.resource.spec.suspend:
         return None
-    going = [life for life in seen.lives if not life.over and not life.terminating]
+    going = [life for life in seen.lives if life.to_be_freed]
     verdict = seen.job is not None and not seen.job.spec.needs_master
     deletions = (deletion(life, as_seen=verdict) for life in going)
     return Plan("Suspended", "the job is suspended", groups=group(deletions))

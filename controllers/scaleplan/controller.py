@@ -13,6 +13,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.owners import controller_uid
+from elasticjob.controllers.plan import SOON
 from elasticjob.controllers.scaleplan.decide import Seen, decide
 from elasticjob.controllers.triggers import job_of_plan, more_than_reports, same_name, those_of
 from elasticjob.kube.cache.store import Change
@@ -35,6 +36,8 @@ class PlansReconciler:
         seen = self.observe(key)
         if seen is None:
             return Result.done()
+        if seen.job is None and seen.open and await self.applier.has(ELASTICJOB, key):
+            return Result.again(SOON)  # the cache of jobs is behind that of plans
         plan = decide(seen, self.now())
         await self.applier.perform(seen.job or seen.plans[0], plan)
         return Result.again(plan.again_in)

@@ -22,10 +22,12 @@ from elasticjob.trainer.torch import Elastic
 # settings: sensible for this data, override any of them on the command line
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--epochs", type=int, default=20)
-parser.add_argument("--micro-batch", type=int, default=16, help="records per worker and step")
+parser.add_argument("--global-batch", type=int, default=48, help="images per step")
+parser.add_argument("--workers", type=int, default=0, help="processes that read images ahead")
 parser.add_argument("--width", type=int, default=16, help="channels of the first layer")
 parser.add_argument("--lr", type=float, default=1e-3, help="highest learning rate")
 parser.add_argument("--dropout", type=float, default=0.2)
+parser.add_argument("--clip", type=float, default=1.0, help="largest norm of the gradients")
 parser.add_argument("--checkpoint", default="", help="folder; training goes on from its newest checkpoint")
 parser.add_argument("--save-every", type=int, default=200, help="steps")
 parser.add_argument("--print-every", type=int, default=100, help="steps")
@@ -40,7 +42,7 @@ def digits():
     images = torch.tensor(images, dtype=torch.float32).view(-1, 1, 8, 8) / 16.0
     labels = torch.tensor(labels)
     test = torch.arange(len(labels)) % 5 == 0
-    return TensorDataset(images[~test], labels[~test]), (images[test], labels[test])
+    return TensorDataset(images[~test], labels[~test]), TensorDataset(images[test], labels[test])
 
 
 # -----------------------------------------------------------------------------
@@ -63,7 +65,7 @@ class Net(nn.Module):
 
 # every worker starts with the same weights, though only the oldest one's count
 torch.manual_seed(args.seed)
-train, (test_images, test_labels) = digits()
+train, test = digits()
 device = "cuda" if torch.cuda.is_available() else "cpu"
 model = Net(args.width, args.dropout).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=1e-2)
@@ -74,12 +76,12 @@ elastic = Elastic(
     model,
     optimizer,
     scheduler=scheduler,
-    dataset=train,
-    micro_batch=args.micro_batch,
     seed=args.seed,
     checkpoint=args.checkpoint or None,
     save_every=args.save_every,
 )
+data = elastic.loader(train, global_batch=args.global_batch, workers=args.workers)
+test_data = elastic.loader(test, global_batch=256, shuffle=False)
 if elastic.is_main:
     size = sum(p.numel() for p in model.parameters())
     print(f"{size:,} parameters, {len(train):,} images, {elastic.world_size} worker(s)", end=", ")
@@ -87,22 +89,24 @@ if elastic.is_main:
 
 
 # -----------------------------------------------------------------------------
-# training loop
-def loss_of(images, labels):
-    return F.cross_entropy(elastic.model(images), labels)
+# the score of a batch of the test
+def score(batch):
+    images, labels = batch
+    return {"accuracy": (elastic.model(images).argmax(1) == labels).float().mean()}
 
-
-for step in elastic.steps(epochs=args.epochs):
-    loss = elastic.step(loss_of)
-    if elastic.is_main and step % args.print_every == 0:
-        print(f"step {step}: epoch {elastic.epoch}, loss {loss:.4f}, {elastic.world_size} worker(s)")
 
 # -----------------------------------------------------------------------------
-# test, on one worker
+# training loop; the test is shared out too
+for step in elastic.steps(data, epochs=args.epochs):
+    with step:
+        for images, labels in step:
+            loss = F.cross_entropy(elastic.model(images), labels)
+            step.backward(loss)
+        step.log(grad_norm=step.clip_grad_norm_(args.clip))
+    if elastic.is_main and step.done and step.number % args.print_every == 0:
+        print(f"step {step.number}: epoch {step.epoch}, loss {step.loss:.4f}, {elastic.world_size} worker(s)")
+
+scores = elastic.evaluate(test_data, score)
+elastic.report(**scores)
 if elastic.is_main:
-    model.eval()
-    with torch.no_grad():
-        guesses = model(test_images.to(device)).argmax(1).cpu()
-    accuracy = (guesses == test_labels).float().mean().item()
-    elastic.report(accuracy=accuracy)
-    print(f"done: {accuracy:.1%} of {len(test_labels)} test images right, {elastic.progress.step} steps")
+    print(f"done: {scores['accuracy']:.1%} of {len(test)} test images right, {elastic.progress.step} steps")

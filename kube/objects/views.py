@@ -370,6 +370,7 @@ PERSISTENT_VOLUME_CLAIM = Kind(
 EVENT = Kind("", "v1", "Event", "events", Event)
 ROLE = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles", Role)
 ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", RoleBinding)
+CLUSTER_ROLE = Kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", Role, namespaced=False)
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases", Lease)
 NETWORK_POLICY = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", NetworkPolicy)
 CRD = Kind(
@@ -409,6 +410,7 @@ BUILT_IN: tuple[Kind[Any], ...] = (
     EVENT,
     ROLE,
     ROLE_BINDING,
+    CLUSTER_ROLE,
     LEASE,
     NETWORK_POLICY,
     CRD,

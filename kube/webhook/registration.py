@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import AlreadyExists
 from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from elasticjob.kube.webhook.review import Webhook
 
@@ -54,6 +55,14 @@ class ServiceRef:
 
 
 @dataclass(frozen=True)
+class Owner:
+    """A cluster-scoped object of the installation: when it is deleted, so is the registration."""
+
+    kind: Kind[Any]
+    name: str
+
+
+@dataclass(frozen=True)
 class Address:
     """How the API server reaches us: by Service, else by URL."""
 
@@ -85,6 +94,8 @@ class Registration:
     """The `Notices` of one webhook server, which writes as the field manager `manager`.
 
     `inject_from` (namespace/name of a Certificate) is put on each object for cert-manager's injector.
+    With an `owner`, the garbage collector deletes the objects after it, and none is made while it is gone: a
+    program that still runs while it is uninstalled would register itself for ever.
     `writes` counts how often an object had to be changed.
     """
 
@@ -95,12 +106,14 @@ class Registration:
         places: Sequence[Place],
         address: Callable[[], Address],
         inject_from: str = "",
+        owner: Owner | None = None,
     ) -> None:
         self._client = client
         self._manager = manager
         self._places = tuple(places)
         self._address = address
         self._annotations = {INJECT_FROM: inject_from} if inject_from else {}
+        self._owner = owner
         self.writes = 0
 
     async def read(self) -> Published:
@@ -109,10 +122,10 @@ class Registration:
 
     async def publish(self, bundle: bytes | None, before: Published) -> Published:
         """Write our part into every object. Raises Conflict if one was written since `before`."""
-        now = []
+        now, owned = [], await self._owned()
         for place, found in zip(self._places, before.places, strict=True):
             wanted = place.wanted(self._address(), bundle)
-            metadata: Manifest = {"name": place.name}
+            metadata: Manifest = {"name": place.name, **owned}
             if self._annotations:
                 metadata["annotations"] = self._annotations
             if not holds(found, wanted | {"metadata": metadata}):
@@ -125,9 +138,17 @@ class Registration:
         kind = place.kind.untyped()
         if found := await self._client.find(kind, place.name):
             return found
+        metadata = {"name": place.name, **await self._owned()}
         with suppress(AlreadyExists):
-            await self._client.create(kind, {"metadata": {"name": place.name}})
+            await self._client.create(kind, {"metadata": metadata})
         return await self._client.get(kind, place.name)
+
+    async def _owned(self) -> Manifest:
+        """The metadata that names the owner. Raises NotFound if it is gone."""
+        if self._owner is None:
+            return {}
+        owner = await self._client.get(self._owner.kind, self._owner.name)
+        return {"ownerReferences": [owner_reference(owner, self._owner.kind, controller=False)]}
 
     async def _apply(self, place: Place, manifest: Manifest) -> Manifest:
         self.writes += 1

@@ -35,6 +35,7 @@ from elasticjob.kube.webhook.certs.secret import CaSecret
 from elasticjob.kube.webhook.handlers import Handlers
 from elasticjob.kube.webhook.registration import (
     Address,
+    Owner,
     Registration,
     ServiceRef,
     admission_places,
@@ -43,6 +44,7 @@ from elasticjob.kube.webhook.review import Mutate, Reader, Review, Terms, Valida
 
 __all__ = [
     "Mutate",
+    "Owner",
     "Policy",
     "Problem",
     "Reader",
@@ -73,6 +75,7 @@ class WebhookServer:
     The certificate is of an authority of our own, which replicas share through `secret`; without one, each
     process has its own. Or, with `certificates`, it is read from that folder, and the API server's trust in
     it is left to cert-manager's injector: `inject_from` is the namespace/name of its Certificate.
+    With an `owner`, the configurations are deleted with it.
     """
 
     group = Group.WEBHOOKS
@@ -90,6 +93,7 @@ class WebhookServer:
         reachable_as: str = "",
         certificates: Path | None = None,
         inject_from: str = "",
+        owner: Owner | None = None,
         policy: Policy | None = None,
         clock: Clock | None = None,
         metrics: Metrics | None = None,
@@ -105,7 +109,7 @@ class WebhookServer:
         self._clock = clock or client.clock
         self._tls = server_context()
         self._places = admission_places(name, webhooks)
-        self._registration = Registration(client, name, self._places, self._address, inject_from)
+        self._registration = Registration(client, name, self._places, self._address, inject_from, owner)
         self._answering = Handlers(webhooks, reader=client, clock=self._clock, metrics=metrics)
         self._mounted = self._read_from(certificates, metrics) if certificates else None
         self._trust = self._mounted or self._own_authority()

@@ -5,19 +5,21 @@ others may have to repeat the end of the training.
 2. While a member of the last world is alive, only members delay the next one; otherwise every live node does.
 3. A world is complete as soon as no node is missing. After a member with the model's state has joined, the
 last-call timeout bounds the wait.
-4. Survivors come first, the oldest is rank 0; newcomers follow by place. A newcomer never displaces a node
-that holds the model's state.
+4. Survivors come first, the oldest is rank 0; newcomers follow by place, or as `topology.py` says. A newcomer
+never displaces a node that holds the model's state.
 5. A world that ends stays ended. Its number is never reused, so it fences every later message.
-6. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room.
+6. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room. Where
+that restarts the workers (plain scripts), newcomers are gathered until no other has come for a while.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 
-from elasticjob.api.rpc.rendezvous import Member, World
+from elasticjob.api.rpc.rendezvous import Member, Recovery, World
 from elasticjob.master.job import Change, Ending, Job, Joined, Node
+from elasticjob.master.rendezvous import topology
 
 
 def lose(job: Job, name: str, why: str, now: datetime) -> Job:
@@ -65,7 +67,8 @@ def choose(job: Job, now: datetime) -> tuple[Node, ...]:
     must_wait = survivors or size < job.spec.bounds.hi
     if must_wait and now < _last_call(job, joined, survivors) and next(_missing(job, survivors), None):
         return ()
-    return tuple(sorted(joined, key=_Age(job))[:size])
+    age = _Age(job)
+    return topology.lay_out(sorted(joined, key=age)[:size], job.topology, age.entered)
 
 
 def why_waiting(job: Job, now: datetime) -> str:
@@ -99,8 +102,19 @@ def _cut_in(job: Job, now: datetime) -> Job:
     entering = min(len(ready), room) // bounds.unit * bounds.unit
     if not entering or any(job.nodes[member.node].finished for member in world.members):
         return job
+    if entering < room and now < _quiet_until(job, ready):
+        return job
     names = _names(sorted(ready, key=lambda node: node.place)[:entering])
     return end(job, f"{names} can enter", now)
+
+
+def _quiet_until(job: Job, ready: list[Node]) -> datetime:
+    """Return until when newcomers are gathered: those of plain scripts cost every worker a restart."""
+    costly = [node.joined.since for node in ready if node.joined and node.joined.recovery is Recovery.RESTART]
+    if not costly:
+        return datetime.min.replace(tzinfo=UTC)
+    limits = job.spec.limits
+    return min(max(costly) + limits.quiet, min(costly) + limits.longest_quiet)
 
 
 def _joined(job: Job) -> tuple[list[Node], int]:
@@ -116,6 +130,11 @@ def _has_survivors(job: Job) -> bool:
     """Whether a node still holds the model's state; then only nodes that hold it are waited for."""
     nodes = job.nodes.values()
     return bool(job.round) and any(node.round and not (node.leaving or node.ended) for node in nodes)
+
+
+def _newest(job: Job) -> int:
+    """Return the latest round whose state a node holds; an earlier master may have formed later worlds."""
+    return max((node.round for node in job.nodes.values()), default=0)
 
 
 def _missing(job: Job, survivors: bool) -> Iterator[Node]:
@@ -136,7 +155,7 @@ def _last_call(job: Job, joined: list[Node], survivors: bool) -> datetime:
     times = [node.joined.since for node in joined if node.joined]
     limits = job.spec.limits
     longest = min(times) + limits.join_timeout
-    if survivors and not any(node.round for node in joined):
+    if survivors and _newest(job) not in {node.round for node in joined}:
         return longest
     return min(max(times) + limits.last_call, longest)
 
@@ -145,6 +164,7 @@ class _Age:
     """Sort key of nodes: the round in which each entered the lineage, then its place."""
 
     def __init__(self, job: Job) -> None:
+        self.newest = _newest(job)
         self.world = job.world.round if job.world else 0
         self.since = {member.node: member.since for member in job.world.members} if job.world else {}
         self.next = job.round + 1
@@ -154,7 +174,7 @@ class _Age:
 
     def entered(self, node: Node) -> int:
         """Return the round since which the node holds the model's state; the next one for a newcomer."""
-        if not node.round:
+        if not node.round or node.round < self.newest:
             return self.next
         return self.since.get(node.name, node.round) if node.round == self.world else node.round
 

@@ -131,7 +131,7 @@ def find_stragglers(job: Job, now: datetime) -> Job:
 def excluded(job: Job, worker: Seen, why: str, now: datetime) -> Job:
     """Exclude the node of a straggler, if the job is set so and can go on without it."""
     world = job.running
-    if not job.spec.limits.exclude_stragglers or world is None:
+    if not job.spec.exclude_stragglers or world is None:
         return job
     if len(world.members) - 1 < job.spec.bounds.lo or worker.node not in job.nodes:
         return job

@@ -32,7 +32,13 @@ def test_an_exit_code_has_one_meaning(code: int, reason: ExitReason) -> None:
     assert of_code(code) is reason
 
 
-def pod(phase: str, terminated: dict[str, Any] | None = None, **status: Any) -> Any:
+def pod(
+    phase: str,
+    terminated: dict[str, Any] | None = None,
+    *,
+    spec: dict[str, Any] | None = None,
+    **status: Any,
+) -> Any:
     statuses = [{"name": "main", "state": {"terminated": terminated} if terminated else {"running": {}}}]
     return POD.convert(
         {
@@ -41,7 +47,8 @@ def pod(phase: str, terminated: dict[str, Any] | None = None, **status: Any) -> 
                 "containers": [
                     {"name": "proxy"},
                     {"name": "main", "resources": {"limits": {"memory": "4Gi"}}},
-                ]
+                ],
+                **(spec or {}),
             },
             "status": {"phase": phase, "containerStatuses": statuses, **status},
         }
@@ -89,8 +96,13 @@ ENDINGS: list[tuple[str, Any, str]] = [
     ),
     (
         "an end before it ran",
-        pod("Failed", reason="OutOfcpu", message="Pod was rejected"),
+        pod("Failed", reason="NodeAffinity", message="Pod was rejected"),
         "failed before it ran: Pod was rejected",
+    ),
+    (
+        "a machine that had no room left when the pod came",
+        pod("Failed", reason="OutOfnvidia.com/gpu", message="Pod was rejected"),
+        "taken away by the cluster: Pod was rejected",
     ),
     (
         "an init container that failed",
@@ -103,6 +115,19 @@ ENDINGS: list[tuple[str, Any, str]] = [
             ],
         ),
         "init container unpack: exit code 3: tar: no space",
+    ),
+    (
+        "an init container that failed beside a sidecar, which was stopped then",
+        pod(
+            "Failed",
+            containerStatuses=[{"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}],
+            initContainerStatuses=[
+                {"name": "mesh", "state": {"terminated": {"exitCode": 143}}},
+                {"name": "fetch", "state": {"terminated": {"exitCode": 3, "message": "no such bucket"}}},
+            ],
+            spec={"initContainers": [{"name": "mesh", "restartPolicy": "Always"}, {"name": "fetch"}]},
+        ),
+        "init container fetch: exit code 3: no such bucket",
     ),
     (
         "an agent that was told to go",

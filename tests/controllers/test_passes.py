@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
 from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.counters import Counters
@@ -27,6 +28,8 @@ from elasticjob.controllers.news import PAUSE
 from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import kind_of
+from elasticjob.controllers.plan import SOON
+from elasticjob.controllers.scaleplan import controller as plans
 from elasticjob.controllers.triggers import job_of, life_changed, more_than_reports
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.protocol import Upserted
@@ -39,7 +42,7 @@ from elasticjob.kube.controller.predicates import any_change
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
-from tests.kit.controllers.build import NOW, at, job, over, resource, role
+from tests.kit.controllers.build import NOW, at, job, over, plan, resource, role
 from tests.kit.controllers.shelf import Nobody, caches, machine, pod, raw
 
 KEY = Key("ml", "digits")
@@ -83,6 +86,11 @@ def asked(controller: Controller, kind: Kind[Any], found: Caches, change: Change
 
 def controllers(found: Caches) -> tuple[Controller, Controller]:
     return jobs.controller(of_jobs(found), 1), nodes.controller(of_nodes(found), 1)
+
+
+def of_plans(found: Caches, server: Server) -> plans.PlansReconciler:
+    writer = Applier(cast(Client, server), cast(Recorder, Nobody()), "test")
+    return plans.PlansReconciler(found, writer, lambda: NOW)
 
 
 def of_jobs(
@@ -320,6 +328,16 @@ async def test_what_never_ends_on_a_machine_without_power_is_given_up(
     pods = [made["metadata"]["name"] for made in server.created if made["kind"] == "Pod"]
     assert pods == (["digits-worker-0-1", "digits-master-0-1"] if after else [])
     assert server.deleted == (["digits-worker-0"] if after else [])
+
+
+@pytest.mark.parametrize(("there", "phases"), [(True, []), (False, ["Failed"])])
+async def test_a_plan_that_is_seen_before_its_job_waits_for_it(there: bool, phases: list[str]) -> None:
+    """Jobs and plans are two watches, and one file may hold both objects."""
+    server = Server({"ElasticJob": job()} if there else {})
+    found = caches((SCALEPLAN, raw(plan("up", {"worker": 3}))))
+    again = await of_plans(found, server)(KEY)
+    assert [status["phase"] for status in server.statuses] == phases
+    assert again.again_in == (SOON if there else None)
 
 
 async def test_a_job_that_changes_in_each_pass_is_told_of() -> None:

@@ -10,10 +10,9 @@ import yaml
 
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import ROLE_BINDING
+from elasticjob.kube.objects.views import CLUSTER_ROLE, ROLE_BINDING
 from tests.kit.account import ACCESS_REVIEW
 from tests.kit.controllers.rights import Right, allows
-from tests.kit.leftovers import CLUSTER_ROLE
 from tests.kit.waiting import until
 
 ROLES: Final[list[Manifest]] = [*yaml.safe_load_all(Path("config/rbac/users.yaml").read_text())]

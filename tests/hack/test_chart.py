@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import subprocess
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -17,7 +17,7 @@ from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from elasticjob.kube.objects.views import CRD, POD, VALIDATING_WEBHOOKS
+from elasticjob.kube.objects.views import CRD, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from hack import chart
 from tests.kit.account import ACCOUNT
 from tests.kit.controllers.build import role
@@ -103,6 +103,7 @@ def test_values_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
         "mine/elasticjob-webhooks",
         {"team": "monitoring"},
     )
+    assert ("ClusterRole", "", settings.webhook_owner) in found
     assert container["image"].startswith("registry.local/operator:")
     assert deployment["replicas"] == 1
     assert "PodDisruptionBudget" not in {kind for kind, *_ in found}  # it would stop every drain
@@ -164,12 +165,14 @@ async def test_an_operator_of_one_namespace_needs_no_rights_in_others(
     served: Served, client: Client, namespace: str
 ) -> None:
     system = await new_namespace(client, f"{namespace}-system", accounts=served.real)
-    await Release(served, system).install(f"watchNamespace={namespace}")
+    release = Release(served, system)
+    await release.install(f"watchNamespace={namespace}")
     await until(lambda: is_defined(client), "ElasticJobs are served")
     settings = Settings(
         namespace=namespace,
         probes="127.0.0.1:0",
         webhook_port=0,
+        webhook_owner=f"elasticjob-operator-cluster-{namespace}",
         leader_election=True,
         lease_namespace=system,
     )
@@ -182,12 +185,20 @@ async def test_an_operator_of_one_namespace_needs_no_rights_in_others(
             await client.create(ELASTICJOB.untyped(), a_job(), namespace)
             await until(lambda: client.find(POD, "digits-master-0", namespace), "the job has its master")
             await until(lambda: client.find(POD, "digits-worker-1", namespace), "the job has its workers")
+            hooks = await client.get(VALIDATING_WEBHOOKS.untyped(), f"elasticjob-{namespace}")
+            await release.run("uninstall", "elasticjob")
+            await until(lambda: has_no_webhooks(client, namespace), "the webhooks go with the release")
         finally:
             operator.stop()
             await running
-    hooks = await client.get(VALIDATING_WEBHOOKS.untyped(), f"elasticjob-{namespace}")
+    assert await has_no_webhooks(client, namespace)
     (selector,) = {str(each["namespaceSelector"]["matchLabels"]) for each in hooks["webhooks"]}
     assert selector == str({"kubernetes.io/metadata.name": namespace})
+
+
+async def has_no_webhooks(client: Client, namespace: str) -> bool:
+    kinds: tuple[Kind[Any], ...] = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+    return not any([await client.find(kind, f"elasticjob-{namespace}") for kind in kinds])
 
 
 def a_job() -> Manifest:

@@ -10,13 +10,20 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from elasticjob.kube.objects.views import CRD, MUTATING_WEBHOOKS, NAMESPACE, NODE, VALIDATING_WEBHOOKS, Object
+from elasticjob.kube.objects.views import (
+    CLUSTER_ROLE,
+    CRD,
+    MUTATING_WEBHOOKS,
+    NAMESPACE,
+    NODE,
+    VALIDATING_WEBHOOKS,
+    Object,
+)
 from hack.cluster.controlplane import ControlPlane
 from tests.kit.volumes import PERSISTENT_VOLUME
 from tests.kit.waiting import until
 
 RBAC = "rbac.authorization.k8s.io"
-CLUSTER_ROLE = Kind(RBAC, "v1", "ClusterRole", "clusterroles", Object, namespaced=False)
 CLUSTER_ROLE_BINDING = Kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", Object, namespaced=False)
 WEBHOOKS = (MUTATING_WEBHOOKS.untyped(), VALIDATING_WEBHOOKS.untyped())
 OTHERS = tuple(

@@ -16,15 +16,15 @@ import torch
 import torch.nn.functional as F
 
 from elasticjob.trainer.agent.decide import STUCK
-from elasticjob.trainer.torch.elastic import permutation
+from elasticjob.trainer.torch.data import permutation
 from elasticjob.trainer.torch.sampler import Position, Sampler
 from tests.kit.harness import SCRIPTS, Scenario, counted, scenario
 from tests.kit.warm import Warm
 
-SIZE, MICRO_BATCH = 101, 4
+SIZE, BATCH = 101, 8
 
 
-def trained_alone(slots: int, epochs: int) -> list[float]:
+def trained_alone(epochs: int) -> list[float]:
     """Return the parameters after the same training in one process, without any of our library's loop."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(SIZE, 8, generator=generator, dtype=torch.float64)
@@ -32,7 +32,7 @@ def trained_alone(slots: int, epochs: int) -> list[float]:
     weight = torch.linspace(-1, 1, 24, dtype=torch.float64).view(3, 8).requires_grad_()
     bias = torch.linspace(-1, 1, 3, dtype=torch.float64).requires_grad_()
     optimizer = torch.optim.AdamW([weight, bias], lr=1e-2)
-    sampler, position = Sampler(SIZE, MICRO_BATCH, slots), Position()
+    sampler, position = Sampler(SIZE, BATCH, 1), Position()
     while position.epoch < epochs:
         order = permutation(SIZE, 0, position.epoch)
         window = order[sampler.window(position).places.start : sampler.window(position).places.stop]
@@ -48,30 +48,32 @@ def check(job: Scenario, *, slots: int, epochs: int, lost: int = 0) -> None:
 
     Of a killed worker the last line may be missing: `lost` is how many lines at most.
     """
-    total = Sampler(SIZE, MICRO_BATCH, slots).steps_left(Position(), epochs)
+    total = Sampler(SIZE, BATCH, slots).steps_left(Position(), epochs)
     steps = lineage(job.recorded())
     assert sorted({step["step"] for step in steps}) == list(range(1, total + 1))
     assert len(set(counted(steps))) == len(counted(steps)), "rank 0 counted a step twice"
     for pid in job.seen:
         own = [step["step"] for step in steps if step["pid"] == pid]
         assert own == sorted(own), f"process {pid} counted backwards"
-    taken = [step for step in steps if not is_idle(step)]
+    taken = [step for step in steps if not is_idle(step, slots)]
     for epoch in range(epochs):
         records = Counter(record for step in taken if step["epoch"] == epoch for record in step["records"])
         assert not [record for record, times in records.items() if times > 1], f"epoch {epoch}"
         assert set(records) <= set(range(SIZE))
     missing = epochs * SIZE - sum(len(step["records"]) for step in taken)
-    assert 0 <= missing <= lost * MICRO_BATCH * slots
-    expected = trained_alone(slots, epochs)
+    assert 0 <= missing <= lost * BATCH
+    expected = trained_alone(epochs)
     assert job.results()
     for result in job.results():
         assert result["parameters"] == pytest.approx(expected, abs=1e-6)
 
 
-def is_idle(step: dict[str, Any]) -> bool:
-    """Whether a worker had no records at the end of an epoch: it computes the first ones with weight 0."""
-    first: list[int] = permutation(SIZE, 0, step["epoch"])[:MICRO_BATCH].tolist()
-    return bool(step["rank"]) and step["records"] == first
+def is_idle(step: dict[str, Any], slots: int) -> bool:
+    """Whether a worker had no records at the end of an epoch: it computes some others' with weight 0."""
+    sampler = Sampler(SIZE, BATCH, slots)
+    offset = (step["step"] - 1) % sampler.steps_left(Position(), 1) * BATCH
+    pieces = sampler.window(Position(step["epoch"], offset)).of(step["rank"], step["world"])
+    return not any(piece.count for piece in pieces)
 
 
 def lineage(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -228,4 +230,4 @@ async def test_script_trains_alone_without_an_agent(tmp_path: Path, warm: Warm) 
     process = await warm.run([str(SCRIPTS / "counted.py"), "2"], {**os.environ, "COUNTED": str(tmp_path)})
     output = await process.stdout.read()
     result = json.loads(output.splitlines()[-1])
-    assert result["parameters"] == pytest.approx(trained_alone(1, 2), abs=1e-6)
+    assert result["parameters"] == pytest.approx(trained_alone(2), abs=1e-6)

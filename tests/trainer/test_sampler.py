@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.trainer.torch.batch import bounds, micro_batches, shares, weight
+from elasticjob.trainer.torch.batch import bounds, micro_batches, shares
 from elasticjob.trainer.torch.sampler import Position, Sampler
 
 sizes = st.integers(1, 300)
 slots = st.integers(1, 9)
+samplers = st.builds(Sampler, sizes, st.integers(1, 64), slots, largest=st.none() | st.integers(1, 16))
 
 
 @pytest.mark.parametrize(
@@ -45,46 +46,55 @@ def test_more_workers_than_micro_batches_is_an_error() -> None:
         micro_batches(3, 4, 0)
 
 
-@given(records=sizes, micro_batch=st.integers(1, 16), slots=slots, data=st.data())
-def test_every_record_once_per_epoch_for_any_series_of_worlds(
-    records: int, micro_batch: int, slots: int, data: st.DataObject
-) -> None:
-    sampler, position = Sampler(records, micro_batch, slots), Position()
+@given(sampler=samplers, data=st.data())
+def test_every_record_once_per_epoch_for_any_series_of_worlds(sampler: Sampler, data: st.DataObject) -> None:
+    position = Position()
     expected, taken = sampler.steps_left(position, 1), 0
     seen: list[int] = []
     while position.epoch == 0:
-        size = data.draw(st.integers(1, slots))
+        size = data.draw(st.integers(1, sampler.slots))
         pieces = [piece for rank in range(size) for piece in sampler.window(position).of(rank, size)]
-        seen += [place for piece in pieces for place in piece.places]
+        seen += [place for piece in pieces for place in piece.places if piece.count]
         position, taken = sampler.after(position), taken + 1
-    assert seen == list(range(records))
+    assert seen == list(range(sampler.records))
     assert taken == expected
     assert position == Position(1)
 
 
-@given(records=sizes, micro_batch=st.integers(1, 16), slots=slots)
-def test_a_step_has_the_same_micro_batches_for_every_number_of_workers(
-    records: int, micro_batch: int, slots: int
-) -> None:
-    sampler, position = Sampler(records, micro_batch, slots), Position()
+@given(sampler=samplers)
+def test_a_step_has_the_same_micro_batches_for_every_number_of_workers(sampler: Sampler) -> None:
+    position = Position()
     while position.epoch == 0:
         window = sampler.window(position)
         alone = window.of(0, 1)
-        for size in range(2, slots + 1):
-            assert tuple(piece for rank in range(size) for piece in window.of(rank, size)) == alone
+        for size in range(2, sampler.slots + 1):
+            dealt = [window.of(rank, size) for rank in range(size)]
+            assert all(pieces for pieces in dealt), "each worker takes part in the reduction"
+            assert tuple(piece for pieces in dealt for piece in pieces if piece.count) == alone
         position = sampler.after(position)
 
 
-@given(records=st.integers(2, 300), micro_batch=st.integers(3, 16), slots=slots)
+@given(sampler=samplers, data=st.data())
+def test_what_is_read_ahead_is_what_the_steps_take(sampler: Sampler, data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, sampler.slots))
+    rank, position = data.draw(st.integers(0, size - 1)), Position()
+    ahead = sampler.pieces_from(position, rank, size)
+    for _ in range(5):
+        for piece in sampler.window(position).of(rank, size):
+            assert next(ahead) == (position, piece)
+        position = sampler.after(position)
+
+
+@given(records=st.integers(2, 300), each=st.integers(3, 16), slots=slots)
 def test_last_step_of_an_epoch_has_no_micro_batch_of_one_record_where_there_are_more(
-    records: int, micro_batch: int, slots: int
+    records: int, each: int, slots: int
 ) -> None:
-    sampler, position = Sampler(records, micro_batch, slots), Position()
+    sampler, position = Sampler(records, each * slots, slots), Position()
     while position.epoch == 0:
         window = sampler.window(position)
-        sizes = [len(piece.places) for piece in window.of(0, 1)]
-        assert len(sizes) == -(-len(window.places) // micro_batch)
-        assert max(sizes) <= micro_batch
+        sizes = [piece.count for piece in window.of(0, 1)]
+        assert len(sizes) == -(-len(window.places) // each)
+        assert max(sizes) <= each
         assert min(sizes) > 1 or len(window.places) == 1
         position = sampler.after(position)
 
@@ -95,17 +105,16 @@ def test_last_step_of_an_epoch_has_no_micro_batch_of_one_record_where_there_are_
 def test_last_step_of_an_epoch_is_cut_into_as_few_micro_batches_as_hold_it(
     records: int, last: list[int]
 ) -> None:
-    sampler = Sampler(records, 32, 4)
+    sampler = Sampler(records, 128, 4)
     window = sampler.window(Position(0, (records - 1) // 128 * 128))
-    assert [len(piece.places) for rank in range(4) for piece in window.of(rank, 4)] == last
+    assert [piece.count for rank in range(4) for piece in window.of(rank, 4) if piece.count] == last
 
 
-@given(records=sizes, micro_batch=st.integers(1, 16), slots=slots, data=st.data())
+@given(sampler=samplers, data=st.data())
 def test_weights_make_the_average_of_workers_the_mean_of_records(
-    records: int, micro_batch: int, slots: int, data: st.DataObject
+    sampler: Sampler, data: st.DataObject
 ) -> None:
-    sampler = Sampler(records, micro_batch, slots)
-    size = data.draw(st.integers(1, slots))
+    size = data.draw(st.integers(1, sampler.slots))
     window = sampler.window(Position())
     total = len(window.places)
     value = {place: float(place % 7) for place in window.places}  # the gradient of one record
@@ -113,15 +122,13 @@ def test_weights_make_the_average_of_workers_the_mean_of_records(
     for rank in range(size):
         for piece in window.of(rank, size):
             mean = sum(value[place] for place in piece.places) / len(piece.places)
-            summed += mean * weight(len(piece.places), total, size)
+            summed += mean * size * piece.count / total
     assert summed / size == pytest.approx(sum(value.values()) / total)
 
 
-@given(records=sizes, micro_batch=st.integers(1, 16), slots=slots, epochs=st.integers(0, 4), data=st.data())
-def test_steps_left_counts_down_to_zero(
-    records: int, micro_batch: int, slots: int, epochs: int, data: st.DataObject
-) -> None:
-    sampler, position = Sampler(records, micro_batch, slots), Position()
+@given(sampler=samplers, epochs=st.integers(0, 4))
+def test_steps_left_counts_down_to_zero(sampler: Sampler, epochs: int) -> None:
+    position = Position()
     left = sampler.steps_left(position, epochs)
     for count in range(left, 0, -1):
         assert sampler.steps_left(position, epochs) == count
@@ -137,7 +144,7 @@ def test_empty_data_is_an_error() -> None:
 
 @pytest.mark.parametrize(("offset", "refused"), [(0, False), (99, False), (100, True), (128, True)])
 def test_checkpoint_of_a_larger_data_set_is_refused(offset: int, refused: bool) -> None:
-    sampler, position = Sampler(100, 32, 4), Position(3, offset)
+    sampler, position = Sampler(100, 128, 4), Position(3, offset)
     expected = pytest.raises(ValueError, match=f"taken {offset} records of epoch 3, and the data set has 100")
     with expected if refused else nullcontext():
         sampler.check(position)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from torch import nn
 from elasticjob.trainer.channel import Enter
 from elasticjob.trainer.torch.checkpoint import Checkpoints
 from elasticjob.trainer.torch.peers import Peers
-from elasticjob.trainer.torch.state import Done, State, plain
+from elasticjob.trainer.torch.state import State, plain
 
 ALONE = Enter(round=1, rank=0, size=1, address="", port=0, batch_slots=1)
 
@@ -27,41 +28,43 @@ def peers() -> Iterator[Peers]:
     group.close()
 
 
-def state(**known: bool) -> State:
+def state(**known: Any) -> State:
     model = nn.Linear(2, 2)
-    return State(model, torch.optim.SGD(model.parameters(), lr=0.1), None, Done(), **known)
+    return State(model, [torch.optim.SGD(model.parameters(), lr=0.1)], **known)
 
 
 def test_what_the_script_made_is_the_first_state(peers: Peers) -> None:
     mine = state()
-    mine.share(peers, lambda: False)
+    mine.begin(peers, lambda: False)
     assert mine.whole
 
 
 def test_a_mixture_is_not_trained_on_without_a_checkpoint(peers: Peers) -> None:
     mine = state(mixed=True)
     with pytest.raises(RuntimeError, match="no other has it, and there is no checkpoint"):
-        mine.share(peers, lambda: False)
+        mine.begin(peers, lambda: False)
     assert not mine.whole
 
 
 def test_a_checkpoint_replaces_a_mixture(peers: Peers) -> None:
     mine = state(mixed=True)
-    mine.share(peers, lambda: True)
+    mine.begin(peers, lambda: True)
     assert mine.whole
     assert not mine.mixed
 
 
 def test_numpy_numbers_of_a_schedule_can_be_saved_and_read_again(peers: Peers, tmp_path: Path) -> None:
-    given = State(model := nn.Linear(2, 2), optimizer := torch.optim.SGD(model.parameters()), None, Done())
-    given.scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: np.cos(step))
+    optimizer = torch.optim.SGD((model := nn.Linear(2, 2)).parameters())
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: np.cos(step))
+    given = State(model, [optimizer], [scheduler])
     optimizer.step()
-    given.scheduler.step()
+    scheduler.step()
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(1, given.snapshot())
     taken = state()
+    taken.schedulers = [torch.optim.lr_scheduler.LambdaLR(taken.optimizers[0], lambda step: np.cos(step))]
     taken.restore(checkpoints.load() or {})
-    assert taken.optimizer.param_groups[0]["lr"] == pytest.approx(1e-3 * np.cos(1))
+    assert taken.optimizers[0].param_groups[0]["lr"] == pytest.approx(1e-3 * np.cos(1))
 
 
 def test_only_numpy_numbers_are_replaced() -> None:
@@ -69,3 +72,13 @@ def test_only_numpy_numbers_are_replaced() -> None:
     same = plain({"a": [np.float64(0.5), (np.int32(2), "text")], "b": counts})
     assert same == {"a": [0.5, (2, "text")], "b": counts}
     assert [type(each) for each in (same["a"][0], same["a"][1][0], same["b"])] == [float, int, Counter]
+
+
+def test_step_that_is_repeated_begins_with_the_same_buffers() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    mine = State(model, [torch.optim.SGD(model.parameters())])
+    model(torch.randn(4, 2))
+    expected, before = [each.clone() for each in model.buffers()], mine.buffers()
+    model(torch.randn(4, 2))
+    mine.put_back(before)
+    assert all(torch.equal(*pair) for pair in zip(model.buffers(), expected, strict=True))

@@ -350,6 +350,7 @@ def start_missing_workers(group: Group, now: float) -> Step | None:
     """Start elastic workers, which need no world at start."""
     if (
         group.ending
+        or not group.vetted
         or group.recovery is not Recovery.IN_PROCESS
         or any(not f.reported for f in group.failures)
     ):
@@ -397,7 +398,7 @@ def patience(worker: Worker) -> float:
 
 def wish(group: Group) -> tuple[Join | None, tuple[int, ...]]:
     """Return the Join that this node should have pending, and its slots in rank order."""
-    if group.ending or not_started(group) or enterable(group):
+    if group.ending or not group.vetted or not_started(group) or enterable(group):
         return None, ()
     if group.recovery is Recovery.RESTART:
         idle = group.warm and not group.workers and all(failed.reported for failed in group.failures)

@@ -1,4 +1,4 @@
-"""The fixed global batch: which micro-batches a worker computes, and their weights.
+"""The fixed global batch: which micro-batches a worker computes.
 
 A step always consists of N micro-batches, N being the configured maximum of workers. With n workers, worker i
 takes m_i = ⌊N/n⌋ + [i < N mod n] of them, and Σ m_i = N, so a step consumes the same records and has the same
@@ -29,12 +29,3 @@ def micro_batches(slots: int, size: int, rank: int) -> range:
     if size > slots:
         raise ValueError(f"{size} workers cannot share a global batch of {slots} micro-batches")
     return bounds(slots, size)[rank]
-
-
-def weight(count: int, total: int, size: int) -> float:
-    """Return the factor of the mean loss of a micro-batch with `count` of the step's `total` records.
-
-    DistributedDataParallel averages over `size` workers, so n·c/C makes the sum over all micro-batches the
-    mean over all records.
-    """
-    return size * count / total

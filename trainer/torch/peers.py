@@ -19,6 +19,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 # documented there, though torch's stubs do not say so
 from torch.distributed import HashStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
@@ -32,6 +33,22 @@ MARK = re.compile(r"/gloo/[\w/]+\.\w+:\d+\]")
 """Errors of gloo are plain RuntimeErrors, which name a line of its source."""
 
 
+@dataclass(frozen=True)
+class Sum:
+    """A sum over `size` workers that is on its way."""
+
+    tensor: Tensor
+    work: dist.Work | None
+    size: int
+
+    def wait(self) -> list[float]:
+        """Return the sums, divided by the number of workers."""
+        if self.work is not None:
+            self.work.wait()
+        means: list[float] = (self.tensor / self.size).tolist()
+        return means
+
+
 class Peers:
     """The workers of one world; `abort` may be called from any thread, the rest from the training one."""
 
@@ -41,6 +58,7 @@ class Peers:
         self._before = connections()
         self._links: frozenset[Connection] | None = None
         self._aborted = False
+        self._some: dist.ProcessGroup | None = None
 
     @property
     def rank(self) -> int:
@@ -69,19 +87,48 @@ class Peers:
         )
         self._links = connections() - self._before
 
-    def sum(self, numbers: Sequence[float]) -> list[float]:
-        """Return the sums of `numbers` over all workers: one small all-reduce."""
-        tensor = torch.tensor(numbers, dtype=torch.float64)
-        dist.all_reduce(tensor)
-        total: list[float] = tensor.tolist()
-        return total
+    def start_sum(self, numbers: Tensor) -> Sum:
+        """Begin to add `numbers` over all workers, beside the collectives that follow."""
+        copy = numbers.clone()
+        return Sum(copy, dist.all_reduce(copy, async_op=True), self.size)
 
-    def gather(self, number: int) -> list[int]:
-        """Return the `number` of every worker, in the order of ranks."""
-        mine = torch.tensor([number], dtype=torch.int64)
+    def gather(self, numbers: Sequence[int]) -> list[list[int]]:
+        """Return the `numbers` of every worker, in the order of ranks."""
+        mine = torch.tensor(numbers, dtype=torch.int64)
         all_ = [torch.zeros_like(mine) for _ in range(self.size)]
         dist.all_gather(all_, mine)
-        return [int(tensor) for tensor in all_]
+        return [tensor.tolist() for tensor in all_]
+
+    def divide(self, ranks: Sequence[int]) -> None:
+        """Let `exchange` be among `ranks` only, until `unite`; every worker of the world has to call it."""
+        some = dist.new_group(list(ranks), timeout=TIMEOUT)
+        self._some = (
+            some if isinstance(some, dist.ProcessGroup) else None
+        )  # None: this worker is not one of them
+        self._links = connections() - self._before
+        self.check()
+
+    def place_in_exchange(self) -> tuple[int, int]:
+        """Return the rank and the number of workers among those of `exchange`."""
+        return dist.get_rank(self._some), dist.get_world_size(self._some)
+
+    def unite(self) -> None:
+        """Let `exchange` be among all workers again."""
+        self._some = None
+
+    def exchange(self, data: bytes) -> list[bytes]:
+        """Return the `data` of every worker (see `divide`), in the order of ranks."""
+        self.check()
+        many = dist.get_world_size(self._some)
+        length = torch.tensor([len(data)])
+        lengths = [torch.zeros_like(length) for _ in range(many)]
+        dist.all_gather(lengths, length, group=self._some)
+        block = torch.zeros(max(1, *(int(each) for each in lengths)), dtype=torch.uint8)
+        block[: len(data)] = torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)[: len(data)]
+        blocks = [torch.empty_like(block) for _ in range(many)]
+        dist.all_gather(blocks, block, group=self._some)
+        both = zip(blocks, lengths, strict=True)
+        return [each[: int(count)].numpy().tobytes() for each, count in both]
 
     def broken_by(self, error: RuntimeError) -> bool:
         """Whether `error` comes from the group (a lost peer), not from the training code."""

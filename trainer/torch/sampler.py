@@ -1,4 +1,4 @@
-"""The records of each step: a window of the epoch's permutation, for any number of workers.
+"""The records of each step: a window of the epoch's order, for any number of workers.
 
 The position in an epoch counts records, not steps, so training resumes at the same record after any change of
 the world. The last window of an epoch is short; it is cut into as few micro-batches as hold it, of the same
@@ -8,9 +8,12 @@ more (BatchNorm refuses it).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from elasticjob.trainer.torch.batch import bounds, micro_batches
+
+ENDLESS = 2**62  # records of an epoch that has no end
 
 
 @dataclass(frozen=True)
@@ -23,15 +26,19 @@ class Position:
 
 @dataclass(frozen=True)
 class Piece:
-    """One micro-batch: its index within the step, and the records it takes, as places in the permutation."""
+    """One micro-batch: its index within the step, and its records, as places in the epoch's order.
+
+    `count` is how many of them count: all, or none where a worker has nothing to do at the end of an epoch.
+    """
 
     index: int
     places: range
+    count: int
 
 
 @dataclass(frozen=True)
 class Window:
-    """The records of one step: `places` in the permutation of `epoch`, cut into `count` micro-batches.
+    """The records of one step: `places` in the order of `epoch`, cut into `count` micro-batches.
 
     `slots` of them are shared out, of which the last ones are empty at the end of an epoch.
     """
@@ -42,31 +49,49 @@ class Window:
     count: int
 
     def of(self, rank: int, size: int) -> tuple[Piece, ...]:
-        """Return the micro-batches of worker `rank`; empty ones are left out."""
+        """Return the micro-batches of worker `rank`.
+
+        A worker without one gets the step's first with a count of 0, because every worker has to take part
+        in the reduction.
+        """
         cut = bounds(len(self.places), self.count)
         mine = (index for index in micro_batches(self.slots, size, rank) if index < self.count)
-        return tuple(Piece(index, self.places[slice_of(cut[index])]) for index in mine)
+        pieces = tuple(Piece(index, self.places[slice_of(cut[index])], len(cut[index])) for index in mine)
+        return pieces or (Piece(self.slots, self.places[slice_of(cut[0])], 0),)
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """Splits `records` records into windows of `slots` micro-batches of `micro_batch` records."""
+    """Splits `records` records into windows of `batch` records in `slots` micro-batches.
+
+    `largest` bounds the records of a micro-batch: then there may be more than `slots`.
+    """
 
     records: int
-    micro_batch: int
+    batch: int
     slots: int
+    largest: int | None = None
 
     def __post_init__(self) -> None:
-        if min(self.records, self.micro_batch, self.slots) < 1:
+        if min(self.records, self.batch, self.slots, self.largest or 1) < 1:
             raise ValueError(
-                f"{self.records} records, {self.slots} micro-batches of {self.micro_batch}: each must be >= 1"
+                f"{self.records} records, a global batch of {self.batch} in {self.slots} micro-batches of at "
+                f"most {self.largest or self.batch}: each must be >= 1"
             )
+
+    @property
+    def pieces(self) -> int:
+        """The number of micro-batches of a whole window."""
+        least = -(-self.batch // self.largest) if self.largest else 1
+        return max(self.slots, least)
 
     def window(self, position: Position) -> Window:
         """Return the window of the step at `position`."""
-        end = min(position.offset + self.slots * self.micro_batch, self.records)
-        count = -((position.offset - end) // self.micro_batch)
-        return Window(position.epoch, range(position.offset, end), self.slots, count)
+        end = min(position.offset + self.batch, self.records)
+        size = end - position.offset
+        usual = -(-self.batch // self.pieces)  # records of the largest micro-batch
+        count = min(self.pieces, size) if size == self.batch else -(-size // usual)
+        return Window(position.epoch, range(position.offset, end), self.pieces, count)
 
     def check(self, position: Position) -> None:
         """Raise ValueError if a checkpoint's position is beyond the data: the data set has become smaller."""
@@ -85,9 +110,15 @@ class Sampler:
         """Return the number of steps from `position` to the end of the last of `epochs` epochs."""
         if position.epoch >= epochs:
             return 0
-        batch = self.slots * self.micro_batch
-        whole = -(-self.records // batch) * (epochs - position.epoch - 1)
-        return whole - (position.offset - self.records) // batch
+        whole = -(-self.records // self.batch) * (epochs - position.epoch - 1)
+        return whole - (position.offset - self.records) // self.batch
+
+    def pieces_from(self, position: Position, rank: int, size: int) -> Iterator[tuple[Position, Piece]]:
+        """Yield all micro-batches of worker `rank` from `position` on, without end."""
+        while True:
+            for piece in self.window(position).of(rank, size):
+                yield position, piece
+            position = self.after(position)
 
 
 def slice_of(indices: range) -> slice:

@@ -1,24 +1,66 @@
-"""The state that workers share: model, optimizer, scheduler, and progress of the job."""
+"""The state that workers share: model, optimizers, schedulers, the user's own, and progress of the job."""
 
 from __future__ import annotations
 
 import copy
 import io
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, Protocol, runtime_checkable
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
+from torch.amp import GradScaler
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from elasticjob.trainer.torch.peers import Peers
 from elasticjob.trainer.torch.sampler import Position
 
-NOTHING = -1  # the step of a worker that holds no state of the job
+NOTHING: Final = -1  # the step of a worker that holds no state of the job
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """What `keep` takes: modules, metrics, and whatever else has these two."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class PerEpoch:
+    """A scheduler that steps at the end of an epoch instead of after each step.
+
+    ReduceLROnPlateau needs `metric`: a name among the scores of `Elastic.evaluate`, or "loss", the mean loss
+    of the last step.
+    """
+
+    scheduler: LRScheduler
+    metric: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.scheduler, ReduceLROnPlateau) and not self.metric:
+            raise TypeError(
+                "PerEpoch(ReduceLROnPlateau(...)) needs the name of its metric, like "
+                'PerEpoch(plateau, "accuracy")'
+            )
+
+    def step(self, metrics: Mapping[str, float]) -> None:
+        """Step at the end of an epoch, knowing `metrics`."""
+        if not isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step()
+            return
+        if self.metric not in metrics:
+            known = ", ".join(sorted(metrics))
+            raise RuntimeError(
+                f"no metric {self.metric!r} at the end of the epoch, for ReduceLROnPlateau: call "
+                f"elastic.evaluate after the last step of each epoch, with this score (known: {known})"
+            )
+        self.scheduler.step(metrics[self.metric])
 
 
 @dataclass(frozen=True)
@@ -52,90 +94,194 @@ class Done:
 class State:
     """The training state of one worker; `done` is replaced after each step.
 
-    `whole` says that this is the state of the job. `mixed` is True from the first received tensor of a
-    broadcast until the last: if the sender dies in between, the state is inconsistent and must not be shared.
+    `evaluated` counts evaluations, `scores` are the last one's results; `scheduled` counts the epochs after
+    which the schedulers of `per_epoch` have stepped. `whole` says that this is the state of the job. `mixed`
+    is True from the first received tensor of a broadcast until the last: if the sender dies in between, the
+    state is inconsistent and must not be shared.
     """
 
     model: nn.Module
-    optimizer: Optimizer
-    scheduler: LRScheduler | None
-    done: Done
+    optimizers: Sequence[Optimizer]
+    schedulers: Sequence[LRScheduler] = ()
+    per_epoch: Sequence[PerEpoch] = ()
+    scaler: GradScaler | None = None
+    keep: Mapping[str, Any] = field(default_factory=dict)
+    done: Done = field(default_factory=Done)
+    evaluated: int = 0
+    scores: dict[str, float] = field(default_factory=dict)
+    scheduled: int = 0
     whole: bool = False
     mixed: bool = False
 
+    @property
+    def age(self) -> tuple[int, int]:
+        """How far this state has come: steps, then evaluations."""
+        return (self.done.step, self.evaluated) if self.whole else (NOTHING, NOTHING)
+
     def snapshot(self) -> dict[str, Any]:
         """Return everything as plain tensors and numbers."""
-        return {"model": self.model.state_dict(), **self._small()}
+        return {"model": self.model.state_dict(), **self._trained(), "keep": self._kept()}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Take over a `snapshot`."""
+        """Take over a `snapshot`. ValueError if it was made with other optimizers, schedulers or `keep`."""
         self.model.load_state_dict(snapshot["model"])
-        self._restore_small(snapshot)
+        self._restore_trained(snapshot)
+        self._restore_kept(snapshot["keep"])
 
-    def share(self, peers: Peers, start: Callable[[], bool]) -> None:
-        """Bring all workers to the newest whole state: the oldest worker's, or one that is a step ahead.
+    def begin(self, peers: Peers, start: Callable[[], bool]) -> None:
+        """Let all workers begin with what `start` restores on rank 0, or with its script's initial state.
 
-        Survivors of a broken collective may be one whole step apart. The broadcast is skipped if all states
-        are equal. If no worker holds a state, rank 0 starts with what `start` restores, or with the script's
-        initial state. RuntimeError if `start` restores nothing and the initial state is gone.
+        RuntimeError if `start` restores nothing and the initial state is gone.
         """
-        steps = peers.gather(self.done.step if self.whole else NOTHING)
-        newest = max(steps)
-        source = steps.index(newest)
-        if min(steps) == newest != NOTHING:
-            return
-        giving = peers.rank == source
-        if newest == NOTHING and giving and not start() and self.mixed:
+        if peers.rank == 0 and not start() and self.mixed:
             raise RuntimeError(
                 "the worker that sent its model died during the transfer, no other has it, and there is no "
                 "checkpoint: restart the job, with Elastic(checkpoint=...) to lose less next time"
             )
-        self.whole, self.mixed = giving, not giving
-        self._broadcast_model(source)
-        received = self._broadcast_small(source, giving)
-        if received is not None:
-            self._restore_small(received)
+        self.take(peers, 0)
+
+    def take(self, peers: Peers, source: int) -> None:
+        """Give everything of worker `source` to the workers that have nothing yet."""
+        giving = peers.rank == source
+        was_whole = self.whole
+        if not was_whole:
+            self.whole, self.mixed = giving, not giving
+        _broadcast_tensors([tensor.detach() for tensor in self._tensors()], source)
+        received = _broadcast(source, {**self._trained(), "keep": self._kept()} if giving else None)
+        if received is not None and not was_whole:
+            self._restore_trained(received)
+            self._restore_kept(received["keep"])
         self.whole, self.mixed = True, False
 
-    def _small(self) -> dict[str, Any]:
+    def catch_up(self, peers: Peers, source: int) -> None:
+        """Bring the workers that hold a state to that of `source`, who may be one step ahead of them.
+
+        What the user keeps stays: each worker changes it in its own code after the step. A worker that has
+        nothing yet takes part, and changes nothing.
+        """
+        tensors = [tensor.detach().clone() for tensor in self._tensors()]
+        _broadcast_tensors(tensors, source)
+        received = _broadcast(source, self._trained() if peers.rank == source else None)
+        if received is None or not self.whole:
+            return
+        with torch.no_grad():
+            for mine, theirs in zip(self._tensors(), tensors, strict=True):
+                mine.copy_(theirs)
+        self._restore_trained(received)
+
+    def end_epoch(self) -> None:
+        """Step the schedulers of the epochs that have ended since the last time."""
+        while self.scheduled < self.done.epoch:
+            for each in self.per_epoch:
+                each.step({"loss": self.done.loss, **self.scores})
+            self.scheduled += 1
+
+    def buffers(self) -> list[Tensor]:
+        """Return copies of the model's buffers, for a step that has to be repeated."""
+        return [buffer.detach().clone() for buffer in self.model.buffers()]
+
+    def put_back(self, buffers: Sequence[Tensor]) -> None:
+        """Restore the model's buffers."""
+        with torch.no_grad():
+            for buffer, before in zip(self.model.buffers(), buffers, strict=True):
+                buffer.copy_(before)
+
+    def _trained(self) -> dict[str, Any]:
         return {
-            "optimizer": plain(self.optimizer.state_dict()),
-            "scheduler": plain(self.scheduler.state_dict()) if self.scheduler else None,
+            "optimizers": [plain(each.state_dict()) for each in self.optimizers],
+            "schedulers": [plain(each.state_dict()) for each in self._all_schedulers()],
+            "scaler": plain(self.scaler.state_dict()) if self.scaler else None,
             "done": asdict(self.done),
+            "evaluated": self.evaluated,
+            "scores": self.scores,
+            "scheduled": self.scheduled,
         }
 
-    def _restore_small(self, small: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(small["optimizer"])
-        if self.scheduler is not None and small["scheduler"] is not None:
-            self.scheduler.load_state_dict(small["scheduler"])
-        self.done = Done(**small["done"])
+    def _restore_trained(self, state: dict[str, Any]) -> None:
+        _restore_all("optimizers", self.optimizers, state)
+        _restore_all("schedulers", self._all_schedulers(), state)
+        if self.scaler is not None and state["scaler"] is not None:
+            self.scaler.load_state_dict(state["scaler"])
+        self.done = Done(**state["done"])
+        self.evaluated, self.scores = state["evaluated"], dict(state["scores"])
+        self.scheduled = state["scheduled"]
 
-    def _broadcast_model(self, source: int) -> None:
-        with torch.no_grad():
-            tensors = (*self.model.parameters(), *self.model.buffers())
-            works = [dist.broadcast(tensor.detach(), source, async_op=True) for tensor in tensors]
-            for work in works:
-                if work is not None:
-                    work.wait()
+    def _all_schedulers(self) -> list[LRScheduler]:
+        return [*self.schedulers, *(each.scheduler for each in self.per_epoch)]
 
-    def _broadcast_small(self, source: int, giving: bool) -> dict[str, Any] | None:
-        """Send optimizer, scheduler and progress as one block of bytes; None for the sender."""
-        block = torch.empty(0, dtype=torch.uint8)
-        if giving:
-            file = io.BytesIO()
-            torch.save(self._small(), file)
-            block = torch.frombuffer(bytearray(file.getbuffer()), dtype=torch.uint8)
-        length = torch.tensor([len(block)])
-        dist.broadcast(length, source)
-        if not giving:
-            block = torch.empty(int(length), dtype=torch.uint8)
-        dist.broadcast(block, source)
-        if giving:
-            return None
-        received: dict[str, Any] = torch.load(
-            io.BytesIO(block.numpy().tobytes()), map_location="cpu", weights_only=True
+    def _kept(self) -> dict[str, Any]:
+        return {
+            name: plain(dict(each) if isinstance(each, dict) else each.state_dict())
+            for name, each in self.keep.items()
+        }
+
+    def _restore_kept(self, kept: dict[str, Any]) -> None:
+        if kept.keys() != self.keep.keys():
+            raise ValueError(
+                f"the saved state keeps {sorted(kept)}, Elastic(keep=...) has {sorted(self.keep)}: give the "
+                "same names, or another checkpoint folder"
+            )
+        for name, saved in kept.items():
+            mine = self.keep[name]
+            if isinstance(mine, dict):
+                mine.clear()
+                mine.update(saved)
+            else:
+                mine.load_state_dict(saved)
+
+    def _tensors(self) -> list[Tensor]:
+        return [*self.model.parameters(), *self.model.buffers()]
+
+
+def check_keep(keep: Mapping[str, Any]) -> None:
+    """Raise TypeError for what cannot be kept."""
+    for name, each in keep.items():
+        if isinstance(each, GradScaler):
+            raise TypeError(
+                f"keep[{name!r}] is a GradScaler: give it as Elastic(scaler=...), which also uses it"
+            )
+        if not isinstance(each, (dict, Stateful)):
+            raise TypeError(
+                f"keep[{name!r}] is a {type(each).__name__}: give objects with state_dict and "
+                "load_state_dict, or dicts, which are changed in place"
+            )
+
+
+def _restore_all(what: str, mine: Sequence[Stateful], state: Mapping[str, Any]) -> None:
+    if len(state[what]) != len(mine):
+        raise ValueError(
+            f"the saved state has {len(state[what])} {what}, Elastic(...) got {len(mine)}: give the same "
+            "ones in the same order, or another checkpoint folder"
         )
-        return received
+    for each, saved in zip(mine, state[what], strict=True):
+        each.load_state_dict(saved)
+
+
+def _broadcast_tensors(tensors: Sequence[Tensor], source: int) -> None:
+    works = [dist.broadcast(tensor, source, async_op=True) for tensor in tensors]
+    for work in works:
+        if work is not None:
+            work.wait()
+
+
+def _broadcast(source: int, state: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Send `state` as one block of bytes, or receive it; None for the sender."""
+    block = torch.empty(0, dtype=torch.uint8)
+    if state is not None:
+        file = io.BytesIO()
+        torch.save(state, file)
+        block = torch.frombuffer(bytearray(file.getbuffer()), dtype=torch.uint8)
+    length = torch.tensor([len(block)])
+    dist.broadcast(length, source)
+    if state is None:
+        block = torch.empty(int(length), dtype=torch.uint8)
+    dist.broadcast(block, source)
+    if state is not None:
+        return None
+    received: dict[str, Any] = torch.load(
+        io.BytesIO(block.numpy().tobytes()), map_location="cpu", weights_only=True
+    )
+    return received
 
 
 def plain(value: Any) -> Any:

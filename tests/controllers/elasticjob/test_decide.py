@@ -203,6 +203,16 @@ ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
         "JobSuspended",
         set(),
     ),
+    (
+        rules.free_everything_when_suspended,
+        running(
+            job(suspend=True),
+            resource_=resource(suspend=True),
+            masters=(master(terminating=True, lost=True, given_up=NOW),),
+        ),
+        "JobSuspended",
+        {"-Pod digits-master-0!"},
+    ),
     (rules.free_everything_when_suspended, seen(job(suspend=True), masters=()), "JobSuspended", set()),
     (
         rules.make_what_is_missing,
@@ -247,6 +257,12 @@ ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
         running(masters=(*(ended(0, n, 137, role="master") for n in range(5)), master(5))),
         "MastersTidied",
         {"-Pod digits-master-0", "-Pod digits-master-0-1"},
+    ),
+    (  # the master's Service would still send agents to it
+        rules.free_masters_of_lost_machines,
+        running(masters=(ended(0, code=137, role="master", lingers=True), master(1))),
+        "MastersTidied",
+        {"-Pod digits-master-0"},
     ),
     (
         rules.follow_the_users_sizes,

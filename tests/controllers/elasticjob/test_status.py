@@ -96,6 +96,12 @@ SAYINGS: list[tuple[str, Seen, str, tuple[str, str, str]]] = [
         ("False", "Pending", "0 of 2 nodes run; digits-master-0 is pending: ImagePullBackOff: no/such:image"),
     ),
     (
+        "a container beside the master's waits",
+        seen(masters=(master(waiting="CrashLoopBackOff: back-off 10s"),), lives=(life(0), life(1))),
+        "Running",
+        ("True", "NodesRunning", "2 of 2 nodes run"),
+    ),
+    (
         "a part of an elastic job is lost",
         seen(
             job({"worker": role(2, minReplicas=1, maxReplicas=2)}),

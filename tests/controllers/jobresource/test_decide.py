@@ -277,6 +277,16 @@ RULES: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
         "Suspended",
         {"-digits-worker-0", "-digits-worker-1", "-digits-worker-3"},
     ),
+    (
+        rules.free_the_nodes_while_suspended,
+        seen(
+            life(0, terminating=True, lost=True, given_up=NOW),
+            life(1, terminating=True),
+            resource_=resource(suspend=True),
+        ),
+        "Suspended",
+        {"-digits-worker-0!"},
+    ),
     (rules.wait_for_the_masters_address, seen(master=""), "WaitingForMaster", set()),
 ]
 

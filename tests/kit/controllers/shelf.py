@@ -9,7 +9,7 @@ import msgspec
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.observe import Caches
 from elasticjob.kube.cache.cache import Cache
@@ -19,7 +19,7 @@ from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
 
 
-def raw(thing: ElasticJob | JobResource | Manifest) -> Item:
+def raw(thing: ElasticJob | JobResource | ScalePlan | Manifest) -> Item:
     """An object as a cache holds it; another state has another version."""
     made = (
         thing if isinstance(thing, dict) else thing.model_dump(by_alias=True, exclude_none=True, mode="json")

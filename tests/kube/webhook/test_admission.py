@@ -22,9 +22,9 @@ from elasticjob.kube.clock import Clock, SystemClock, VirtualClock
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.problem import Problem
-from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
+from elasticjob.kube.objects.views import CLUSTER_ROLE, CONFIG_MAP, ConfigMap
 from elasticjob.kube.webhook.handlers import waits
-from elasticjob.kube.webhook.registration import holds
+from elasticjob.kube.webhook.registration import Owner, holds
 from elasticjob.kube.webhook.review import (
     Answer,
     JsonPatchOperation,
@@ -340,6 +340,35 @@ async def test_a_registration_that_somebody_spoiled_is_repaired(plural: str) -> 
         shelf.remove(plural, "webhooks")
         await until(lambda: len(shelf.objects) == 2 and registered(shelf, plural), clock)
         assert shelf.named(plural, "webhooks")["webhooks"] == as_it_was
+
+
+OWNER = Owner(CLUSTER_ROLE, "installation")
+OWNERS_PATH = "/apis/rbac.authorization.k8s.io/v1/clusterroles/installation"
+
+
+async def test_a_registration_goes_with_its_owner_and_does_not_come_back() -> None:
+    clock = VirtualClock()
+    reference = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "name": "installation",
+        "uid": "u1",
+    }
+    async with Shelf() as shelf:
+        shelf.put(OWNERS_PATH, {"metadata": {"name": "installation", "uid": "u1"}})
+        async with serving(shelf, clock, owner=OWNER) as server:
+            await server.wait_started()
+            for plural in PLACES:
+                assert shelf.named(plural, "webhooks")["metadata"]["ownerReferences"] == [reference]
+            for plural in ("clusterroles", *PLACES):  # as an uninstallation and the garbage collector do
+                shelf.remove(plural, "webhooks" if plural in PLACES else OWNER.name)
+            before = list(shelf.writes)
+            await until(lambda: clock.monotonic() > 3 * LOOK, clock)
+            assert shelf.writes == before
+            shelf.put(OWNERS_PATH, {"metadata": {"name": "installation", "uid": "u2"}})
+            await until(lambda: len(shelf.objects) == 3 and registered(shelf), clock)
+            (owner,) = shelf.named(PLACES[0], "webhooks")["metadata"]["ownerReferences"]
+            assert owner["uid"] == "u2"
 
 
 async def test_a_quarrel_over_the_registration_slows_down() -> None:

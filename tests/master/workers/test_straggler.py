@@ -134,8 +134,7 @@ def test_stragglers_are_named_within_20_steps_and_nobody_else() -> None:
 
 def test_straggler_is_excluded_if_the_job_is_set_so() -> None:
     run = Stepping(4, lambda rank, step: 1.0 if rank == 2 and step > 20 else 0.3, minimum=3)
-    limits = run.game.job.spec.limits.but(exclude_stragglers=True)
-    run.game.job = run.game.job.but(spec=run.game.job.spec.but(limits=limits))
+    run.game.job = run.game.job.but(spec=run.game.job.spec.but(exclude_stragglers=True))
     run.run(60)
     assert [finding.reason for finding in run.findings] == [Kind.STRAGGLER, Kind.FAULT_NODE]
     assert run.findings[1].message.startswith("node-2 takes part no more: rank 2 on node-2 is slow")

@@ -44,29 +44,28 @@ def main(epochs: int, checkpoint: str = "") -> None:
         for parameter in model.parameters():
             parameter.copy_(torch.linspace(-1, 1, parameter.numel(), dtype=torch.float64).view_as(parameter))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    elastic = Elastic(
-        model, optimizer, dataset=Numbered(101), micro_batch=4, checkpoint=checkpoint or None, save_every=50
-    )
-    attempt: dict[str, Any] = {}
-
-    def loss_of(x: Tensor, y: Tensor, index: Tensor) -> Tensor:
-        if attempt.get("round") != elastic.round:  # the first, or again in another world
-            attempt.update(round=elastic.round, rank=elastic.rank, world=elastic.world_size, records=[])
-        attempt["records"] += index.tolist()
-        return F.cross_entropy(elastic.model(x), y)
-
+    elastic = Elastic(model, optimizer, checkpoint=checkpoint or None, save_every=50)
+    data = elastic.loader(Numbered(101), global_batch=8, workers=int(os.environ.get("READERS", "0")))
     print(json.dumps({"pid": os.getpid(), "started": elastic.progress.step}), flush=True)
     folder = Path(os.environ["COUNTED"])
-    for step in elastic.steps(epochs=epochs):
-        attempt.clear()
-        epoch = elastic.epoch
-        loss = elastic.step(loss_of)
-        line = json.dumps({"pid": os.getpid(), "step": step, "epoch": epoch, "loss": loss, **attempt})
+    for step in elastic.steps(data, epochs=epochs):
+        attempt: dict[str, Any] = {"round": elastic.round, "rank": elastic.rank, "world": elastic.world_size}
+        records: list[int] = []
+        with step:
+            for x, y, index in step:
+                step.backward(F.cross_entropy(elastic.model(x), y))
+                records += index.tolist()
+        if not step.done:
+            continue
+        line = json.dumps(
+            {"pid": os.getpid(), "step": step.number, "epoch": step.epoch, "loss": step.loss, **attempt}
+            | {"records": records}
+        )
         with (folder / f"{os.getpid()}.jsonl").open("a") as record:
             record.write(f"{line}\n")
         print(line, flush=True)
         if (folder / "slowly").exists():
-            time.sleep(0.01 if 2 * epoch < epochs else 0.5)
+            time.sleep(0.01 if 2 * step.epoch < epochs else 0.5)
         if elastic.is_main and (evaluation := folder / "evaluation").exists():
             print("evaluating", flush=True)
             time.sleep(float(evaluation.read_text()))

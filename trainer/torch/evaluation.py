@@ -1,0 +1,102 @@
+"""Evaluation by all workers together: each batch is computed by one of them, a lost one's by another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+
+from elasticjob.trainer.pulse import Phase
+from elasticjob.trainer.torch.batch import bounds
+from elasticjob.trainer.torch.data import Loader, moved
+from elasticjob.trainer.torch.run import Run
+from elasticjob.trainer.torch.sampler import Piece
+
+Score = Callable[[Any], Mapping[str, float | Tensor]]
+
+
+class Scored(msgspec.Struct, frozen=True):
+    """The scores of one batch: `records` of them, by name their mean."""
+
+    index: int
+    records: int
+    means: dict[str, float]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_indices = msgspec.msgpack.Decoder(list[int]).decode
+_scored = msgspec.msgpack.Decoder(list[Scored]).decode
+
+
+def evaluated(run: Run, data: Loader, score: Score) -> dict[str, float]:
+    """Return the mean of each score over all records of `data`."""
+    if run.is_newcomer():
+        return dict(run.state.scores)
+    number, mine = run.state.evaluated + 1, dict[int, Scored]()
+    pieces = _pieces(run, data)
+    while run.state.evaluated < number:
+        try:
+            with _evaluating(run, data):
+                scores = _attempt(run, data, pieces, score, mine)
+        except RuntimeError as error:
+            run.survive(error)
+        else:
+            run.state.scores, run.state.evaluated = scores, number
+    return dict(run.state.scores)
+
+
+def _attempt(
+    run: Run, data: Loader, pieces: list[Piece], score: Score, mine: dict[int, Scored]
+) -> dict[str, float]:
+    """Compute the batches that nobody has yet, each worker its part; `mine` is what this one has."""
+    said = run.exchange(_encode(sorted(mine)))
+    known = {index for each in said for index in _indices(each)}
+    left = [piece for piece in pieces if piece.index not in known]
+    rank, size = run.peers.place_in_exchange()
+    part = left[rank::size]
+    for piece, batch in zip(part, data.read(part), strict=True):
+        run.peers.check()
+        means = {name: float(value) for name, value in score(moved(batch, run.device)).items()}
+        mine[piece.index] = Scored(piece.index, piece.count, means)
+    said = run.exchange(_encode(list(mine.values())))
+    return means_of([each for part_ in said for each in _scored(part_)])
+
+
+def means_of(scored: list[Scored]) -> dict[str, float]:
+    """Return the mean over all records; exact, so that it does not depend on who computed what."""
+    total = sum(each.records for each in scored)
+    return {
+        name: math.fsum(each.means[name] * each.records for each in scored) / total
+        for name in (scored[0].means if scored else ())
+    }
+
+
+def _pieces(run: Run, data: Loader) -> list[Piece]:
+    """Return the batches of an evaluation: as large as the largest micro-batch of a step."""
+    sampler = data.sampler(run.peers.place.batch_slots)
+    largest = -(-sampler.batch // sampler.pieces)
+    cut = bounds(sampler.records, -(-sampler.records // largest))
+    return [Piece(index, places, len(places)) for index, places in enumerate(cut)]
+
+
+@contextmanager
+def _evaluating(run: Run, data: Loader) -> Iterator[None]:
+    """Let the model evaluate for the duration of a block, which reads `data`."""
+    model = run.state.model
+    training = [module for module in model.modules() if module.training]
+    run.say(Phase.OUTSIDE)
+    run.evaluating = True
+    run.forget(data)
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        run.evaluating = False
+        for module in training:
+            module.training = True

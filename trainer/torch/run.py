@@ -1,0 +1,449 @@
+"""One worker's part in the training: its state, its present world, and the way from one world to the next.
+
+All workers are at the same place of the script when they meet in a collective: a step that broke is repaired
+inside its `with` block, so that `step.done` is the same everywhere. A process that begins the script anew
+gets the state of the others at the *gate*: when they are at the start of a step too, or after the last one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from elasticjob.api.rpc.nodes import Progress
+from elasticjob.trainer import pulse
+from elasticjob.trainer.channel import Advance, Enter
+from elasticjob.trainer.pulse import Phase
+from elasticjob.trainer.torch import link as links
+from elasticjob.trainer.torch import record as records
+from elasticjob.trainer.torch.checkpoint import Checkpoints
+from elasticjob.trainer.torch.data import Loader, Place
+from elasticjob.trainer.torch.link import Stopped
+from elasticjob.trainer.torch.peers import Peers, Sum
+from elasticjob.trainer.torch.sampler import Piece, Position, Sampler
+from elasticjob.trainer.torch.state import NOTHING, Done, State
+
+log = logging.getLogger("elasticjob")
+
+REPORT_EVERY = 0.25  # seconds
+NUMBERS = 4  # loss, weight, interrupted, step
+ALONE = Enter(round=1, rank=0, size=1, address="", port=0, batch_slots=1)
+
+
+class Carrier(nn.Module):
+    """A model and the few numbers of each step, which its gradients carry along in their own reduction."""
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        super().__init__()
+        self.model = model
+        self.numbers = nn.Parameter(torch.zeros(NUMBERS, device=device))
+
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        return self.model(*inputs, **named)
+
+
+class Run:
+    """The training of one worker: `Elastic` and `Step` are what a script sees of it."""
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        seed: int,
+        checkpoints: Checkpoints | None,
+        save_every: int,
+        ddp: Mapping[str, Any],
+        environment: Mapping[str, str],
+    ) -> None:
+        self.state = state
+        self.seed = seed
+        self.device = next(state.model.parameters()).device
+        self.peers = Peers(ALONE, self.device)
+        self.evaluating = self.ended = False
+        self._checkpoints, self._save_every = checkpoints, save_every
+        self._ddp = {"init_sync": False, "gradient_as_bucket_view": True, **ddp}
+        self._loader: Loader | None = None
+        self._limit: tuple[int, int | None] = (0, None)  # epochs, steps
+        self._reads: tuple[int, Position] | None = None  # round and position of the next batch that is read
+        self._carrier = Carrier(state.model, self.device)
+        self._alone = bool(ddp.get("find_unused_parameters") or ddp.get("static_graph"))
+        self._sum: Sum | None = None
+        self._wrapped: DistributedDataParallel | None = None
+        self._used = False  # the wrapped model was called since the last backward pass
+        self._buffers: Sequence[Tensor] = ()
+        self._source = 0  # the first worker that held the state when this world began
+        self._gate = False  # a member of this world has no state yet
+        self._newcomer = False  # the others began long ago, and this worker has not been at a step
+        self._boundary = False  # all agreed to end this world
+        self._metrics: dict[str, float | None] = {}
+        self._noted: dict[str, float | Tensor] = {}
+        self._before = Done()
+        self._said = self._began = 0.0
+        self._stepped: float | None = None  # end of the last step in the previous world
+        self._entered = False  # no step in this world yet
+        self._record = records.from_environment(environment)
+        self._page = pulse.from_environment(environment)
+        self._link = links.from_environment(environment)
+        self._first_world()
+
+    # what a step needs
+
+    @property
+    def wrapped(self) -> DistributedDataParallel:
+        """The model in DistributedDataParallel."""
+        if self._wrapped is None:
+            raise RuntimeError("training has ended: make another Elastic to train again")
+        return self._wrapped
+
+    @property
+    def sampler(self) -> Sampler:
+        """How the records are cut into steps."""
+        assert self._loader is not None
+        return self._loader.sampler(self.peers.place.batch_slots)
+
+    def say(self, phase: Phase, *, busy: float | None = None) -> None:
+        """Tell the agent what this worker does."""
+        if self._page is not None:
+            self._page.say(phase, busy=busy)
+
+    def inside(self, inside: bool = True) -> AbstractContextManager[None]:
+        """Tell the agent's questions from now on that this thread may be in a collective, or is in none."""
+        return self._link.inside(inside) if self._link else nullcontext()
+
+    def interrupted(self) -> bool:
+        """Whether the agent asks to end this world at the next step boundary."""
+        return self._link is not None and self._link.interrupted(self.peers.place.round)
+
+    def broken_by(self, error: RuntimeError) -> bool:
+        """Whether `error` is the loss of a peer, not the script's."""
+        return self._link is not None and self.peers.broken_by(error)
+
+    def begin_step(self) -> tuple[Piece, ...]:
+        """Clear the gradients; return this worker's micro-batches."""
+        self._began = time.monotonic()
+        self._used = False
+        self._before = self.state.done
+        self._carrier.numbers.grad = None
+        for optimizer in self.state.optimizers:
+            optimizer.zero_grad()
+        self._buffers = self.state.buffers() if self.peers.size > 1 else ()
+        self._read_ahead()
+        window = self.sampler.window(self.state.done.position)
+        return window.of(self.peers.rank, self.peers.size)
+
+    def next_batch(self) -> Any:
+        """Return the next micro-batch; it may take as long as reading takes."""
+        assert self._loader is not None
+        return self._loader.next()
+
+    def check_used(self) -> None:
+        """Raise RuntimeError if the micro-batch was computed by the bare model."""
+        if not self._used:
+            raise RuntimeError(
+                "the loss was computed with the bare model: its gradients are not averaged over the workers, "
+                "which would train different models; call elastic.model"
+            )
+        self._used = False
+
+    def send(self, numbers: Tensor) -> Tensor:
+        """Add up `numbers` over all workers with the gradients; return what to add to the last loss.
+
+        DistributedDataParallel looks for parameters that `forward` does not use if it is asked to; then they
+        are sent by themselves, ahead of the gradients.
+        """
+        if self._alone:
+            self._sum = self.peers.start_sum(numbers)
+            return numbers.new_zeros(())
+        return torch.dot(self._carrier.numbers, numbers)
+
+    def sums(self) -> list[float]:
+        """Return the mean over the workers of the numbers that they sent."""
+        if self._sum is not None:
+            return self._sum.wait()
+        assert self._carrier.numbers.grad is not None
+        means: list[float] = self._carrier.numbers.grad.tolist()
+        return means
+
+    def step_optimizers(self) -> None:
+        """Take the step: the gradients are reduced."""
+        scaler = self.state.scaler
+        for optimizer in self.state.optimizers:
+            if scaler is None:
+                optimizer.step()
+            else:
+                scaler.step(optimizer)
+        if scaler is not None:
+            scaler.update()
+        for scheduler in self.state.schedulers:
+            scheduler.step()
+
+    def count_step(self, loss: float, boundary: bool) -> None:
+        """Count the step as done; `boundary`: this world ends with it."""
+        done, sampler = self.state.done, self.sampler
+        total = len(sampler.window(done.position).places)
+        self.state.done = done.then(sampler.after(done.position), total, loss)
+        self._reads = (self.peers.place.round, self.state.done.position)
+        self._boundary = boundary
+
+    def after_step(self) -> None:
+        """Report, record and save a step that is done."""
+        done = self.state.done
+        if self._page is not None:
+            self._page.say(Phase.OUTSIDE, step=done.step, reduced=time.monotonic())
+        if self._record and self.peers.rank == 0:
+            self._record.add(self.peers.place.round, self.peers.size, self._before, done)
+        self._report(last=False)
+        if self._checkpoints and self.peers.rank == 0 and done.step % self._save_every == 0:
+            self._save()
+
+    def repair(self, number: int, error: str) -> bool:
+        """Form the next world after a loss in step `number`; return whether a survivor has finished it."""
+        if self._buffers:
+            self.state.put_back(self._buffers)
+        self._next_world(error)
+        if self.state.done.step < number:
+            return False
+        self.after_step()
+        return True
+
+    def trained_parameters(self) -> list[Tensor]:
+        """Return the parameters of all optimizers."""
+        groups = (group for optimizer in self.state.optimizers for group in optimizer.param_groups)
+        return [parameter for group in groups for parameter in group["params"]]
+
+    # the loop
+
+    def train(self, loader: Loader, epochs: int, steps: int | None) -> None:
+        """Begin the loop over `loader`: until `epochs` are over, or `steps` steps are done."""
+        self._loader, self._limit = loader, (epochs, steps)
+        self.at_step()
+        self.sampler.check(self.state.done.position)
+
+    def at_step(self) -> None:
+        """Be at the start of a step: all workers are here. End the world if they agreed to."""
+        if self._boundary and self.left():
+            self._next_world()
+        self._pass_gate()
+        self._newcomer = False
+        self.state.end_epoch()
+
+    def left(self) -> int:
+        """Return the number of steps that are left."""
+        epochs, steps = self._limit
+        left = self.sampler.steps_left(self.state.done.position, epochs)
+        return left if steps is None else max(0, min(left, steps - self.state.done.step))
+
+    def finish(self) -> None:
+        """After the last step: report, save the last checkpoint."""
+        self.ended = True
+        self._report(last=True)
+        if self._page is not None:
+            self._page.say(Phase.ENDED)
+        if self._checkpoints and self.peers.rank == 0:
+            self._save()
+
+    def is_newcomer(self) -> bool:
+        """Whether the others are at some step of a job that began before this worker; gets their state."""
+        if self._newcomer:
+            self._pass_gate()
+        return self._newcomer
+
+    def forget(self, loader: Loader) -> None:
+        """Begin to read anew before the next step: something else has read from `loader`."""
+        if loader is self._loader:
+            self._reads = None
+
+    def _pass_gate(self) -> None:
+        """Give the state to members that have none, or wait for it."""
+        while self._gate:
+            self.say(Phase.WAITING)
+            try:
+                with self.inside():
+                    self._take()
+            except RuntimeError as error:
+                if not self.broken_by(error):
+                    raise
+                self._next_world(str(error))
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._leave_group()
+
+    def report(self, metrics: Mapping[str, float]) -> None:
+        """Add metrics to the progress in the job's status."""
+        self._metrics |= {name: float(value) for name, value in metrics.items()}
+        if self._link is not None and self._loader is not None:
+            self._link.advance(Advance(round=self.peers.place.round, progress=self._news(None)))
+
+    def note(self, metrics: Mapping[str, float | Tensor]) -> None:
+        """Keep metrics for the next report."""
+        self._noted |= metrics
+
+    def exchange(self, data: bytes) -> list[bytes]:
+        """Return the `data` of every worker that is at this place of the script."""
+        with self.inside():
+            return self.peers.exchange(data)
+
+    def survive(self, error: RuntimeError) -> None:
+        """Form the next world outside of a step; raises `error` if it is the script's."""
+        if not self.broken_by(error):
+            raise error
+        self._next_world(str(error))
+
+    # worlds
+
+    def _first_world(self) -> None:
+        if self._link is None:
+            self._enter(ALONE, None, at_step=False)
+            return
+        self.say(Phase.WAITING)
+        place, listener = self._link.first_world()
+        try:
+            self._enter(place, listener, at_step=False)
+        except RuntimeError as error:
+            self.survive(error)
+        self.say(Phase.OUTSIDE)
+
+    def _next_world(self, error: str | None = None) -> None:
+        """Leave the group and enter the next world that holds; Stopped if there is none for this worker."""
+        if self._link is None:
+            raise RuntimeError("a worker without an agent has no next world")
+        at_step = error is None
+        self.say(Phase.WAITING)
+        while True:
+            was_main, ended = self.peers.rank == 0, self.peers.place.round
+            with self.inside():
+                self._leave_group()
+            try:
+                place, listener = self._link.next_world(ended, error)
+            except Stopped:
+                if was_main and self._checkpoints and self.state.whole:
+                    self._save()
+                raise
+            try:
+                self._enter(place, listener, at_step=at_step)
+                return
+            except RuntimeError as failed:
+                if not self.peers.broken_by(failed):
+                    raise
+                error = str(failed)
+
+    def _enter(self, place: Enter, listener: socket.socket | None, *, at_step: bool) -> None:
+        """Form the group of `place` and agree on the state; `at_step`: this worker is at a step's start."""
+        self.peers = Peers(place, self.device)
+        self._gate = self._boundary = False
+        if self._link is not None:
+            self._link.guard(place.round, self.peers)
+        with self.inside():
+            self.peers.open(listener)
+            self._agree(at_step)
+        devices = [self.device] if self.device.type == "cuda" else None
+        module = self.state.model if self._alone else self._carrier
+        self._wrapped = DistributedDataParallel(module, device_ids=devices, **self._ddp)
+        self._wrapped.register_forward_pre_hook(self._note_use)
+        self._entered = False
+        os.environ.update(
+            RANK=str(place.rank),
+            WORLD_SIZE=str(place.size),
+            MASTER_ADDR=place.address,
+            MASTER_PORT=str(place.port),
+        )
+
+    def _agree(self, at_step: bool) -> None:
+        """Bring the workers that hold a state to the newest one, and see who has none.
+
+        Survivors of a broken collective may be one whole step or one evaluation apart. If nobody holds a
+        state, the script has begun on all of them. Who has none gets it at the gate: at once, if all others
+        are at the start of a step.
+        """
+        ages = self.peers.gather((*self.state.age, at_step))
+        holders = [rank for rank, age in enumerate(ages) if age[0] != NOTHING]
+        if not holders:
+            self.state.begin(self.peers, self._start_state)
+            return
+        held = [ages[rank][:2] for rank in holders]
+        if min(held) != max(held):
+            self.state.catch_up(self.peers, holders[held.index(max(held))])
+        self._source, self._gate = holders[0], len(holders) < len(ages)
+        if not self._gate:
+            return
+        self._newcomer |= not self.state.whole
+        if all(ages[rank][2] for rank in holders):
+            self._take()
+        else:
+            self.peers.divide(holders)
+
+    def _take(self) -> None:
+        """Pass the gate: all workers of this world are at a step."""
+        self.state.take(self.peers, self._source)
+        self.peers.unite()
+        self._gate = False
+
+    def _start_state(self) -> bool:
+        """Start with the newest checkpoint; return whether there is one."""
+        with self.inside(False):
+            snapshot = self._checkpoints.load() if self._checkpoints else None
+        if snapshot is not None:
+            self.state.restore(snapshot)
+        return snapshot is not None
+
+    def _leave_group(self) -> None:
+        self._wrapped = None
+        if self._link is not None:
+            self._link.release()
+        self.peers.close()
+
+    def _note_use(self, *_: object) -> None:
+        self._used = True
+
+    def _read_ahead(self) -> None:
+        """Let the loader read from the present position on, if it does not already."""
+        assert self._loader is not None
+        place, position = self.peers.place, self.state.done.position
+        if self._reads != (place.round, position):
+            with self.inside(False):
+                self._loader.start(position, Place(place.rank, place.size, place.batch_slots))
+
+    # progress
+
+    def _report(self, *, last: bool) -> None:
+        """Report progress: the first step of a world at once, then a few a second, and the last."""
+        now = time.monotonic()
+        seconds = now - self._began
+        first, before = not self._entered, self._stepped
+        self._entered, self._stepped = True, now
+        if self._link is None or not (first or last or now - self._said >= REPORT_EVERY):
+            return
+        self._said = now
+        standstill = now - before if first and before is not None else None
+        self._link.advance(
+            Advance(round=self.peers.place.round, progress=self._news(standstill), seconds=seconds)
+        )
+
+    def _news(self, standstill: float | None) -> Progress:
+        done = self.state.done
+        noted, self._noted = self._noted, {}
+        self._metrics |= {name: float(value) for name, value in noted.items()}
+        records = self.sampler.records
+        return Progress(
+            step=done.step,
+            epoch=done.epoch + done.offset / records,
+            total_steps=done.step + self.left(),
+            samples=done.samples,
+            loss=done.loss,
+            metrics=self._metrics,
+            standstill=standstill,
+        )
+
+    def _save(self) -> None:
+        if self._checkpoints:
+            self._checkpoints.save(self.state.done.step, self.state.snapshot())

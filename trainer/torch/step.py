@@ -1,0 +1,209 @@
+"""One step of the training loop: micro-batches, backward passes, and what comes before the optimizer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor
+
+from elasticjob.trainer.pulse import Phase
+from elasticjob.trainer.torch.data import moved, seed_torch, stream
+from elasticjob.trainer.torch.run import Run
+from elasticjob.trainer.torch.sampler import Piece
+
+FOLD = 64  # steps are compared modulo this: the mean of small numbers is exact enough
+
+
+class Step:
+    """A step of the training: `with step: for batch in step: … step.backward(loss)`.
+
+    When the block ends, the gradients of all workers have been reduced, and the optimizers step. If another
+    worker is lost meanwhile, the block ends without an error, and `done` says whether the step counts: if
+    not, the loop gives it again, with the same records. It is the same on all workers.
+
+    `number` counts from 1 over the life of the job; `epoch` is that of its records, and `ends_epoch` says
+    whether they are the last ones of it; `loss` is the mean over the records of all workers, once it is done.
+    """
+
+    def __init__(self, run: Run) -> None:
+        done, sampler = run.state.done, run.sampler
+        self._run = run
+        self.number = done.step + 1
+        self.epoch = done.epoch
+        self.records = len(sampler.window(done.position).places)
+        self.ends_epoch = sampler.after(done.position).epoch > done.epoch
+        self.done = False
+        self.loss = float("nan")
+        self.entered = False
+        self._scope = ExitStack()
+        self._pieces: tuple[Piece, ...] = ()
+        self._current: Piece | None = None  # its backward pass is due
+        self._last = self._iterated = self._divided = self._unscaled = False
+        self._weighted: bool | None = None
+        self._losses: Tensor | float = 0.0
+        self._weights = self._began = 0.0
+        self._sent = False
+
+    def __enter__(self) -> Self:
+        """Begin the step. RuntimeError if it has begun before."""
+        if self.entered:
+            raise RuntimeError(f"step {self.number} was begun already: take the next one from the loop")
+        self.entered = True
+        self._began = time.monotonic()
+        self._scope.enter_context(self._run.inside())
+        self._run.say(Phase.COMPUTING)
+        self._pieces = self._run.begin_step()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[True] | None:
+        """Let the optimizers step, or form the next world if peers were lost."""
+        broken: RuntimeError | None = None
+        try:
+            if error is None:
+                self._finish()
+        except RuntimeError as failed:
+            if not self._run.broken_by(failed):
+                raise
+            broken = failed
+        finally:
+            self._scope.close()
+        if isinstance(error, RuntimeError) and self._run.broken_by(error):
+            broken = error
+        if broken is not None:
+            self.done = self._run.repair(self.number, str(broken))
+            self.loss = self._run.state.done.loss if self.done else self.loss
+            return True
+        if error is None:
+            self._run.after_step()
+        return None
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield this worker's micro-batches, as `collate_fn` made them, on the model's device."""
+        if not self.entered:
+            raise RuntimeError("the batches of a step can be had inside of `with step:`")
+        if self._iterated:
+            raise RuntimeError("the batches of a step can be had once")
+        self._iterated = True
+        run = self._run
+        for piece in self._pieces:
+            run.peers.check()
+            run.say(Phase.READING)
+            with run.inside(False):
+                batch = moved(run.next_batch(), run.device)
+            run.say(Phase.COMPUTING)
+            seed_torch(stream(run.seed, self.number - 1, piece.index), run.device)
+            self._current, self._last = piece, piece is self._pieces[-1]
+            with nullcontext() if self._last else run.wrapped.no_sync():
+                yield batch
+            if self._current is not None:
+                raise RuntimeError(f"step {self.number} has a batch without step.backward(loss)")
+
+    def backward(self, loss: Tensor, *, weight: float | None = None) -> None:
+        """Compute the gradients of a micro-batch's mean loss, weighted for the fixed global batch.
+
+        Each record counts the same. With `weight`, such as a number of tokens, micro-batches count by it:
+        then give it for each of them, on all workers.
+        """
+        run, piece = self._run, self._current
+        if piece is None:
+            raise RuntimeError(
+                "call step.backward once for each batch, inside of `for batch in step`: add up its losses"
+            )
+        run.check_used()
+        if self._weighted not in (None, weight is not None):
+            raise RuntimeError("give step.backward a weight for each batch, or for none")
+        self._weighted, self._current = weight is not None, None
+        counts = (piece.count if weight is None else weight) if piece.count else 0
+        if counts:
+            self._losses = self._losses + loss.detach() * counts
+            self._weights += counts
+        scaled = loss * self._factor(counts)
+        if run.state.scaler is not None:
+            scaled = run.state.scaler.scale(scaled)
+        if self._last:
+            scaled = scaled + self._send()
+        torch.autograd.backward(scaled)
+
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
+        """Clip the gradients of all parameters that are trained; return their total norm before.
+
+        Call it in the block, after the loop over the batches.
+        """
+        self.unscale()
+        return torch.nn.utils.clip_grad_norm_(self._run.trained_parameters(), max_norm, norm_type)
+
+    def unscale(self) -> None:
+        """Make the gradients those of the mean loss, where a GradScaler or weights are used.
+
+        Call it in the block, after the loop over the batches, before you read or change gradients.
+        """
+        weight = self._means()[1] * self._run.peers.size
+        if self._weighted and not self._divided:
+            self._divided = True
+            for parameter in self._run.trained_parameters():
+                if parameter.grad is not None and weight:
+                    parameter.grad.div_(weight)
+        scaler = self._run.state.scaler
+        if scaler is not None and not self._unscaled:
+            self._unscaled = True
+            for optimizer in self._run.state.optimizers:
+                scaler.unscale_(optimizer)
+
+    def log(self, **metrics: float | Tensor) -> None:
+        """Add your own numbers (learning rate, gradient norm) to the progress in the job's status.
+
+        The status shows those of the main worker. The mean loss is there without it.
+        """
+        self._run.note(
+            {name: each.detach() if isinstance(each, Tensor) else each for name, each in metrics.items()}
+        )
+
+    def _factor(self, counts: float) -> float:
+        """Return the factor of a micro-batch's loss: DistributedDataParallel averages over the workers.
+
+        With records, n·c/C makes the sum over all micro-batches the mean over all records. C is not known
+        before the reduction if it counts something else: then it is divided afterwards.
+        """
+        size = self._run.peers.size
+        return size * counts if self._weighted else size * counts / self.records
+
+    def _send(self) -> Tensor:
+        """Send the step's few numbers along with its gradients; return what to add to the last loss."""
+        run = self._run
+        run.say(Phase.REDUCING, busy=time.monotonic() - self._began)
+        run.peers.check()
+        self._sent = True
+        fold = (self.number - 1) % FOLD
+        numbers = torch.tensor((0.0, self._weights, run.interrupted(), fold), device=run.device)
+        numbers[0] = self._losses
+        return run.send(numbers)
+
+    def _means(self) -> list[float]:
+        if not self._sent or self._current is not None:
+            raise RuntimeError(
+                f"step {self.number} has not had all its batches: take each of `for batch in step`, and call "
+                "step.backward(loss) for it"
+            )
+        return self._run.sums()
+
+    def _finish(self) -> None:
+        loss, weights, interrupted, steps = self._means()
+        size = self._run.peers.size
+        if abs(steps - (self.number - 1) % FOLD) > 0.25 / size:
+            raise RuntimeError(
+                f"the workers take different steps: this one step {self.number}, and the mean of all is "
+                f"{steps:.4f} (modulo {FOLD})"
+            )
+        if self._weighted:
+            self.unscale()
+        self._run.step_optimizers()
+        self.loss = loss / weights if weights else float("nan")
+        self._run.count_step(self.loss, interrupted > 0)
+        self.done = True
