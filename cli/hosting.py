@@ -168,6 +168,7 @@ def new_job(job: Hosted) -> MasterJob:
         silence=timedelta(seconds=job.conf.silence),
         last_call=timedelta(seconds=job.conf.last_call),
         join_timeout=timedelta(seconds=job.conf.join),
+        hang=timedelta(seconds=job.conf.hang),
         quiet=timedelta(seconds=job.conf.quiet),
     )
     bounds = Bounds(minimum=job.low, maximum=job.high)

@@ -221,6 +221,7 @@ def run(
         script=script_of(script, arguments or (), module=module, python=not no_python, path=run_path),
         workers=workers(nproc_per_node),
         **restarts(max_restarts),
+        forgive=forgiveness(os.environ.get(names.FORGIVE_AFTER, "")),
         recover=recovery,
         start=start(start_method),
         name=role,
@@ -277,6 +278,14 @@ def restarts(given: int | None) -> dict[str, int]:
     if given < 0:
         raise Failure(f"--max-restarts is {given}", next_step="give 0 or more", code=Exit.USAGE)
     return {"max_restarts": given, "tries": 0}
+
+
+def forgiveness(given: str) -> float:
+    """Return the seconds without a failure after which earlier ones do not count; 0 for never."""
+    if given and not given.isdecimal():
+        problem = f"{names.FORGIVE_AFTER} is {given!r}"
+        raise Failure(problem, next_step="give a number of seconds, or 0 for never", code=Exit.USAGE)
+    return float(given or 0)
 
 
 def checked(settings: Settings) -> None:

@@ -28,6 +28,7 @@ class Conf:
 
     join: float = 900.0
     last_call: float = 30.0
+    hang: float = 4.0  # beyond 3 usual steps without one: the worker that the others wait for is killed
     quiet: float = 3.0  # how long late nodes of plain scripts are gathered
     close: float = 60.0  # how long the master waits until the other nodes know of the end
     interval: float = 0.0
@@ -45,6 +46,13 @@ def number(text: str) -> float:
     """Return a positive number; else ValueError."""
     if not 0 < float(text) < 1e9:
         raise ValueError("not above 0")
+    return float(text)
+
+
+def duration(text: str) -> float:
+    """Return a number of seconds, 0 for never; else ValueError."""
+    if not 0 <= float(text) < 1e9:
+        raise ValueError("below 0")
     return float(text)
 
 
@@ -69,6 +77,7 @@ KEYS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
     "timeout": ("join", number),
     "last_call_timeout": ("last_call", number),
     "close_timeout": ("close", number),
+    "hang_timeout": ("hang", duration),
     "quiet_window": ("quiet", number),
     "keep_alive_interval": ("interval", number),
     "keep_alive_max_attempt": ("attempts", number),

@@ -38,6 +38,8 @@ def identity(
         values["NODE_NUM"] = str(nodes)
     if master:
         values |= {env.MASTER: master, "DLROVER_MASTER_ADDR": master}
+    if forgive := job.spec.run_policy.forgive_restarts_after_seconds:
+        values[env.FORGIVE_AFTER] = str(forgive)
     if job.spec.needs_master:
         values[env.TOKEN_FILE] = env.TOKEN_PATH
     if job.spec.node_check is not NodeCheck.NONE and role in job.spec.training_roles:

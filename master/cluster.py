@@ -36,6 +36,7 @@ from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.master import nodes, progress
 from elasticjob.master.check import conversation as checks
+from elasticjob.master.condition import Finding
 from elasticjob.master.job import Bounds, Job, Limits, Phase, Spec, Training
 from elasticjob.master.rendezvous.topology import spot_of
 from elasticjob.master.server import Master
@@ -56,12 +57,14 @@ def spec_of(job: ElasticJob, limits: Limits) -> Spec:
     most = sum(_most(job, role) for role in roles)
     bounds = Bounds(minimum=max(1, least), maximum=max(1, most), unit=job.spec.node_unit)
     restarts = max((given[role].restart_count for role in roles), default=0)
+    forgive = job.spec.run_policy.forgive_restarts_after_seconds
     return Spec(
         job=job.metadata.name,
         bounds=bounds,
         limits=limits,
         replicas=max(wanted, bounds.lo),
         restart_count=restarts,
+        forgive=timedelta(seconds=forgive) if forgive else None,
         roles=roles,
         exclude_stragglers=job.spec.node_check is NodeCheck.STRAGGLERS,
     )
@@ -87,6 +90,7 @@ def training_status(job: Job) -> Manifest:
         "worldSize": world.size if world else 0,
         "round": job.round,
         "goodput": _rounded(progress.goodput(training)),
+        "findings": [_finding(each) for each in job.health.findings] or None,
         "nodeCheck": checks.sentence(job) or None,
     }
     return {name: value for name, value in known.items() if value is not None}
@@ -306,9 +310,14 @@ def _end(training: Training) -> datetime | None:
 
 
 def _turning_point(status: Manifest) -> object:
-    """The round, its size, what the check found, and whether there is a step yet, or no step left."""
-    shown = status.get("round"), status.get("worldSize"), status.get("nodeCheck")
+    """The round, its size, what was found, and whether there is a step yet, or no step left."""
+    shown = status.get("round"), status.get("worldSize"), status.get("nodeCheck"), status.get("findings")
     return *shown, "step" in status, status.get("progress") == 1.0
+
+
+def _finding(finding: Finding) -> Manifest:
+    at = finding.at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"time": at, "reason": finding.reason.value, "message": finding.message}
 
 
 def _rounded(share: float | None) -> float | None:

@@ -17,6 +17,7 @@ from elasticjob.master.job import Job, Turn
 from elasticjob.master.rendezvous import conversation
 from elasticjob.master.shards import book
 from elasticjob.master.shards import conversation as shards
+from elasticjob.master.workers import watch
 
 Handler = Callable[[Job, Any, datetime], Turn[Any]]
 Change = Callable[[Job, Any, datetime], Job]
@@ -88,7 +89,8 @@ def tick(job: Job, now: datetime) -> Job:
     """Return the job after all timeouts that have expired by `now`."""
     job = checks.settle(nodes.tick(job, now), now)
     after = book.tick(job.shards, now)
-    return health.judge(job if after is job.shards else job.but(shards=after), now)
+    job = job if after is job.shards else job.but(shards=after)
+    return health.judge(watch.look(job, now), now)
 
 
 def judged(job: Job, now: datetime) -> Job:

@@ -82,6 +82,21 @@ def fail_when_too_few_nodes_come(job: Job, now: datetime) -> Verdict | None:
     return Verdict(end=End.FAILED, reason="TooFewNodes", message=message, at=now)
 
 
+def fail_when_nothing_is_computed(job: Job, now: datetime) -> Verdict | None:
+    """No node has computed for `idle`, nor made a step for a quarter of it: it holds machines in vain."""
+    limit, idle, stepped = job.spec.limits.idle, job.health.idle, job.training.at
+    if not limit or not job.running or idle is None or now - idle < limit:
+        return None
+    if stepped is None or now - stepped < limit / 4:
+        return None
+    still, last = (now - stepped).total_seconds(), job.training.progress
+    message = (
+        f"no node computed for {limit.total_seconds():.0f} s, and there was no step for {still:.0f} s"
+        + (f"; the last one was {last.step}" if last else "")
+    )
+    return Verdict(end=End.FAILED, reason="NothingComputed", message=message, at=now)
+
+
 RULES: tuple[Rule, ...] = (
     succeed_when_all_finished,
     succeed_when_all_that_are_known_finished,
@@ -89,6 +104,7 @@ RULES: tuple[Rule, ...] = (
     fail_when_no_world_is_possible,
     fail_when_node_groups_do_not_add_up,
     fail_when_too_few_nodes_come,
+    fail_when_nothing_is_computed,
 )
 
 

@@ -8,24 +8,18 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from elasticjob.api.rpc.nodes import Progress, Usage
 from elasticjob.api.rpc.rendezvous import Recovery, World
+from elasticjob.master.condition import Health, Told
 from elasticjob.master.roster import Kind, Roster
 from elasticjob.master.shards.book import Book
+from elasticjob.master.value import Value as Value
 
 Reply = TypeVar("Reply")
-
-
-class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A frozen value of the master's state."""
-
-    def but(self, **changes: Any) -> Self:
-        """Return a copy with `changes`."""
-        return msgspec.structs.replace(self, **changes)
 
 
 class Bounds(Value, frozen=True):
@@ -65,6 +59,8 @@ class Limits(Value, frozen=True):
     last_call: timedelta = timedelta(seconds=30)  # after the last join: start without the missing nodes
     join_timeout: timedelta = timedelta(seconds=900)  # without a world for so long, the job fails
     history: int = 64  # number of world changes kept
+    hang: timedelta = timedelta(seconds=4)  # beyond 3 usual steps, while others wait; 0: never
+    idle: timedelta = timedelta(hours=2)  # without computing, and a quarter of it without a step: it fails
     quiet: timedelta = timedelta(seconds=3)  # after the last newcomer that costs a restart: let all enter
     longest_quiet: timedelta = timedelta(seconds=30)  # the same, after the first of them
 
@@ -73,7 +69,8 @@ class Spec(Value, frozen=True):
     """The requested shape of the job; a change applies to the next round.
 
     `replicas` is the number of nodes that the operator keeps alive by replacing lost ones (`restart_count`
-    times after a failure); None: lost nodes are not replaced. Only nodes of `roles` delay a round that they
+    times after a failure; after `forgive` without one, earlier ones do not count); None: lost nodes are not
+    replaced. Only nodes of `roles` delay a round that they
     have not joined.
     """
 
@@ -82,8 +79,9 @@ class Spec(Value, frozen=True):
     limits: Limits = Limits()
     replicas: int | None = None
     restart_count: int = 0
+    forgive: timedelta | None = None
     roles: tuple[str, ...] = ("worker",)
-    exclude_stragglers: bool = False  # nodes that the check finds slow do not train
+    exclude_stragglers: bool = False  # nodes that are found to be slow do not train; else they are named
 
 
 class Spot(Value, frozen=True):
@@ -128,8 +126,8 @@ class Node(Value, frozen=True):
     `round` is the world whose model state the node holds, 0 if none. `beat` is the last heartbeat of its
     agent, None without an agent. `left` is the last round that it left while alive. `pod` is the name of this
     incarnation's pod, as its agent reports it; `phase`, `uid` (of the newest pod) and `pods` come from the
-    API server. `failures` counts incarnations that failed for good, `reported` is the last failure counted
-    (round, local rank).
+    API server. `failures` counts incarnations that failed for good, the last one at `failed_at`; `reported`
+    is the last failure counted (round, local rank). `excluded` says why it enters no world any more.
     """
 
     name: str
@@ -152,11 +150,14 @@ class Node(Value, frozen=True):
     failure: str = ""
     reported: tuple[int, int] | None = None
     usage: Usage | None = None
+    told: Told | None = None
+    failed_at: datetime | None = None
+    excluded: str = ""
 
     @property
     def ended(self) -> bool:
         """Whether this incarnation takes no part any more."""
-        return self.finished or self.failed or self.phase in ENDS
+        return self.finished or self.failed or bool(self.excluded) or self.phase in ENDS
 
     @property
     def completed(self) -> bool:
@@ -343,6 +344,7 @@ class Job(Value, frozen=True):
     gathering: datetime | None = None
     batch_slots: int = 0
     training: Training = Training()
+    health: Health = Health()
     restarts: int = 0  # workers that failed
     verdict: Verdict | None = None
     topology: dict[str, Spot] = msgspec.field(default_factory=dict)  # of the nodes whose place is known

@@ -104,4 +104,6 @@ def _reborn(job: Job, node: Node, request: Watch | Join | Check) -> Node:
         retired=(*node.retired, node.incarnation)[-RETIRED:],
         failures=node.failures,
         failure=node.failure,
+        failed_at=node.failed_at,
+        excluded=node.excluded,
     )

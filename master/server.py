@@ -276,6 +276,9 @@ class Master:
     def _say_what_changed(self, before: Job) -> None:
         """Log one line for each decision that changed something."""
         job = self.job
+        for finding in job.health.findings:
+            if finding not in before.health.findings:
+                log.warning("%s: %s", finding.reason, finding.message)
         if job.check.findings is not before.check.findings and (found := checks.sentence(job)):
             log.info("node check: %s", found)
         if job.verdict and not before.verdict:

@@ -83,6 +83,12 @@ class Settings(BaseSettings):
     join_timeout: Seconds = Limits().join_timeout
     """How long the job may be without a world before it fails."""
 
+    hang: Seconds = Limits().hang
+    """How long, beyond three usual steps, others wait for a worker before it is killed (seconds; 0: ever)."""
+
+    idle: Seconds = Limits().idle
+    """How long no node may compute (with no step for a quarter of it) before the job fails; 0 for ever."""
+
     quiet: Seconds = Limits().quiet
     """How long after the last newcomer a world of plain scripts is restarted for it."""
 
@@ -96,6 +102,8 @@ class Settings(BaseSettings):
             silence=self.silence,
             last_call=self.last_call,
             join_timeout=self.join_timeout,
+            hang=self.hang,
+            idle=self.idle,
             quiet=self.quiet,
             longest_quiet=self.longest_quiet,
         )

@@ -27,6 +27,7 @@ from elasticjob.master import columns, progress
 from elasticjob.master.job import Job, Node, Spec
 from elasticjob.master.roster import Roster
 from elasticjob.master.shards import book
+from elasticjob.master.workers.watch import of_round
 
 MANAGER = "elasticjob-master"
 
@@ -157,7 +158,7 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
     check = job.check.but(waiting={}, session=None)  # agents report again
     shards = book.taken_over(job.shards, now + spec.limits.takeover)
     job = job.but(spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering, saved=None)
-    return job.but(check=check, shards=shards)
+    return job.but(check=check, shards=shards, health=of_round(job.health, 0))
 
 
 def _waiting_for_a_word(node: Node, spec: Spec, now: datetime) -> Node:

@@ -178,6 +178,13 @@ class RunPolicy(Part):
     """How long the pods of all nodes may be pending before the job fails with PendingTimeout, in seconds;
     absent means for ever."""
 
+    forgive_restarts_after_seconds: (
+        Annotated[int, Field(ge=1, json_schema_extra={"format": "int64"})] | None
+    ) = None
+    """How long a node must run without a failure for its earlier ones not to count any more, in seconds;
+    absent means that they count for ever. Holds for restartCount, backoffLimit and the agent's own
+    restarts."""
+
     ttl_seconds_after_finished: Count | None = None
     """How long after its end the job is deleted, in seconds; absent means never. Argo CD would create a
     deleted job again."""
@@ -408,6 +415,19 @@ class ReplicaStatus(Part):
     """Ended with an error, and not replaced."""
 
 
+class Finding(Part):
+    """A verdict of the master about workers or nodes."""
+
+    time: Time
+    """When it was found."""
+
+    reason: str
+    """Hang, Straggler or FaultNode."""
+
+    message: str
+    """The verdict in a sentence."""
+
+
 class Training(Part):
     """Progress of the training, as the master reports it."""
 
@@ -440,6 +460,9 @@ class Training(Part):
 
     goodput: float | None = None
     """Share of the time since the start spent in steps that were not lost, from 0 to 1."""
+
+    findings: Annotated[list[Finding], Field(max_length=16)] = []
+    """The last verdicts about workers and nodes, oldest first."""
 
 
 class ElasticJobStatus(Part):

@@ -104,6 +104,10 @@ class Played:
                 self._become(self.job.put(node.but(beat=self.now)))
             self._become(dispatch.tick(self.job, self.now))
 
+    def tick(self) -> None:
+        """Let the master look at its timeouts now."""
+        self._become(dispatch.tick(self.job, self.now))
+
     def orders(self, name: str, life: str = "", number: int = 0) -> Orders:
         """The present reply to a Watch of this node."""
         request = watch(name, life, round=number)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob, NodeCheck
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, NodeCheck, Training
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import KubeError, Unauthorized, Unreachable
@@ -31,9 +31,12 @@ from elasticjob.master.cluster import (
     start_up_plan,
     training_status,
 )
+from elasticjob.master.condition import Kind
 from elasticjob.master.job import Bounds, Limits, Phase, Spot
+from elasticjob.master.pages import JobCollector
 from elasticjob.master.server import Master
 from elasticjob.master.store import Nowhere
+from elasticjob.master.workers.watch import named
 from tests.kit.master import START, Played, played, ran, report, watch
 
 
@@ -123,6 +126,22 @@ def test_status_says_how_training_goes() -> None:
         "round": 1,
         "goodput": 1.0,
     }
+
+
+def test_status_has_the_verdicts_at_once() -> None:
+    game = played("node-0", "node-1")
+    before = training_status(game.job)
+    game.job = named(game.job, Kind.HANG, "rank 1 on node-1 hangs", game.now)
+    status = training_status(game.job)
+    assert status["findings"] == [
+        {"time": "2026-01-01T00:00:00Z", "reason": "Hang", "message": "rank 1 on node-1 hangs"}
+    ]
+    assert is_urgent(before, status)
+    Training.model_validate(status)
+    metrics = {
+        s.labels.get("reason", s.name): s.value for m in JobCollector(game.job).collect() for s in m.samples
+    }
+    assert (metrics["Hang"], metrics["Straggler"], metrics["elasticjob_stragglers"]) == (1, 0, 0)
 
 
 def test_status_names_nodes_that_the_check_excludes() -> None:

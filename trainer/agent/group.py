@@ -42,6 +42,7 @@ class Terms:
     max_restarts: int
     grace: float
     tries: int = 2  # starts in a row without any progress after which there is no other; 0: no limit
+    forgive: float = 0.0  # seconds without a failure after which earlier ones do not count; 0: never
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Worker:
     interrupted: int = 0  # the round that it was asked to end at a boundary
     aborted: int = 0  # the round whose collectives it was told to abort
     kill_at: float | None = None  # deadline for a worker that was asked to end
+    hang: str = ""  # the verdict for which it was killed
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Failed:
     fruitless: bool
     elastic: bool = False
     echo: bool = False  # caused by the loss of a peer on another node
+    hung: bool = False  # killed because it kept the others waiting; `message` has the verdict
     reported: bool = False
 
 
@@ -291,7 +294,7 @@ def buried(group: Group, event: Ended, now: float) -> Group:
         return left
     if event.code == 0 and (worker.elastic or worker.kill_at is None):
         return replace(left, ended=group.ended | {event.slot})  # a plain script may end so on our SIGTERM
-    if worker.kill_at is not None:
+    if worker.kill_at is not None and not worker.hang:
         return left
     quick = worker.elastic or now - worker.born < QUICK
     failed = Failed(
@@ -299,7 +302,8 @@ def buried(group: Group, event: Ended, now: float) -> Group:
         code=event.code,
         round=worker.round,
         at=now,
-        message=event.message,
+        message=worker.hang or event.message,
+        hung=bool(worker.hang),
         fruitless=event.code > 0 and not worker.progressed and quick,
         elastic=worker.elastic,
     )

@@ -74,6 +74,7 @@ class Settings:
     workers: int = 1
     max_restarts: int = 3
     tries: int = 2  # starts in a row without any progress; 0: as many as `max_restarts` allows
+    forgive: float = 0.0  # seconds without a failure after which earlier ones do not count; 0: never
     recover: Recover = Recover.AUTO
     start: Start = Start.WARM
     name: str = "default"  # torchrun's --role: the prefix of log lines
