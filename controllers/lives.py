@@ -13,7 +13,8 @@ A pod is lost when its machine is gone, and when it should have ended a minute a
 report: without power, no kubelet will ever say that it has ended.
 
 Restarts that used the budget are written on each pod (how many preceded it) and in the owner's status, and
-the larger counts: neither a deleted pod nor a late status lowers the number, and no pass counts twice.
+the larger counts: neither a deleted pod nor a late status lowers the number, and no pass counts twice. How
+many of them are forgiven is written on each pod too; the owner's status has those that are not.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Life:
     index: int
     relaunch: int = 0
     restarts_before: int = 0
+    forgiven_before: int = 0
     created: datetime | None = None
     ended: Exit | None = None
     lingers: bool = False  # its main container has ended, another goes on
@@ -133,6 +135,7 @@ class Policy:
 
     restart: RestartPolicy = RestartPolicy.ON_FAILURE
     budget: int = 3
+    forgive: timedelta | None = None  # after a life as long, earlier failures do not count; None: they do
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,20 @@ class Node:
     def restarts(self) -> int:
         """Restarts that used the budget, the end of the latest life included."""
         return max(self.remembered, self.latest.restarts if self.latest else 0)
+
+    def forgiven(self, policy: Policy) -> int:
+        """Return how many restarts do not count any more: those before a long life."""
+        life = self.latest
+        end = life.ended if life else None
+        if life is None or end is None or not (policy.forgive and end.at and end.started):
+            return life.forgiven_before if life else 0
+        if end.at - end.started < policy.forgive:
+            return life.forgiven_before
+        return self.restarts - (end.consequence.counts and not life.terminating)
+
+    def charged(self, policy: Policy) -> int:
+        """Return how many restarts count against the budget."""
+        return max(0, self.restarts - self.forgiven(policy))
 
     @property
     def replacements(self) -> int:
@@ -197,7 +214,7 @@ class Node:
         consequence = life.ended.consequence
         if policy.restart not in consequence.relaunch_under:
             return True
-        return consequence.counts and (self.restarts > policy.budget or self._never_starts)
+        return consequence.counts and (self.charged(policy) > policy.budget or self._never_starts)
 
     def why_spent(self, policy: Policy) -> tuple[str, str]:
         """Return the reason, and a sentence, why no life follows the latest, which failed."""
@@ -276,6 +293,7 @@ def life_of(pod: Pod, machines: Container[str], silent: Container[str] = ()) -> 
         index=int(index),
         relaunch=_number(labels.get(LABEL_RELAUNCH)),
         restarts_before=_number(annotations.get(names.RESTARTS)),
+        forgiven_before=_number(annotations.get(names.FORGIVEN)),
         created=pod.metadata.creation_timestamp,
         ended=end,
         lingers=end is not None and pod.status.phase not in ("Succeeded", "Failed"),

@@ -15,6 +15,8 @@ from elasticjob.api.v1alpha1.common import (
 
 RESTARTS: Final = "elasticjob.dlrover/restarts"
 """On pods: how many restarts of its node used the budget before it."""
+FORGIVEN: Final = "elasticjob.dlrover/restarts-forgiven"
+"""On pods: how many of those count no more (runPolicy.forgiveRestartsAfterSeconds)."""
 RELEASED: Final = "elasticjob.dlrover/released"
 """On pods, by the master: the training no longer uses it."""
 RESIZE: Final = "elasticjob.dlrover/resize"

@@ -82,7 +82,9 @@ def policy(job: ElasticJob | None, role: str) -> Policy:
         return Policy()
     awaited = job.spec.needs_master and role in job.spec.training_roles
     always = spec.restart_policy is RestartPolicy.ALWAYS
-    return Policy(RestartPolicy.ON_FAILURE if awaited and always else spec.restart_policy, spec.restart_count)
+    restart = RestartPolicy.ON_FAILURE if awaited and always else spec.restart_policy
+    seconds = job.spec.run_policy.forgive_restarts_after_seconds
+    return Policy(restart, spec.restart_count, timedelta(seconds=seconds) if seconds else None)
 
 
 def _is_cleaned(policy: CleanPodPolicy, life: Life) -> bool:

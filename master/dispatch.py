@@ -6,21 +6,25 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
+from elasticjob.api.rpc.check import Check
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Failure, Finish, Report, Watch
 from elasticjob.api.rpc.rendezvous import Join, Leave
 from elasticjob.api.rpc.shards import Checkpoint, Close, Lease, Open, Restore, Result, Status
 from elasticjob.master import health, nodes
+from elasticjob.master.check import conversation as checks
 from elasticjob.master.job import Job, Turn
 from elasticjob.master.rendezvous import conversation
 from elasticjob.master.shards import book
 from elasticjob.master.shards import conversation as shards
+from elasticjob.master.workers import watch
 
 Handler = Callable[[Job, Any, datetime], Turn[Any]]
 Change = Callable[[Job, Any, datetime], Job]
 
 HANDLERS: dict[type[Request[Any]], Handler] = {
     Join: conversation.join,
+    Check: checks.check,
     Leave: conversation.leave,
     Watch: nodes.watch,
     Report: nodes.report,
@@ -44,6 +48,7 @@ CONSUMERS: Final = (Open, Lease, Result)
 # deadline, None for "ask again". CUT: how a disconnect during the poll changes the job.
 LATER: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
     Join: lambda job, request, _: conversation.answer(job, request),
+    Check: lambda job, request, _: checks.answer(job, request),
     Watch: nodes.answer,
     Open: lambda *_: AGAIN,
     Lease: lambda *_: AGAIN,
@@ -51,6 +56,7 @@ LATER: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
 }
 EXPIRED: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
     Join: lambda *_: None,
+    Check: lambda *_: None,
     Watch: nodes.orders,
     Open: lambda *_: None,
     Lease: lambda *_: None,
@@ -81,9 +87,10 @@ def cut(job: Job, request: Request[Any], now: datetime) -> Job:
 
 def tick(job: Job, now: datetime) -> Job:
     """Return the job after all timeouts that have expired by `now`."""
-    job = nodes.tick(job, now)
+    job = checks.settle(nodes.tick(job, now), now)
     after = book.tick(job.shards, now)
-    return health.judge(job if after is job.shards else job.but(shards=after), now)
+    job = job if after is job.shards else job.but(shards=after)
+    return health.judge(watch.look(job, now), now)
 
 
 def judged(job: Job, now: datetime) -> Job:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
-from elasticjob.master.job import End, Job, Verdict
-from elasticjob.master.rendezvous import rules
+from elasticjob.master.job import End, Job, Node, Phase, Verdict
+from elasticjob.master.rendezvous import rules, topology
 from elasticjob.master.shards import book
 
 Rule = Callable[[Job, datetime], Verdict | None]
@@ -60,6 +60,18 @@ def fail_when_no_world_is_possible(job: Job, now: datetime) -> Verdict | None:
     )
 
 
+def fail_when_no_node_passes_the_check(job: Job, now: datetime) -> Verdict | None:
+    """The check found that no nodes can train together, and other machines would not help."""
+    why = "" if job.round else job.check.hopeless
+    return Verdict(end=End.FAILED, reason="NodeCheckFailed", message=why, at=now) if why else None
+
+
+def fail_when_node_groups_do_not_add_up(job: Job, now: datetime) -> Verdict | None:
+    """Before the first world, the labels of the workers name groups that are not those of the job."""
+    why = "" if job.round else topology.problem(job)
+    return Verdict(end=End.FAILED, reason="InvalidNodeGroups", message=why, at=now) if why else None
+
+
 def fail_when_too_few_nodes_come(job: Job, now: datetime) -> Verdict | None:
     """No world was formed within the join timeout, although enough pods run (see nodes.tick)."""
     limit = job.spec.limits.join_timeout
@@ -70,11 +82,29 @@ def fail_when_too_few_nodes_come(job: Job, now: datetime) -> Verdict | None:
     return Verdict(end=End.FAILED, reason="TooFewNodes", message=message, at=now)
 
 
+def fail_when_nothing_is_computed(job: Job, now: datetime) -> Verdict | None:
+    """No node has computed for `idle`, nor made a step for a quarter of it: it holds machines in vain."""
+    limit, idle, stepped = job.spec.limits.idle, job.health.idle, job.training.at
+    if not limit or not job.running or idle is None or now - idle < limit:
+        return None
+    if stepped is None or now - stepped < limit / 4:
+        return None
+    still, last = (now - stepped).total_seconds(), job.training.progress
+    message = (
+        f"no node computed for {limit.total_seconds():.0f} s, and there was no step for {still:.0f} s"
+        + (f"; the last one was {last.step}" if last else "")
+    )
+    return Verdict(end=End.FAILED, reason="NothingComputed", message=message, at=now)
+
+
 RULES: tuple[Rule, ...] = (
     succeed_when_all_finished,
     succeed_when_all_that_are_known_finished,
+    fail_when_no_node_passes_the_check,
     fail_when_no_world_is_possible,
+    fail_when_node_groups_do_not_add_up,
     fail_when_too_few_nodes_come,
+    fail_when_nothing_is_computed,
 )
 
 
@@ -102,5 +132,16 @@ def _possible(job: Job, spent: int) -> int:
 def _why_missing(job: Job) -> str:
     """Return the last known state of the nodes that did not join."""
     absent = [node for node in job.nodes.values() if not node.joined and not node.finished]
-    messages = [f"{node.name}: {node.failure or node.phase.lower()}" for node in absent]
-    return f" ({'; '.join(messages[:3])})" if messages else ""
+    messages = [f"{node.name}: {node.failure or _doing(job, node)}" for node in absent]
+    more = f"; and {len(messages) - 3} more" if len(messages) > 3 else ""
+    return f" ({'; '.join(messages[:3])}{more})" if messages else ""
+
+
+def _doing(job: Job, node: Node) -> str:
+    """Return what a node without a join does: its agent is there, or only its pod."""
+    if node.name in job.check.waiting or (job.check.session and node.name in job.check.session.members):
+        return "in the node check"
+    if node.beat:
+        return "its agent is here, its workers are not ready"
+    agent = ", but its agent has not reached the master" if node.phase is Phase.RUNNING else ""
+    return node.phase.lower() + agent

@@ -8,24 +8,18 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from elasticjob.api.rpc.nodes import Progress, Usage
 from elasticjob.api.rpc.rendezvous import Recovery, World
+from elasticjob.master.condition import Health, Told
 from elasticjob.master.roster import Kind, Roster
 from elasticjob.master.shards.book import Book
+from elasticjob.master.value import Value as Value
 
 Reply = TypeVar("Reply")
-
-
-class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A frozen value of the master's state."""
-
-    def but(self, **changes: Any) -> Self:
-        """Return a copy with `changes`."""
-        return msgspec.structs.replace(self, **changes)
 
 
 class Bounds(Value, frozen=True):
@@ -65,13 +59,18 @@ class Limits(Value, frozen=True):
     last_call: timedelta = timedelta(seconds=30)  # after the last join: start without the missing nodes
     join_timeout: timedelta = timedelta(seconds=900)  # without a world for so long, the job fails
     history: int = 64  # number of world changes kept
+    hang: timedelta = timedelta(seconds=4)  # beyond 3 usual steps, while others wait; 0: never
+    idle: timedelta = timedelta(hours=2)  # without computing, and a quarter of it without a step: it fails
+    quiet: timedelta = timedelta(seconds=3)  # after the last newcomer that costs a restart: let all enter
+    longest_quiet: timedelta = timedelta(seconds=30)  # the same, after the first of them
 
 
 class Spec(Value, frozen=True):
     """The requested shape of the job; a change applies to the next round.
 
     `replicas` is the number of nodes that the operator keeps alive by replacing lost ones (`restart_count`
-    times after a failure); None: lost nodes are not replaced. Only nodes of `roles` delay a round that they
+    times after a failure; after `forgive` without one, earlier ones do not count); None: lost nodes are not
+    replaced. Only nodes of `roles` delay a round that they
     have not joined.
     """
 
@@ -80,7 +79,17 @@ class Spec(Value, frozen=True):
     limits: Limits = Limits()
     replicas: int | None = None
     restart_count: int = 0
+    forgive: timedelta | None = None
     roles: tuple[str, ...] = ("worker",)
+    exclude_stragglers: bool = False  # nodes that are found to be slow do not train; else they are named
+
+
+class Spot(Value, frozen=True):
+    """Where a node is: its node group (an NVLink domain), how many groups there are, and its rack."""
+
+    group: int | None = None
+    groups: int | None = None
+    rack: str = ""
 
 
 class Phase(StrEnum):
@@ -117,8 +126,8 @@ class Node(Value, frozen=True):
     `round` is the world whose model state the node holds, 0 if none. `beat` is the last heartbeat of its
     agent, None without an agent. `left` is the last round that it left while alive. `pod` is the name of this
     incarnation's pod, as its agent reports it; `phase`, `uid` (of the newest pod) and `pods` come from the
-    API server. `failures` counts incarnations that failed for good, `reported` is the last failure counted
-    (round, local rank).
+    API server. `failures` counts incarnations that failed for good, the last one at `failed_at`; `reported`
+    is the last failure counted (round, local rank). `excluded` says why it enters no world any more.
     """
 
     name: str
@@ -141,11 +150,14 @@ class Node(Value, frozen=True):
     failure: str = ""
     reported: tuple[int, int] | None = None
     usage: Usage | None = None
+    told: Told | None = None
+    failed_at: datetime | None = None
+    excluded: str = ""
 
     @property
     def ended(self) -> bool:
         """Whether this incarnation takes no part any more."""
-        return self.finished or self.failed or self.phase in ENDS
+        return self.finished or self.failed or bool(self.excluded) or self.phase in ENDS
 
     @property
     def completed(self) -> bool:
@@ -184,7 +196,8 @@ class Node(Value, frozen=True):
             finished=self.finished,
             joined=self.joined is not None,
             out=out,
-            holds=self.round > 0,
+            holds=self.round,
+            costly=self.joined is not None and self.joined.recovery is Recovery.RESTART,
         )
 
 
@@ -252,6 +265,59 @@ class End(StrEnum):
     FAILED = "Failed"
 
 
+class Outcome(Value, frozen=True):
+    """What the payload of a node check measured on one node; `error` is empty if it did not fail."""
+
+    seconds: float
+    error: str = ""
+
+
+class Applicant(Value, frozen=True):
+    """A node in a check: where it is reached, its device, and how its payload ran alone."""
+
+    incarnation: str
+    address: str
+    port: int
+    slots: int
+    device: str
+    since: datetime
+    alone: Outcome
+
+
+class Finding(Value, frozen=True):
+    """The result of the check of one incarnation of a node."""
+
+    incarnation: str
+    excluded: bool = False
+    sentence: str = ""
+
+
+class Session(Value, frozen=True):
+    """Nodes that are checked together: the groups of the present turn, and the results of all turns."""
+
+    turn: int
+    until: datetime
+    members: dict[str, Applicant]
+    groups: tuple[tuple[str, ...], ...]
+    results: dict[str, Outcome] = msgspec.field(default_factory=dict)
+    past: tuple[dict[str, Outcome], ...] = ()
+
+
+class Check(Value, frozen=True):
+    """The check of nodes before they train: a rendezvous of its own.
+
+    `turn` counts the turns of all sessions. `references` are median times of good nodes, by device and part.
+    `hopeless` is why no node can train, also not on another machine.
+    """
+
+    turn: int = 0
+    waiting: dict[str, Applicant] = msgspec.field(default_factory=dict)
+    session: Session | None = None
+    findings: dict[str, Finding] = msgspec.field(default_factory=dict)
+    references: dict[str, float] = msgspec.field(default_factory=dict)
+    hopeless: str = ""
+
+
 class Verdict(Value, frozen=True):
     """The outcome of a job, with a CamelCase reason and a sentence."""
 
@@ -278,8 +344,11 @@ class Job(Value, frozen=True):
     gathering: datetime | None = None
     batch_slots: int = 0
     training: Training = Training()
+    health: Health = Health()
     restarts: int = 0  # workers that failed
     verdict: Verdict | None = None
+    topology: dict[str, Spot] = msgspec.field(default_factory=dict)  # of the nodes whose place is known
+    check: Check = Check()
     shards: Book = Book()
     saved: datetime | None = None  # in a snapshot: when it was made, by the clock of its master
 
@@ -355,7 +424,8 @@ def _running_world_is_whole(job: Job) -> str:
 
 def _rank_zero_is_the_oldest(job: Job) -> str:
     ages = [member.since for member in job.world.members] if job.world else []
-    return f"ranks are not in the order of age: {ages}" if ages != sorted(ages) else ""
+    sound = ages[:1] == [min(ages, default=0)] if job.topology else ages == sorted(ages)
+    return "" if sound or not ages else f"ranks are not in the order of age: {ages}"
 
 
 def _only_the_living_wait(job: Job) -> str:

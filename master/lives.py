@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
+from elasticjob.api.rpc.check import Check
 from elasticjob.api.rpc.message import UNRANKED
 from elasticjob.api.rpc.nodes import Watch
 from elasticjob.api.rpc.rendezvous import Join
@@ -41,7 +42,7 @@ def known(job: Job, sender: Sender) -> Node:
     return node
 
 
-def enter(job: Job, request: Watch | Join, now: datetime) -> Job:
+def enter(job: Job, request: Watch | Join | Check, now: datetime) -> Job:
     """Return the job with the sender as the present incarnation of its node; Stale if it was replaced."""
     node = job.nodes.get(request.node) or Node(
         name=request.node, role=request.role, index=_index(job, request)
@@ -82,7 +83,7 @@ def _begun(node: Node) -> Phase:
     return Phase.INITIAL if node.phase in ENDS else node.phase
 
 
-def _index(job: Job, request: Watch | Join) -> int:
+def _index(job: Job, request: Watch | Join | Check) -> int:
     """Return the node's index: its own, else the next of its role."""
     if request.index != UNRANKED:
         return request.index
@@ -90,7 +91,7 @@ def _index(job: Job, request: Watch | Join) -> int:
     return known.index if known else 1 + job.nodes.highest.get(request.role, UNRANKED)
 
 
-def _reborn(job: Job, node: Node, request: Watch | Join) -> Node:
+def _reborn(job: Job, node: Node, request: Watch | Join | Check) -> Node:
     """Return the next incarnation of `node`; what belongs to the place is kept."""
     return Node(
         name=node.name,
@@ -103,4 +104,6 @@ def _reborn(job: Job, node: Node, request: Watch | Join) -> Node:
         retired=(*node.retired, node.incarnation)[-RETIRED:],
         failures=node.failures,
         failure=node.failure,
+        failed_at=node.failed_at,
+        excluded=node.excluded,
     )

@@ -87,12 +87,13 @@ async def in_cluster(settings: Settings, clock: Clock) -> AsyncIterator[Master]:
         token = read_token(settings.token_file)
         master = Master(job, token, store, host=settings.host, port=settings.port, clock=clock)
         await stack.enter_async_context(master)
-        cluster = Cluster(client, declared, master, settings.limits)
+        cluster = Cluster(client, declared, master, settings.limits, settings.pod)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         feeding = tasks.create_task(cluster.run())
         yield master
         feeding.cancel()
-        await cluster.write_status()
+        if not master.retired:
+            await cluster.write_status()
 
 
 def read_token(path: Path | None) -> str:

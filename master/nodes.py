@@ -13,13 +13,15 @@ from typing import Final, NamedTuple
 import msgspec
 
 from elasticjob.api.rpc.message import Empty
-from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Report, Watch
+from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Order, Orders, Report, Watch
 from elasticjob.master import lives, progress
+from elasticjob.master.condition import Kind
 from elasticjob.master.errors import Stale
-from elasticjob.master.job import ENDS, Job, Node, Phase, Turn
-from elasticjob.master.rendezvous import rules
+from elasticjob.master.job import ENDS, Job, Node, Phase, Spot, Turn
+from elasticjob.master.rendezvous import rules, topology
 from elasticjob.master.roster import Roster
 from elasticjob.master.shards import book
+from elasticjob.master.workers import watch as workers
 
 OF_ITS_OWN: Final = frozenset({4, 6, 7, 8, 11})
 """Signals by which a worker ends through a fault of its own: ILL, ABRT, BUS, FPE, SEGV."""
@@ -46,6 +48,7 @@ class Pod(msgspec.Struct, frozen=True):
     uid: str = ""
     leaving: bool = False
     relaunch: int = 0
+    spot: Spot | None = None
 
 
 def watch(job: Job, request: Watch, now: datetime) -> Turn[Orders]:
@@ -74,7 +77,8 @@ def orders(job: Job, request: Watch, now: datetime) -> Orders:
     if job.member(node.name):
         if job.ending:
             return order.regroup(node.round, job.ending.reason, job.ending.lost)
-        return order.train(node.round)
+        hang = job.health.hang
+        return order.train(node.round, hang=hang if hang and hang.round == node.round else None)
     if node.round:
         return order.regroup(
             node.round, f"a new master took over: it does not know the world of {node.round}"
@@ -93,7 +97,7 @@ def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
         job = job.put(node.but(usage=request.usage))
     if request.progress:
         job = progress.record(job, request.progress, now)
-    return Turn(job, Empty())
+    return Turn(workers.heard(job, request, now), Empty())
 
 
 def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
@@ -105,10 +109,22 @@ def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
     node = node.but(reported=where, failure=_last_words(request))
     if not request.final or node.failed:
         return Turn(job.put(node), Empty())
-    job = job.put(node.but(failed=True, failures=node.failures + 1, joined=None))
+    job = _charged(job.put(node.but(failed=True, joined=None)), node.name, now)
     job = rules.lose(job, node.name, f"{node.name} failed for good: {_last_words(request)}", now)
     job = job.but(shards=book.lose_node(job.shards, node.name))
     return Turn(rules.settle(job, now), Empty())
+
+
+def _charged(job: Job, name: str, now: datetime) -> Job:
+    """Count a failure of the node against its budget; exclude it beyond."""
+    node, spec = job.nodes[name], job.spec
+    forgiven = spec.forgive and node.failed_at and now - node.failed_at >= spec.forgive
+    node = node.but(failures=1 if forgiven else node.failures + 1, failed_at=now)
+    if spec.replicas is None or node.failures <= spec.restart_count or node.excluded:
+        return job.put(node)
+    why = f"it failed {node.failures} times (restartCount {spec.restart_count}): {node.failure}"
+    job = job.put(node.but(excluded=why))
+    return workers.named(job, Kind.FAULT_NODE, f"{name} takes part no more: {why}", now)
 
 
 def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
@@ -181,6 +197,7 @@ def observe(job: Job, pods: Sequence[Pod], now: datetime) -> Job:
         by_node.setdefault(pod.node, []).append(pod)
     for name, listed in by_node.items():
         job = _observe_node(job, name, listed, now)
+    job = topology.seen(job, {pod.node: pod.spot for pod in pods})
     return rules.settle(job, now)
 
 
@@ -267,5 +284,5 @@ class _Draft(NamedTuple):
     def regroup(self, number: int, reason: str, lost: tuple[str, ...] = ()) -> Orders:
         return Orders(version=self.version, order=Order.REGROUP, round=number, lost=lost, reason=reason)
 
-    def train(self, number: int, reason: str = "") -> Orders:
-        return Orders(version=self.version, order=Order.TRAIN, round=number, reason=reason)
+    def train(self, number: int, reason: str = "", hang: Hang | None = None) -> Orders:
+        return Orders(version=self.version, order=Order.TRAIN, round=number, reason=reason, hang=hang)

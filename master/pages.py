@@ -15,6 +15,8 @@ from prometheus_client.registry import Collector
 
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.master import progress
+from elasticjob.master.check import conversation as checks
+from elasticjob.master.condition import Kind
 from elasticjob.master.job import Job, Node
 from elasticjob.master.rendezvous import rules
 from elasticjob.master.shards import book
@@ -55,6 +57,9 @@ def status(job: Job, now: datetime) -> dict[str, Any]:
         "goodput": progress.goodput(training),
         "standstill": round(training.standstill, 3),
         "restarts": job.restarts,
+        "findings": job.health.findings,
+        "slow": job.health.slow,
+        "check": checks.sentence(job),
         "rounds": training.changes,
         "datasets": [book.standing(ledger) for ledger in job.shards.datasets.values()],
     }
@@ -66,6 +71,7 @@ def state(job: Job, node: Node) -> str:
         (node.finished, "finished"),
         (node.failed, "failed"),
         (node.leaving, "leaving"),
+        (bool(node.excluded), "excluded"),
         (node.joined is not None, "waiting"),
         (job.member(node.name), "training"),
         (node.beat is not None, "starting"),
@@ -92,6 +98,13 @@ class JobCollector(Collector):
         )
         restarts.add_metric([job.spec.job], job.restarts)
         yield restarts
+        findings = CounterMetricFamily(
+            "elasticjob_findings", "Verdicts about workers and nodes", labels=["job", "reason"]
+        )
+        for kind in Kind:
+            findings.add_metric([job.spec.job, kind.value], job.health.counts.get(kind, 0))
+        yield findings
+        yield _gauge(job, "stragglers", "Workers that are slow now", len(job.health.slow))
         nodes = GaugeMetricFamily("elasticjob_nodes", "Nodes by what they do", labels=["job", "state"])
         words = [state(job, node) for node in job.nodes.values()]
         for word in sorted(set(words)):
@@ -135,6 +148,8 @@ def _node(job: Job, node: Node, now: datetime) -> dict[str, Any]:
         "heard": node.beat and round((now - node.beat).total_seconds(), 2),
         "failures": node.failures,
         "failure": node.failure,
+        "excluded": node.excluded,
+        "workers": node.told.workers if node.told else (),
         "usage": node.usage,
     }
 
@@ -173,6 +188,7 @@ LIVE = """<!doctype html>
 <h1 id="job">elasticjob</h1><p id="sentence">…</p><dl id="facts"></dl>
 <table><thead><tr><th>Node</th><th>State</th><th>Round</th><th>Pod</th><th>Last failure</th></tr></thead>
 <tbody id="nodes"></tbody></table>
+<ul id="findings"></ul>
 <table><thead><tr><th>Round</th><th>Why</th><th>Workers</th><th>Step</th><th>Standstill</th></tr></thead>
 <tbody id="rounds"></tbody></table>
 <script>
@@ -192,6 +208,9 @@ async function draw() {
     ["Goodput", s.goodput == null ? "–" : number(100 * s.goodput, 1) + " %"],
     ["Standstill", number(s.standstill, 2) + " s"]].map(fact))
   at("nodes").replaceChildren(...s.nodes.map(n => row([n.name, n.state, n.round || "–", n.pod, n.failure])))
+  at("findings").replaceChildren(...[...s.findings].reverse().map(f => {
+    const li = document.createElement("li")
+    li.textContent = `${f.at.slice(11, 19)} ${f.reason}: ${f.message}`; return li }))
   at("rounds").replaceChildren(...[...s.rounds].reverse().map(r => row([r.round, r.reason, r.workers,
     r.step_before ?? 0, r.standstill == null ? "–" : number(r.standstill, 2) + " s"])))
 }

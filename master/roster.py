@@ -33,7 +33,8 @@ class Kind(NamedTuple):
     finished: bool
     joined: bool
     out: bool  # it leaves or has ended
-    holds: bool  # it holds a model's state
+    holds: int  # the round whose model state it holds, 0 if none
+    costly: bool  # it has joined with a script that a change of the world restarts
 
 
 class Roster(Mapping[str, "Node"]):

@@ -25,6 +25,7 @@ from elasticjob.kube.http.door import Bounds
 from elasticjob.kube.http.serving import ServerRunner
 from elasticjob.master import columns, dispatch, nodes, pages, wire
 from elasticjob.master.calls import Calls, Server
+from elasticjob.master.check import conversation as checks
 from elasticjob.master.errors import RequestError
 from elasticjob.master.job import Job
 from elasticjob.master.polls import Poll, Polls, Tell
@@ -65,6 +66,7 @@ class Master:
         self.job = job
         self.clock: Clock = clock or SystemClock()
         self.ended = asyncio.Event()
+        self.retired = False  # another master has the job: this one saves nothing any more
         if job.verdict:  # reached by an earlier master that did not live to report it
             self.ended.set()
         self._token, self._store = token, store
@@ -115,6 +117,8 @@ class Master:
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
+        if self.retired:
+            return
         try:
             await self._store.save(snapshot(self.job, self.now()))
         except OSError as error:
@@ -161,6 +165,8 @@ class Master:
 
     def become(self, job: Job) -> None:
         """Replace the state; the long polls that it answers are woken soon."""
+        if self._node and finished(job) != finished(self.job):
+            job = job.but(version=job.version + 1)  # for heirs: the loss of a finished node ends no world
         before, self.job = self.job, job
         if job.shards.news != before.shards.news:
             self._changed.set()
@@ -210,6 +216,13 @@ class Master:
     def observe(self, change: Callable[[Job, datetime], Job]) -> None:
         """Apply a change observed outside of requests: pods, the spec."""
         self.become(dispatch.judged(change(self.job, self.now()), self.now()))
+
+    def retire(self, why: str) -> None:
+        """End without a verdict, and leave the job's state to another master."""
+        if not self.retired:
+            log.warning("this master of job %s ends: %s", self.job.spec.job, why)
+        self.retired = True
+        self.ended.set()
 
     async def wait_until_told(self, limit: float) -> None:
         """Return when all connected agents have been told to stop, at the latest after `limit` seconds."""
@@ -263,6 +276,11 @@ class Master:
     def _say_what_changed(self, before: Job) -> None:
         """Log one line for each decision that changed something."""
         job = self.job
+        for finding in job.health.findings:
+            if finding not in before.health.findings:
+                log.warning("%s: %s", finding.reason, finding.message)
+        if job.check.findings is not before.check.findings and (found := checks.sentence(job)):
+            log.info("node check: %s", found)
         if job.verdict and not before.verdict:
             log.info("verdict %s, %s: %s", job.verdict.end, job.verdict.reason, job.verdict.message)
         elif job.ending and job.ending != before.ending:
@@ -298,6 +316,8 @@ class Master:
         while True:
             await self._unsaved.wait()
             self._unsaved.clear()
+            if self.retired:
+                return
             try:
                 saving, began = self.job, self.clock.monotonic()
                 await self._store.save(await self._snapshot(saving))
@@ -401,6 +421,11 @@ class Master:
         watch = self._lines.pop(line, None)
         if watch and not self._closing and not self._polls.of_same_node(watch):
             self.become(nodes.doubt(self.job, watch, self.now()))
+
+
+def finished(job: Job) -> int:
+    """Return how many nodes have finished."""
+    return job.nodes.count(lambda kind: kind.finished)
 
 
 async def _body(request: web.BaseRequest) -> bytes:

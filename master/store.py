@@ -27,6 +27,7 @@ from elasticjob.master import columns, progress
 from elasticjob.master.job import Job, Node, Spec
 from elasticjob.master.roster import Roster
 from elasticjob.master.shards import book
+from elasticjob.master.workers.watch import of_round
 
 MANAGER = "elasticjob-master"
 
@@ -154,10 +155,10 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
     job = progress.moved(job, now - job.saved if job.saved else timedelta(0))
     nodes = Roster(_waiting_for_a_word(node, spec, now) for node in job.nodes.values())
     gathering = None if job.running else now
+    check = job.check.but(waiting={}, session=None)  # agents report again
     shards = book.taken_over(job.shards, now + spec.limits.takeover)
-    return job.but(
-        spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering, shards=shards, saved=None
-    )
+    job = job.but(spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering, saved=None)
+    return job.but(check=check, shards=shards, health=of_round(job.health, 0))
 
 
 def _waiting_for_a_word(node: Node, spec: Spec, now: datetime) -> Node:

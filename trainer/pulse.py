@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from elasticjob.trainer import stacks
+
 FD: Final = "ELASTICJOB_PULSE_FD"
 SIZE: Final = mmap.PAGESIZE
 _LAYOUT: Final = struct.Struct("=QQqdddQ")  # version, phase, step, since, busy, reduced, version again
@@ -99,5 +101,9 @@ def page() -> int:
 
 
 def from_environment(environment: Mapping[str, str]) -> Page | None:
-    """Return the page that the agent gave this worker; None without one."""
+    """Return the page that the agent gave this worker; None without one.
+
+    The agent can ask for this worker's stacks from now on.
+    """
+    stacks.register(environment)
     return Page(int(environment[FD])) if FD in environment else None

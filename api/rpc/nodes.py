@@ -21,6 +21,54 @@ class Order(StrEnum):
     STOP = "stop"  # the job ends: stop the workers, exit
 
 
+class Doing(StrEnum):
+    """What the training thread of a worker does; see `trainer/pulse.py`."""
+
+    STARTING = "starting"  # no world yet
+    OUTSIDE = "outside"  # between two steps: evaluates, saves, prints
+    COMPUTING = "computing"  # in a step: waits for no other worker
+    REDUCING = "reducing"  # in a step, from its last backward pass on: may wait for the others
+    READING = "reading"  # in a step, waits for its records
+    WAITING = "waiting"  # for its next world, or for the others at the first step in it
+    ENDED = "ended"  # after the last step
+
+
+class WorkerState(Message, frozen=True, kw_only=True):
+    """Where a worker is, as its agent sees it. Times in seconds, at the time of the report."""
+
+    local_rank: Count
+    doing: Doing
+    step: Count = 0  # the last whole one
+    since: float = 0.0  # how long it has done this
+    idle: float | None = None  # since its last step ended; None before the first one in this round
+    usual: float = 0.0  # of one step to the next, 0 if unknown
+    busy: float = 0.0  # in a step before it waits for the others, lately
+    best: float = 0.0  # the least of that in this round, over as many steps
+    stopped: float = 0.0  # for how long (SIGSTOP), 0 if it is not
+    cores: float = 0.0  # that it uses lately
+
+
+class WorkerPlace(Message, frozen=True, kw_only=True):
+    """A worker of a node."""
+
+    node: str
+    local_rank: int
+
+
+class Hang(Message, frozen=True, kw_only=True):
+    """The master's verdict that `workers` keep the others of `round` waiting, in words.
+
+    Each agent writes down where all its workers are, once for each `number`. With `kill` the workers that
+    hang are killed, and started again.
+    """
+
+    number: int
+    round: int
+    reason: str
+    workers: tuple[WorkerPlace, ...]
+    kill: bool = False
+
+
 class Heir(Message, frozen=True, kw_only=True):
     """A node that may hold the next master, and where it would listen: at the port of the last one."""
 
@@ -52,6 +100,7 @@ class Orders(Message, frozen=True, kw_only=True):
     lost: tuple[str, ...] = ()
     reason: str = ""
     succession: Succession | None = None  # with new orders of a master that a node of the job holds
+    hang: Hang | None = None
 
 
 class Watch(Request[Orders], frozen=True, kw_only=True):
@@ -102,7 +151,8 @@ class Usage(Message, frozen=True, kw_only=True):
 class Report(Request[Empty], frozen=True, kw_only=True):
     """Progress and usage of a node; about one a second, from every node of the world.
 
-    The first progress in a round is reported at once: it ends the standstill.
+    The first progress in a round is reported at once: it ends the standstill. So is a worker that becomes
+    late, stops or goes on. `stacks` is the last `Hang.number` for which this agent wrote stacks.
     """
 
     PATH: ClassVar[str] = "nodes/report"
@@ -111,6 +161,8 @@ class Report(Request[Empty], frozen=True, kw_only=True):
     round: Count
     progress: Progress | None = None
     usage: Usage | None = None
+    workers: tuple[WorkerState, ...] = ()
+    stacks: Count = 0
 
 
 class Failure(Request[Empty], frozen=True, kw_only=True):

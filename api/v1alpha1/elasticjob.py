@@ -73,6 +73,14 @@ def _plain(word: object) -> str:
     return re.sub("[-_ ]", "", str(word)).lower()
 
 
+class NodeCheck(StrEnum):
+    """Whether nodes are checked before they train, and which of them are excluded."""
+
+    NONE = "None"
+    FAULTS = "ExcludeFaults"
+    STRAGGLERS = "ExcludeStragglers"
+
+
 class RestartPolicy(StrEnum):
     """When a node that ended is replaced."""
 
@@ -169,6 +177,13 @@ class RunPolicy(Part):
     pending_timeout_seconds: Annotated[int, Field(ge=1, json_schema_extra={"format": "int64"})] | None = None
     """How long the pods of all nodes may be pending before the job fails with PendingTimeout, in seconds;
     absent means for ever."""
+
+    forgive_restarts_after_seconds: (
+        Annotated[int, Field(ge=1, json_schema_extra={"format": "int64"})] | None
+    ) = None
+    """How long a node must run without a failure for its earlier ones not to count any more, in seconds;
+    absent means that they count for ever. Holds for restartCount, backoffLimit and the agent's own
+    restarts."""
 
     ttl_seconds_after_finished: Count | None = None
     """How long after its end the job is deleted, in seconds; absent means never. Argo CD would create a
@@ -318,6 +333,11 @@ class ElasticJobSpec(Part):
     node_unit: Annotated[int, Field(ge=1, le=10_000)] = 1
     """The number of workers that train is a multiple of this."""
 
+    node_check: NodeCheck = NodeCheck.NONE
+    """Whether each node runs a payload alone and with others before it trains: None; ExcludeFaults, which
+    replaces nodes that fail by nodes on other machines and names slow ones in the status; or
+    ExcludeStragglers, which replaces slow ones too."""
+
     run_policy: RunPolicy = RunPolicy()
     """When the job ends, and which of its objects are kept."""
 
@@ -395,6 +415,19 @@ class ReplicaStatus(Part):
     """Ended with an error, and not replaced."""
 
 
+class Finding(Part):
+    """A verdict of the master about workers or nodes."""
+
+    time: Time
+    """When it was found."""
+
+    reason: str
+    """Hang, Straggler or FaultNode."""
+
+    message: str
+    """The verdict in a sentence."""
+
+
 class Training(Part):
     """Progress of the training, as the master reports it."""
 
@@ -422,8 +455,14 @@ class Training(Part):
     round: int | None = None
     """How many times the workers have regrouped."""
 
+    node_check: str | None = None
+    """What the check of the nodes found: nodes that fail, and nodes that are slow."""
+
     goodput: float | None = None
     """Share of the time since the start spent in steps that were not lost, from 0 to 1."""
+
+    findings: Annotated[list[Finding], Field(max_length=16)] = []
+    """The last verdicts about workers and nodes, oldest first."""
 
 
 class ElasticJobStatus(Part):

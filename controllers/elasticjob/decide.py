@@ -139,7 +139,7 @@ def fail_when_the_master_is_spent(seen: Seen, now: datetime) -> Plan | None:
 def fail_when_restarts_are_spent(seen: Seen, now: datetime) -> Plan | None:
     """A job fails beyond its backoffLimit, or when nodes that are lost for good leave too few of a role."""
     limit = seen.job.spec.run_policy.backoff_limit
-    total = sum(node.restarts for node in seen.wanted)
+    total = sum(node.charged(seen.policy(node.role)) for node in seen.wanted)
     if limit is not None and total > limit:
         message = f"failures of nodes: {total}, more than backoffLimit {limit}; {_last_failure(seen)}"
         return _end(Outcome(False, "BackoffLimitExceeded", message))

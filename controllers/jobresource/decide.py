@@ -226,8 +226,8 @@ def _begin(seen: Seen, node: Node, now: datetime) -> Step:
     if (left := _memory_wait(seen, node, now)) > timedelta(0):
         return Step(again_in=left)
     resource = seen.resource_of(node.role, node.index)
-    avoid = node.machines_to_avoid
-    birth = Birth(node.role, node.index, node.next_relaunch, node.restarts, resource, avoid)
+    avoid, forgiven = node.machines_to_avoid, node.forgiven(seen.policy(node.role))
+    birth = Birth(node.role, node.index, node.next_relaunch, node.restarts, resource, avoid, forgiven)
     manifest = pod_manifest(seen.job, seen.resource, birth, master=seen.master, nodes=seen.desired[node.role])
     return Step((Create(POD, manifest),), _birth_note(seen, node, manifest["metadata"]["name"]))
 
@@ -236,7 +236,8 @@ def _birth_note(seen: Seen, node: Node, name: str) -> Note:
     end = node.latest.ended if node.latest else None
     if node.latest is None or end is None:
         return Note("NodesCreated", name)
-    spent = f"; restart {node.restarts} of {seen.policy(node.role).budget}" if end.consequence.counts else ""
+    policy = seen.policy(node.role)
+    spent = f"; restart {node.charged(policy)} of {policy.budget}" if end.consequence.counts else ""
     sentence = f"{name} replaces {node.latest.name}: {end.sentence}{spent}"
     return Note("NodeRelaunched", sentence, warning=end.consequence.counts)
 

@@ -27,6 +27,7 @@ class Birth:
     restarts: int = 0
     resource: Resource = field(default_factory=dict)
     avoid: tuple[str, ...] = ()
+    forgiven: int = 0
 
 
 def pod_manifest(job: ElasticJob, owner: JobResource, birth: Birth, *, master: str, nodes: int) -> Manifest:
@@ -39,11 +40,17 @@ def pod_manifest(job: ElasticJob, owner: JobResource, birth: Birth, *, master: s
         "name": name,
         "namespace": job.metadata.namespace,
         "labels": (template.get("labels") or {}) | labels,
-        "annotations": (template.get("annotations") or {}) | {names.RESTARTS: str(birth.restarts)},
+        "annotations": (template.get("annotations") or {}) | _counts(birth),
         "ownerReferences": [controlled_by(owner)],
     }
     spec = _spec(job, replicas, birth, name=name, master=master, nodes=nodes)
     return manifest_of(POD, metadata, spec=spec)
+
+
+def _counts(birth: Birth) -> Manifest:
+    """Return what the pod remembers of the failures before it."""
+    forgiven = {names.FORGIVEN: str(birth.forgiven)} if birth.forgiven else {}
+    return {names.RESTARTS: str(birth.restarts), **forgiven}
 
 
 def resources_of(container: Manifest, resource: Resource) -> Manifest:

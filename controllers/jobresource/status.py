@@ -65,11 +65,11 @@ def _role(seen: Seen, role: str) -> RoleStatus:
 
 
 def _restarts(seen: Seen) -> dict[str, dict[str, int]]:
-    """Restarts of the wanted nodes; a node that was removed and added again starts at 0."""
+    """Restarts of the wanted nodes that count; a node that was removed and added again starts at 0."""
     found: dict[str, dict[str, int]] = {}
     for node in seen.wanted.values():
-        if node.restarts:
-            found.setdefault(node.role, {})[str(node.index)] = node.restarts
+        if count := node.charged(seen.policy(node.role)):
+            found.setdefault(node.role, {})[str(node.index)] = count
     return found
 
 

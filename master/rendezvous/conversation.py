@@ -20,6 +20,8 @@ def join(job: Job, request: Join, now: datetime) -> Turn[World]:
     if world := answer(job, request):
         return Turn(job, world)
     node = job.nodes[request.node]
+    if node.excluded and not (node.leaving or node.finished or node.failed):
+        return Turn(job.put(node.but(beat=now)))
     if node.leaving or node.ended:
         raise Refused(f"{node.name} {_why_not(node)}: it enters no world any more")
     job = job.put(node.but(beat=now, joined=_joined(job, node, request, now)))

@@ -5,10 +5,11 @@ others may have to repeat the end of the training.
 2. While a member of the last world is alive, only members delay the next one; otherwise every live node does.
 3. A world is complete as soon as no node is missing. After a member with the model's state has joined, the
 last-call timeout bounds the wait.
-4. Survivors come first, the oldest is rank 0; newcomers follow by place. A newcomer never displaces a node
-that holds the model's state.
+4. Survivors come first, the oldest is rank 0; newcomers follow by place, or as `topology.py` says. A newcomer
+never displaces a node that holds the model's state.
 5. A world that ends stays ended. Its number is never reused, so it fences every later message.
-6. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room.
+6. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room. Where
+that restarts the workers (plain scripts), newcomers are gathered until no other has come for a while.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from datetime import datetime
 
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.master.job import NAMED, Change, Ending, Job, Joined, Node
+from elasticjob.master.rendezvous import topology
 from elasticjob.master.roster import Kind, Roster
 
 FEW = 64
@@ -71,8 +73,9 @@ def choose(job: Job, now: datetime) -> tuple[Node, ...]:
     must_wait = survivors or size < job.spec.bounds.hi
     if must_wait and job.nodes.count(_missing(job, survivors)) and now < _last_call(job, survivors):
         return ()
-    joined = (node for node in job.nodes.values() if node.joined)
-    return tuple(sorted(joined, key=_Age(job))[:size])
+    age = _Age(job)
+    joined = sorted((node for node in job.nodes.values() if node.joined), key=age)
+    return topology.lay_out(joined[:size], job.topology, age.entered)
 
 
 def why_waiting(job: Job, now: datetime) -> str:
@@ -110,9 +113,19 @@ def _cut_in(job: Job, now: datetime) -> Job:
     entering = min(many, room) // bounds.unit * bounds.unit
     if not entering or job.nodes.count(lambda kind: kind.finished and kind.holds):
         return job
+    if entering < room and now < _quiet_until(job, now):
+        return job
     ready = (node for node in job.nodes.values() if node.joined and not job.member(node.name))
     names = _names(sorted(ready, key=lambda node: node.place)[:entering])
     return end(job, f"{names} can enter", now)
+
+
+def _quiet_until(job: Job, now: datetime) -> datetime:
+    """Return until when newcomers are gathered: those of plain scripts cost every worker a restart."""
+    nodes, limits = job.nodes, job.spec.limits
+    if nodes.first is None or nodes.last is None or not nodes.count(lambda kind: kind.costly):
+        return now
+    return min(nodes.last + limits.quiet, nodes.first + limits.longest_quiet)
 
 
 def _joined(job: Job) -> tuple[int, int]:
@@ -129,13 +142,18 @@ def _has_survivors(job: Job) -> bool:
     return bool(job.round) and job.nodes.count(lambda kind: kind.holds and not kind.out) > 0
 
 
+def _newest(job: Job) -> int:
+    """Return the latest round whose state a node holds; an earlier master may have formed later worlds."""
+    return max((kind.holds for kind in job.nodes.kinds), default=0)
+
+
 def _missing(job: Job, survivors: bool) -> Callable[[Kind], bool]:
     """Return the test of nodes that have yet to join before the world is complete."""
 
     def is_missing(kind: Kind) -> bool:
         if kind.joined or kind.out:
             return False
-        return kind.holds if survivors else kind.alive and kind.role in job.spec.roles
+        return kind.holds > 0 if survivors else kind.alive and kind.role in job.spec.roles
 
     return is_missing
 
@@ -151,7 +169,8 @@ def _last_call(job: Job, survivors: bool) -> datetime:
     if nodes.first is None or nodes.last is None:
         raise ValueError("no node has joined")
     longest = nodes.first + limits.join_timeout
-    if survivors and not nodes.count(lambda kind: kind.joined and kind.holds):
+    newest = _newest(job)
+    if survivors and not nodes.count(lambda kind: kind.joined and kind.holds == newest):
         return longest
     return min(nodes.last + limits.last_call, longest)
 
@@ -160,6 +179,7 @@ class _Age:
     """Sort key of nodes: the round in which each entered the lineage, then its place."""
 
     def __init__(self, job: Job) -> None:
+        self.newest = _newest(job)
         self.world = job.world.round if job.world else 0
         self.since = {member.node: member.since for member in job.world.members} if job.world else {}
         self.next = job.round + 1
@@ -169,7 +189,7 @@ class _Age:
 
     def entered(self, node: Node) -> int:
         """Return the round since which the node holds the model's state; the next one for a newcomer."""
-        if not node.round:
+        if not node.round or node.round < self.newest:
             return self.next
         return self.since.get(node.name, node.round) if node.round == self.world else node.round
 

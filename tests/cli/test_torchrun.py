@@ -64,7 +64,7 @@ def test_keys_of_torchs_rendezvous_are_known(key: str, timeout: str) -> None:
     ("text", "sentence"),
     [
         ("read_timeout=5", "--rdzv-conf read_timeout is not supported: requests have limits"),
-        ("jion_timeout=5", "--rdzv-conf has 'jion_timeout=5'; give KEY=VALUE with close_timeout, is_host"),
+        ("jion_timeout=5", "--rdzv-conf has 'jion_timeout=5'; give KEY=VALUE with close_timeout, "),
         ("join_timeout", "--rdzv-conf has 'join_timeout'"),
         ("join_timeout=soon", "--rdzv-conf join_timeout is 'soon'"),
         ("join_timeout=0", "--rdzv-conf join_timeout is '0': not above 0"),

@@ -102,6 +102,29 @@ def test_the_reason_of_a_lost_node_is_true(
     assert node.why_spent(policy)[0] == reason
 
 
+FORGIVING = Policy(ON_FAILURE, 3, forgive=timedelta(hours=1))
+LONG = timedelta(hours=2)
+
+
+@pytest.mark.parametrize(
+    ("case", "life", "remembered", "charged", "standing"),
+    [
+        ("spent", ended(0, 3, restarts_before=3), 3, 4, SPENT),
+        ("failed after a long life", ended(0, 3, restarts_before=3, lived=LONG), 3, 1, DUE),
+        ("killed after a long life", ended(0, 3, 137, restarts_before=3, lived=LONG), 3, 0, DUE),
+        ("failed soon after that", ended(0, 4, restarts_before=4, forgiven_before=3), 1, 2, DUE),
+        ("the same, with a late status", ended(0, 4, restarts_before=4, forgiven_before=3), 4, 2, DUE),
+        ("spent again", ended(0, 6, restarts_before=6, forgiven_before=3), 3, 4, SPENT),
+    ],
+)
+def test_failures_before_a_long_life_are_forgiven(
+    case: str, life: Life, remembered: int, charged: int, standing: Standing
+) -> None:
+    node = Node("worker", 0, (life,), remembered)
+    assert (node.charged(FORGIVING), node.standing(FORGIVING, NOW)) == (charged, standing)
+    assert node.charged(Policy(ON_FAILURE, 3)) == node.restarts - life.forgiven_before
+
+
 def test_restarts_are_the_larger_of_pods_and_status() -> None:
     assert Node("worker", 0, (ended(restarts_before=1),)).restarts == 2
     assert Node("worker", 0, (ended(restarts_before=1),), remembered=5).restarts == 5

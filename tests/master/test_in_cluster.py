@@ -146,6 +146,26 @@ async def test_a_pod_that_is_being_deleted_is_left_at_a_boundary(place: Place) -
         assert orders.reason == "pod digits-worker-1 is being deleted"
 
 
+async def test_a_master_whose_pod_is_gone_leaves_the_job_to_its_successor(place: Place) -> None:
+    await place.declare(replicas=1)
+    await place.pod(0)
+    settings = place.settings.model_copy(update={"pod": "digits-worker-0"})
+    async with in_cluster(settings, SystemClock()) as master:
+        while not master.job.nodes:
+            await place.client.list(POD, place.namespace)
+        await place.client.delete(POD, "digits-worker-0", place.namespace)
+        assert not master.retired
+        async with in_cluster(place.settings, SystemClock()) as successor:
+            await successor.ask(watch("digits-worker-0"))
+            await successor.ask(join("digits-worker-0"))
+            await place.let_go()
+            await asyncio.wait_for(master.ended.wait(), 10)
+        master.become(master.job.but(restarts=7, version=master.job.version + 1))
+    assert (master.retired, master.job.verdict) == (True, None)
+    async with in_cluster(place.settings, SystemClock()) as third:
+        assert (third.job.round, third.job.restarts) == (1, 0)
+
+
 async def test_a_size_that_nobody_gave_is_planned_once(place: Place) -> None:
     await place.declare(minReplicas=2, maxReplicas=4)
     for _ in range(2):

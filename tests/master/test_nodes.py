@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from elasticjob.api.rpc.message import UNRANKED
-from elasticjob.api.rpc.nodes import Order, Progress
+from elasticjob.api.rpc.nodes import Doing, Order, Progress, Report, Usage, WorkerState
 from elasticjob.master import nodes, progress
 from elasticjob.master.errors import Stale
 from elasticjob.master.job import End, Phase
@@ -282,7 +283,10 @@ def test_too_few_nodes_for_too_long_is_a_failure_that_says_who_is_missing() -> N
     assert game.ended() is None
     game.wait(0.5, "node-0")
     assert game.job.verdict
-    assert game.job.verdict.message == ("no world for 900 s: 1 of at least 2 nodes joined (node-1: running)")
+    assert game.job.verdict.message == (
+        "no world for 900 s: 1 of at least 2 nodes joined (node-1: running, "
+        "but its agent has not reached the master)"
+    )
 
 
 def test_the_join_timeout_does_not_count_while_pods_are_pending() -> None:
@@ -424,3 +428,58 @@ def test_nodes_without_an_index_get_one_in_the_order_of_joining() -> None:
     assert game.names() == list(names)
     game.ask(watch("m-0", "again", index=UNRANKED))
     assert [game.job.nodes[name].index for name in names] == [0, 1, 2]
+
+
+def failing(*hours: float, **more: Any) -> Played:
+    """A job whose node-1 fails for good after so many hours each, and is replaced each time."""
+    game = played("node-0", "node-1", replicas=2, restart_count=1, **more)
+    for life, each in enumerate(hours, 2):
+        game.now += timedelta(hours=each)
+        node = game.job.nodes["node-1"]
+        game.ask(failure("node-1", life=node.incarnation, number=game.job.round))
+        game.ask(watch("node-1", str(life)), watch("node-0", round=game.job.round))
+        game.ask(
+            *(
+                join(name, after=game.job.round, life=game.job.nodes[name].incarnation)
+                for name in ("node-1", "node-0")
+            )
+        )
+    return game
+
+
+def test_node_that_spent_its_restarts_enters_no_world_and_is_told_of() -> None:
+    game = failing(1, 1)
+    assert game.names() == ["node-0"]
+    assert game.job.nodes["node-1"].joined is None
+    [finding] = game.job.health.findings
+    assert finding.message == (
+        "node-1 takes part no more: it failed 2 times (restartCount 1): "
+        "worker 0 ended with exit code 1: ValueError: no"
+    )
+
+
+def test_failures_are_forgiven_after_a_time_without_any() -> None:
+    game = failing(1, 3, 3, 3, forgive=timedelta(hours=2))
+    assert game.names() == ["node-0", "node-1"]
+    assert game.job.nodes["node-1"].failures == 1
+    assert game.job.health.findings == ()
+
+
+def test_job_whose_nodes_compute_nothing_for_hours_ends() -> None:
+    game = played("node-0", "node-1")
+    game.ask(report("node-0", 1, 7))
+    usage = Usage(cpu=0.01, memory=1)
+    for minute in range(3 * 60):
+        game.now += timedelta(minutes=1)
+        workers = (WorkerState(local_rank=0, doing=Doing.OUTSIDE, step=7, idle=60.0 * minute),)
+        for name in ("node-0", "node-1"):
+            game.ask(Report(node=name, incarnation=f"{name}-life", round=1, usage=usage, workers=workers))
+            game.job = game.job.put(game.job.nodes[name].but(beat=game.now))
+        game.tick()
+        if verdict := game.ended():
+            break
+    assert verdict is not None
+    assert verdict.reason == "NothingComputed"
+    assert verdict.message == (
+        "no node computed for 7200 s, and there was no step for 7260 s; the last one was 7"
+    )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from elasticjob.api.rpc.nodes import Heir, Order
+from elasticjob.kube.clock import VirtualClock
 from elasticjob.master.job import invariants
+from elasticjob.master.server import Master
+from elasticjob.master.store import Nowhere
 from elasticjob.master.succession import HEIRS, inherit, part_of, succession
-from tests.kit.master import Played, join, leave, played, report, watch
+from tests.kit.master import Played, finish, join, leave, played, report, watch
 
 
 def test_nodes_carry_the_job_once_it_has_a_world() -> None:
@@ -59,3 +63,19 @@ def test_survivors_form_the_next_world_without_the_host_at_once() -> None:
     assert game.job.world is not None
     assert (game.job.world.round, game.job.world.batch_slots) == (2, 3)
     assert game.job.training.progress is not None
+
+
+async def test_heirs_know_that_the_host_has_finished() -> None:
+    game = played("node-0", "node-1")
+    master = Master(game.job, "secret", Nowhere(), clock=VirtualClock(), node="node-0")
+    first = await master.ask(watch("node-1", round=1))
+    await master.ask(finish("node-0", 1))
+    async with asyncio.timeout(10):
+        orders = await master.ask(watch("node-1", round=1, seen=first.version))
+    assert (orders.order, orders.round) == (Order.TRAIN, 1)
+    game.job = inherit(orders.succession, game.job.spec, game.now)
+    assert game.job.ending is None  # node-1 may take its time to evaluate
+    game.ask(watch("node-1", round=1), finish("node-1", 1))
+    verdict = game.ended()
+    assert verdict is not None
+    assert verdict.reason == "Finished"

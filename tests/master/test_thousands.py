@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from time import process_time
 
 import pytest
 
@@ -182,24 +181,6 @@ def test_crowds_of_agents_in_a_bad_network_all_end_in_a_world(
     assert sum(agent.round == job.round for agent in crowd.agents) == len(job.running.members)
     assert all(agent.round == job.round or job.nodes[agent.node].joined for agent in crowd.agents)
     assert len(crowd.worlds) > 1
-
-
-def cost_of_a_join(many: int) -> float:
-    """CPU seconds of one agent's first Watch and Join, of so many."""
-    bounds = Bounds(minimum=many, maximum=many)
-    job = Job(spec=Spec(job="crowd", bounds=bounds), gathering=START)
-    agents = [Agent(index) for index in range(many)]
-    requests = [(agent.watch(), agent.join()) for agent in agents]
-    began = process_time()
-    for request in (each for pair in requests for each in pair):
-        job = dispatch.handle(job, request, START).job
-    assert job.running
-    return (process_time() - began) / many
-
-
-def test_a_turn_costs_the_same_among_thousands() -> None:
-    few, many = (min(cost_of_a_join(many) for _ in range(3)) for many in (200, 4_000))
-    assert many < 3 * few
 
 
 def kinds_of(nodes: Roster) -> Counter[object]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Progress
+from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Order, Orders, Progress, WorkerPlace
 from elasticjob.api.rpc.rendezvous import Join, Leave, Member, Recovery, World
 from elasticjob.trainer.agent.decide import Action, Ask, Exit, Report, Signal, Spawn, Tell, again_at, decide
 from elasticjob.trainer.agent.group import (
@@ -441,3 +441,47 @@ def test_what_is_said_of_an_older_round_is_no_news() -> None:
     assert story.then(Said(0, Boundary(round=1, port=1))) == []
     assert story.group.workers[0].life is Life.TRAINING
     assert story.then(orders(2, Order.REGROUP, 1, "b")) == []
+
+
+def hangs(version: int, *, kill: bool, slot: int = 1, number: int = 1) -> Ordered:
+    """Return orders that blame a worker of node `a`."""
+    place = WorkerPlace(node="a", local_rank=slot)
+    hang = Hang(number=1, round=number, reason="rank 1 hangs", workers=(place,), kill=kill)
+    return Ordered(Orders(version=version, order=Order.TRAIN, round=1, hang=hang))
+
+
+def test_hung_worker_is_killed_when_told_and_its_failure_says_why() -> None:
+    story = training("a", "b", slots=2)
+    assert story.then(hangs(2, kill=False)) == []
+    assert story.then(hangs(3, kill=True)) == ["SIGKILL 1"]
+    assert story.then(hangs(4, kill=True)) == []
+    assert "failure" in story.then(Ended(1, -9, "Traceback"))
+    assert story.group.failures[-1].message == "rank 1 hangs"
+
+
+def test_verdict_of_an_ended_round_kills_nobody() -> None:
+    story = training("a", "b", slots=2)
+    story.then(Said(1, Broken(round=1, port=5003)), Said(0, Broken(round=1, port=5004)))
+    story.then(orders(2, Order.REGROUP, 1, "b"), formed(2, "a", slots=2))
+    assert story.then(hangs(3, kill=True)) == []
+
+
+def test_agent_whose_worker_hangs_again_and_again_ends_so_that_it_counts() -> None:
+    story = training("a", "b", slots=2)
+    story.group = replace(story.group, terms=replace(story.group.terms, max_restarts=0))
+    story.then(hangs(2, kill=True))
+    story.then(Ended(1, -9))
+    assert story.then(Ended(0, -9))[-1] == "exit 1 WorkerFailed"
+
+
+@pytest.mark.parametrize(("forgive", "ends"), [(0.0, 3), (100.0, None), (1000.0, 3)])
+def test_failures_before_a_long_time_without_any_are_forgiven(forgive: float, ends: int | None) -> None:
+    story = Story(max_restarts=2, forgive=forgive)
+    for failure in range(1, 8):
+        story.then(Said(0, Hello()), Said(0, Ready(port=5000)))
+        story.then(formed(failure, "a"))
+        story.then(Ended(0, -9), after=150.0)
+        if story.group.ending:
+            assert failure == ends
+            return
+    assert ends is None

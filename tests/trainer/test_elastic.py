@@ -7,6 +7,7 @@ import os
 import re
 import signal
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,24 @@ async def test_killed_workers_are_replaced_and_nothing_is_lost(tmp_path: Path, w
         assert job.last()["world"] == 2
 
 
+async def test_stopped_worker_is_found_to_hang_and_replaced(tmp_path: Path, warm: Warm) -> None:
+    async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
+        limits = job.master.job.spec.limits.but(hang=timedelta(seconds=1))
+        job.master.observe(lambda state, _: state.but(spec=state.spec.but(limits=limits)))
+        with job.slowly():
+            agents = [await job.agent(index, "counted.py", 20) for index in (0, 1)]
+            await job.until(job.trains_with(2, after=10))
+            before = job.last()
+            os.kill(next(step["pid"] for step in reversed(job.steps()) if step["rank"] == 1), signal.SIGSTOP)
+            await job.until(job.trains_in_a_round_after(before["round"]))
+            await job.until(job.trains_with(2, after=job.last()["step"]))
+        assert [await job.ends(agent) for agent in agents] == [0, 0]
+        check(job, slots=2, epochs=20, lost=1)
+        [finding] = job.master.job.health.findings
+        assert re.match(r"rank 1 on job-worker-1 hangs: .* it is stopped \(SIGSTOP\) for", finding.message)
+        assert any("stacks of rank 0" in line.text for line in job.lines)
+
+
 async def test_survivor_that_evaluates_is_not_taken_for_stuck(tmp_path: Path, warm: Warm) -> None:
     async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
         with job.slowly():
@@ -155,24 +174,6 @@ async def test_killed_agent_takes_its_worker_along_and_the_other_goes_on(tmp_pat
         assert psutil.wait_procs(family[1:], timeout=60)[1] == []
         assert await job.ends(agents[1]) == 0
         check(job, slots=2, epochs=20, lost=1)
-
-
-async def test_stopped_worker_is_named_with_its_rank_and_last_step(tmp_path: Path, warm: Warm) -> None:
-    async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
-        with job.slowly():
-            agents = [await job.agent(index, "counted.py", 20) for index in (0, 1)]
-            await job.until(job.trains_with(2, after=20))
-            last = next(step for step in reversed(job.steps()) if step["rank"] == 1)
-            os.kill(last["pid"], signal.SIGSTOP)
-            said = [
-                r"rank 1 is stopped \(SIGSTOP\) for 1\d s; its last step was \d+",
-                r"rank 0 has made no step for",
-            ]
-            await job.until(
-                lambda: all(any(re.search(text, line.text) for line in job.lines) for text in said)
-            )
-            os.kill(last["pid"], signal.SIGCONT)
-        assert [await job.ends(agent) for agent in agents] == [0, 0]
 
 
 async def test_silent_node_is_left_behind_and_comes_back(tmp_path: Path, warm: Warm) -> None:

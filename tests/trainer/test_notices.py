@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
-from elasticjob.api.rpc.nodes import Order, Orders
+from elasticjob.api.rpc.nodes import Doing, Order, Orders, WorkerState
 from elasticjob.api.rpc.rendezvous import Member, Recovery, World
 from elasticjob.trainer.agent.group import Group, Life, Terms, Worker
-from elasticjob.trainer.agent.notices import Condition, Master, Notices, Stepped, stalls, waits
+from elasticjob.trainer.agent.notices import Condition, Master, Notices, stalls, waits
 
 TERMS = Terms(
     node="b",
@@ -36,38 +37,50 @@ WAITING = Group(terms=TERMS, recovery=Recovery.IN_PROCESS)
 MASTER = Master("10.0.0.9:29400", heard=100.0, trouble="Connection refused", patience=900.0)
 
 
-def slow(seconds: float) -> Group:
-    return replace(TRAINING, workers={0: replace(WORKER, step_seconds=seconds)})
+WAITS = WorkerState(local_rank=0, doing=Doing.REDUCING, step=47, since=0.0, idle=0.0, usual=0.1)
+STOPPED = replace(WAITS, stopped=1.0)
+SLOW = replace(WAITS, usual=3.0, doing=Doing.COMPUTING)
+FIRST = replace(WAITS, step=0, idle=None, usual=0.0, doing=Doing.READING)
+PLAIN = WorkerState(local_rank=0, doing=Doing.STARTING)
+AWAY = replace(WAITS, doing=Doing.OUTSIDE)
+
+
+def later(state: WorkerState, seconds: float) -> WorkerState:
+    """The same worker after so long without any change."""
+    idle = None if state.idle is None else state.idle + seconds
+    stopped = state.stopped + seconds if state.stopped else 0.0
+    return replace(state, since=state.since + seconds, idle=idle, stopped=stopped)
 
 
 @pytest.mark.parametrize(
-    ("group", "step", "stopped", "said_after", "sentence"),
+    ("state", "said_after", "sentence"),
     [
-        (TRAINING, 47, {}, 10, "rank 1 has made no step for 10 s; its last step was 47"),
-        (TRAINING, 47, {0: 101.0}, 11, "rank 1 is stopped (SIGSTOP) for 10 s; its last step was 47"),
-        (slow(3.0), 47, {}, 30, "rank 1 has made no step for 30 s; its last step was 47"),
-        (TRAINING, 0, {}, 30, "rank 1 has made no step for 30 s"),
+        (
+            WAITS,
+            10,
+            "rank 1 has made no step for 10 s: it waits for the others for 10 s; its last step was 47",
+        ),
+        (STOPPED, 9, "rank 1 is stopped (SIGSTOP) for 10 s; its last step was 47"),
+        (SLOW, 30, "rank 1 has made no step for 30 s: it computes for 30 s; its last step was 47"),
+        (FIRST, 30, "rank 1 has made no step for 30 s: it waits for its records for 30 s"),
+        (replace(PLAIN, stopped=1.0), 9, "rank 1 is stopped (SIGSTOP) for 10 s"),
+        (PLAIN, None, ""),
+        (AWAY, None, ""),
     ],
-    ids=["hung", "stopped", "slow", "first"],
+    ids=["waits", "stopped", "slow", "first", "plain stopped", "plain", "evaluates"],
 )
 def test_worker_without_a_step_is_named_with_its_rank_and_last_step(
-    group: Group, step: int, stopped: dict[int, float], said_after: int, sentence: str
+    state: WorkerState, said_after: int | None, sentence: str
 ) -> None:
     notices = Notices()
     said: dict[int, str] = {}
     for second in range(60):
-        now = 100.0 + second
-        for text in notices.due(stalls(group, {0: Stepped(2, step, 100.0)}, stopped, now), now):
+        for text in notices.due(stalls(TRAINING, [later(state, second)], 100.0 + second), 100.0 + second):
             said.setdefault(second, text)
-    assert said[min(said)] == sentence
-    assert sorted(said) == [each for each in (said_after, said_after + 30) if each < 60]
-
-
-def test_plain_worker_is_named_when_it_is_stopped() -> None:
-    plain = replace(TRAINING, workers={0: replace(WORKER, elastic=False)})
-    assert [*stalls(plain, {}, {}, 200.0)] == []
-    [found] = stalls(plain, {}, {0: 180.0}, 200.0)
-    assert found.sentence == "rank 1 is stopped (SIGSTOP) for 20 s"
+    assert said.get(said_after or 0, "") == sentence
+    assert sorted(said) == (
+        [] if said_after is None else [said_after + more for more in (0, 30) if said_after + more < 60]
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +102,7 @@ def test_plain_worker_is_named_when_it_is_stopped() -> None:
             "this node gives up in 870 s",
         ),
         (
-            replace(
+            dataclasses.replace(
                 WAITING,
                 orders=Orders(version=1, order=Order.TRAIN, round=0, reason="1 of at least 2 nodes joined"),
             ),

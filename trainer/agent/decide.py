@@ -10,7 +10,7 @@ import re
 import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from elasticjob.api.rpc.nodes import Failure, Finish, Order
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery
@@ -31,6 +31,7 @@ SURE = re.compile(
 """Last lines of a program that ends in the same way when it is started again, argparse's among them."""
 UNSURE = re.compile(r"connect|time[d ]*out|unreachable|resolv|temporar", re.IGNORECASE)
 """Words of an error that may have come over a network, whatever its class."""
+HUNG = 1  # exit code: 137 would say that the cluster killed it, and cost the node no restart
 NOT_FOUND = frozenset({126, 127})  # a shell's exit codes for a program that is none, or is missing
 WORLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what an elastic worker does not start with
 
@@ -110,6 +111,20 @@ def again_at(group: Group) -> float | None:
         times.append(group.ending.kill_at)
     times += [failed.at + EXCUSE for failed in group.failures if not failed.reported]
     return min(times, default=None)
+
+
+def kill_what_hangs(group: Group, now: float) -> Step | None:
+    """Kill the workers that keep the others waiting: that ends the round, and the survivors form the next."""
+    hang = group.orders.hang if group.orders else None
+    if group.ending or hang is None or not hang.kill:
+        return None
+    named = {place.local_rank for place in hang.workers if place.node == group.terms.node}
+    hung = [w for w in group.training if w.slot in named and w.round == hang.round and not w.hang]
+    if not hung:
+        return None
+    done = with_all(group, (replace(worker, hang=hang.reason) for worker in hung))
+    actions = tuple(Signal(worker.slot, signal.SIGKILL) for worker in hung)
+    return Step(done, actions, f"killing {places(hung)}: {hang.reason}")
 
 
 def exit_when_nothing_is_left(group: Group, now: float) -> Step | None:
@@ -194,7 +209,7 @@ def report_failures(group: Group, now: float) -> Step | None:
     sentence = f"worker {failed.slot} {how_it_ended(failed)}"
     if hopeless:
         ending = Ending(
-            code=failed.code if failed.code > 0 else 128 - failed.code,
+            code=HUNG if failed.hung else failed.code if failed.code > 0 else 128 - failed.code,
             reason=CANNOT_START if cannot_start(group) else "WorkerFailed",
             message=f"{sentence}; {hopeless}{hint(group, failed)}",
             local_rank=failed.slot,
@@ -335,6 +350,7 @@ def start_missing_workers(group: Group, now: float) -> Step | None:
     """Start elastic workers, which need no world at start."""
     if (
         group.ending
+        or not group.vetted
         or group.recovery is not Recovery.IN_PROCESS
         or any(not f.reported for f in group.failures)
     ):
@@ -357,6 +373,7 @@ def ask_for_a_world(group: Group, now: float) -> Step | None:
 RULES: tuple[Rule, ...] = (
     exit_when_nothing_is_left,
     kill_after_grace,
+    kill_what_hangs,
     stop_when_ordered,
     finish_when_all_workers_ended,
     leave_when_asked,
@@ -381,7 +398,7 @@ def patience(worker: Worker) -> float:
 
 def wish(group: Group) -> tuple[Join | None, tuple[int, ...]]:
     """Return the Join that this node should have pending, and its slots in rank order."""
-    if group.ending or not_started(group) or enterable(group):
+    if group.ending or not group.vetted or not_started(group) or enterable(group):
         return None, ()
     if group.recovery is Recovery.RESTART:
         idle = group.warm and not group.workers and all(failed.reported for failed in group.failures)
@@ -450,12 +467,21 @@ def why_hopeless(group: Group) -> str:
     fruitless = restarts(tuple(takewhile(lambda failed: failed.fruitless, reversed(group.failures))))
     if 0 < group.terms.tries <= fruitless:
         return "it failed twice without any progress, so it is not started again"
-    charged = restarts(tuple(failed for failed in group.failures if not failed.echo))
+    charged = restarts(tuple(failed for failed in remembered(group) if not failed.echo))
     if charged > group.terms.max_restarts:
         return f"that was failure {charged}, and --max-restarts is {group.terms.max_restarts}"
-    if restarts(group.failures) > ECHOES * (group.terms.max_restarts + 1):
-        return f"it failed {restarts(group.failures)} times beside failures of other nodes"
+    if restarts(remembered(group)) > ECHOES * (group.terms.max_restarts + 1):
+        return f"it failed {restarts(remembered(group))} times beside failures of other nodes"
     return ""
+
+
+def remembered(group: Group) -> tuple[Failed, ...]:
+    """Return the failures that count: those since the last long time without any."""
+    if not group.terms.forgive:
+        return group.failures
+    gaps = (later.at - earlier.at for earlier, later in pairwise(group.failures))
+    forgiven = max((index for index, gap in enumerate(gaps, 1) if gap >= group.terms.forgive), default=0)
+    return group.failures[forgiven:]
 
 
 def restarts(failures: tuple[Failed, ...]) -> int:
@@ -503,6 +529,8 @@ def hint(group: Group, failed: Failed) -> str:
 
 def how_it_ended(failed: Failed) -> str:
     """Return the exit code or signal of a worker in words."""
+    if failed.hung:
+        return f"was killed: {failed.message}"
     if failed.code < 0:
         return f"was killed by {signal_name(-failed.code)}"
     return f"failed with exit code {failed.code}" + (f": {failed.message}" if failed.message else "")

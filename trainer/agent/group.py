@@ -42,6 +42,7 @@ class Terms:
     max_restarts: int
     grace: float
     tries: int = 2  # starts in a row without any progress after which there is no other; 0: no limit
+    forgive: float = 0.0  # seconds without a failure after which earlier ones do not count; 0: never
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Worker:
     interrupted: int = 0  # the round that it was asked to end at a boundary
     aborted: int = 0  # the round whose collectives it was told to abort
     kill_at: float | None = None  # deadline for a worker that was asked to end
+    hang: str = ""  # the verdict for which it was killed
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Failed:
     fruitless: bool
     elastic: bool = False
     echo: bool = False  # caused by the loss of a peer on another node
+    hung: bool = False  # killed because it kept the others waiting; `message` has the verdict
     reported: bool = False
 
 
@@ -96,6 +99,7 @@ class Group:
     terms: Terms
     recovery: Recovery
     warm: bool = False  # scripts can be started at once
+    vetted: bool = True  # the node needs no check, or has passed it
     workers: Mapping[int, Worker] = field(default_factory=dict)
     ended: frozenset[int] = frozenset()
     failures: tuple[Failed, ...] = ()
@@ -159,6 +163,11 @@ class WarmReady:
 
 
 @dataclass(frozen=True)
+class Vetted:
+    """The node has passed its check."""
+
+
+@dataclass(frozen=True)
 class Said:
     """A worker sent a message."""
 
@@ -206,7 +215,7 @@ class Dismissed:
     message: str
 
 
-Event = WarmReady | Said | Ended | Ordered | Formed | AskedToLeave | Dismissed
+Event = WarmReady | Vetted | Said | Ended | Ordered | Formed | AskedToLeave | Dismissed
 
 
 def observe(group: Group, event: Event, now: float) -> Group:
@@ -214,6 +223,8 @@ def observe(group: Group, event: Event, now: float) -> Group:
     match event:
         case WarmReady():
             return replace(group, warm=True)
+        case Vetted():
+            return replace(group, vetted=True)
         case Said(slot=slot, message=message):
             worker = group.workers.get(slot)
             return heard(group, worker, message) if worker else group
@@ -283,7 +294,7 @@ def buried(group: Group, event: Ended, now: float) -> Group:
         return left
     if event.code == 0 and (worker.elastic or worker.kill_at is None):
         return replace(left, ended=group.ended | {event.slot})  # a plain script may end so on our SIGTERM
-    if worker.kill_at is not None:
+    if worker.kill_at is not None and not worker.hang:
         return left
     quick = worker.elastic or now - worker.born < QUICK
     failed = Failed(
@@ -291,7 +302,8 @@ def buried(group: Group, event: Ended, now: float) -> Group:
         code=event.code,
         round=worker.round,
         at=now,
-        message=event.message,
+        message=worker.hang or event.message,
+        hung=bool(worker.hang),
         fruitless=event.code > 0 and not worker.progressed and quick,
         elastic=worker.elastic,
     )

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import signal
 import socket
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -19,12 +20,14 @@ from typing import Any, assert_never
 
 import msgspec
 
+from elasticjob.api.rpc.check import Part
 from elasticjob.api.rpc.message import Request
-from elasticjob.api.rpc.nodes import Order, Report, Succession, Watch
+from elasticjob.api.rpc.nodes import Hang, Order, Report, Succession, Watch
 from elasticjob.api.rpc.rendezvous import Join, Recovery
 from elasticjob.trainer import way
 from elasticjob.trainer.agent import decide as steps
-from elasticjob.trainer.agent import succession, words
+from elasticjob.trainer.agent import health, stacks, succession, words
+from elasticjob.trainer.agent.check import FAILED, PAYLOAD, Bench, check
 from elasticjob.trainer.agent.decide import LEFT, Action, Exit, Step, again_at, decide
 from elasticjob.trainer.agent.environ import with_defaults, worker_environment
 from elasticjob.trainer.agent.folder import own_folder
@@ -37,12 +40,13 @@ from elasticjob.trainer.agent.group import (
     Ordered,
     Said,
     Terms,
+    Vetted,
     observe,
 )
-from elasticjob.trainer.agent.notices import Master, Notices, Stepped, rank_of, stalls, waits
+from elasticjob.trainer.agent.notices import Master, Notices, rank_of, stalls, waits
 from elasticjob.trainer.agent.script import imports, is_elastic, preloads
-from elasticjob.trainer.agent.settings import Recover, Settings, Start, hostname
-from elasticjob.trainer.agent.usage import Meter, stopped_among
+from elasticjob.trainer.agent.settings import Recover, Settings, Start, count_devices, hostname
+from elasticjob.trainer.agent.usage import Meter, look_at
 from elasticjob.trainer.agent.workers import Workers
 from elasticjob.trainer.channel import Advance
 from elasticjob.trainer.master import (
@@ -54,6 +58,7 @@ from elasticjob.trainer.master import (
     Stopping,
     Unreachable,
 )
+from elasticjob.trainer.sockets import bound
 
 log = logging.getLogger("elasticjob.agent")
 
@@ -105,11 +110,13 @@ class Agent:
         self._news = asyncio.Event()
         self._reported_round = 0
         self._meter = Meter()
-        self._steps: dict[int, Stepped] = {}
-        self._stopped: dict[int, float] = {}
+        self._watcher = health.Watcher()
+        self._stacks = self._written = 0
         self._joined: float | None = None
         found = imports(settings.script)
-        self._group = Group(terms=terms(settings), recovery=recovery(settings.recover, found))
+        self._group = Group(
+            terms=terms(settings), recovery=recovery(settings.recover, found), vetted=not settings.check
+        )
         self._workers = Workers(
             settings.script,
             emit=self._events.put_nowait,
@@ -128,10 +135,14 @@ class Agent:
             asked = AskedToLeave(f"received {number.name}", 128 + number)
             loop.add_signal_handler(number, self._events.put_nowait, asked)
         self._say_where_the_master_is()
-        self._workers.prepare(self._environment)
+        if self._settings.check:
+            self._start(self._vet())
+        else:
+            self._workers.prepare(self._environment)
         loop.add_signal_handler(signal.SIGCHLD, self._workers.reap_orphans)
         self._start(self._watch())
         self._start(self._report())
+        self._start(self._look())
         self._start(self._notice())
         if self._take_over is not None:
             self._start(self._succeed(self._take_over))
@@ -156,7 +167,10 @@ class Agent:
             if event is not None:
                 self._group = observe(self._group, event, loop.time())
                 if isinstance(event, Said) and isinstance(event.message, Advance):
-                    self._noticed(event.slot, event.message)
+                    self._noticed(event.message)
+                if isinstance(event, Ordered) and (hang := event.orders.hang) and hang.number > self._stacks:
+                    self._stacks = hang.number
+                    self._start(self._write_stacks(hang))
 
     async def _next_event(self, until: float | None) -> Event | None:
         """Return the next event, None at the timeout."""
@@ -220,6 +234,29 @@ class Agent:
         else:
             self._events.put_nowait(Formed(world))
 
+    async def _vet(self) -> None:
+        """Have this node checked; prepare its workers if it has passed."""
+        bench = Bench(self._settings.payload or PAYLOAD, payloads(self._settings), self._environment)
+        try:
+            found = await check(self._master, self._group.terms, bench)
+        except Stopping:
+            return  # the next orders say STOP
+        except Refused as error:
+            self._events.put_nowait(Dismissed(0, "Refused", str(error)))
+            return
+        except MasterError as error:
+            self._events.put_nowait(Dismissed(AGAIN, type(error).__name__, str(error)))
+            return
+        finally:
+            bench.close()
+        if found.part is Part.EXCLUDED:
+            self._events.put_nowait(Dismissed(FAILED, "NodeCheckFailed", f"node check: {found.reason}"))
+            return
+        if found.reason:
+            log.warning("node check: %s", found.reason)
+        self._workers.prepare(self._environment)
+        self._events.put_nowait(Vetted())
+
     async def _watch(self) -> None:
         """Keep a Watch pending at the master, and emit its orders."""
         seen = 0
@@ -268,6 +305,8 @@ class Agent:
                 round=self._group.round,
                 progress=self._group.progress if self._group.progress_round == self._group.round else None,
                 usage=self._meter.sample(self._workers.pids),
+                workers=self._watcher.states(time.monotonic()),
+                stacks=self._written,
             )
             with suppress(MasterError):  # the next report includes it
                 await self._master.call(report, patience=REPORT_EVERY)
@@ -303,16 +342,10 @@ class Agent:
             now = asyncio.get_running_loop().time()
             group, client = self._group, self._master
             self._say_where_the_master_is()
-            for worker in group.training:
-                if (last := self._steps.get(worker.slot)) is None or last.round != worker.round:
-                    self._steps[worker.slot] = Stepped(worker.round, last.step if last else 0, now)
             self._joined = (self._joined or now) if group.asking else None
-            still = stopped_among(self._workers.pid_of)
-            self._stopped = {slot: self._stopped.get(slot, now) for slot in still}
             master = Master(client.address, client.heard, client.trouble, self._settings.patience)
-            conditions = chain(
-                waits(group, master, self._joined, now), stalls(group, self._steps, self._stopped, now)
-            )
+            states = self._watcher.states(time.monotonic())
+            conditions = chain(waits(group, master, self._joined, now), stalls(group, states, now))
             for sentence in notices.due(conditions, now):
                 log.warning("%s", sentence)
 
@@ -326,9 +359,50 @@ class Agent:
         self._way = way.Way(address, str(token), place.node, incarnation)
         way.write(self._folder / WAY, self._way)
 
-    def _noticed(self, slot: int, advance: Advance) -> None:
-        now = asyncio.get_running_loop().time()
-        self._steps[slot] = Stepped(advance.round, advance.progress.step, now)
+    async def _look(self) -> None:
+        """Look at the workers a few times a second; report at once what the master should know."""
+        while True:
+            await asyncio.sleep(health.EVERY)
+            rounds = {worker.slot: worker.round for worker in self._group.training}
+            pulses, pids = self._workers.pulses, self._workers.pid_of
+            processes = {slot: found for slot, pid in pids.items() if (found := look_at(pid))}
+            sights = {
+                slot: health.Sight(pulses[slot], *processes[slot]) for slot in pulses.keys() & processes
+            }
+            if self._watcher.look(rounds, sights, time.monotonic()):
+                self._news.set()
+
+    async def _write_stacks(self, hang: Hang) -> None:
+        """Write where all workers of this node are, to the log and to the log directory; tell the master."""
+        log.warning("%s", hang.reason)
+        stopped = {state.local_rank for state in self._watcher.states(time.monotonic()) if state.stopped}
+        group, pids = self._group, self._workers.pid_of
+        texts = await asyncio.gather(
+            *(
+                stacks.stacks_of(pid, self._workers.stacks_file(slot), stopped=slot in stopped)
+                for slot, pid in pids.items()
+            )
+        )
+        for slot, text in zip(pids, texts, strict=True):
+            head = f"stacks of rank {rank_of(group, slot)} (worker {slot}, pid {pids[slot]})"
+            log.warning("%s:\n%s", head, stacks.shortened(text))
+            self._keep(slot, f"{hang.reason}\n{head}:\n{text}\n\n")
+        self._written = hang.number
+        self._news.set()
+
+    def _keep(self, slot: int, text: str) -> None:
+        """Append stacks to a worker's folder below the log directory, if there is one."""
+        if self._settings.log_dir is None:
+            return
+        folder = self._settings.log_dir / self._settings.place.job / str(slot)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with (folder / "stacks.log").open("a") as file:
+                file.write(text)
+        except OSError as error:
+            log.warning("the stacks are not kept in %s: %s", folder, error)
+
+    def _noticed(self, advance: Advance) -> None:
         if advance.round != self._reported_round:
             self._reported_round = advance.round
             self._news.set()
@@ -382,10 +456,7 @@ class Agent:
         process.
         """
         self._release_port()
-        family = socket.AF_INET6 if ":" in self._settings.place.address else socket.AF_INET
-        self._reserved = socket.socket(family)
-        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._reserved.bind((self._settings.place.address, 0))
+        self._reserved = bound(self._settings.place.address)
         port: int = self._reserved.getsockname()[1]
         return port
 
@@ -440,7 +511,13 @@ def terms(settings: Settings) -> Terms:
         max_restarts=settings.max_restarts,
         grace=settings.grace,
         tries=settings.tries,
+        forgive=settings.forgive,
     )
+
+
+def payloads(settings: Settings) -> int:
+    """Return how many processes of the payload this node runs: one for each device that it uses."""
+    return max(1, min(settings.workers, count_devices()))
 
 
 def at(host: str, port: str) -> str:

@@ -6,11 +6,12 @@ sentences only; no decision follows from them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from elasticjob.trainer.agent.group import Group, Worker
+from elasticjob.api.rpc.nodes import Doing, WorkerState
+from elasticjob.trainer.agent.group import Group
 
 AGAIN: Final = 30.0  # seconds
 WAITS: Final = 4.0  # for a master, which responds at least every 2.5 s, or for other nodes
@@ -36,15 +37,6 @@ class Master:
     heard: float
     trouble: str
     patience: float
-
-
-@dataclass(frozen=True)
-class Stepped:
-    """The last step that a worker reported, 0 for none in this round, and when (or when the round began)."""
-
-    round: int
-    step: int
-    at: float
 
 
 class Notices:
@@ -90,26 +82,34 @@ def waits(group: Group, master: Master, joined: float | None, now: float) -> Ite
         )
 
 
-def stalls(
-    group: Group, steps: Mapping[int, Stepped], stopped: Mapping[int, float], now: float
-) -> Iterator[Condition]:
-    """Yield the workers that are stopped (SIGSTOP) since `stopped`, and those that make no steps."""
-    for worker in group.workers.values():
-        rank, last = rank_of(group, worker.slot), steps.get(worker.slot)
-        known = f"; its last step was {last.step}" if last and last.step else ""
-        if worker.slot in stopped:
-            since = stopped[worker.slot]
-            sentence = f"rank {rank} is stopped (SIGSTOP) for {now - since:.0f} s{known}"
-            yield Condition(f"stopped {worker.slot}", since, STILL, sentence)
-        elif last and trains_elastic(group, worker) and last.round == group.round:
-            after = max(STILL, 10 * worker.step_seconds) if last.step and worker.step_seconds else FIRST
-            sentence = f"rank {rank} has made no step for {now - last.at:.0f} s{known}"
-            yield Condition(f"still {worker.slot} {last.round} {last.step}", last.at, after, sentence)
+def stalls(group: Group, states: Iterable[WorkerState], now: float) -> Iterator[Condition]:
+    """Yield the workers that are stopped (SIGSTOP), and those that make no steps, with what they do.
+
+    These are facts of one node: whether a worker hangs is the master's verdict.
+    """
+    for state in states:
+        rank, known = (
+            rank_of(group, state.local_rank),
+            f"; its last step was {state.step}" if state.step else "",
+        )
+        key = f"{state.local_rank} {group.round} {state.step}"
+        if state.stopped:
+            sentence = f"rank {rank} is stopped (SIGSTOP) for {state.stopped:.0f} s{known}"
+            yield Condition(f"stopped {key}", now - state.stopped, STILL, sentence)
+        elif state.doing in IN_A_STEP:
+            still = state.since if state.idle is None else state.idle
+            after = max(STILL, 10 * state.usual) if state.usual else FIRST
+            does = f"{DOES[state.doing]} for {state.since:.0f} s"
+            sentence = f"rank {rank} has made no step for {still:.0f} s: it {does}{known}"
+            yield Condition(f"still {key}", now - still, after, sentence)
 
 
-def trains_elastic(group: Group, worker: Worker) -> bool:
-    """Whether the worker reports steps of the present round."""
-    return worker.elastic and worker in group.training
+IN_A_STEP: Final = frozenset({Doing.COMPUTING, Doing.READING, Doing.REDUCING})
+DOES: Final = {
+    Doing.COMPUTING: "computes",
+    Doing.READING: "waits for its records",
+    Doing.REDUCING: "waits for the others",
+}
 
 
 def rank_of(group: Group, slot: int) -> str:

@@ -74,6 +74,7 @@ class Settings:
     workers: int = 1
     max_restarts: int = 3
     tries: int = 2  # starts in a row without any progress; 0: as many as `max_restarts` allows
+    forgive: float = 0.0  # seconds without a failure after which earlier ones do not count; 0: never
     recover: Recover = Recover.AUTO
     start: Start = Start.WARM
     name: str = "default"  # torchrun's --role: the prefix of log lines
@@ -86,6 +87,8 @@ class Settings:
     virtual_rank: bool = False  # each worker sees one device and is local rank 0
     patience: float = 900.0  # seconds that the master may be unreachable, or the job be without a world
     grace: float = 20.0  # seconds that a worker has to exit by itself
+    check: bool = False  # this node is checked before it trains
+    payload: tuple[str, ...] = ()  # the command of the check, if not our own
 
 
 def place_from(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
 
 import psutil
 
 from elasticjob.api.rpc.nodes import Usage
+
+TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Meter:
@@ -25,17 +30,14 @@ class Meter:
         )
 
 
-def stopped_among(pids: Mapping[int, int]) -> frozenset[int]:
-    """Return the slots whose process is stopped (SIGSTOP, a debugger)."""
-    return frozenset(slot for slot, pid in pids.items() if is_stopped(pid))
-
-
-def is_stopped(pid: int) -> bool:
-    """Whether a process is stopped; False if it has ended."""
+def look_at(pid: int) -> tuple[bool, float] | None:
+    """Return whether a process is stopped (SIGSTOP), and its seconds of CPU; None if it ended."""
     try:
-        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-    except psutil.NoSuchProcess:
-        return False
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    fields = text[text.rindex(b")") + 2 :].split()
+    return fields[0] == b"T", (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def tree(root: int) -> list[psutil.Process]:

@@ -1,8 +1,9 @@
 """The warm process: imports torch once, then forks a worker in milliseconds each time the agent asks.
 
 It is single-threaded (a fork keeps only the thread that calls it) and does nothing else. The agent sends
-`Prepare`, answered by `Warm`, and `Fork` with the worker's stdout, stderr and channel attached, answered by
-`Forked` and later by `Reaped`. The process dies with the agent, and its forks die with it.
+`Prepare`, answered by `Warm`, and `Fork` with the worker's stdout, stderr, channel and page (`pulse.py`)
+attached, answered by `Forked` and later by `Reaped`. The process dies with the agent, and its forks die with
+it.
 
 An order travels in a file in memory, of which the line carries the descriptor: a message on the line is
 limited to some 200 KB, an environment is not.
@@ -35,9 +36,10 @@ from typing import Final, TextIO
 
 import msgspec
 
+from elasticjob.trainer import pulse, stacks
 from elasticjob.trainer.agent.tether import tether
 
-STREAMS: Final = 3  # stdout, stderr, channel
+STREAMS: Final = 4  # stdout, stderr, channel, page
 BESIDE: Final = "ELASTICJOB_WARM"
 """Names to an agent the warm process that was forked for it: `FD:PID`, our end of its line and its pid."""
 DECIDED_AT_IMPORT: Final = ("PYTHON", "LD_", "OMP_", "MKL_", "CUDA_", "TORCH")
@@ -271,7 +273,7 @@ def become_worker(order: Fork, streams: Sequence[int], parent: int) -> None:
     tether(parent)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    out, err, channel = streams
+    out, err, channel, *page = streams
     os.dup2(out, 1)
     os.dup2(err, 2)
     for stream in (out, err):
@@ -284,6 +286,9 @@ def become_worker(order: Fork, streams: Sequence[int], parent: int) -> None:
         setattr(sys, f"__{name}__", output)
     os.environ.clear()
     os.environ.update(order.environment, **{order.channel_variable: str(channel)})
+    if page:
+        os.environ[pulse.FD] = str(page[0])
+    stacks.register(os.environ)
     numpy = sys.modules.get("numpy")
     random.seed()
     if numpy is not None:

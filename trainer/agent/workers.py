@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from elasticjob.trainer import pulse, stacks
 from elasticjob.trainer.agent import warm
 from elasticjob.trainer.agent.group import Ended, Event, Said, WarmReady
 from elasticjob.trainer.agent.logs import Inherited, Stream
@@ -42,6 +43,7 @@ class Process:
     err: Stream | Inherited
     quiet: asyncio.Event  # stderr has ended
     error_file: Path
+    page: pulse.Page
     pid: int = 0
     wanted: signal.Signals | None = None  # a signal to send once the pid is known
 
@@ -137,6 +139,16 @@ class Workers:
         """The process id of each worker, by its slot."""
         return {slot: process.pid for slot, process in self._processes.items() if process.pid}
 
+    @property
+    def pulses(self) -> dict[int, pulse.Pulse]:
+        """Where each worker says it is, by its slot; without those that are just writing it."""
+        read = {slot: process.page.read() for slot, process in self._processes.items()}
+        return {slot: found for slot, found in read.items() if found}
+
+    def stacks_file(self, slot: int) -> Path:
+        """Return the file for the stacks of the worker in `slot`."""
+        return self._folder / f"stacks-{slot}.txt"
+
     def prepare(self, environment: dict[str, str]) -> None:
         """Start the warm process, or take the one that waits beside us; WarmReady follows."""
         waiting = environment.pop(warm.BESIDE, "")
@@ -156,14 +168,19 @@ class Workers:
         """Start the worker of `slot`; Said and Ended follow."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        process = self._open(slot, ours, error_file)
+        page = pulse.page()
+        process = self._open(slot, ours, error_file, pulse.Page(page))
         self._processes[slot] = process
         asyncio.get_running_loop().add_reader(ours, self._hear, process)
-        with theirs:
-            if self._preloads is None:
-                self._start_cold(process, environment, theirs)
-            else:
-                self._start_warm(process, environment, theirs)
+        environment = {**environment, stacks.FILE: str(self.stacks_file(slot))}
+        try:
+            with theirs:
+                if self._preloads is None:
+                    self._start_cold(process, environment, (theirs.fileno(), page))
+                else:
+                    self._start_warm(process, environment, (theirs.fileno(), page))
+        finally:
+            os.close(page)
         process.out.started()
         process.err.started()
         self._streams = [stream for stream in self._streams if not stream.drained(0)]
@@ -221,7 +238,7 @@ class Workers:
         for stream in self._streams:
             stream.drained(max(0.0, deadline - time.monotonic()))
 
-    def _open(self, slot: int, channel: socket.socket, error_file: Path) -> Process:
+    def _open(self, slot: int, channel: socket.socket, error_file: Path, page: pulse.Page) -> Process:
         loop, silent = asyncio.get_running_loop(), asyncio.Event()
         error_file.unlink(missing_ok=True)
 
@@ -250,9 +267,10 @@ class Workers:
             err=stream("stderr", 1, ended),
             quiet=silent,
             error_file=error_file,
+            page=page,
         )
 
-    def _start_warm(self, process: Process, environment: dict[str, str], channel: socket.socket) -> None:
+    def _start_warm(self, process: Process, environment: dict[str, str], ends: tuple[int, int]) -> None:
         """Ask the warm process for a fork."""
         order = warm.Fork(
             slot=process.slot,
@@ -264,7 +282,7 @@ class Workers:
         )
         if self._line is None:
             self.prepare(self._environment)
-        streams = (process.out.write, process.err.write, channel.fileno())
+        streams = (process.out.write, process.err.write, *ends)
         self._order(Sending(order, tuple(map(os.dup, streams))))
 
     def _order(self, sending: Sending) -> None:
@@ -298,12 +316,12 @@ class Workers:
         while self._orders:
             self._orders.popleft().close()
 
-    def _start_cold(self, process: Process, environment: dict[str, str], channel: socket.socket) -> None:
+    def _start_cold(self, process: Process, environment: dict[str, str], ends: tuple[int, int]) -> None:
         """Start a new interpreter, tethered to this process, and watch for its end."""
         child = subprocess.Popen(
             [sys.executable, "-m", "elasticjob.trainer.agent.tether", str(os.getpid()), *self._command()],
-            pass_fds=(channel.fileno(),),
-            env={**environment, FD: str(channel.fileno())},
+            pass_fds=ends,
+            env={**environment, FD: str(ends[0]), pulse.FD: str(ends[1])},
             stdout=process.out.write,
             stderr=process.err.write,
             process_group=0,

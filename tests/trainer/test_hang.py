@@ -1,0 +1,142 @@
+"""Real processes that hang: found, written down, killed, and the training goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.kit.harness import Scenario, scenario
+from tests.kit.waiting import until
+from tests.kit.warm import Warm
+
+BOUND = 1.0  # seconds beyond 3 steps, instead of 4
+STEP = 0.02
+
+
+@dataclass
+class Stalled:
+    """A job of two nodes whose workers can be made to stall."""
+
+    job: Scenario
+    folder: Path
+    ended_at: datetime | None = None
+
+    def pid(self, rank: int) -> int:
+        """The process of the rank's last step."""
+        return int([step["pid"] for step in self.job.steps() if step["rank"] == rank][-1])
+
+    async def steps(self, more: int) -> None:
+        """Wait until both ranks have made so many more steps."""
+        many = {rank: len(self.of(rank)) + more for rank in (0, 1)}
+        await self.job.until(lambda: all(len(self.of(rank)) >= count for rank, count in many.items()))
+
+    def of(self, rank: int) -> list[dict[str, float]]:
+        return [step for step in self.job.steps() if step["rank"] == rank]
+
+    def said(self, words: str) -> list[str]:
+        """The lines of the agents with these words."""
+        return [line.text for line in self.job.lines if words in line.text]
+
+    def findings(self) -> list[str]:
+        return [finding.message for finding in self.job.master.job.health.findings]
+
+    async def rank_1_waits(self) -> bool:
+        """Whether the master has known for longer than the bound that rank 1 waits."""
+        told = self.job.master.job.nodes["job-worker-1"].told
+        return bool(told and told.workers and told.workers[0].since > BOUND + 1)
+
+    async def round_ended(self) -> bool:
+        """Whether the first round has ended; remembers when."""
+        job = self.job.master.job
+        change = next((each for each in job.training.changes if each.round == 2), None)
+        ended = change.ordered if change else job.ending and job.ending.since
+        self.ended_at = ended or self.ended_at
+        return ended is not None
+
+
+@asynccontextmanager
+async def stalled(folder: Path, warm: Warm, *flags: str) -> AsyncIterator[Stalled]:
+    """Run the job; it trains when this begins."""
+    async with scenario(folder, warm, nodes=(2, 2)) as job:
+        limits = job.master.job.spec.limits.but(hang=timedelta(seconds=BOUND))
+        job.master.observe(lambda job, _: job.but(spec=job.spec.but(limits=limits)))
+        for index in (0, 1):
+            await job.agent(index, "stalled.py", folder, STEP, flags=flags)
+        run = Stalled(job, folder)
+        await run.steps(30)
+        yield run
+        await run.steps(5)
+        (folder / "end").touch()
+        assert [await job.ends(agent) for agent in job.agents] == [0, 0]
+
+
+@pytest.mark.parametrize("kind", ["stopped", "stuck"])
+async def test_worker_that_hangs_is_named_and_killed_and_the_others_go_on(
+    tmp_path: Path, warm: Warm, kind: str
+) -> None:
+    flags = ("--log-dir", str(tmp_path / "logs"))
+    async with stalled(tmp_path, warm, *flags) as run:
+        if kind == "stopped":
+            os.kill(run.pid(1), signal.SIGSTOP)
+        else:
+            (tmp_path / "stuck-1").touch()
+        began = time.time()
+        await run.job.until(lambda: run.said("killing worker 0"))
+        noticed = time.time() - began
+        (tmp_path / "stuck-1").unlink(missing_ok=True)
+        last = max(step["step"] for step in run.of(1))
+        await run.job.until(lambda: run.of(1)[-1]["step"] < last)
+        recovered = time.time() - began
+        print(f"{kind}: killed after {noticed:.2f} s, the next step after {recovered:.2f} s")
+        [finding] = run.findings()
+        does = "is stopped (SIGSTOP)" if kind == "stopped" else "computes"
+        assert finding.startswith("rank 1 on job-worker-1 hangs: no step for ")
+        assert f"it {does} for" in finding
+        assert "1 other waits for it; its last step was" in finding
+        assert run.said("stacks of rank 0")
+        kept = (tmp_path / "logs" / "job" / "0" / "stacks.log").read_text()
+        assert "in reduce" in kept
+        assert ("in stuck" in kept) == (kind == "stuck")
+        assert run.job.master.job.nodes["job-worker-1"].failure.endswith(finding)
+        assert noticed < BOUND + 3 * STEP + 4
+
+
+async def test_long_evaluation_is_no_hang(tmp_path: Path, warm: Warm) -> None:
+    async with stalled(tmp_path, warm) as run:
+        (tmp_path / "outside-0").touch()
+        await until(run.rank_1_waits, "rank 1 waits for longer than the bound")
+        (tmp_path / "outside-0").unlink()
+        await run.steps(5)
+        assert run.findings() == []
+
+
+@pytest.mark.parametrize(("what", "limit"), [("worker", 1.0), ("node", 3.0)])
+async def test_crash_and_silence_are_noticed_in_time(
+    tmp_path: Path, warm: Warm, what: str, limit: float
+) -> None:
+    async with stalled(tmp_path, warm) as run:
+        master, family = run.job.master, run.job.agents[1].tree()
+        limits = master.job.spec.limits.but(silence=timedelta(seconds=2))
+        master.observe(lambda job, _: job.but(spec=job.spec.but(limits=limits)))
+        began = master.now()
+        if what == "worker":
+            os.kill(run.pid(1), signal.SIGKILL)
+        else:
+            for process in family:
+                process.suspend()
+        await until(run.round_ended, f"the loss of a {what} is noticed")
+        assert run.ended_at is not None
+        noticed = (run.ended_at - began).total_seconds()
+        print(f"{what}: noticed after {noticed:.2f} s")
+        assert noticed < limit
+        if what == "node":
+            for process in family:
+                process.resume()
