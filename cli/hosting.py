@@ -24,6 +24,7 @@ from elasticjob.cli.errors import Failure
 from elasticjob.cli.torchrun import Conf
 from elasticjob.trainer.agent.identity import name_of, token_of
 from elasticjob.trainer.agent.settings import Place, Settings
+from elasticjob.trainer.sockets import ANYWHERE, place_of
 
 if TYPE_CHECKING:
     from elasticjob.api.rpc.nodes import Succession
@@ -34,7 +35,6 @@ log = logging.getLogger("elasticjob.run")
 
 LOOPBACK = "127.0.0.1"
 LOOK_EVERY = 2.0  # seconds between looks for a master at the endpoint, by a node that took over
-ANYWHERE = ""  # all addresses of this machine
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Hosted:
     port: int = 0
     name: str = ""  # the --rdzv-id
     conf: Conf = field(default_factory=Conf)
+    exclude_stragglers: bool = False  # nodes that the check finds slow do not train
 
 
 async def join(settings: Settings, seat: Seat | None = None) -> int:
@@ -80,7 +81,7 @@ class Seat:
             return
         from elasticjob.master.succession import inherit
 
-        listen = self._place.address if bindable(self._place.address) else ANYWHERE
+        listen = place_of(self._place.address)
         await self._hold(inherit(left, new_job(self._job).spec, datetime.now(UTC)), listen)
         if not is_endpoint(listen, self._job.host):
             self._back = asyncio.create_task(self._give_back())
@@ -167,9 +168,11 @@ def new_job(job: Hosted) -> MasterJob:
         silence=timedelta(seconds=job.conf.silence),
         last_call=timedelta(seconds=job.conf.last_call),
         join_timeout=timedelta(seconds=job.conf.join),
+        quiet=timedelta(seconds=job.conf.quiet),
     )
     bounds = Bounds(minimum=job.low, maximum=job.high)
-    return Job(spec=Spec(job=name_of(job.name), bounds=bounds, limits=limits))
+    name, slow = name_of(job.name), job.exclude_stragglers
+    return Job(spec=Spec(job=name, bounds=bounds, limits=limits, exclude_stragglers=slow))
 
 
 def with_master(settings: Settings, master: str, token: str) -> Settings:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ from elasticjob.cli.torchrun import (
     conf,
     endpoint_of,
     node_range,
+    port_of,
     ranks,
     refuse,
     signals,
@@ -166,6 +168,16 @@ def run(
         str,
         option("--rdzv-conf", help="Timeouts of the rendezvous, as KEY=VALUE,…: " + ", ".join(KEYS) + "."),
     ] = "",
+    network_check: Annotated[
+        bool,
+        option(
+            "--network-check", help="Before training, check each node alone and in pairs (DLRover's flag)."
+        ),
+    ] = False,
+    exclude_straggler: Annotated[
+        bool,
+        option("--exclude-straggler", help="With --network-check: nodes that it finds slow do not train."),
+    ] = False,
     monitor_interval: Annotated[
         float, option("--monitor-interval", help="The end of a worker is noticed at once.", panel=ACCEPTED)
     ] = 0.0,
@@ -221,6 +233,8 @@ def run(
         virtual_rank=virtual_local_rank,
         patience=rendezvous.join,
         grace=grace if shutdown_timeout is None else float(shutdown_timeout),
+        check=network_check or exclude_straggler or bool(os.environ.get(names.CHECK)),
+        payload=tuple(shlex.split(os.environ.get(names.CHECK_COMMAND, ""))),
     )
     checked(settings)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=f"elasticjob {place.node}: %(message)s")
@@ -234,16 +248,17 @@ def run(
         )
     if place.master and not standalone:
         return asyncio.run(hosting.join(settings))
-    return asyncio.run(hosting.host_or_join(settings, Hosted(low, high, host, port, rdzv_id, rendezvous)))
+    job = Hosted(low, high, host, port, rdzv_id, rendezvous, exclude_stragglers=exclude_straggler)
+    return asyncio.run(hosting.host_or_join(settings, job))
 
 
 def meeting_point(endpoint: str, address: str, port: int, low: int) -> tuple[str, int]:
     """Return host and port at which the nodes meet, as in torchrun; no host if this node can train alone."""
     if endpoint:
         return endpoint_of(endpoint)
-    if address:
-        return address.strip("[]"), port
-    return STATIC if low > 1 else ("", 0)
+    if address or low > 1:
+        return (address or STATIC).strip("[]"), port_of("--master-port", str(port), str(port))
+    return "", 0
 
 
 def script_of(name: str, arguments: Sequence[str], *, module: bool, python: bool, path: bool) -> Script:

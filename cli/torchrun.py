@@ -13,7 +13,8 @@ from elasticjob.trainer.agent.settings import GOODBYE, Streams
 
 PORT: Final = 29400
 """The port of an endpoint without one."""
-STATIC: Final = ("127.0.0.1", 29500)
+LAST_PORT: Final = 65535
+STATIC: Final = "127.0.0.1"
 """Where the nodes of a run meet without an endpoint."""
 BACKENDS: Final = ("", "static", "c10d", "elasticjob")
 SIGNALS: Final = ",".join(number.name for number in GOODBYE)
@@ -27,6 +28,7 @@ class Conf:
 
     join: float = 900.0
     last_call: float = 30.0
+    quiet: float = 3.0  # how long late nodes of plain scripts are gathered
     close: float = 60.0  # how long the master waits until the other nodes know of the end
     interval: float = 0.0
     attempts: float = 0.0
@@ -67,6 +69,7 @@ KEYS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
     "timeout": ("join", number),
     "last_call_timeout": ("last_call", number),
     "close_timeout": ("close", number),
+    "quiet_window": ("quiet", number),
     "keep_alive_interval": ("interval", number),
     "keep_alive_max_attempt": ("attempts", number),
     "is_host": ("is_host", truth),
@@ -167,13 +170,18 @@ def endpoint_of(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if text.endswith("]") or not colon or (":" in host and not host.startswith("[")):
         return text.strip("[]"), PORT
-    if not port.isdecimal():
+    return host.strip("[]"), port_of("--rdzv-endpoint", text, port)
+
+
+def port_of(flag: str, given: str, port: str) -> int:
+    """Return the port in what is given for a flag; Failure if it is none. 0 stands for any free one."""
+    if not port.isdecimal() or int(port) > LAST_PORT:
         raise Failure(
-            f"--rdzv-endpoint is {text!r}: the port is not a number",
-            next_step="give HOST:PORT",
+            f"{flag} is {given!r}: the port is not a number up to {LAST_PORT}",
+            next_step="give HOST:PORT" if given != port else "",
             code=Exit.USAGE,
         )
-    return host.strip("[]"), int(port)
+    return int(port)
 
 
 def node_range(text: str) -> tuple[int, int]:

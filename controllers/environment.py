@@ -7,7 +7,7 @@ from posixpath import dirname
 from typing import Final
 
 from elasticjob.api.rpc import environment as env
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, NodeCheck
 from elasticjob.controllers import names
 from elasticjob.kube.objects.kinds import Manifest
 
@@ -40,6 +40,8 @@ def identity(
         values |= {env.MASTER: master, "DLROVER_MASTER_ADDR": master}
     if job.spec.needs_master:
         values[env.TOKEN_FILE] = env.TOKEN_PATH
+    if job.spec.node_check is not NodeCheck.NONE and role in job.spec.training_roles:
+        values[env.CHECK] = "1"
     plain: list[Manifest] = [{"name": name, "value": value} for name, value in values.items()]
     return [*plain, _field(env.POD_NAME, "metadata.name"), _field(env.POD_IP, "status.podIP")]
 

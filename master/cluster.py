@@ -25,17 +25,19 @@ from elasticjob.api.v1alpha1.common import (
     MASTER_ALIAS,
 )
 from elasticjob.api.v1alpha1.containers import main_end
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, NodeCheck
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import AlreadyExists, KubeError
+from elasticjob.kube.errors import AlreadyExists, KubeError, Unauthorized
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.master import nodes, progress
+from elasticjob.master.check import conversation as checks
 from elasticjob.master.job import Bounds, Job, Limits, Phase, Spec, Training
+from elasticjob.master.rendezvous.topology import spot_of
 from elasticjob.master.server import Master
 from elasticjob.master.store import MANAGER
 
@@ -61,6 +63,7 @@ def spec_of(job: ElasticJob, limits: Limits) -> Spec:
         replicas=max(wanted, bounds.lo),
         restart_count=restarts,
         roles=roles,
+        exclude_stragglers=job.spec.node_check is NodeCheck.STRAGGLERS,
     )
 
 
@@ -84,6 +87,7 @@ def training_status(job: Job) -> Manifest:
         "worldSize": world.size if world else 0,
         "round": job.round,
         "goodput": _rounded(progress.goodput(training)),
+        "nodeCheck": checks.sentence(job) or None,
     }
     return {name: value for name, value in known.items() if value is not None}
 
@@ -124,15 +128,24 @@ def start_up_plan(job: ElasticJob, now: datetime) -> Manifest | None:
 
 
 class Cluster:
-    """Feeds a master with its job and pods, and writes the job's status: `await cluster.run()`."""
+    """Feeds a master with its job and pods, and writes the job's status: `await cluster.run()`.
 
+    A machine without a kubelet goes on with its containers. The operator deletes their pods and makes another
+    master: this one ends once its `pod` is gone, or its credentials, which are bound to that, are refused.
+    """
+
+    REFUSED = 60.0  # seconds; an API server without its database refuses them, too
     STATUS_EVERY = 1.0  # seconds
     PROGRESS_AFTER = (8.0, 12.0)  # seconds; a random number between, so that masters do not write in step
 
-    def __init__(self, client: Client, job: ElasticJob, master: Master, limits: Limits) -> None:
+    def __init__(
+        self, client: Client, job: ElasticJob, master: Master, limits: Limits, pod: str = ""
+    ) -> None:
         self._client, self._master, self._limits = client, master, limits
         self._key, self._uid = Key(job.metadata.namespace, job.metadata.name), job.metadata.uid
         self._plan = start_up_plan(job, master.now())
+        self._own, self._own_uid = Key(job.metadata.namespace, pod), ""
+        self._refused: float | None = None  # since when the credentials are refused
         self._written: Manifest = {}
         self._changed = asyncio.Event()
         name = job.metadata.name
@@ -180,22 +193,48 @@ class Cluster:
             await self._client.apply(PLAIN_JOB, manifest, manager=MANAGER, subresource="status")
         except KubeError as error:
             log.warning("status of job %s is not written, again in a second: %s", self._key.name, error)
+            self._end_when_refused(error)
             return
-        self._written = status
+        self._written, self._refused = status, None
+
+    def _end_when_refused(self, error: KubeError) -> None:
+        """Retire the master whose credentials have been refused for long."""
+        now = self._master.clock.monotonic()
+        if not isinstance(error, Unauthorized):
+            self._refused = None
+        elif self._refused is None:
+            self._refused = now
+        elif now - self._refused >= self.REFUSED:
+            self._master.retire(f"its credentials are refused, as those of a deleted pod: {error}")
+
+    def _end_when_gone(self) -> None:
+        """Retire the master whose pod was listed and is deleted; another may have its name since."""
+        own = self._pods.get(self._own)
+        if own and not self._own_uid:
+            self._own_uid = own.metadata.uid
+        if self._own_uid and (own is None or own.metadata.uid != self._own_uid):
+            self._master.retire(f"its pod {self._own.name} is deleted: another master takes its place")
 
     def _follow(self, cache: Cache[Any]) -> None:
         cache.subscribe(lambda _: self._changed.set())
 
     async def _observe(self) -> None:
-        """Pass the whole state to the master on every change, so that a missed event does no harm."""
+        """Pass the whole state to the master on every change, so that a missed event does no harm.
+
+        While thousands of pods start, their changes are looked at together, in a fifth of the time.
+        """
         await self._operator.wait_started()
+        clock = self._master.clock
         while True:
             self._changed.clear()
+            began = clock.monotonic()
+            self._end_when_gone()
             if (found := self._jobs.get(self._key)) and found.metadata.uid == self._uid:
                 spec = spec_of(found, self._limits)
                 self._master.observe(lambda job, now, spec=spec: job.but(spec=spec))  # type: ignore[misc]
             pods = pods_of(self._key.name, self._pods.list())
             self._master.observe(lambda job, now, pods=pods: nodes.observe(job, pods, now))  # type: ignore[misc]
+            await clock.sleep(4 * (clock.monotonic() - began))
             await self._changed.wait()
 
     async def _start_up(self) -> None:
@@ -235,6 +274,7 @@ def _pod(job: str, pod: Pod) -> nodes.Pod:
         phase=_phase(pod),
         leaving=pod.metadata.deletion_timestamp is not None,
         relaunch=int(labels.get(LABEL_RELAUNCH, "0")),
+        spot=spot_of(role, labels),
     )
 
 
@@ -266,8 +306,9 @@ def _end(training: Training) -> datetime | None:
 
 
 def _turning_point(status: Manifest) -> object:
-    """The round, its size, and whether there is a step yet, or no step left."""
-    return status.get("round"), status.get("worldSize"), "step" in status, status.get("progress") == 1.0
+    """The round, its size, what the check found, and whether there is a step yet, or no step left."""
+    shown = status.get("round"), status.get("worldSize"), status.get("nodeCheck")
+    return *shown, "step" in status, status.get("progress") == 1.0
 
 
 def _rounded(share: float | None) -> float | None:

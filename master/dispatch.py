@@ -4,36 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
+from elasticjob.api.rpc.check import Check
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Failure, Finish, Report, Watch
 from elasticjob.api.rpc.rendezvous import Join, Leave
+from elasticjob.api.rpc.shards import Checkpoint, Close, Lease, Open, Restore, Result, Status
 from elasticjob.master import health, nodes
+from elasticjob.master.check import conversation as checks
 from elasticjob.master.job import Job, Turn
 from elasticjob.master.rendezvous import conversation
+from elasticjob.master.shards import book
+from elasticjob.master.shards import conversation as shards
 
 Handler = Callable[[Job, Any, datetime], Turn[Any]]
 Change = Callable[[Job, Any, datetime], Job]
 
 HANDLERS: dict[type[Request[Any]], Handler] = {
     Join: conversation.join,
+    Check: checks.check,
     Leave: conversation.leave,
     Watch: nodes.watch,
     Report: nodes.report,
     Failure: nodes.failure,
     Finish: nodes.finish,
+    Open: shards.open_dataset,
+    Lease: shards.lease,
+    Result: shards.result,
+    Close: shards.close,
+    Checkpoint: shards.checkpoint,
+    Restore: shards.restore,
+    Status: shards.status,
 }
+
+AGAIN: Final = object()
+"""The answer to a long poll that is to be handled again: its answer changes the job."""
+CONSUMERS: Final = (Open, Lease, Result)
+"""Long polls that wait for shards, or for a saved ledger."""
 
 # # Long polls. LATER: the response after the job changed, None to go on waiting. EXPIRED: the response at the
 # deadline, None for "ask again". CUT: how a disconnect during the poll changes the job.
 LATER: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
     Join: lambda job, request, _: conversation.answer(job, request),
+    Check: lambda job, request, _: checks.answer(job, request),
     Watch: nodes.answer,
+    Open: lambda *_: AGAIN,
+    Lease: lambda *_: AGAIN,
+    Result: lambda *_: AGAIN,
 }
 EXPIRED: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
     Join: lambda *_: None,
+    Check: lambda *_: None,
     Watch: nodes.orders,
+    Open: lambda *_: None,
+    Lease: lambda *_: None,
+    Result: lambda *_: None,
 }
 CUT: dict[type[Request[Any]], Change] = {Join: conversation.withdraw, Watch: nodes.hang_up}
 
@@ -41,9 +67,16 @@ VERBS: dict[str, type[Request[Any]]] = {request.PATH: request for request in HAN
 
 
 def handle(job: Job, request: Request[Any], now: datetime) -> Turn[Any]:
-    """Return the job after `request`, and the response. A RequestError leaves the job unchanged."""
+    """Return the job after `request`, and the response. A RequestError leaves the job unchanged.
+
+    Heartbeats and reports, nearly all requests, leave the counts of nodes and the world as they were, and
+    with them the verdict; what time alone decides is left to `tick`.
+    """
     turn = HANDLERS[type(request)](job, request, now)
-    return Turn(health.judge(turn.job, now), turn.reply)
+    after = turn.job
+    if after.nodes.kinds is job.nodes.kinds and after.world is job.world and after.restarts == job.restarts:
+        return turn
+    return Turn(health.judge(after, now), turn.reply)
 
 
 def cut(job: Job, request: Request[Any], now: datetime) -> Job:
@@ -53,7 +86,9 @@ def cut(job: Job, request: Request[Any], now: datetime) -> Job:
 
 def tick(job: Job, now: datetime) -> Job:
     """Return the job after all timeouts that have expired by `now`."""
-    return health.judge(nodes.tick(job, now), now)
+    job = checks.settle(nodes.tick(job, now), now)
+    after = book.tick(job.shards, now)
+    return health.judge(job if after is job.shards else job.but(shards=after), now)
 
 
 def judged(job: Job, now: datetime) -> Job:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from datetime import datetime
 
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
-from elasticjob.master.job import End, Job, Node, Verdict
-from elasticjob.master.rendezvous import rules
+from elasticjob.master.job import End, Job, Node, Phase, Verdict
+from elasticjob.master.rendezvous import rules, topology
+from elasticjob.master.shards import book
 
 Rule = Callable[[Job, datetime], Verdict | None]
 
@@ -22,7 +23,9 @@ def judge(job: Job, now: datetime) -> Job:
 
 def succeed_when_all_finished(job: Job, now: datetime) -> Verdict | None:
     """Every member of the world succeeded."""
-    if not job.world or not all(_finished(job, member.node) for member in job.world.members):
+    if not job.world or job.nodes.count(lambda kind: kind.completed) < len(job.world.members):
+        return None
+    if not all(_finished(job, member.node) for member in job.world.members):
         return None
     return _success(job, len(job.world.members), f" of round {job.world.round}", now)
 
@@ -33,20 +36,21 @@ def succeed_when_all_that_are_known_finished(job: Job, now: datetime) -> Verdict
     If a node that did not succeed is gone, its replacement may still come. There may also be more nodes than
     `replicas`, which is the initial size.
     """
-    nodes = [node for node in job.nodes.values() if node.role in job.spec.roles]
-    if job.spec.replicas is None or len(nodes) < job.spec.replicas:
+    many = job.nodes.count(lambda kind: kind.role in job.spec.roles)
+    if job.spec.replicas is None or many < job.spec.replicas:
         return None
-    return _success(job, len(nodes), "", now) if all(node.completed for node in nodes) else None
+    still = job.nodes.count(lambda kind: kind.role in job.spec.roles and not kind.completed)
+    return None if still else _success(job, many, "", now)
 
 
 def fail_when_no_world_is_possible(job: Job, now: datetime) -> Verdict | None:
     """Nodes have spent their restarts, and too few are left for a world."""
     if not job.restarts:
         return None
-    spent = [node for node in job.nodes.values() if node.failures > job.spec.restart_count]
+    spent = job.nodes.count(lambda kind: kind.failures > job.spec.restart_count)
     if not spent or _possible(job, spent) >= job.spec.bounds.lo:
         return None
-    worst = max(spent, key=lambda node: node.failures)
+    worst = max(job.nodes.values(), key=lambda node: node.failures)
     return Verdict(
         end=End.FAILED,
         reason=RESTARTS_SPENT,
@@ -54,6 +58,18 @@ def fail_when_no_world_is_possible(job: Job, now: datetime) -> Verdict | None:
         f"the job needs {job.spec.bounds.lo}",
         at=now,
     )
+
+
+def fail_when_no_node_passes_the_check(job: Job, now: datetime) -> Verdict | None:
+    """The check found that no nodes can train together, and other machines would not help."""
+    why = "" if job.round else job.check.hopeless
+    return Verdict(end=End.FAILED, reason="NodeCheckFailed", message=why, at=now) if why else None
+
+
+def fail_when_node_groups_do_not_add_up(job: Job, now: datetime) -> Verdict | None:
+    """Before the first world, the labels of the workers name groups that are not those of the job."""
+    why = "" if job.round else topology.problem(job)
+    return Verdict(end=End.FAILED, reason="InvalidNodeGroups", message=why, at=now) if why else None
 
 
 def fail_when_too_few_nodes_come(job: Job, now: datetime) -> Verdict | None:
@@ -69,7 +85,9 @@ def fail_when_too_few_nodes_come(job: Job, now: datetime) -> Verdict | None:
 RULES: tuple[Rule, ...] = (
     succeed_when_all_finished,
     succeed_when_all_that_are_known_finished,
+    fail_when_no_node_passes_the_check,
     fail_when_no_world_is_possible,
+    fail_when_node_groups_do_not_add_up,
     fail_when_too_few_nodes_come,
 )
 
@@ -78,7 +96,9 @@ def _success(job: Job, many: int, where: str, now: datetime) -> Verdict:
     progress = job.training.progress
     steps = f" after step {progress.step}" if progress else ""
     who = "the node" if many == 1 else f"all {many} nodes"
-    return Verdict(end=End.SUCCEEDED, reason="Finished", message=f"{who}{where} finished{steps}", at=now)
+    incomplete = f"; {trouble}" if (trouble := book.trouble(job.shards)) else ""
+    message = f"{who}{where} finished{steps}{incomplete}"
+    return Verdict(end=End.SUCCEEDED, reason="Finished", message=message, at=now)
 
 
 def _finished(job: Job, name: str) -> bool:
@@ -86,15 +106,26 @@ def _finished(job: Job, name: str) -> bool:
     return bool(node and node.completed)
 
 
-def _possible(job: Job, spent: list[Node]) -> int:
+def _possible(job: Job, spent: int) -> int:
     """Return how many nodes can still take part: those that are replaced when lost, else the live ones."""
     if job.spec.replicas is not None:
-        return max(0, job.spec.replicas - len(spent))
-    return sum(node.alive for node in job.nodes.values())
+        return max(0, job.spec.replicas - spent)
+    return job.nodes.count(lambda kind: kind.alive)
 
 
 def _why_missing(job: Job) -> str:
     """Return the last known state of the nodes that did not join."""
     absent = [node for node in job.nodes.values() if not node.joined and not node.finished]
-    messages = [f"{node.name}: {node.failure or node.phase.lower()}" for node in absent]
-    return f" ({'; '.join(messages[:3])})" if messages else ""
+    messages = [f"{node.name}: {node.failure or _doing(job, node)}" for node in absent]
+    more = f"; and {len(messages) - 3} more" if len(messages) > 3 else ""
+    return f" ({'; '.join(messages[:3])}{more})" if messages else ""
+
+
+def _doing(job: Job, node: Node) -> str:
+    """Return what a node without a join does: its agent is there, or only its pod."""
+    if node.name in job.check.waiting or (job.check.session and node.name in job.check.session.members):
+        return "in the node check"
+    if node.beat:
+        return "its agent is here, its workers are not ready"
+    agent = ", but its agent has not reached the master" if node.phase is Phase.RUNNING else ""
+    return node.phase.lower() + agent

@@ -14,6 +14,8 @@ import msgspec
 
 from elasticjob.api.rpc.nodes import Progress, Usage
 from elasticjob.api.rpc.rendezvous import Recovery, World
+from elasticjob.master.roster import Kind, Roster
+from elasticjob.master.shards.book import Book
 
 Reply = TypeVar("Reply")
 
@@ -63,6 +65,8 @@ class Limits(Value, frozen=True):
     last_call: timedelta = timedelta(seconds=30)  # after the last join: start without the missing nodes
     join_timeout: timedelta = timedelta(seconds=900)  # without a world for so long, the job fails
     history: int = 64  # number of world changes kept
+    quiet: timedelta = timedelta(seconds=3)  # after the last newcomer that costs a restart: let all enter
+    longest_quiet: timedelta = timedelta(seconds=30)  # the same, after the first of them
 
 
 class Spec(Value, frozen=True):
@@ -79,6 +83,15 @@ class Spec(Value, frozen=True):
     replicas: int | None = None
     restart_count: int = 0
     roles: tuple[str, ...] = ("worker",)
+    exclude_stragglers: bool = False  # nodes that the check finds slow do not train
+
+
+class Spot(Value, frozen=True):
+    """Where a node is: its node group (an NVLink domain), how many groups there are, and its rack."""
+
+    group: int | None = None
+    groups: int | None = None
+    rack: str = ""
 
 
 class Phase(StrEnum):
@@ -92,6 +105,8 @@ class Phase(StrEnum):
     DELETED = "Deleted"
 
 
+NAMED = 16
+"""How many nodes orders and the history of changes name."""
 ENDS = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED})
 """The terminal phases of a pod."""
 
@@ -166,9 +181,30 @@ class Node(Value, frozen=True):
         """Sort key of nodes of equal age."""
         return self.role, self.index, self.name
 
+    @property
+    def kind(self) -> Kind:
+        """What the rules ask about the node: equal kinds are counted together (see `Roster`)."""
+        ended, running = self.ended, self.phase is Phase.RUNNING
+        out, agent = self.leaving or ended, self.beat is not None
+        return Kind(
+            role=self.role,
+            failures=self.failures,
+            alive=not out and (agent or running),
+            started=agent or running or self.completed,
+            completed=self.completed,
+            finished=self.finished,
+            joined=self.joined is not None,
+            out=out,
+            holds=self.round,
+            costly=self.joined is not None and self.joined.recovery is Recovery.RESTART,
+        )
+
 
 class Ending(Value, frozen=True):
-    """The end of the current world: reason, lost members, and since when. It is never revoked."""
+    """The end of the current world: reason, lost members, and since when. It is never revoked.
+
+    The first NAMED members are named; a world that has lost so many ends in the same way if it loses more.
+    """
 
     reason: str
     since: datetime
@@ -178,7 +214,10 @@ class Ending(Value, frozen=True):
 
 
 class Change(Value, frozen=True):
-    """One change of the world, for status and logs: reason, nodes, and duration of the standstill."""
+    """One change of the world, for status and logs: reason, nodes, and duration of the standstill.
+
+    `lost`, `left` and `joined` name some nodes; `others` is how many more there are.
+    """
 
     round: int
     reason: str
@@ -188,6 +227,7 @@ class Change(Value, frozen=True):
     lost: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
+    others: int = 0
     ordered: datetime | None = None  # None in the first round, which ended no world
     stopped: datetime | None = None
     resumed: datetime | None = None
@@ -224,6 +264,59 @@ class End(StrEnum):
     FAILED = "Failed"
 
 
+class Outcome(Value, frozen=True):
+    """What the payload of a node check measured on one node; `error` is empty if it did not fail."""
+
+    seconds: float
+    error: str = ""
+
+
+class Applicant(Value, frozen=True):
+    """A node in a check: where it is reached, its device, and how its payload ran alone."""
+
+    incarnation: str
+    address: str
+    port: int
+    slots: int
+    device: str
+    since: datetime
+    alone: Outcome
+
+
+class Finding(Value, frozen=True):
+    """The result of the check of one incarnation of a node."""
+
+    incarnation: str
+    excluded: bool = False
+    sentence: str = ""
+
+
+class Session(Value, frozen=True):
+    """Nodes that are checked together: the groups of the present turn, and the results of all turns."""
+
+    turn: int
+    until: datetime
+    members: dict[str, Applicant]
+    groups: tuple[tuple[str, ...], ...]
+    results: dict[str, Outcome] = msgspec.field(default_factory=dict)
+    past: tuple[dict[str, Outcome], ...] = ()
+
+
+class Check(Value, frozen=True):
+    """The check of nodes before they train: a rendezvous of its own.
+
+    `turn` counts the turns of all sessions. `references` are median times of good nodes, by device and part.
+    `hopeless` is why no node can train, also not on another machine.
+    """
+
+    turn: int = 0
+    waiting: dict[str, Applicant] = msgspec.field(default_factory=dict)
+    session: Session | None = None
+    findings: dict[str, Finding] = msgspec.field(default_factory=dict)
+    references: dict[str, float] = msgspec.field(default_factory=dict)
+    hopeless: str = ""
+
+
 class Verdict(Value, frozen=True):
     """The outcome of a job, with a CamelCase reason and a sentence."""
 
@@ -242,7 +335,7 @@ class Job(Value, frozen=True):
     """
 
     spec: Spec
-    nodes: dict[str, Node] = msgspec.field(default_factory=dict)
+    nodes: Roster = Roster()
     round: int = 0
     version: int = 1
     world: World | None = None
@@ -252,6 +345,9 @@ class Job(Value, frozen=True):
     training: Training = Training()
     restarts: int = 0  # workers that failed
     verdict: Verdict | None = None
+    topology: dict[str, Spot] = msgspec.field(default_factory=dict)  # of the nodes whose place is known
+    check: Check = Check()
+    shards: Book = Book()
     saved: datetime | None = None  # in a snapshot: when it was made, by the clock of its master
 
     @property
@@ -264,8 +360,8 @@ class Job(Value, frozen=True):
         """Whether fewer pods have started than the smallest world needs; False for nodes without pods."""
         if self.spec.replicas is None:
             return False
-        started = (node for node in self.nodes.values() if node.role in self.spec.roles and node.started)
-        return sum(1 for _ in started) < self.spec.bounds.lo
+        started = self.nodes.count(lambda kind: kind.started and kind.role in self.spec.roles)
+        return started < self.spec.bounds.lo
 
     def member(self, name: str) -> bool:
         """Whether this incarnation of the node is a member of the last world."""
@@ -274,7 +370,7 @@ class Job(Value, frozen=True):
 
     def put(self, node: Node) -> Job:
         """Return the job with `node` added or replaced."""
-        return self.but(nodes={**self.nodes, node.name: node})
+        return self.but(nodes=self.nodes.put(node))
 
 
 class Turn(msgspec.Struct, Generic[Reply], frozen=True):
@@ -326,7 +422,8 @@ def _running_world_is_whole(job: Job) -> str:
 
 def _rank_zero_is_the_oldest(job: Job) -> str:
     ages = [member.since for member in job.world.members] if job.world else []
-    return f"ranks are not in the order of age: {ages}" if ages != sorted(ages) else ""
+    sound = ages[:1] == [min(ages, default=0)] if job.topology else ages == sorted(ages)
+    return "" if sound or not ages else f"ranks are not in the order of age: {ages}"
 
 
 def _only_the_living_wait(job: Job) -> str:
@@ -344,7 +441,22 @@ def _histories_are_bounded(job: Job) -> str:
     return "too many changes kept" if len(job.training.changes) > job.spec.limits.history else ""
 
 
+def _counts_are_right(job: Job) -> str:
+    nodes, exact = job.nodes, job.nodes.exact()
+    bounds = (
+        (nodes.heard, exact.heard, "heard"),
+        (nodes.expires, exact.expires, "expires"),
+        (nodes.first, exact.first, "first"),
+        (exact.last, nodes.last, "last"),
+    )
+    wrong = [name for lo, hi, name in bounds if hi is not None and (lo is None or lo > hi)]
+    wrong += [role for role, index in exact.highest.items() if index > nodes.highest[role]]
+    wrong += ["kinds"] if nodes.kinds != exact.kinds else []
+    return f"the roster's {wrong} are not those of its nodes" if wrong else ""
+
+
 INVARIANTS = (
+    _counts_are_right,
     _world_fits_the_batch,
     _rounds_rise,
     _members_are_what_the_world_says,

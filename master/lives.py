@@ -9,12 +9,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
+from elasticjob.api.rpc.check import Check
 from elasticjob.api.rpc.message import UNRANKED
 from elasticjob.api.rpc.nodes import Watch
 from elasticjob.api.rpc.rendezvous import Join
 from elasticjob.master.errors import Refused, Stale
 from elasticjob.master.job import ENDS, Job, Node, Phase
 from elasticjob.master.rendezvous import rules
+from elasticjob.master.shards import book
 
 RETIRED = 16  # incarnations remembered per node
 JUMP = 1_000_000  # rounds or versions that an earlier master may have counted without saving them
@@ -40,7 +42,7 @@ def known(job: Job, sender: Sender) -> Node:
     return node
 
 
-def enter(job: Job, request: Watch | Join, now: datetime) -> Job:
+def enter(job: Job, request: Watch | Join | Check, now: datetime) -> Job:
     """Return the job with the sender as the present incarnation of its node; Stale if it was replaced."""
     node = job.nodes.get(request.node) or Node(
         name=request.node, role=request.role, index=_index(job, request)
@@ -54,7 +56,7 @@ def enter(job: Job, request: Watch | Join, now: datetime) -> Job:
     job = job.put(node.but(finished=False))
     job = rules.lose(job, node.name, f"{node.name} was replaced by a new incarnation", now)
     job = job.put(_reborn(job, job.nodes[node.name], request))
-    return job.but(version=job.version + 1)
+    return job.but(version=job.version + 1, shards=book.lose_node(job.shards, node.name))
 
 
 def believe(node: str, what: str, number: int, known: int) -> None:
@@ -81,16 +83,15 @@ def _begun(node: Node) -> Phase:
     return Phase.INITIAL if node.phase in ENDS else node.phase
 
 
-def _index(job: Job, request: Watch | Join) -> int:
+def _index(job: Job, request: Watch | Join | Check) -> int:
     """Return the node's index: its own, else the next of its role."""
     if request.index != UNRANKED:
         return request.index
     known = job.nodes.get(request.node)
-    taken = (node.index for node in job.nodes.values() if node.role == request.role)
-    return known.index if known else 1 + max(taken, default=UNRANKED)
+    return known.index if known else 1 + job.nodes.highest.get(request.role, UNRANKED)
 
 
-def _reborn(job: Job, node: Node, request: Watch | Join) -> Node:
+def _reborn(job: Job, node: Node, request: Watch | Join | Check) -> Node:
     """Return the next incarnation of `node`; what belongs to the place is kept."""
     return Node(
         name=node.name,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,9 +16,13 @@ from elasticjob.api.rpc.message import Empty
 from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Report, Watch
 from elasticjob.master import lives, progress
 from elasticjob.master.errors import Stale
-from elasticjob.master.job import ENDS, Job, Node, Phase, Turn
-from elasticjob.master.rendezvous import rules
+from elasticjob.master.job import ENDS, Job, Node, Phase, Spot, Turn
+from elasticjob.master.rendezvous import rules, topology
+from elasticjob.master.roster import Roster
+from elasticjob.master.shards import book
 
+OF_ITS_OWN: Final = frozenset({4, 6, 7, 8, 11})
+"""Signals by which a worker ends through a fault of its own: ILL, ABRT, BUS, FPE, SEGV."""
 DOUBT = timedelta(seconds=0.5)  # deadline for the next Watch after a connection closed between two of them
 
 TRANSITIONS: dict[Phase, frozenset[Phase]] = {
@@ -42,6 +46,7 @@ class Pod(msgspec.Struct, frozen=True):
     uid: str = ""
     leaving: bool = False
     relaunch: int = 0
+    spot: Spot | None = None
 
 
 def watch(job: Job, request: Watch, now: datetime) -> Turn[Orders]:
@@ -97,12 +102,13 @@ def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
     node = lives.known(job, request)
     where = (request.round, request.local_rank)
     if node.reported != where:
-        job = job.but(restarts=job.restarts + 1)
+        job = job.but(restarts=job.restarts + 1, shards=_without_worker(job, request))
     node = node.but(reported=where, failure=_last_words(request))
     if not request.final or node.failed:
         return Turn(job.put(node), Empty())
     job = job.put(node.but(failed=True, failures=node.failures + 1, joined=None))
     job = rules.lose(job, node.name, f"{node.name} failed for good: {_last_words(request)}", now)
+    job = job.but(shards=book.lose_node(job.shards, node.name))
     return Turn(rules.settle(job, now), Empty())
 
 
@@ -116,6 +122,7 @@ def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
     if request.progress:
         job = progress.record(job, request.progress, now)
     job = job.put(job.nodes[node.name].but(finished=True, joined=None))
+    job = job.but(shards=book.lose_node(job.shards, node.name))
     return Turn(rules.settle(job, now), Empty())
 
 
@@ -140,20 +147,32 @@ def tick(job: Job, now: datetime) -> Job:
 
     The join timeout does not count while pods wait for capacity: their pending limit is the user's.
     """
-    limits = job.spec.limits
-    for node in job.nodes.values():
-        if node.beat and now - node.beat > limits.silence:
-            job = gone(job, job.nodes[node.name], f"{node.name} is silent", now)
-        elif node.joined and node.joined.until < now:
-            job = job.put(job.nodes[node.name].but(joined=None))
+    if _may_be_late(job, now):
+        job = _without_the_late(job, now)
     if job.gathering and job.waits_for_pods:
         job = job.but(gathering=now)
     return rules.settle(job, now)
 
 
+def _may_be_late(job: Job, now: datetime) -> bool:
+    """Whether a node may be silent or a join over: with regular heartbeats, one tick in ten has to look."""
+    heard, expires = job.nodes.heard, job.nodes.expires
+    return bool((heard and now - heard > job.spec.limits.silence) or (expires and expires < now))
+
+
+def _without_the_late(job: Job, now: datetime) -> Job:
+    for node in job.nodes.values():
+        if node.beat and now - node.beat > job.spec.limits.silence:
+            job = gone(job, job.nodes[node.name], f"{node.name} is silent", now)
+        elif node.joined and node.joined.until < now:
+            job = job.put(job.nodes[node.name].but(joined=None))
+    return job.but(nodes=job.nodes.exact())
+
+
 def overslept(job: Job, gap: timedelta) -> Job:
     """Extend heartbeat deadlines by `gap`, the time for which the master itself was suspended."""
-    return job.but(nodes={name: _heard_later(node, gap) for name, node in job.nodes.items()})
+    nodes = Roster(_heard_later(node, gap) for node in job.nodes.values())
+    return job.but(nodes=nodes, shards=book.overslept(job.shards, gap))
 
 
 def observe(job: Job, pods: Sequence[Pod], now: datetime) -> Job:
@@ -163,6 +182,7 @@ def observe(job: Job, pods: Sequence[Pod], now: datetime) -> Job:
         by_node.setdefault(pod.node, []).append(pod)
     for name, listed in by_node.items():
         job = _observe_node(job, name, listed, now)
+    job = topology.seen(job, {pod.node: pod.spot for pod in pods})
     return rules.settle(job, now)
 
 
@@ -222,7 +242,15 @@ def _leaves(job: Job, node: Node, now: datetime) -> Job:
 
 def gone(job: Job, node: Node, why: str, now: datetime) -> Job:
     """Return the job with the node lost. The caller settles the round after all lost nodes are marked."""
+    job = job.but(shards=book.lose_node(job.shards, node.name))
     return rules.lose(job.put(node.but(beat=None)), node.name, why, now)
+
+
+def _without_worker(job: Job, request: Failure) -> book.Book:
+    """Return the ledgers without the consumer that failed; a kill from outside is no failure of its shard."""
+    own_fault = request.exit_code > 0 or -request.exit_code in OF_ITS_OWN
+    error = _last_words(request) if own_fault else ""
+    return book.lose_node(job.shards, request.node, str(request.local_rank), error)
 
 
 def _last_words(request: Failure) -> str:

@@ -15,8 +15,10 @@ from prometheus_client.registry import Collector
 
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.master import progress
+from elasticjob.master.check import conversation as checks
 from elasticjob.master.job import Job, Node
 from elasticjob.master.rendezvous import rules
+from elasticjob.master.shards import book
 
 READING = ("GET", "HEAD")
 
@@ -38,9 +40,10 @@ def status(job: Job, now: datetime) -> dict[str, Any]:
     """Return the job's state as JSON data."""
     training, world = job.training, job.world
     rate = progress.speed(training)
+    trouble = book.trouble(job.shards)
     return {
         "job": job.spec.job,
-        "sentence": rules.sentence(job, now),
+        "sentence": rules.sentence(job, now) + (f"; {trouble}" if trouble else ""),
         "round": job.round,
         "verdict": job.verdict,
         "bounds": {"min": job.spec.bounds.lo, "max": job.spec.bounds.hi, "unit": job.spec.bounds.unit},
@@ -53,7 +56,9 @@ def status(job: Job, now: datetime) -> dict[str, Any]:
         "goodput": progress.goodput(training),
         "standstill": round(training.standstill, 3),
         "restarts": job.restarts,
+        "check": checks.sentence(job),
         "rounds": training.changes,
+        "datasets": [book.standing(ledger) for ledger in job.shards.datasets.values()],
     }
 
 

@@ -44,6 +44,9 @@ class Settings(BaseSettings):
     namespace: str = _named(env.NAMESPACE, "")
     """Its namespace; empty outside of a cluster."""
 
+    pod: str = _named(env.POD_NAME, "")
+    """The master's own pod; a master whose pod is gone from the API server ends."""
+
     host: str = _named(env.POD_IP, "127.0.0.1")
     """The address to listen on."""
 
@@ -72,7 +75,7 @@ class Settings(BaseSettings):
     """Outside of a cluster: the number of training nodes is a multiple of this."""
 
     silence: Seconds = Limits().silence
-    """Heartbeat timeout after which a node is lost (seconds, like the next two)."""
+    """Heartbeat timeout after which a node is lost (seconds, like the next four)."""
 
     last_call: Seconds = Limits().last_call
     """How long after the last join missing nodes are waited for."""
@@ -80,10 +83,22 @@ class Settings(BaseSettings):
     join_timeout: Seconds = Limits().join_timeout
     """How long the job may be without a world before it fails."""
 
+    quiet: Seconds = Limits().quiet
+    """How long after the last newcomer a world of plain scripts is restarted for it."""
+
+    longest_quiet: Seconds = Limits().longest_quiet
+    """The same after the first newcomer, however many follow."""
+
     @property
     def limits(self) -> Limits:
         """The timeouts of the job."""
-        return Limits(silence=self.silence, last_call=self.last_call, join_timeout=self.join_timeout)
+        return Limits(
+            silence=self.silence,
+            last_call=self.last_call,
+            join_timeout=self.join_timeout,
+            quiet=self.quiet,
+            longest_quiet=self.longest_quiet,
+        )
 
     @property
     def spec(self) -> Spec:

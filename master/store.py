@@ -23,8 +23,10 @@ from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects import views
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP
-from elasticjob.master import progress
+from elasticjob.master import columns, progress
 from elasticjob.master.job import Job, Node, Spec
+from elasticjob.master.roster import Roster
+from elasticjob.master.shards import book
 
 MANAGER = "elasticjob-master"
 
@@ -136,8 +138,7 @@ class ConfigMap:
 
 def snapshot(job: Job, now: datetime | None = None) -> bytes:
     """Return the durable part of `job` at `now` as JSON."""
-    nodes = {name: node.but(usage=None) for name, node in job.nodes.items()}
-    return msgspec.json.encode(job.but(nodes=nodes, saved=now))
+    return columns.encode(job, now)
 
 
 def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
@@ -145,15 +146,18 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
     if data is None:
         return Job(spec=spec, gathering=now)
     try:
-        job = msgspec.json.decode(data, type=Job)
-    except msgspec.DecodeError as error:
+        job = columns.decode(data)
+    except (msgspec.DecodeError, LookupError, ValueError) as error:
         raise SnapshotError(
             f"the snapshot of job {spec.job} cannot be read ({error}): delete it to begin anew"
         ) from error
     job = progress.moved(job, now - job.saved if job.saved else timedelta(0))
-    nodes = {name: _waiting_for_a_word(node, spec, now) for name, node in job.nodes.items()}
+    nodes = Roster(_waiting_for_a_word(node, spec, now) for node in job.nodes.values())
     gathering = None if job.running else now
-    return job.but(spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering, saved=None)
+    check = job.check.but(waiting={}, session=None)  # agents report again
+    shards = book.taken_over(job.shards, now + spec.limits.takeover)
+    job = job.but(spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering, saved=None)
+    return job.but(check=check, shards=shards)
 
 
 def _waiting_for_a_word(node: Node, spec: Spec, now: datetime) -> Node:

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import msgspec
+
 from elasticjob.api.rpc.nodes import Heir, Succession
 from elasticjob.master import nodes
 from elasticjob.master.job import Job, Spec
 from elasticjob.master.rendezvous import rules
 from elasticjob.master.store import restore, snapshot
+
+HEIRS = 16
+"""Nodes that carry the snapshot."""
 
 
 def succession(job: Job, host: str) -> Succession | None:
@@ -23,8 +28,14 @@ def succession(job: Job, host: str) -> Succession | None:
         Heir(node=member.node, address=member.address)
         for member in members
         if member.node != host and job.nodes[member.node].alive
-    )
+    )[:HEIRS]
     return Succession(host=host, heirs=heirs, snapshot=snapshot(job).decode()) if heirs else None
+
+
+def part_of(left: Succession, node: str) -> Succession:
+    """Return what `node` carries: only an heir needs the snapshot."""
+    is_heir = any(heir.node == node for heir in left.heirs)
+    return left if is_heir else msgspec.structs.replace(left, snapshot="")
 
 
 def inherit(left: Succession, spec: Spec, now: datetime) -> Job:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import accumulate, count
 from typing import Any
 
 import msgspec
@@ -13,6 +14,8 @@ from elasticjob.api.rpc.rendezvous import World
 from elasticjob.master.dispatch import VERBS
 
 LIMIT = 1024 * 1024  # bytes of a body
+FIRST = 8
+"""Members of a world that every node is told; of a larger one, a node is told these and itself."""
 
 _DECODERS = {
     mime: {path: decoder(request) for path, request in VERBS.items()}
@@ -57,7 +60,7 @@ def authorize(header: str, token: str) -> None:
 def decode(name: str, mime: str, body: bytes) -> Request[Any]:
     """Return the request in `body`; Rejected names the path of an invalid field."""
     try:
-        return _DECODERS[mime][name].decode(body)  # type: ignore[no-any-return]
+        return decoder(name, mime)(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Rejected(400, "malformed", "Malformed body", f"{name}: {error}") from error
     except RecursionError:
@@ -66,21 +69,44 @@ def decode(name: str, mime: str, body: bytes) -> Request[Any]:
 
 
 class Encoder:
-    """Encodes responses, and each world once: its thousand members wait for the same 170 KB."""
+    """Encodes responses: a small world once for all of its members; of a large one, each gets its part."""
 
     def __init__(self) -> None:
         self._world: World | None = None
         self._bodies: dict[str, bytes] = {}
+        self._ranks: dict[str, tuple[int, int]] = {}
+        self._workers = 0
 
-    def encode(self, answer: Any, mime: str) -> bytes:
-        """Return `answer` encoded as that media type."""
+    def encode(self, answer: Any, mime: str, node: str = "") -> bytes:
+        """Return `answer` to `node`, encoded as that media type."""
         if not isinstance(answer, World):
             return _ENCODERS[mime](answer)
         if answer is not self._world:
-            self._world, self._bodies = answer, {}
+            self._world, self._bodies, self._ranks = answer, {}, {}
+        if len(answer.members) > FIRST:
+            return _ENCODERS[mime](self._part(answer, node))
         if mime not in self._bodies:
             self._bodies[mime] = _ENCODERS[mime](answer)
         return self._bodies[mime]
+
+    def _part(self, world: World, node: str) -> World:
+        """Return what `node` needs to know of a large world."""
+        if not self._ranks:
+            firsts = accumulate((member.slots for member in world.members), initial=0)
+            ranks = zip(count(), firsts, strict=False)
+            self._workers = world.size
+            self._ranks = {each.node: place for each, place in zip(world.members, ranks, strict=False)}
+        rank, first = self._ranks.get(node, (0, 0))
+        rank, first = (rank, first) if rank >= FIRST else self._ranks[world.members[FIRST - 1].node]
+        return World(
+            round=world.round,
+            members=(*world.members[:FIRST], *((world.members[rank],) if rank >= FIRST else ())),
+            batch_slots=world.batch_slots,
+            nodes=len(world.members),
+            workers=self._workers,
+            rank=rank,
+            first=first,
+        )
 
 
 def media_type(content_type: str, default: str = JSON) -> str:
@@ -95,6 +121,11 @@ def too_large(size: int | None) -> Rejected:
     """Return the error for a body beyond the limit."""
     seen = f"{size} bytes" if size else "the body"
     return Rejected(413, "too-large", "Body too large", f"{seen}: at most {LIMIT} are taken")
+
+
+def decoder(name: str, mime: str) -> Callable[[bytes], Request[Any]]:
+    """Return what decodes the bodies of a verb; it raises what `decode` explains."""
+    return _DECODERS[mime][name].decode
 
 
 def problem_body(problem: Problem) -> tuple[bytes, str]:

@@ -144,6 +144,8 @@ class MasterClient:
         limit = aiohttp.ClientTimeout(total=getattr(request, "wait", 0.0) + SLACK, sock_connect=CONNECT)
         async with self._session.post(url, data=msgspec.json.encode(request), timeout=limit) as answer:
             body = await answer.read()
+            if answer.status == 401 and len(self._candidates) > 1:
+                raise aiohttp.ClientConnectionError("HTTP 401 from the master of another job")
             if answer.content_type in (JSON, PROBLEM) or answer.status == 204:
                 self.address, self.heard = address, asyncio.get_running_loop().time()
                 self.trouble, self.failing = "", None

@@ -17,6 +17,8 @@ ROLE: Final = "ELASTICJOB_ROLE"  # NODE_TYPE
 INDEX: Final = "ELASTICJOB_INDEX"  # NODE_RANK, NODE_ID
 POD_NAME: Final = "POD_NAME"
 POD_IP: Final = "POD_IP"
+CHECK: Final = "ELASTICJOB_NODE_CHECK"  # 1: nodes are checked before they train
+CHECK_COMMAND: Final = "ELASTICJOB_NODE_CHECK_COMMAND"  # another payload than ours
 TERMINATION_LOG: Final = "ELASTICJOB_TERMINATION_LOG"  # default: /dev/termination-log
 
 MASTER_PORT: Final = 50001

@@ -39,24 +39,46 @@ class World(Message, frozen=True, kw_only=True):
 
     The global rank of a worker is the sum of the slots of the members before its node + its local rank.
     `batch_slots` is N of the fixed global batch: the configured maximum of workers (>= the sum of slots).
+
+    A large world is not sent whole: then `nodes` and `workers` say how large it is, `members` are the first
+    ones and the node that asked, and `rank` and `first` are the ranks of the last of those, among nodes and
+    workers.
     """
 
     round: int
     members: tuple[Member, ...]
     batch_slots: int
+    nodes: int = 0
+    workers: int = 0
+    rank: int = 0
+    first: int = 0
 
     @property
     def size(self) -> int:
         """Number of workers."""
-        return sum(member.slots for member in self.members)
+        return self.workers or sum(member.slots for member in self.members)
+
+    @property
+    def count(self) -> int:
+        """Number of nodes."""
+        return self.nodes or len(self.members)
+
+    def node_rank(self, node: str) -> int:
+        """Rank of `node` among the nodes; LookupError if it is not a known member."""
+        return self._ranks(node)[0]
 
     def first_rank(self, node: str) -> int:
-        """Global rank of the first worker of `node`; LookupError if it is not a member."""
-        rank = 0
-        for member in self.members:
+        """Global rank of the first worker of `node`; LookupError if it is not a known member."""
+        return self._ranks(node)[1]
+
+    def _ranks(self, node: str) -> tuple[int, int]:
+        if self.nodes and self.members[-1].node == node:
+            return self.rank, self.first
+        first = 0
+        for rank, member in enumerate(self.members):
             if member.node == node:
-                return rank
-            rank += member.slots
+                return rank, first
+            first += member.slots
         raise LookupError(f"{node} is not in the world of round {self.round}")
 
 

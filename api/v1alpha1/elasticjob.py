@@ -73,6 +73,14 @@ def _plain(word: object) -> str:
     return re.sub("[-_ ]", "", str(word)).lower()
 
 
+class NodeCheck(StrEnum):
+    """Whether nodes are checked before they train, and which of them are excluded."""
+
+    NONE = "None"
+    FAULTS = "ExcludeFaults"
+    STRAGGLERS = "ExcludeStragglers"
+
+
 class RestartPolicy(StrEnum):
     """When a node that ended is replaced."""
 
@@ -318,6 +326,11 @@ class ElasticJobSpec(Part):
     node_unit: Annotated[int, Field(ge=1, le=10_000)] = 1
     """The number of workers that train is a multiple of this."""
 
+    node_check: NodeCheck = NodeCheck.NONE
+    """Whether each node runs a payload alone and with others before it trains: None; ExcludeFaults, which
+    replaces nodes that fail by nodes on other machines and names slow ones in the status; or
+    ExcludeStragglers, which replaces slow ones too."""
+
     run_policy: RunPolicy = RunPolicy()
     """When the job ends, and which of its objects are kept."""
 
@@ -421,6 +434,9 @@ class Training(Part):
 
     round: int | None = None
     """How many times the workers have regrouped."""
+
+    node_check: str | None = None
+    """What the check of the nodes found: nodes that fail, and nodes that are slow."""
 
     goodput: float | None = None
     """Share of the time since the start spent in steps that were not lost, from 0 to 1."""

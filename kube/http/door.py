@@ -2,7 +2,9 @@
 
 1. No more than so many connections are open, and one address holds no more than its share of them.
 2. A connection beyond that is closed as soon as it is accepted.
-3. A connection whose first request does not come in time, TLS handshake included, is closed.
+3. A connection whose peer has shown who it is counts no more for its address: thousands of them may stand
+behind one that is translated.
+4. A connection whose first request does not come in time, TLS handshake included, is closed.
 """
 
 from __future__ import annotations
@@ -83,8 +85,20 @@ class Door(socket.socket):
         if connection := self._open.get(transport.get_extra_info("socket").fileno()):
             connection.late.cancel()
 
+    def trust(self, transport: asyncio.BaseTransport) -> None:
+        """Note that the peer of this connection has shown who it is."""
+        connection = self._open.get(transport.get_extra_info("socket").fileno())
+        if connection and not connection.trusted:
+            self._let_go(connection)
+            connection.trusted = True
+
     def _forget(self, connection: _Connection) -> None:
         del self._open[connection.fileno()]
+        if not connection.trusted:
+            self._let_go(connection)
+
+    def _let_go(self, connection: _Connection) -> None:
+        """Take the connection from the share of its address."""
         self._held[connection.peer] -= 1
         if not self._held[connection.peer]:
             del self._held[connection.peer]
@@ -111,7 +125,7 @@ class _Connection(socket.socket):
         self, made: socket.socket, peer: str, head: float, forget: Callable[[_Connection], None]
     ) -> None:
         super().__init__(made.family, made.type, made.proto, made.detach())
-        self.peer = peer
+        self.peer, self.trusted = peer, False
         self._forget = forget
         self.late = asyncio.get_running_loop().call_later(head, self._end)
 

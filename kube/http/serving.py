@@ -77,6 +77,12 @@ class _Runner(web.BaseRunner):
         found: int = door.getsockname()[1]
         return found
 
+    def trust(self, transport: asyncio.BaseTransport) -> None:
+        """Note that a request has come by a connection whose peer has shown who it is."""
+        if self._listening:
+            self._listening.asked(transport)
+            self._listening.trust(transport)
+
     async def cleanup(self) -> None:
         if self._listening:
             refuse([self._listening])

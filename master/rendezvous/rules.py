@@ -5,19 +5,27 @@ others may have to repeat the end of the training.
 2. While a member of the last world is alive, only members delay the next one; otherwise every live node does.
 3. A world is complete as soon as no node is missing. After a member with the model's state has joined, the
 last-call timeout bounds the wait.
-4. Survivors come first, the oldest is rank 0; newcomers follow by place. A newcomer never displaces a node
-that holds the model's state.
+4. Survivors come first, the oldest is rank 0; newcomers follow by place, or as `topology.py` says. A newcomer
+never displaces a node that holds the model's state.
 5. A world that ends stays ended. Its number is never reused, so it fences every later message.
-6. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room.
+6. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room. Where
+that restarts the workers (plain scripts), newcomers are gathered until no other has come for a while.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import datetime
 
 from elasticjob.api.rpc.rendezvous import Member, World
-from elasticjob.master.job import Change, Ending, Job, Joined, Node
+from elasticjob.master.job import NAMED, Change, Ending, Job, Joined, Node
+from elasticjob.master.rendezvous import topology
+from elasticjob.master.roster import Kind, Roster
+
+FEW = 64
+"""Nodes of a job up to which every answer names the missing ones; beyond it says how many there are."""
+SHOWN = 4
+"""Names of each sort that the history of changes keeps."""
 
 
 def lose(job: Job, name: str, why: str, now: datetime) -> Job:
@@ -58,25 +66,31 @@ def settle(job: Job, now: datetime) -> Job:
 
 def choose(job: Job, now: datetime) -> tuple[Node, ...]:
     """Return the nodes that form the next world now, in rank order; empty while it has to wait."""
-    joined, size = _joined(job)
+    _, size = _joined(job)
     if not size:
         return ()
     survivors = _has_survivors(job)
     must_wait = survivors or size < job.spec.bounds.hi
-    if must_wait and now < _last_call(job, joined, survivors) and next(_missing(job, survivors), None):
+    if must_wait and job.nodes.count(_missing(job, survivors)) and now < _last_call(job, survivors):
         return ()
-    return tuple(sorted(joined, key=_Age(job))[:size])
+    age = _Age(job)
+    joined = sorted((node for node in job.nodes.values() if node.joined), key=age)
+    return topology.lay_out(joined[:size], job.topology, age.entered)
 
 
 def why_waiting(job: Job, now: datetime) -> str:
     """Return in one sentence what the next world waits for."""
     joined, size = _joined(job)
     if not size:
-        return f"{len(joined)} of at least {job.spec.bounds.lo} nodes joined"
+        return f"{joined} of at least {job.spec.bounds.lo} nodes joined"
     survivors = _has_survivors(job)
-    missing = list(_missing(job, survivors))
-    left = (_last_call(job, joined, survivors) - now).total_seconds()
-    return f"{len(joined)} nodes joined; waiting for {_names(missing)}, {left:.0f} s at most"
+    is_missing = _missing(job, survivors)
+    if len(job.nodes) <= FEW:
+        missing = _names([node for node in job.nodes.values() if is_missing(node.kind)])
+    else:
+        missing = f"{job.nodes.count(is_missing)} more"
+    left = (_last_call(job, survivors) - now).total_seconds()
+    return f"{joined} nodes joined; waiting for {missing}, {left:.0f} s at most"
 
 
 def sentence(job: Job, now: datetime) -> str:
@@ -94,57 +108,78 @@ def _cut_in(job: Job, now: datetime) -> Job:
     world, bounds = job.running, job.spec.bounds
     if not world or bounds.hi <= len(world.members):
         return job
-    ready = [node for node in job.nodes.values() if node.joined and not job.member(node.name)]
+    many = job.nodes.count(lambda kind: kind.joined and not kind.holds)  # while a world runs, members hold
     room = bounds.hi - len(world.members)
-    entering = min(len(ready), room) // bounds.unit * bounds.unit
-    if not entering or any(job.nodes[member.node].finished for member in world.members):
+    entering = min(many, room) // bounds.unit * bounds.unit
+    if not entering or job.nodes.count(lambda kind: kind.finished and kind.holds):
         return job
+    if entering < room and now < _quiet_until(job, now):
+        return job
+    ready = (node for node in job.nodes.values() if node.joined and not job.member(node.name))
     names = _names(sorted(ready, key=lambda node: node.place)[:entering])
     return end(job, f"{names} can enter", now)
 
 
-def _joined(job: Job) -> tuple[list[Node], int]:
-    """Return the joined nodes, and the largest world size they allow: 0, or a number within bounds."""
-    bounds = job.spec.bounds
-    joined = [node for node in job.nodes.values() if node.joined]
-    size = min(len(joined) // bounds.unit * bounds.unit, bounds.hi)
-    finished = sum(node.completed for node in job.nodes.values())
+def _quiet_until(job: Job, now: datetime) -> datetime:
+    """Return until when newcomers are gathered: those of plain scripts cost every worker a restart."""
+    nodes, limits = job.nodes, job.spec.limits
+    if nodes.first is None or nodes.last is None or not nodes.count(lambda kind: kind.costly):
+        return now
+    return min(nodes.last + limits.quiet, nodes.first + limits.longest_quiet)
+
+
+def _joined(job: Job) -> tuple[int, int]:
+    """Return how many nodes joined, and the largest world size they allow: 0, or a number within bounds."""
+    bounds, nodes = job.spec.bounds, job.nodes
+    joined = nodes.count(lambda kind: kind.joined)
+    size = min(joined // bounds.unit * bounds.unit, bounds.hi)
+    finished = nodes.count(lambda kind: kind.completed)
     return joined, size if size + finished >= bounds.lo else 0
 
 
 def _has_survivors(job: Job) -> bool:
     """Whether a node still holds the model's state; then only nodes that hold it are waited for."""
-    nodes = job.nodes.values()
-    return bool(job.round) and any(node.round and not (node.leaving or node.ended) for node in nodes)
+    return bool(job.round) and job.nodes.count(lambda kind: kind.holds and not kind.out) > 0
 
 
-def _missing(job: Job, survivors: bool) -> Iterator[Node]:
-    """Yield the nodes that have yet to join before the world is complete."""
-    for node in job.nodes.values():
-        if node.joined or node.leaving or node.ended:
-            continue
-        if node.round if survivors else node.alive and node.role in job.spec.roles:
-            yield node
+def _newest(job: Job) -> int:
+    """Return the latest round whose state a node holds; an earlier master may have formed later worlds."""
+    return max((kind.holds for kind in job.nodes.kinds), default=0)
 
 
-def _last_call(job: Job, joined: list[Node], survivors: bool) -> datetime:
+def _missing(job: Job, survivors: bool) -> Callable[[Kind], bool]:
+    """Return the test of nodes that have yet to join before the world is complete."""
+
+    def is_missing(kind: Kind) -> bool:
+        if kind.joined or kind.out:
+            return False
+        return kind.holds > 0 if survivors else kind.alive and kind.role in job.spec.roles
+
+    return is_missing
+
+
+def _last_call(job: Job, survivors: bool) -> datetime:
     """Return when to stop waiting for missing nodes; bounded, however many nodes join late.
 
     Without a survivor among them, newcomers wait the full join timeout: a survivor may be in a long step, and
-    a world without it would lose the model.
+    a world without it would lose the model. It is counted from the first and the last join since there were
+    none, taken back or not.
     """
-    times = [node.joined.since for node in joined if node.joined]
-    limits = job.spec.limits
-    longest = min(times) + limits.join_timeout
-    if survivors and not any(node.round for node in joined):
+    nodes, limits = job.nodes, job.spec.limits
+    if nodes.first is None or nodes.last is None:
+        raise ValueError("no node has joined")
+    longest = nodes.first + limits.join_timeout
+    newest = _newest(job)
+    if survivors and not nodes.count(lambda kind: kind.joined and kind.holds == newest):
         return longest
-    return min(max(times) + limits.last_call, longest)
+    return min(nodes.last + limits.last_call, longest)
 
 
 class _Age:
     """Sort key of nodes: the round in which each entered the lineage, then its place."""
 
     def __init__(self, job: Job) -> None:
+        self.newest = _newest(job)
         self.world = job.world.round if job.world else 0
         self.since = {member.node: member.since for member in job.world.members} if job.world else {}
         self.next = job.round + 1
@@ -154,7 +189,7 @@ class _Age:
 
     def entered(self, node: Node) -> int:
         """Return the round since which the node holds the model's state; the next one for a newcomer."""
-        if not node.round:
+        if not node.round or node.round < self.newest:
             return self.next
         return self.since.get(node.name, node.round) if node.round == self.world else node.round
 
@@ -167,7 +202,7 @@ def _complete(job: Job, chosen: tuple[Node, ...], now: datetime) -> Job:
     batch = max(job.batch_slots, job.spec.bounds.hi * slots, sum(member.slots for member in members))
     world = World(round=number, members=members, batch_slots=batch)
     inside = {node.name for node in chosen}
-    nodes = {name: _placed(node, number, name in inside) for name, node in job.nodes.items()}
+    nodes = Roster(_placed(node, number, node.name in inside) for node in job.nodes.values())
     changes = (*job.training.changes, _change(job, chosen, world, now))[-job.spec.limits.history :]
     return job.but(
         nodes=nodes,
@@ -201,15 +236,20 @@ def _placed(node: Node, number: int, inside: bool) -> Node:
 
 def _change(job: Job, chosen: tuple[Node, ...], world: World, now: datetime) -> Change:
     ending, progress = job.ending, job.training.progress
+    joined = [node.name for node in chosen if not node.round]
+    stayed = len(chosen) - len(joined)
+    gone = len(job.world.members) - stayed if ending and job.world else 0
+    named = (ending.lost[:SHOWN], ending.left[:SHOWN]) if ending else ((), ())
     return Change(
         round=world.round,
         reason=ending.reason if ending else f"the job starts with {len(chosen)} nodes",
         formed=now,
         nodes=len(chosen),
         workers=world.size,
-        lost=ending.lost if ending else (),
-        left=ending.left if ending else (),
-        joined=tuple(node.name for node in chosen if not node.round),
+        lost=named[0],
+        left=named[1],
+        joined=tuple(joined[:SHOWN]),
+        others=max(0, gone - sum(map(len, named))) + max(0, len(joined) - SHOWN),
         ordered=ending.since if ending else None,
         stopped=(ending.stopped or ending.since) if ending else None,
         step_before=progress.step if progress else 0,
@@ -217,7 +257,8 @@ def _change(job: Job, chosen: tuple[Node, ...], world: World, now: datetime) -> 
 
 
 def _union(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
-    return (*old, *(name for name in new if name not in old))
+    """Return both, at most NAMED: a world that has lost so many ends in the same way if it loses more."""
+    return (*old, *(name for name in new if name not in old))[:NAMED]
 
 
 def _names(nodes: list[Node]) -> str:

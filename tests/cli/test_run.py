@@ -11,7 +11,7 @@ import pytest
 from elasticjob.api.rpc import environment as names
 from elasticjob.api.rpc.message import UNRANKED
 from elasticjob.cli import hosting
-from elasticjob.cli.hosting import Hosted
+from elasticjob.cli.hosting import Hosted, new_job
 from elasticjob.cli.main import application
 from elasticjob.cli.torchrun import Conf
 from elasticjob.trainer.agent.script import Script
@@ -121,6 +121,7 @@ def test_run_that_cannot_start_says_so_at_once(
         ("", ("", 0)),
         ("--nnodes 1:4", ("", 0)),
         ("--nnodes 2", ("127.0.0.1", 29500)),
+        ("--nnodes 2 --master-port 7", ("127.0.0.1", 7)),
         ("--nnodes 2 --master-addr h", ("h", 29500)),
         ("--nnodes 2 --master-addr h --master-port 7", ("h", 7)),
         ("--rdzv-endpoint h", ("h", 29400)),
@@ -169,11 +170,20 @@ def test_node_rank_counts_where_it_does_for_torchrun(
     assert settings.place.node == "local-worker-1" or index == UNRANKED
 
 
+@pytest.mark.parametrize("flag", ["--network-check", "--exclude-straggler"])
+def test_slow_nodes_train_unless_they_are_excluded(called: list[tuple[Settings, Hosted]], flag: str) -> None:
+    assert started(flag, "train.py") == 7
+    [(_, job)] = called
+    assert new_job(job).spec.exclude_stragglers is (flag == "--exclude-straggler")
+
+
 def test_rdzv_conf_reaches_the_job(called: list[tuple[Settings, Hosted]]) -> None:
-    given = "join_timeout=60,last_call_timeout=5, close_timeout=7,keep_alive_interval=2,is_host=1"
+    given = (
+        "join_timeout=60,last_call_timeout=5,quiet_window=4, close_timeout=7,keep_alive_interval=2,is_host=1"
+    )
     assert started("--rdzv-conf", given, "train.py") == 7
     [(_, job)] = called
-    assert job.conf == Conf(join=60, last_call=5, close=7, interval=2, is_host=True)
+    assert job.conf == Conf(join=60, last_call=5, quiet=4, close=7, interval=2, is_host=True)
     assert (job.conf.silence, Conf().silence) == (6, 5)
 
 
@@ -182,6 +192,8 @@ def test_rdzv_conf_reaches_the_job(called: list[tuple[Settings, Hosted]]) -> Non
     [
         ("--shutdown-timeout 7", "grace", 7.0),
         ("--grace 8", "grace", 8.0),
+        ("--network-check", "check", True),
+        ("--exclude-straggler", "check", True),
         ("--signals-to-handle SIGTERM,SIGUSR1", "signals", (signal.SIGTERM, signal.SIGUSR1)),
         ("", "signals", (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)),
         ("--local-ranks-filter 0,2", "shown", frozenset({0, 2})),
@@ -216,6 +228,8 @@ def test_flags_mean_what_they_mean_to_torchrun(
         ("--no-python -m", "--module and --no-python exclude each other"),
         ("--rdzv-backend etcd-v2", "--rdzv-backend is 'etcd-v2': there is no etcd"),
         ("--rdzv-endpoint h:x", "the port is not a number"),
+        ("--rdzv-endpoint h:65536", "--rdzv-endpoint is 'h:65536': the port is not a number up to 65535"),
+        ("--master-addr h --master-port 65536", "--master-port is '65536': the port is not a number"),
         ("--nnodes 2:1", "--nnodes is '2:1'"),
     ],
 )

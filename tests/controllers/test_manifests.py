@@ -11,6 +11,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.elasticjob.master import Provision, master_pod, verdict
 from elasticjob.controllers.elasticjob.objects import foundation, job_resource, rights
+from elasticjob.controllers.environment import identity
 from elasticjob.controllers.exits import Exit, ExitReason
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest, resources_of
 from elasticjob.controllers.lives import Node
@@ -65,6 +66,13 @@ def test_a_pod_knows_its_master_and_its_place() -> None:
     assert found["ELASTICJOB_TOKEN_FILE"] == "/var/run/secrets/elasticjob/token"
     assert container["volumeMounts"][0]["mountPath"] == "/var/run/secrets/elasticjob"
     assert found["ELASTICJOB_TERMINATION_LOG"] == "/dev/termination-log"
+
+
+@pytest.mark.parametrize(("role", "checked"), [("worker", True), ("evaluator", False)])
+def test_nodes_that_train_are_checked_if_the_job_says_so(role: str, checked: bool) -> None:
+    spec = {"nodeCheck": "ExcludeFaults", "replicaSpecs": {"worker": {}, "evaluator": {}}}
+    given = ElasticJob.model_validate({"metadata": {"name": "digits", "uid": "1"}, "spec": spec})
+    assert any(one["name"] == "ELASTICJOB_NODE_CHECK" for one in identity(given, role, 0)) is checked
 
 
 def test_the_users_variables_win_over_defaults_and_never_over_identity() -> None:

@@ -142,6 +142,7 @@ class Scenario:
             names.POD_NAME: node,
             names.TERMINATION_LOG: str(termination),
             "COUNTED": str(self.counted),
+            names.CHECK_COMMAND: os.environ.get("CHECK_PAYLOAD", ""),
         }
 
     @property
@@ -236,7 +237,7 @@ async def scenario(
     spec = Spec(
         job="job",
         bounds=Bounds(minimum=nodes[0], maximum=nodes[1]),
-        limits=Limits(silence=timedelta(seconds=silence)),
+        limits=Limits(silence=timedelta(seconds=silence), quiet=timedelta(0)),
         replicas=nodes[0],
         restart_count=3,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from elasticjob.api.rpc.check import Check
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Progress, Report, Watch
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
@@ -29,6 +30,22 @@ def leave(name: str, number: int, *, planned: bool = False, life: str = "") -> L
     return Leave(node=name, incarnation=life or f"{name}-life", round=number, planned=planned)
 
 
+def ran(name: str, turn: int = 0, seconds: float = 1.0, error: str = "", life: str = "") -> Check:
+    return Check(
+        node=name,
+        role="worker",
+        index=int(name.rpartition("-")[2]),
+        incarnation=life or f"{name}-life",
+        address="127.0.0.1",
+        port=1000 + turn,
+        slots=1,
+        device="cpu",
+        turn=turn,
+        seconds=seconds,
+        error=error,
+    )
+
+
 def report(name: str, number: int, step: int, **more: Any) -> Report:
     progress = Progress(step=step, **more)
     return Report(node=name, incarnation=f"{name}-life", round=number, progress=progress)
@@ -51,7 +68,7 @@ def finish(name: str, number: int, life: str = "") -> Finish:
 
 
 def pod(node: str, phase: Phase = Phase.RUNNING, **more: Any) -> Pod:
-    given: dict[str, Any] = {"name": node, "role": "worker", "index": int(node[-1]), **more}
+    given: dict[str, Any] = {"name": node, "role": "worker", "index": int(node.rpartition("-")[2]), **more}
     given.setdefault("uid", given["name"])
     return Pod(node=node, phase=phase, **given)
 
@@ -120,4 +137,9 @@ def played(*names: str, **bounds: Any) -> Played:
 
 
 def _who(name: str, life: str) -> dict[str, Any]:
-    return {"node": name, "role": "worker", "index": int(name[-1]), "incarnation": life or f"{name}-life"}
+    return {
+        "node": name,
+        "role": "worker",
+        "index": int(name.rpartition("-")[2]),
+        "incarnation": life or f"{name}-life",
+    }

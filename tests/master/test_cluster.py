@@ -10,9 +10,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, NodeCheck
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.errors import KubeError, Unauthorized, Unreachable
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import (
     POD,
@@ -30,10 +31,10 @@ from elasticjob.master.cluster import (
     start_up_plan,
     training_status,
 )
-from elasticjob.master.job import Bounds, Limits, Phase
+from elasticjob.master.job import Bounds, Limits, Phase, Spot
 from elasticjob.master.server import Master
 from elasticjob.master.store import Nowhere
-from tests.kit.master import START, Played, played, report
+from tests.kit.master import START, Played, played, ran, report, watch
 
 
 def elasticjob(unit: int = 1, **roles: dict[str, Any]) -> ElasticJob:
@@ -124,6 +125,25 @@ def test_status_says_how_training_goes() -> None:
     }
 
 
+def test_status_names_nodes_that_the_check_excludes() -> None:
+    game = Played(minimum=2, maximum=2)
+    game.ask(watch("node-0"), watch("node-1"), ran("node-0"), ran("node-1", error="no device"))
+    assert training_status(game.job)["nodeCheck"] == "node-1 fails alone: no device"
+
+
+def test_groups_are_read_from_the_labels_of_workers() -> None:
+    pods = [listed("digits-worker-1", "Running"), listed("digits-worker-2", "Running")]
+    pods[0].metadata.labels.update({"scheduling/rack-group": "1", "scheduling/rack-id": "r7"})
+    assert [pod.spot for pod in pods_of("digits", pods)] == [Spot(group=1, rack="r7"), None]
+
+
+@pytest.mark.parametrize(("check", "excluding"), [("ExcludeFaults", False), ("ExcludeStragglers", True)])
+def test_the_job_says_whether_slow_nodes_are_excluded(check: str, excluding: bool) -> None:
+    job = elasticjob(worker={"replicas": 2})
+    checked = job.model_copy(update={"spec": job.spec.model_copy(update={"node_check": NodeCheck(check)})})
+    assert spec_of(checked, Limits()).exclude_stragglers is excluding
+
+
 def test_status_before_the_first_step_claims_nothing() -> None:
     assert training_status(Played().job) == {"worldSize": 0, "round": 0}
 
@@ -139,6 +159,7 @@ GOES_ON = {"step": 9, "round": 2, "worldSize": 4, "stepsPerSecond": 2.0, "progre
         ("the first step", {"round": 2, "worldSize": 4}, GOES_ON, True),
         ("a round ends", GOES_ON, {**GOES_ON, "worldSize": 0}, True),
         ("a round begins", GOES_ON, {**GOES_ON, "round": 3}, True),
+        ("the check finds a node", GOES_ON, {**GOES_ON, "nodeCheck": "digits-worker-1 is slow"}, True),
         ("the last step", GOES_ON, {**GOES_ON, "progress": 1.0}, True),
     ],
 )
@@ -152,11 +173,14 @@ class Server:
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
         self.steps: list[int] = []
+        self.error: KubeError | None = None
 
     def measure(self, metrics: object) -> None:
         pass
 
     async def apply(self, kind: Any, manifest: Manifest, **how: Any) -> None:
+        if self.error:
+            raise self.error
         self.steps.append(manifest["status"]["training"]["step"])
 
 
@@ -173,6 +197,27 @@ async def test_a_minute_of_steps_is_a_handful_of_writes() -> None:
     reporting.cancel()
     assert server.steps[0] == 1
     assert 5 <= len(server.steps) <= 9
+
+
+REFUSED = Unauthorized(401, "Unauthorized", "no")
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds", "ends"),
+    [(REFUSED, 70, True), (REFUSED, 30, False), (Unreachable("away"), 300, False)],
+)
+async def test_a_master_whose_credentials_are_refused_for_long_ends(
+    error: KubeError, seconds: int, ends: bool
+) -> None:
+    clock = VirtualClock()
+    server, master = Server(clock), Master(played("node-0").job, "secret", Nowhere(), clock=clock)
+    cluster = Cluster(cast(Client, server), elasticjob(worker={"replicas": 1}), master, Limits())
+    server.error = error
+    reporting = asyncio.create_task(cluster.report())
+    for _ in range(seconds):
+        await clock.advance(1)
+    reporting.cancel()
+    assert (master.retired, master.ended.is_set()) == (ends, ends)
 
 
 def test_a_given_size_needs_no_plan() -> None:

@@ -22,6 +22,7 @@ from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import CONFIG_MAP, POD
 from elasticjob.master.job import Change, Job, Node, Spec, Training
 from elasticjob.master.main import in_cluster
+from elasticjob.master.roster import Roster
 from elasticjob.master.settings import Settings
 from elasticjob.master.store import ConfigMap, snapshot
 from tests.kit.leftovers import let_go
@@ -124,7 +125,7 @@ async def test_a_snapshot_of_many_nodes_fits_into_its_config_map(place: Place, m
 def crowd(many: int) -> Job:
     """A job with a long name that has lost half of its nodes again and again."""
     names = [f"a-job-with-a-name-of-forty-letters-worker-{index}" for index in range(many)]
-    nodes = {name: Node(name=name, pods=(name,), uid=str(uuid4()), incarnation=uuid4().hex) for name in names}
+    nodes = Roster(Node(name=name, pods=(name,), uid=str(uuid4()), incarnation=uuid4().hex) for name in names)
     half = tuple(names[: many // 2])
     change = Change(round=1, reason="lost", formed=START, nodes=many, workers=many, lost=half, joined=half)
     return Job(spec=Spec(job="digits"), nodes=nodes, training=Training(changes=(change,) * 16))
@@ -143,6 +144,26 @@ async def test_a_pod_that_is_being_deleted_is_left_at_a_boundary(place: Place) -
         orders = await master.ask(watch(names[0], pod=names[0], seen=master.job.version, round=1))
         assert (orders.order, orders.lost) == (Order.REGROUP, ())
         assert orders.reason == "pod digits-worker-1 is being deleted"
+
+
+async def test_a_master_whose_pod_is_gone_leaves_the_job_to_its_successor(place: Place) -> None:
+    await place.declare(replicas=1)
+    await place.pod(0)
+    settings = place.settings.model_copy(update={"pod": "digits-worker-0"})
+    async with in_cluster(settings, SystemClock()) as master:
+        while not master.job.nodes:
+            await place.client.list(POD, place.namespace)
+        await place.client.delete(POD, "digits-worker-0", place.namespace)
+        assert not master.retired
+        async with in_cluster(place.settings, SystemClock()) as successor:
+            await successor.ask(watch("digits-worker-0"))
+            await successor.ask(join("digits-worker-0"))
+            await place.let_go()
+            await asyncio.wait_for(master.ended.wait(), 10)
+        master.become(master.job.but(restarts=7, version=master.job.version + 1))
+    assert (master.retired, master.job.verdict) == (True, None)
+    async with in_cluster(place.settings, SystemClock()) as third:
+        assert (third.job.round, third.job.restarts) == (1, 0)
 
 
 async def test_a_size_that_nobody_gave_is_planned_once(place: Place) -> None:

@@ -16,7 +16,7 @@ from elasticjob.master import dispatch
 from elasticjob.master.errors import RequestError
 from elasticjob.master.job import Job, invariants
 from elasticjob.master.store import restore, snapshot
-from tests.kit.master import Played, failure, finish, join, leave, report, watch
+from tests.kit.master import Played, failure, finish, join, leave, ran, report, watch
 
 NAMES = [f"node-{index}" for index in range(6)]
 ANY = st.sampled_from(NAMES)
@@ -103,6 +103,17 @@ class Lives(RuleBasedStateMachine):
     def a_line_is_cut(self, name: str) -> None:
         self.game.cut(watch(name, self.life(name)))
         self.note_world()
+
+    @rule(name=ANY, turn=st.integers(0, 6), error=st.sampled_from(["", "", "no link"]))
+    def an_agent_is_checked(self, name: str, turn: int, error: str) -> None:
+        """The check's list is not the training's: only a node at fault leaves that."""
+        before = {each: node.joined for each, node in self.game.job.nodes.items()}
+        request = ran(name, turn, error=error, life=self.life(name))
+        world = self.game.job.world
+        self.ask(request)
+        if self.game.job.world is world:
+            for each, node in self.game.job.nodes.items():
+                assert node.joined == before.get(each) or node.failed or each == name
 
     @rule(name=ANY)
     def a_join_is_withdrawn(self, name: str) -> None:

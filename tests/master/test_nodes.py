@@ -282,7 +282,10 @@ def test_too_few_nodes_for_too_long_is_a_failure_that_says_who_is_missing() -> N
     assert game.ended() is None
     game.wait(0.5, "node-0")
     assert game.job.verdict
-    assert game.job.verdict.message == ("no world for 900 s: 1 of at least 2 nodes joined (node-1: running)")
+    assert game.job.verdict.message == (
+        "no world for 900 s: 1 of at least 2 nodes joined (node-1: running, "
+        "but its agent has not reached the master)"
+    )
 
 
 def test_the_join_timeout_does_not_count_while_pods_are_pending() -> None:

@@ -16,9 +16,11 @@ from elasticjob.api.rpc.message import MSGPACK, Problem
 from elasticjob.api.rpc.nodes import Order, Orders, Watch
 from elasticjob.api.rpc.rendezvous import Join, World
 from elasticjob.kube.clock import VirtualClock
+from elasticjob.master.calls import Server
 from elasticjob.master.job import Bounds, Job, Spec
 from elasticjob.master.server import Master
 from elasticjob.master.store import File, Nowhere, StoreError, restore
+from elasticjob.trainer.master import MasterClient, Stale
 from tests.kit.kube.stub import until
 from tests.kit.master import finish, join, report, watch
 
@@ -195,7 +197,14 @@ WRONG: dict[str, tuple[str, bytes, dict[str, str], int, str, str]] = {
     "token": ("nodes/watch", b"{}", {"Authorization": "Bearer no"}, 401, "unauthenticated", "Bearer"),
     "no token": ("nodes/watch", b"{}", {"Authorization": ""}, 401, "unauthenticated", "Secret"),
     "not ASCII": ("nodes/watch", b"{}", {"Authorization": "Bearer é"}, 401, "unauthenticated", "Secret"),
-    "verb": ("nodes/destroy", b"{}", {}, 404, "unknown-verb", "nodes/destroy is not one of nodes/failure"),
+    "verb": (
+        "nodes/destroy",
+        b"{}",
+        {},
+        404,
+        "unknown-verb",
+        "nodes/destroy is not one of check/next, nodes/failure",
+    ),
     "form": ("nodes/watch", b"{", {}, 400, "malformed", "truncated"),
     "field": ("nodes/watch", b'{"node": 3}', {}, 400, "malformed", "$.node"),
     "wait": ("nodes/watch", LONG, {}, 400, "malformed", "$.wait"),
@@ -255,6 +264,43 @@ async def test_another_method_is_refused_with_the_right_one(
 ) -> None:
     async with agents.session.request(method, f"http://{agents.master.address}{path}") as response:
         assert (response.status, response.headers["Allow"]) == (405, allowed)
+
+
+async def test_agents_never_need_the_general_server(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Server, "general", None)
+    async with MasterClient(agents.master.address, token=TOKEN, patience=0.0) as client:
+        for name in NAMES:
+            assert (await client.call(watch(name))).order is Order.TRAIN
+        waiting = asyncio.ensure_future(client.call(join("node-0", wait=1.0)))
+        await until(lambda: len(agents.master._polls) == 1)
+        await agents.clock.advance(1.25)  # 204, upon which the client joins again
+        await until(lambda: len(agents.master._polls) == 1)
+        await client.call(join("node-1"))
+        assert (await waiting).count == 2
+        with pytest.raises(Stale, match="round 7 is over"):
+            await client.call(report("node-0", 7, 1))
+
+
+async def test_pages_and_calls_may_share_a_connection(agents: Agents) -> None:
+    host, port = agents.master.address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    body = msgspec.json.encode(watch("node-0"))
+    head = f"POST /v1/nodes/watch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+    call = head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    page = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    for sent in (call + page, call):
+        writer.write(sent)
+        for _ in range(sent.count(b"HTTP/1.1")):
+            answer = await reader.readuntil(b"\r\n\r\n")
+            length = next(
+                int(line[16:]) for line in answer.splitlines() if line.startswith(b"Content-Length")
+            )
+            await reader.readexactly(length)
+            assert answer.startswith(b"HTTP/1.1 200 ")
+    writer.close()
+    await writer.wait_closed()
+    await agents.clock.advance(0.75)
+    assert agents.master.job.nodes["node-0"].beat is None
 
 
 async def test_fields_of_a_newer_peer_are_ignored(agents: Agents) -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import random
 from datetime import timedelta
 from pathlib import Path
+from uuid import UUID
 
+import msgspec
 import pytest
 
 from elasticjob.api.rpc.nodes import Order
+from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.master.job import Job, Limits, Spec
+from elasticjob.master.job import Change, Job, Limits, Node, Phase, Spec, Training
 from elasticjob.master.progress import eta, goodput, speed
+from elasticjob.master.roster import Roster
 from elasticjob.master.server import Master
 from elasticjob.master.store import File, Nowhere, SnapshotError, restore, snapshot
 from tests.kit.master import START, Played, finish, join, leave, played, report, watch
@@ -142,6 +148,64 @@ def test_metrics_that_are_no_numbers_survive_a_master() -> None:
 def test_a_snapshot_that_cannot_be_read_says_what_to_do() -> None:
     with pytest.raises(SnapshotError, match=r"snapshot of job digits .* delete it"):
         restore(b"{", Spec(job="digits"), START)
+
+
+def test_a_snapshot_of_the_form_before_is_read() -> None:
+    old = played("node-0", "node-1", maximum=3)
+    old.ask(report("node-0", 1, 12))
+    before = msgspec.json.encode(old.job, enc_hook=dict)
+    assert b'"nodes":{"node-0":{' in before
+    assert restore(before, old.job.spec, old.now) == restore(snapshot(old.job), old.job.spec, old.now)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"form": 3}, "it has form 3, and this master reads up to 2"),
+        ({"rows": 5}, "column name has 2 rows, not 5"),
+        ({"nodes": {"name": ["a", "a"]}}, "two nodes have the same name"),
+        ({"places": [7, 8]}, "out of range"),
+    ],
+)
+def test_a_snapshot_that_contradicts_itself_is_refused(change: dict[str, object], why: str) -> None:
+    given = msgspec.json.decode(snapshot(played("node-0", "node-1").job))
+    with pytest.raises(SnapshotError, match=why):
+        restore(msgspec.json.encode(given | change), Spec(job="digits"), START)
+
+
+def test_ten_thousand_nodes_fit_where_the_api_server_takes_a_mebibyte() -> None:
+    many, chance = 10_000, random.Random(1)
+    names = [f"a-job-with-a-name-of-forty-letters-worker-{index}" for index in range(many)]
+    lives = [f"{chance.getrandbits(128):032x}" for _ in names]
+    nodes = Roster(
+        Node(
+            name=name,
+            index=index,
+            phase=Phase.RUNNING,
+            pod=f"{name}-1",
+            pods=(f"{name}-1",),
+            uid=str(UUID(int=chance.getrandbits(128))),
+            incarnation=lives[index],
+            retired=tuple(f"{chance.getrandbits(128):032x}" for _ in range(16)),
+            beat=START + timedelta(milliseconds=index),
+            round=3,
+            failure=f"worker {index % 8} ended with exit code 1: {'x' * 2000}",
+        )
+        for index, name in enumerate(names)
+    )
+    members = tuple(
+        Member(node=name, incarnation=life, slots=8, address=f"10.0.{k >> 8}.{k & 255}", port=k, since=1)
+        for k, (name, life) in enumerate(zip(names, lives, strict=True))
+    )
+    change = Change(round=1, reason="lost", formed=START, nodes=many, workers=many, lost=tuple(names[:4]))
+    world = World(round=3, members=members, batch_slots=80_000)
+    training = Training(changes=(change,) * 64)
+    job = Job(spec=Spec(job="digits"), nodes=nodes, round=3, world=world, training=training)
+    data = snapshot(job, START)
+    assert len(gzip.compress(data, 6)) < 1024 * 1024
+    found = restore(data, job.spec, START)
+    assert (found.world, [*found.nodes]) == (world, names)
+    assert found.nodes[names[-1]].retired == nodes[names[-1]].retired[-1:]
 
 
 async def test_a_save_that_was_given_up_does_not_get_in_the_way_of_the_next(tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from elasticjob.api.rpc.nodes import Heir, Order
+from elasticjob.kube.clock import VirtualClock
 from elasticjob.master.job import invariants
-from elasticjob.master.succession import inherit, succession
-from tests.kit.master import Played, join, leave, played, report, watch
+from elasticjob.master.server import Master
+from elasticjob.master.store import Nowhere
+from elasticjob.master.succession import HEIRS, inherit, part_of, succession
+from tests.kit.master import Played, finish, join, leave, played, report, watch
 
 
 def test_nodes_carry_the_job_once_it_has_a_world() -> None:
@@ -32,6 +36,18 @@ def test_nodes_that_are_gone_inherit_nothing() -> None:
     assert [heir.node for heir in left.heirs] == ["node-2"]
 
 
+def test_only_heirs_carry_the_snapshot() -> None:
+    names = [f"node-{index}" for index in range(HEIRS + 3)]
+    game = Played(minimum=1, maximum=len(names))
+    game.ask(*(watch(name) for name in names), *(join(name) for name in names))
+    left = succession(game.job, "node-0")
+    assert left is not None
+    assert [heir.node for heir in left.heirs] == game.names()[1 : HEIRS + 1]
+    carried = {name: part_of(left, name).snapshot for name in game.names()[1:]}
+    assert [bool(snapshot) for snapshot in carried.values()] == [True] * HEIRS + [False] * 2
+    assert {part_of(left, name).heirs for name in names} == {left.heirs}
+
+
 def test_survivors_form_the_next_world_without_the_host_at_once() -> None:
     game = played("node-0", "node-1", "node-2")
     game.ask(report("node-1", 1, 47))
@@ -47,3 +63,19 @@ def test_survivors_form_the_next_world_without_the_host_at_once() -> None:
     assert game.job.world is not None
     assert (game.job.world.round, game.job.world.batch_slots) == (2, 3)
     assert game.job.training.progress is not None
+
+
+async def test_heirs_know_that_the_host_has_finished() -> None:
+    game = played("node-0", "node-1")
+    master = Master(game.job, "secret", Nowhere(), clock=VirtualClock(), node="node-0")
+    first = await master.ask(watch("node-1", round=1))
+    await master.ask(finish("node-0", 1))
+    async with asyncio.timeout(10):
+        orders = await master.ask(watch("node-1", round=1, seen=first.version))
+    assert (orders.order, orders.round) == (Order.TRAIN, 1)
+    game.job = inherit(orders.succession, game.job.spec, game.now)
+    assert game.job.ending is None  # node-1 may take its time to evaluate
+    game.ask(watch("node-1", round=1), finish("node-1", 1))
+    verdict = game.ended()
+    assert verdict is not None
+    assert verdict.reason == "Finished"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def said(job: Scenario, text: str) -> list[str]:
 
 async def test_nodes_with_the_same_command_line_train_together(tmp_path: Path, warm: Warm) -> None:
     async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
-        flags = torchruns_line("2")
+        flags = (*torchruns_line("2"), "--local-addr", socket.gethostname())
         agents = [await job.peer("counted.py", 3, flags=flags)]
         await job.until(lambda: said(job, "1 of at least 2 nodes joined"))
         agents.append(await job.peer("counted.py", 3, flags=flags))

@@ -335,6 +335,7 @@ def start_missing_workers(group: Group, now: float) -> Step | None:
     """Start elastic workers, which need no world at start."""
     if (
         group.ending
+        or not group.vetted
         or group.recovery is not Recovery.IN_PROCESS
         or any(not f.reported for f in group.failures)
     ):
@@ -381,7 +382,7 @@ def patience(worker: Worker) -> float:
 
 def wish(group: Group) -> tuple[Join | None, tuple[int, ...]]:
     """Return the Join that this node should have pending, and its slots in rank order."""
-    if group.ending or not_started(group) or enterable(group):
+    if group.ending or not group.vetted or not_started(group) or enterable(group):
         return None, ()
     if group.recovery is Recovery.RESTART:
         idle = group.warm and not group.workers and all(failed.reported for failed in group.failures)
@@ -469,7 +470,7 @@ def restarts(failures: tuple[Failed, ...]) -> int:
 
 def may_be_an_echo(group: Group, failed: Failed) -> bool:
     """Whether a script may have failed only because a peer on another node was lost."""
-    alone = group.world is None or len(group.world.members) == 1
+    alone = group.world is None or group.world.count == 1
     return failed.code > 0 and not (alone or failed.fruitless) and group.recovery is Recovery.RESTART
 
 
@@ -531,8 +532,11 @@ def leave_broken(group: Group, round_: int, reason: str) -> Report:
 def describe_world(group: Group) -> str:
     """Return a sentence about the current world."""
     world = group.world
-    members = ", ".join(member.node for member in world.members) if world else ""
-    return f"round {group.round}: {world.size if world else 0} worker(s) on {members}"
+    if world is None:
+        return f"round {group.round}: 0 worker(s)"
+    names = ", ".join(member.node for member in world.members)
+    more = f" and others, {world.count} nodes" if world.count > len(world.members) else ""
+    return f"round {group.round}: {world.size} worker(s) on {names}{more}"
 
 
 def with_all(group: Group, workers: Iterable[Worker]) -> Group:

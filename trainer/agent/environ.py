@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from elasticjob.trainer import way
 from elasticjob.trainer.agent.decide import Spawn, restarts
 from elasticjob.trainer.agent.group import Group
 from elasticjob.trainer.agent.settings import Settings
@@ -24,7 +25,7 @@ def with_defaults(environment: Mapping[str, str], workers: int) -> dict[str, str
 
 
 def worker_environment(
-    base: Mapping[str, str], settings: Settings, group: Group, spawn: Spawn, error_file: Path
+    base: Mapping[str, str], settings: Settings, group: Group, spawn: Spawn, error_file: Path, way_file: Path
 ) -> dict[str, str]:
     """Return the whole environment of the worker in `spawn.slot`, on top of `base` (`with_defaults`)."""
     count = settings.workers
@@ -38,6 +39,8 @@ def worker_environment(
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         "TORCHELASTIC_ERROR_FILE": str(error_file),
         ADDRESS: settings.place.address,
+        way.FILE: str(way_file),
+        way.SLOT: str(spawn.slot),
     }
     if settings.virtual_rank:
         own |= one_device(base, spawn.slot)
@@ -57,14 +60,13 @@ def world(group: Group, spawn: Spawn) -> dict[str, str]:
     place = spawn.enter
     if place is None or group.world is None:
         return {}
-    nodes = [member.node for member in group.world.members]
     return {
         "RANK": str(place.rank),
         "WORLD_SIZE": str(place.size),
         "ROLE_RANK": str(place.rank),
         "ROLE_WORLD_SIZE": str(place.size),
-        "GROUP_RANK": str(nodes.index(group.terms.node)),
-        "GROUP_WORLD_SIZE": str(len(nodes)),
+        "GROUP_RANK": str(group.world.node_rank(group.terms.node)),
+        "GROUP_WORLD_SIZE": str(group.world.count),
         "MASTER_ADDR": place.address,
         "MASTER_PORT": str(place.port),
     }

@@ -96,6 +96,7 @@ class Group:
     terms: Terms
     recovery: Recovery
     warm: bool = False  # scripts can be started at once
+    vetted: bool = True  # the node needs no check, or has passed it
     workers: Mapping[int, Worker] = field(default_factory=dict)
     ended: frozenset[int] = frozenset()
     failures: tuple[Failed, ...] = ()
@@ -159,6 +160,11 @@ class WarmReady:
 
 
 @dataclass(frozen=True)
+class Vetted:
+    """The node has passed its check."""
+
+
+@dataclass(frozen=True)
 class Said:
     """A worker sent a message."""
 
@@ -206,7 +212,7 @@ class Dismissed:
     message: str
 
 
-Event = WarmReady | Said | Ended | Ordered | Formed | AskedToLeave | Dismissed
+Event = WarmReady | Vetted | Said | Ended | Ordered | Formed | AskedToLeave | Dismissed
 
 
 def observe(group: Group, event: Event, now: float) -> Group:
@@ -214,6 +220,8 @@ def observe(group: Group, event: Event, now: float) -> Group:
     match event:
         case WarmReady():
             return replace(group, warm=True)
+        case Vetted():
+            return replace(group, vetted=True)
         case Said(slot=slot, message=message):
             worker = group.workers.get(slot)
             return heard(group, worker, message) if worker else group

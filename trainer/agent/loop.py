@@ -19,11 +19,14 @@ from typing import Any, assert_never
 
 import msgspec
 
+from elasticjob.api.rpc.check import Part
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Order, Report, Succession, Watch
 from elasticjob.api.rpc.rendezvous import Join, Recovery
+from elasticjob.trainer import way
 from elasticjob.trainer.agent import decide as steps
 from elasticjob.trainer.agent import succession, words
+from elasticjob.trainer.agent.check import FAILED, PAYLOAD, Bench, check
 from elasticjob.trainer.agent.decide import LEFT, Action, Exit, Step, again_at, decide
 from elasticjob.trainer.agent.environ import with_defaults, worker_environment
 from elasticjob.trainer.agent.folder import own_folder
@@ -36,11 +39,12 @@ from elasticjob.trainer.agent.group import (
     Ordered,
     Said,
     Terms,
+    Vetted,
     observe,
 )
 from elasticjob.trainer.agent.notices import Master, Notices, Stepped, rank_of, stalls, waits
 from elasticjob.trainer.agent.script import imports, is_elastic, preloads
-from elasticjob.trainer.agent.settings import Recover, Settings, Start, hostname
+from elasticjob.trainer.agent.settings import Recover, Settings, Start, count_devices, hostname
 from elasticjob.trainer.agent.usage import Meter, stopped_among
 from elasticjob.trainer.agent.workers import Workers
 from elasticjob.trainer.channel import Advance
@@ -53,6 +57,7 @@ from elasticjob.trainer.master import (
     Stopping,
     Unreachable,
 )
+from elasticjob.trainer.sockets import bound
 
 log = logging.getLogger("elasticjob.agent")
 
@@ -62,6 +67,7 @@ NOTICE_EVERY = 0.5
 SUCCEED_EVERY = 0.2
 LAST_CALLS = 3.0  # seconds that the last requests to the master may take; it may be gone already
 FAREWELL = 1.0  # the same for a planned leave
+WAY = "master.json"
 PREFIX = "[${role_name}${local_rank}]: "
 
 
@@ -94,6 +100,7 @@ class Agent:
         self._folder = folder
         self._take_over = take_over
         self._left: Succession | None = None
+        self._way: way.Way | None = None
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls: set[asyncio.Task[None]] = set()
@@ -106,7 +113,9 @@ class Agent:
         self._stopped: dict[int, float] = {}
         self._joined: float | None = None
         found = imports(settings.script)
-        self._group = Group(terms=terms(settings), recovery=recovery(settings.recover, found))
+        self._group = Group(
+            terms=terms(settings), recovery=recovery(settings.recover, found), vetted=not settings.check
+        )
         self._workers = Workers(
             settings.script,
             emit=self._events.put_nowait,
@@ -124,7 +133,11 @@ class Agent:
         for number in signals:
             asked = AskedToLeave(f"received {number.name}", 128 + number)
             loop.add_signal_handler(number, self._events.put_nowait, asked)
-        self._workers.prepare(self._environment)
+        self._say_where_the_master_is()
+        if self._settings.check:
+            self._start(self._vet())
+        else:
+            self._workers.prepare(self._environment)
         loop.add_signal_handler(signal.SIGCHLD, self._workers.reap_orphans)
         self._start(self._watch())
         self._start(self._report())
@@ -176,7 +189,9 @@ class Agent:
         match action:
             case steps.Spawn(slot=slot):
                 file = self._folder / f"error-{slot}.json"
-                environment = worker_environment(self._environment, self._settings, self._group, action, file)
+                environment = worker_environment(
+                    self._environment, self._settings, self._group, action, file, self._folder / WAY
+                )
                 self._workers.spawn(slot, environment, file)
             case steps.Signal(slot=slot, number=number):
                 self._workers.signal(slot, number)
@@ -213,6 +228,29 @@ class Agent:
             self._events.put_nowait(Dismissed(AGAIN, type(error).__name__, str(error)))
         else:
             self._events.put_nowait(Formed(world))
+
+    async def _vet(self) -> None:
+        """Have this node checked; prepare its workers if it has passed."""
+        bench = Bench(self._settings.payload or PAYLOAD, payloads(self._settings), self._environment)
+        try:
+            found = await check(self._master, self._group.terms, bench)
+        except Stopping:
+            return  # the next orders say STOP
+        except Refused as error:
+            self._events.put_nowait(Dismissed(0, "Refused", str(error)))
+            return
+        except MasterError as error:
+            self._events.put_nowait(Dismissed(AGAIN, type(error).__name__, str(error)))
+            return
+        finally:
+            bench.close()
+        if found.part is Part.EXCLUDED:
+            self._events.put_nowait(Dismissed(FAILED, "NodeCheckFailed", f"node check: {found.reason}"))
+            return
+        if found.reason:
+            log.warning("node check: %s", found.reason)
+        self._workers.prepare(self._environment)
+        self._events.put_nowait(Vetted())
 
     async def _watch(self) -> None:
         """Keep a Watch pending at the master, and emit its orders."""
@@ -296,6 +334,7 @@ class Agent:
             await asyncio.sleep(NOTICE_EVERY)
             now = asyncio.get_running_loop().time()
             group, client = self._group, self._master
+            self._say_where_the_master_is()
             for worker in group.training:
                 if (last := self._steps.get(worker.slot)) is None or last.round != worker.round:
                     self._steps[worker.slot] = Stepped(worker.round, last.step if last else 0, now)
@@ -308,6 +347,16 @@ class Agent:
             )
             for sentence in notices.due(conditions, now):
                 log.warning("%s", sentence)
+
+    def _say_where_the_master_is(self) -> None:
+        """Write the way to the master for the workers, at first and when it has moved."""
+        place, address = self._settings.place, self._master.address
+        if self._way is not None and self._way.address == address:
+            return
+        token = way.token_file(self._environment, place.token, self._folder)
+        incarnation = self._group.terms.incarnation
+        self._way = way.Way(address, str(token), place.node, incarnation)
+        way.write(self._folder / WAY, self._way)
 
     def _noticed(self, slot: int, advance: Advance) -> None:
         now = asyncio.get_running_loop().time()
@@ -365,10 +414,7 @@ class Agent:
         process.
         """
         self._release_port()
-        family = socket.AF_INET6 if ":" in self._settings.place.address else socket.AF_INET
-        self._reserved = socket.socket(family)
-        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._reserved.bind((self._settings.place.address, 0))
+        self._reserved = bound(self._settings.place.address)
         port: int = self._reserved.getsockname()[1]
         return port
 
@@ -424,6 +470,11 @@ def terms(settings: Settings) -> Terms:
         grace=settings.grace,
         tries=settings.tries,
     )
+
+
+def payloads(settings: Settings) -> int:
+    """Return how many processes of the payload this node runs: one for each device that it uses."""
+    return max(1, min(settings.workers, count_devices()))
 
 
 def at(host: str, port: str) -> str:

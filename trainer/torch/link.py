@@ -33,6 +33,7 @@ from elasticjob.trainer.channel import (
     decode_from_agent,
     encode,
 )
+from elasticjob.trainer.sockets import bound
 
 BACKLOG: Final = 65_535  # the kernel takes as much of it as net.core.somaxconn allows
 
@@ -186,8 +187,9 @@ def from_environment(environment: Mapping[str, str]) -> Link | None:
 
 def listen(address: str) -> socket.socket:
     """Return a listening socket for the store of a round, which all workers reach before it accepts one."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    return socket.create_server((address, 0), family=family, backlog=BACKLOG)
+    listener = bound(address)
+    listener.listen(BACKLOG)
+    return listener
 
 
 def port_of(listener: socket.socket) -> int:

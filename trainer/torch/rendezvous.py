@@ -129,7 +129,7 @@ class Handler(RendezvousHandler):
 
     def _enter(self, world: World, listener: socket.socket) -> RendezvousInfo:
         """Open the store of the round, or connect to it."""
-        rank = [member.node for member in world.members].index(self._node)
+        rank = world.node_rank(self._node)
         first = world.members[0]
         fd = listener.detach() if rank == 0 else None
         listener.close()
@@ -140,7 +140,7 @@ class Handler(RendezvousHandler):
         return RendezvousInfo(
             store=PrefixStore(f"round-{world.round}", self._store),
             rank=rank,
-            world_size=len(world.members),
+            world_size=world.count,
             bootstrap_store_info=RendezvousStoreInfo(first.address, first.port),
         )
 

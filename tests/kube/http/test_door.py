@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -12,9 +13,10 @@ from datetime import UTC, datetime
 import pytest
 from aiohttp import web
 
-from elasticjob.kube.http.door import Bounds
+from elasticjob.kube.http.door import Bounds, Door
 from elasticjob.kube.http.serving import IDLE, Runner
 from elasticjob.kube.webhook.certs.certificates import issue, new_authority, server_context
+from tests.kit.kube.stub import until
 
 AUTHORITY = new_authority("test", datetime.now(UTC))
 TRUSTING = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
@@ -140,6 +142,33 @@ async def test_no_more_connections_are_held_than_allowed_in_all_and_for_each_add
         while not await is_served(again := await connected(port)):
             again[1].transport.abort()
         streams.append(again)
+
+
+async def test_peers_that_have_shown_who_they_are_do_not_count_for_their_address(
+    streams: list[Stream],
+) -> None:
+    door = Door(socket.create_server(("127.0.0.1", 0)), Bounds(connections=4, share=0.25))
+    made: list[asyncio.BaseTransport] = []
+
+    class Trusted(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            made.append(transport)
+            door.asked(transport)
+            door.trust(transport)
+            door.trust(transport)
+
+    async with await asyncio.get_running_loop().create_server(Trusted, sock=door):
+        for _ in range(4):
+            streams.append(await connected(door.getsockname()[1]))
+            await until(lambda: len(made) == len(streams))
+        streams.append(refused := await connected(door.getsockname()[1]))
+        assert await rest(refused) == b""
+        made[0].close()
+        await rest(streams[0])
+        streams.append(await connected(door.getsockname()[1]))
+        await until(lambda: len(made) == 5)
+        for transport in made:
+            transport.close()
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from elasticjob.api.rpc.nodes import Order
-from elasticjob.api.rpc.rendezvous import World
+from elasticjob.api.rpc.rendezvous import Join, Recovery, World
 from elasticjob.master.errors import Refused, Stale, Stopping
-from elasticjob.master.job import Bounds, Phase
+from elasticjob.master.job import NAMED, Bounds, Phase
 from tests.kit.master import Played, finish, join, leave, played, pod, watch
 
 NODES = [f"node-{index}" for index in range(9)]
@@ -102,14 +104,14 @@ def test_survivors_do_not_wait_for_a_node_whose_worker_died() -> None:
     game = played("node-0", "node-1")
     game.ask(leave("node-1", 1))
     assert game.orders("node-0").lost == ("node-1",)
-    world = game.ask(join("node-0", after=1))
+    world = game.ask(join("node-0", after=1, wait=90.0))
     assert isinstance(world, World)
     assert [member.node for member in world.members] == ["node-0"]
 
 
 def test_the_one_who_comes_back_is_cut_in_at_a_boundary() -> None:
     game = played("node-0", "node-1")
-    game.ask(leave("node-1", 1), join("node-0", after=1))
+    game.ask(leave("node-1", 1), join("node-0", after=1, wait=90.0))
     game.ask(join("node-1", after=1))
     orders = game.orders("node-0")
     assert (orders.order, orders.lost, orders.round) == (Order.REGROUP, (), 2)
@@ -133,7 +135,7 @@ def test_newcomers_never_push_out_a_survivor_who_is_still_on_its_way() -> None:
     game = played("node-0", "node-1")
     game.ask(leave("node-1", 1), watch("node-2"), join("node-2"), watch("node-3"), join("node-3"))
     assert game.job.running is None
-    game.ask(join("node-0", after=1))
+    game.ask(join("node-0", after=1, wait=90.0))
     assert game.names()[0] == "node-0"
 
 
@@ -144,7 +146,7 @@ def test_a_planned_leaver_is_not_waited_for() -> None:
     assert (orders.order, orders.lost) == (Order.REGROUP, ())
     assert orders.reason == "node-1 leaves"
     assert game.order("node-1") is Order.REGROUP
-    game.ask(join("node-0", after=1))
+    game.ask(join("node-0", after=1, wait=90.0))
     assert game.names() == ["node-0"]
 
 
@@ -179,7 +181,7 @@ def test_a_late_copy_of_a_leave_does_not_undo_a_join() -> None:
     game.ask(leave("node-1", 1), join("node-1", after=1))
     game.ask(leave("node-1", 1))
     assert game.job.nodes["node-1"].joined
-    game.ask(join("node-0", after=1))
+    game.ask(join("node-0", after=1, wait=90.0))
     assert game.job.round == 2
     assert game.ask(leave("node-1", 1)) is not None
     assert game.job.running
@@ -261,7 +263,7 @@ def test_a_newcomer_does_not_take_the_world_while_its_members_are_on_a_long_step
     game.ask(watch("node-1"), join("node-1", wait=600))
     game.wait(120, "node-0", "node-1")
     assert (game.job.round, game.order("node-0")) == (1, Order.REGROUP)
-    game.ask(join("node-0", after=1))
+    game.ask(join("node-0", after=1, wait=90.0))
     assert game.names() == ["node-0", "node-1"]
 
 
@@ -277,3 +279,70 @@ def test_who_is_lost_in_the_same_moment_is_in_no_world_in_between() -> None:
     game.ask(join("node-0", after=1, wait=60), join("node-2", after=1, wait=60))
     game.wait(6, "node-0")
     assert (game.job.round, game.names()) == (2, ["node-0"])
+
+
+def test_a_world_of_its_own_does_not_make_a_newcomer_the_oldest() -> None:
+    game = Played(maximum=3)
+    game.ask(watch("node-0"), join("node-0"))  # at a master of its own, until the others find it
+    game.ask(watch("node-1", round=5), watch("node-2", round=5), join("node-0", after=1, wait=90.0))
+    game.wait(60, "node-0", "node-1", "node-2")
+    assert game.job.round == 5
+    game.ask(join("node-1", after=5), join("node-2", after=5))
+    assert game.names() == ["node-1", "node-2", "node-0"]
+
+
+def plain(name: str, **more: Any) -> Join:
+    return join(name, recovery=Recovery.RESTART, wait=60.0, **more)
+
+
+def test_late_nodes_of_a_plain_script_cost_one_restart_together() -> None:
+    game = played("node-0", "node-1", maximum=9)
+    for name in NODES[2:6]:
+        game.ask(watch(name), plain(name))
+        game.wait(2, *game.job.nodes)
+        assert game.order("node-0") is Order.TRAIN
+    game.wait(1.5, *NODES[:6])
+    assert game.order("node-0") is Order.REGROUP
+    game.ask(plain("node-0", after=1), plain("node-1", after=1))
+    assert game.names() == NODES[:6]
+
+
+def test_newcomers_of_a_plain_script_wait_no_longer_than_the_longest_window() -> None:
+    game = played("node-0", maximum=20)
+    names = [f"node-{index}" for index in range(20)]
+    waited = 0
+    while game.order("node-0") is Order.TRAIN:
+        waited += 1
+        game.ask(watch(names[waited]), plain(names[waited]))
+        game.wait(2.5, *names[: waited + 1])
+    assert waited == 12
+
+
+@pytest.mark.parametrize("case", ["in-process", "full", "loss"])
+def test_no_window_delays_what_cannot_wait(case: str) -> None:
+    game = played("node-0", "node-1", maximum=3 if case == "full" else 9)
+    game.ask(watch("node-2"), join("node-2") if case == "in-process" else plain("node-2"))
+    if case == "loss":
+        assert game.order("node-0") is Order.TRAIN
+        game.cut(watch("node-1"))
+        game.ask(plain("node-0", after=1))
+        assert game.names() == ["node-0", "node-2"]
+    assert (game.order("node-0") is Order.REGROUP) == (case != "loss")
+
+
+def test_a_world_that_loses_very_many_says_so_with_a_few_names() -> None:
+    names = [f"node-{index}" for index in range(40)]
+    game = Played(maximum=40)
+    game.ask(*(watch(name) for name in names), *(join(name) for name in names))
+    version = game.job.version
+    for name in names[10:]:
+        game.cut(watch(name))
+    assert len(game.orders("node-0").lost) == NAMED
+    assert game.job.version - version == NAMED
+    game.ask(*(watch(name, "second") for name in names[10:12]))
+    game.ask(*(join(name, after=1) for name in names[:10]))
+    assert sorted(game.names()) == names[:10]
+    change = game.job.training.changes[-1]
+    assert (len(change.lost), change.joined, change.others) == (4, (), 26)
+    game.ask(*(join(name, "second") for name in names[10:12]), *(join(name, after=2) for name in names[:10]))
+    assert sorted(game.job.training.changes[-1].joined) == names[10:12]

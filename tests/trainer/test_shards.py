@@ -1,0 +1,42 @@
+"""Consumers of shards: real processes, a real master, and kills of both."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from elasticjob.trainer.shards import Dataset
+from tests.kit.consumers import consuming
+
+WORKERS = ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_random_kills_of_consumers_and_master_lose_no_record_and_double_none(
+    tmp_path: Path, seed: int
+) -> None:
+    dataset = Dataset(name="lines", splitter="text", size=4000, shard=7, epochs=2, shuffle=True)
+    chance = random.Random(seed)
+    with consuming(tmp_path, dataset, WORKERS) as job:
+        done = 0
+        for turn in range(12):
+            done = job.outputs + chance.randrange(20, 80)
+            job.wait_for(done)
+            if turn % 3 == 2:
+                job.kill_master()
+            if turn % 3 != 2 or chance.random() < 0.5:
+                job.kill(chance.choice(WORKERS))
+        for consumer in job.consumers.values():
+            consumer.join(20)
+            assert consumer.exitcode == 0, (job.status(), job.consumers)
+        standing = job.status()["datasets"][0]
+        assert standing["complete"]
+        assert standing["records"] == 8000
+        counted = Counter(line for lines in job.results().values() for line in lines)
+    expected = {f"{epoch} {record}" for epoch in range(2) for record in range(4000)}
+    missing, doubled = expected - counted.keys(), [line for line, count in counted.items() if count > 1]
+    assert not missing
+    assert not doubled
