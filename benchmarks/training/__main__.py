@@ -78,9 +78,20 @@ def take(measure: str, systems: Sequence[System], options: Namespace, book: Book
         return
     for system in systems:
         rounds = options.rounds if system in (OURS, RESTARTED) and kind in BLOWS else options.peer_rounds
+        if kind == "rendezvous" and (fewer := too_many(system, int(rest), book)):
+            book.refuse(measure, system.name, f"not tried, as {fewer:,} agents were not in time")
+            continue
         samples = samples_of(measure, system, options.patience)
         if samples:
             take_samples(measure, system, samples, rounds, book)
+
+
+def too_many(system: System, agents: int, book: Book) -> int:
+    """Return a smaller number of agents that has not met in time, or 0."""
+    missed = (
+        fewer for fewer in AGENTS if None in book.entry(f"rendezvous-{fewer}", system.name).values("seconds")
+    )
+    return next((fewer for fewer in missed if fewer < agents), 0)
 
 
 def samples_of(measure: str, system: System, patience: float) -> Iterator[Sample] | None:

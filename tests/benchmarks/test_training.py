@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.training.__main__ import chosen, hopeless, systems_named, take_samples
+from benchmarks.training.__main__ import chosen, hopeless, systems_named, take_samples, too_many
 from benchmarks.training.book import Book, Entry, Sample
 from benchmarks.training.load import KINDS
 from benchmarks.training.sheet import cell, more, sheet
@@ -89,6 +89,13 @@ def test_an_interrupted_run_takes_only_what_is_missing(tmp_path: Path) -> None:
     assert Book(file).entry("kill", "torchft") == Entry(reason="no wheel")
     assert Book(file).commands == ["first", "second"]
     assert Book(file, fresh=True).entry("kill", "torchrun") == Entry()
+
+
+def test_more_agents_are_not_tried_where_fewer_did_not_meet(tmp_path: Path) -> None:
+    book = Book(tmp_path / "results.json")
+    book.add("rendezvous-4000", "torchrun", {"seconds": None})
+    assert [too_many(TORCHRUN, agents, book) for agents in (1_000, 4_000, 10_000)] == [0, 0, 4_000]
+    assert too_many(OURS, 10_000, book) == 0
 
 
 def test_samples_of_other_versions_are_not_mixed(tmp_path: Path) -> None:
