@@ -1,0 +1,1 @@
+"""What `make bench-training` measures: training with us, torchrun, DLRover and torchft on this machine."""

@@ -1,0 +1,213 @@
+"""`make bench-training`: what training with us costs, how it recovers, and peers beside us.
+
+One table, all figures of this machine and of one run. Two workers (gloo, CPU) train the same model on the
+same records with us, torchrun, DLRover and torchft:
+
+- *recovery*: a worker is killed, a node is lost or silent, one of two nodes starts alone, the other joins;
+- *step*: what a step costs beyond bare DDP, for three models; the systems take turns of about a second;
+- *calls*, *rendezvous*: what the masters bear. Our agents and clients are `benchmarks.agents`.
+
+Samples are kept in a file as they come, so an interrupted run goes on where it stopped. Peers live in
+environments of their own (`hack/peers`); one that cannot run here is told with its own error.
+
+    python -m benchmarks.training --only recovery,step-mlp --systems elasticjob,torchrun --rounds 3
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from benchmarks.figures import machine, show
+from benchmarks.programs import ProgramFailed, end_on_sigterm, say
+from benchmarks.training.blows import kill_workers, lose_nodes, silence_nodes, start_cold
+from benchmarks.training.book import Book, Sample
+from benchmarks.training.cost import BLOCKS, compare
+from benchmarks.training.job import NotInTime
+from benchmarks.training.load import AGENTS, CLIENTS, KINDS, calls, rendezvous
+from benchmarks.training.sheet import sheet
+from benchmarks.training.systems import DLROVER, OURS, RESTARTED, SYSTEMS, TORCHFT, TORCHRUN, System, versions
+
+BLOWS: Final = {"kill": kill_workers, "lose": lose_nodes, "silent": silence_nodes, "cold": start_cold}
+MEASURES: Final = {
+    "recovery": list(BLOWS),
+    "step": [f"step-{work}" for work in BLOCKS],
+    "calls": [f"calls-{kind}-{clients}" for kind in KINDS for clients in CLIENTS],
+    "rendezvous": [f"rendezvous-{agents}" for agents in AGENTS],
+}
+MEET: Final = (OURS, TORCHRUN, DLROVER, TORCHFT)
+"""The systems whose agents meet."""
+
+
+def main() -> None:
+    """Measure what is not in the file yet, print the table."""
+    options = arguments()
+    end_on_sigterm()
+    book = Book(options.results, fresh=options.fresh)
+    command = shlex.join(["python", "-m", "benchmarks.training", *sys.argv[1:]])
+    try:
+        book.began(command, versions())
+    except ValueError as error:
+        sys.exit(str(error))
+    usable: list[System] = []
+    for system in options.systems:
+        reason = system.unusable()
+        if reason:
+            say(f"{system.name} cannot run here: {reason}")
+            for measure in options.only:
+                book.refuse(measure, system.name, reason)
+        else:
+            usable.append(system)
+    for measure in options.only:
+        take(measure, usable, options, book)
+    say("")
+    show(sheet(book, options.patience))
+    print(machine())
+
+
+def take(measure: str, systems: Sequence[System], options: Namespace, book: Book) -> None:
+    """Take the samples of a measurement that are not there yet."""
+    kind, _, rest = measure.partition("-")
+    if kind == "step":
+        take_steps(rest, systems, options, book)
+        return
+    for system in systems:
+        rounds = options.rounds if system in (OURS, RESTARTED) and kind in BLOWS else options.peer_rounds
+        if kind == "rendezvous" and (fewer := too_many(system, int(rest), book)):
+            book.refuse(measure, system.name, f"not tried, as {fewer:,} agents were not in time")
+            continue
+        samples = samples_of(measure, system, options.patience)
+        if samples:
+            take_samples(measure, system, samples, rounds, book)
+
+
+def too_many(system: System, agents: int, book: Book) -> int:
+    """Return a smaller number of agents that has not met in time, or 0."""
+    missed = (
+        fewer for fewer in AGENTS if None in book.entry(f"rendezvous-{fewer}", system.name).values("seconds")
+    )
+    return next((fewer for fewer in missed if fewer < agents), 0)
+
+
+def samples_of(measure: str, system: System, patience: float) -> Iterator[Sample] | None:
+    """Return the samples of one system, as many as are wanted; None if it has no such thing."""
+    kind, _, rest = measure.partition("-")
+    if kind in BLOWS:
+        return BLOWS[kind](system, patience)
+    if kind == "calls":
+        called, _, clients = rest.partition("-")
+        if system not in KINDS[called]:
+            return None
+        return repeated(lambda: calls(system, called, int(clients), patience))
+    return repeated(lambda: rendezvous(system, int(rest), patience)) if system in MEET else None
+
+
+def repeated(taken: Callable[[], Sample]) -> Iterator[Sample]:
+    """Yield samples for ever."""
+    while True:
+        yield taken()
+
+
+def take_samples(measure: str, system: System, samples: Iterator[Sample], rounds: int, book: Book) -> None:
+    """Take so many samples in all; none after two in which nothing came in time."""
+    known = book.entry(measure, system.name)
+    if known.reason or hopeless(known.samples):
+        return
+    try:
+        for sample in islice(samples, max(0, rounds - len(known.samples))):
+            book.add(measure, system.name, sample)
+            say(f"{measure}: {system.name}: {told(sample)}")
+            if hopeless(book.entry(measure, system.name).samples):
+                break
+    except (NotInTime, ProgramFailed, TimeoutError) as error:
+        reason = str(error) or "it does not train with two workers"
+        say(f"{measure}: {system.name}: {reason}")
+        book.refuse(measure, system.name, reason)
+    finally:
+        samples.close()  # type: ignore[attr-defined]  # all are generators: the job ends here
+
+
+def hopeless(samples: Sequence[Sample]) -> bool:
+    """Ask whether the first thing that was waited for did not come, twice at the end."""
+    missed = [next(iter(sample.values())) is None for sample in samples[-2:]]
+    return len(missed) == 2 and all(missed)
+
+
+def take_steps(work: str, systems: Sequence[System], options: Namespace, book: Book) -> None:
+    """Let the systems take turns; all begin anew unless all have had theirs."""
+    measure = f"step-{work}"
+    known = {system: book.entry(measure, system.name) for system in systems}
+    if all(entry.reason or len(entry.samples) >= options.turns for entry in known.values()):
+        return
+    for system in systems:
+        book.clear(measure, system.name)
+
+    def refuse(system: System, reason: str) -> None:
+        say(f"{measure}: {system.name}: {reason}")
+        book.refuse(measure, system.name, reason)
+
+    for system, took in compare(work, systems, options.turns, options.patience, refuse):
+        book.add(measure, system.name, {"ms": 1000 * took})
+        say(f"{measure}: {system.name}: {1000 * took:.2f} ms")
+
+
+def told(sample: Sample) -> str:
+    """Return a sample as a person reads it."""
+    return ", ".join(
+        f"{name} {'not in time' if value is None else f'{value:,.2f}'}" for name, value in sample.items()
+    )
+
+
+def arguments() -> Namespace:
+    """Read the command line."""
+    parser = ArgumentParser(
+        prog="python -m benchmarks.training", description=__doc__, formatter_class=RawDescriptionHelpFormatter
+    )
+    names = [*MEASURES, *(measure for each in MEASURES.values() for measure in each)]
+    parser.add_argument(
+        "--only", type=chosen, default=chosen(",".join(MEASURES)), metavar="NAMES", help=", ".join(names)
+    )
+    parser.add_argument(
+        "--systems",
+        type=systems_named,
+        default=SYSTEMS,
+        metavar="NAMES",
+        help=", ".join(system.name.replace(", ", "-") for system in SYSTEMS),
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="blows of each kind for us")
+    parser.add_argument(
+        "--peer-rounds", type=int, default=3, help="the same for peers, and loads of each kind"
+    )
+    parser.add_argument("--turns", type=int, default=12, help="turns of each system for the cost of a step")
+    parser.add_argument("--patience", type=float, default=90.0, help="seconds until something has not come")
+    parser.add_argument(
+        "--results", type=Path, default=Path("bench-training.json"), help="the file of samples"
+    )
+    parser.add_argument("--fresh", action="store_true", help="forget what is in the file")
+    return parser.parse_args()
+
+
+def chosen(text: str) -> list[str]:
+    """Return the measurements in a list of names and groups. Raises ValueError for others."""
+    known = {name for each in MEASURES.values() for name in each}
+    found = [name for word in text.split(",") for name in MEASURES.get(word, [word])]
+    if unknown := [name for name in found if name not in known]:
+        raise ValueError(unknown)
+    return list(dict.fromkeys(found))
+
+
+def systems_named(text: str) -> list[System]:
+    """Return systems by name. Raises ValueError for others."""
+    known = {system.name.replace(", ", "-").lower(): system for system in SYSTEMS}
+    if unknown := set(text.lower().split(",")) - set(known):
+        raise ValueError(unknown)
+    return [known[name] for name in text.lower().split(",")]
+
+
+if __name__ == "__main__":
+    main()

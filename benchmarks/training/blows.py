@@ -1,0 +1,117 @@
+"""How long a training stands still: after blows, at a cold start, and when a node joins.
+
+Each is measured with two workers on a small network. "next" is the time from the blow to the next counted
+step of the workers that remain, "full" to the first step of two workers.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final
+
+from benchmarks.programs import ProgramFailed
+from benchmarks.training.book import Sample
+from benchmarks.training.job import Job, NotInTime, Step, running
+from benchmarks.training.systems import Shape, System
+
+ONE_NODE: Final = Shape(nodes=1, workers=2)
+TWO_NODES: Final = Shape(nodes=2, workers=1)
+AFTER: Final = 20  # steps in the larger world in which the first node may still stand still
+
+
+def kill_workers(system: System, patience: float) -> Iterator[Sample]:
+    """Kill one of two workers, again and again; their agent goes on."""
+    while True:
+        with running(system, ONE_NODE, patience) as job:
+            sample: Sample = {"next": 0.0}
+            while None not in sample.values():
+                last = job.settled()
+                at = time.time()
+                os.kill(max(last, key=lambda pid: last[pid]["rank"]), signal.SIGKILL)
+                yield (sample := after(job, at, last))
+
+
+def lose_nodes(system: System, patience: float) -> Iterator[Sample]:
+    """Kill one of two nodes, agent and worker; each time in a new job."""
+    yield from hit_nodes(system, patience, Job.kill)
+
+
+def silence_nodes(system: System, patience: float) -> Iterator[Sample]:
+    """Stop one of two nodes, agent and worker, with SIGSTOP."""
+    yield from hit_nodes(system, patience, Job.freeze)
+
+
+def hit_nodes(system: System, patience: float, blow: Callable[[Job, int], None]) -> Iterator[Sample]:
+    """Hit the second node; the first trains on alone."""
+    while True:
+        with running(system, TWO_NODES, patience) as job:
+            last = job.settled()
+            at = time.time()
+            blow(job, 1)
+            sample: Sample = {"next": None}
+            with suppress(NotInTime):
+                sample["next"] = next_step(job, at, last)["at"] - at
+        yield sample
+
+
+def start_cold(system: System, patience: float) -> Iterator[Sample]:
+    """Start one node of at most two, and once it trains, the other.
+
+    "first" is the first step of the one, "stall" its longest pause when the other joins, "joined" the time
+    from the start of the other to its first step.
+    """
+    while True:
+        with running(system, TWO_NODES, patience, nodes=0) as job:
+            began = time.time()
+            job.start(0)
+            try:
+                first = job.until(bool)["at"] - began
+            except NotInTime:
+                yield {"first": None}
+                continue
+            sample: Sample = {"first": first, "stall": None, "joined": None}
+            try:
+                last = job.until(lambda step: step["step"] >= AFTER)
+                sample["stall"], sample["joined"] = join(job, last)
+            except ProgramFailed:
+                yield sample
+                raise
+        yield sample
+
+
+def join(job: Job, last: Step) -> tuple[float | None, float | None]:
+    """Start the second node; return the longest pause of the first, and when both trained."""
+    began = time.time()
+    job.start(1)
+    stall, joined, together = 0.0, None, 0
+    try:
+        while together < AFTER:
+            step = job.until(lambda step: step["node"] == 0)
+            stall, last = max(stall, step["at"] - last["at"]), step
+            together += step["world"] == 2
+            if together and joined is None:
+                joined = step["at"] - began
+    except NotInTime:
+        return None, None
+    return stall, joined
+
+
+def after(job: Job, at: float, before: dict[int, Step]) -> Sample:
+    """Return how long it took from `at` to the next step in a new life, and to one of both workers."""
+    sample: Sample = {"next": None, "full": None}
+    with suppress(NotInTime):
+        first = next_step(job, at, before)
+        sample["next"] = first["at"] - at
+        both = first if first["world"] == 2 else job.until(lambda step: step["world"] == 2)
+        sample["full"] = both["at"] - at
+    return sample
+
+
+def next_step(job: Job, at: float, before: dict[int, Step]) -> Step:
+    """Return the first step after `at` in none of the lives (rounds, or processes) of the steps `before`."""
+    lives = {step["life"] for step in before.values()}
+    return job.until(lambda step: step["at"] > at and step["life"] not in lives)

@@ -1,0 +1,121 @@
+"""The one table: a row for each figure, a column for each system; below it why cells are empty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from benchmarks.figures import NONE, Sheet, spread
+from benchmarks.training.book import Book, Entry
+from benchmarks.training.cost import BLOCKS
+from benchmarks.training.load import AGENTS, CLIENTS, KINDS
+from benchmarks.training.systems import SYSTEMS, TORCHRUN
+
+BARE: Final = TORCHRUN
+"""The plain script under torchrun is bare DDP."""
+REFUSED: Final = "not here"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure of a measurement, with its title."""
+
+    title: str
+    measure: str
+    figure: str
+
+
+RECOVERY: Final = (
+    Row("SIGKILL of a worker: next step, s", "kill", "next"),
+    Row("SIGKILL of a worker: both train, s", "kill", "full"),
+    Row("node lost: next step, s", "lose", "next"),
+    Row("node silent (SIGSTOP): next step, s", "silent", "next"),
+    Row("cold start, 1 of 2 nodes: first step, s", "cold", "first"),
+    Row("second node joins: first stands still, s", "cold", "stall"),
+    Row("second node joins: from its start, s", "cold", "joined"),
+)
+CALLS: Final = {
+    "shards": "shard lease, result",
+    "heartbeats": "heartbeats",
+    "keys": "additions to a key",
+}
+MASTER: Final = (
+    *(
+        Row(f"{CALLS[kind]}, {clients} clients: calls/s", f"calls-{kind}-{clients}", "calls")
+        for kind in KINDS
+        for clients in CLIENTS
+    ),
+    *(Row(f"rendezvous of {agents:,} agents, s", f"rendezvous-{agents}", "seconds") for agents in AGENTS),
+)
+
+
+def sheet(book: Book, patience: float) -> Sheet:
+    """Return the table of all that is known."""
+    rows: list[Sequence[str]] = [line(row, book, patience) for row in RECOVERY]
+    rows += [[], *(step_line(work, book) for work in BLOCKS), []]
+    rows += [line(row, book, patience) for row in MASTER]
+    load = book.loads()
+    notes = [
+        "\nmedian (least–most); steps: torchrun is bare DDP, the others tell what they add in the same turns",
+        *reasons(book),
+        ", ".join(f"{name} {version}" for name, version in book.versions.items()),
+        f"load of the machine at the samples {spread(load)}",
+        "made by " + "; ".join(book.commands),
+    ]
+    return Sheet(["", *(system.name for system in SYSTEMS)], rows, notes)
+
+
+def line(row: Row, book: Book, patience: float) -> list[str]:
+    """Return a row of cells."""
+    return [row.title, *(cell(book.entry(row.measure, each.name), row.figure, patience) for each in SYSTEMS)]
+
+
+def cell(entry: Entry, figure: str, patience: float) -> str:
+    """Return the median and the spread of what came in time, and how often it did not."""
+    values = entry.values(figure)
+    came = [value for value in values if value is not None]
+    if not values:
+        return REFUSED if entry.reason else NONE
+    if not came:
+        return f"none of {len(values)} in {patience:.0f} s"
+    return spread(came) if len(came) == len(values) else f"{spread(came)}, {len(came)} of {len(values)}"
+
+
+def step_line(work: str, book: Book) -> list[str]:
+    """Return the duration of a step of bare DDP, and what the other systems add to it, turn by turn."""
+    bare = book.entry(f"step-{work}", BARE.name).values("ms")
+    cells = []
+    for system in SYSTEMS:
+        entry = book.entry(f"step-{work}", system.name)
+        took = entry.values("ms")
+        if not took:
+            cells.append(REFUSED if entry.reason else NONE)
+        else:
+            cells.append(spread(known(took)) if system is BARE else more(known(took), known(bare)))
+    return [f"step, {work}: ms; beyond bare DDP", *cells]
+
+
+def more(took: Sequence[float], bare: Sequence[float]) -> str:
+    """Return by how much steps were longer than bare DDP's of the same turns: median, spread, share."""
+    pairs = list(zip(took, bare, strict=False))
+    if not pairs:
+        return NONE
+    added = [one - other for one, other in pairs]
+    share = median(one / other - 1 for one, other in pairs)
+    return f"{median(added):+.2f} ({min(added):+.2f}–{max(added):+.2f}), {share:+.1%}"
+
+
+def known(values: Sequence[float | None]) -> list[float]:
+    """Return the values that are there."""
+    return [value for value in values if value is not None]
+
+
+def reasons(book: Book) -> list[str]:
+    """Return why systems could not be measured: a line for each reason, with its measurements."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for measure, system, entry in book.entries():
+        if entry.reason:
+            found.setdefault((system, entry.reason), []).append(measure)
+    return [f"{system}: {', '.join(measures)}: {reason}" for (system, reason), measures in found.items()]
