@@ -77,12 +77,12 @@ def handle(job: Job, request: Request[Any], now: datetime) -> Turn[Any]:
     after = turn.job
     if after.nodes.kinds is job.nodes.kinds and after.world is job.world and after.restarts == job.restarts:
         return turn
-    return Turn(health.judge(after, now), turn.reply)
+    return Turn(health.judge(after, now, whole=False), turn.reply)
 
 
 def cut(job: Job, request: Request[Any], now: datetime) -> Job:
     """Return the job after the client of a long poll has disconnected."""
-    return health.judge(CUT[type(request)](job, request, now), now)
+    return health.judge(CUT[type(request)](job, request, now), now, whole=False)
 
 
 def tick(job: Job, now: datetime) -> Job:

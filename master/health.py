@@ -13,11 +13,15 @@ from elasticjob.master.shards import book
 Rule = Callable[[Job, datetime], Verdict | None]
 
 
-def judge(job: Job, now: datetime) -> Job:
-    """Return the job with the verdict of the first rule that has one. A verdict is final."""
+def judge(job: Job, now: datetime, *, whole: bool = True) -> Job:
+    """Return the job with the verdict of the first rule that has one. A verdict is final.
+
+    Rules that look at all nodes are left out unless the job is looked at as a `whole`, as at each tick.
+    """
     if job.verdict:
         return job
-    verdict = next((verdict for rule in RULES if (verdict := rule(job, now))), None)
+    tried = RULES if whole else OF_REQUESTS
+    verdict = next((verdict for rule in tried if (verdict := rule(job, now))), None)
     return job.but(verdict=verdict, version=job.version + 1) if verdict else job
 
 
@@ -106,6 +110,7 @@ RULES: tuple[Rule, ...] = (
     fail_when_too_few_nodes_come,
     fail_when_nothing_is_computed,
 )
+OF_REQUESTS = tuple(rule for rule in RULES if rule is not fail_when_node_groups_do_not_add_up)
 
 
 def _success(job: Job, many: int, where: str, now: datetime) -> Verdict:
