@@ -92,7 +92,8 @@ def find(workers: Sequence[Seen], floor: float) -> Hung | None:
     if least < most:
         behind = [w for w in waiting if w.state.step == least and w.since > patience - usual]
         return blamed(behind, len(waiting) - len(behind), begun, usual) if behind else None
-    if len(workers) > 1 and min(begun) > COLLECTIVE + 10 * usual:
+    waited = min(*begun, *(worker.since for worker in workers))
+    if len(workers) > 1 and waited > COLLECTIVE + 10 * usual:
         youngest = max(workers, key=lambda worker: worker.rank)
         return Hung((youngest,), in_a_collective(workers, youngest, min(begun), usual))
     return None

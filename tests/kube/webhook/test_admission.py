@@ -355,7 +355,7 @@ async def test_a_registration_goes_with_its_owner_and_does_not_come_back() -> No
         "uid": "u1",
     }
     async with Shelf() as shelf:
-        shelf.put(OWNERS_PATH, {"metadata": {"name": "installation", "uid": "u1"}})
+        shelf.put(OWNERS_PATH, {"kind": "ClusterRole", "metadata": {"name": "installation", "uid": "u1"}})
         async with serving(shelf, clock, owner=OWNER) as server:
             await server.wait_started()
             for plural in PLACES:
@@ -365,8 +365,9 @@ async def test_a_registration_goes_with_its_owner_and_does_not_come_back() -> No
             before = list(shelf.writes)
             await until(lambda: clock.monotonic() > 3 * LOOK, clock)
             assert shelf.writes == before
-            shelf.put(OWNERS_PATH, {"metadata": {"name": "installation", "uid": "u2"}})
-            await until(lambda: len(shelf.objects) == 3 and registered(shelf), clock)
+            shelf.put(OWNERS_PATH, {"kind": "ClusterRole", "metadata": {"name": "installation", "uid": "u2"}})
+            await until(lambda: len(shelf.objects) == 3, clock)
+            await until(lambda: all("webhooks" in shelf.named(each, "webhooks") for each in PLACES), clock)
             (owner,) = shelf.named(PLACES[0], "webhooks")["metadata"]["ownerReferences"]
             assert owner["uid"] == "u2"
 
