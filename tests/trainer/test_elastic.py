@@ -124,7 +124,7 @@ async def test_stopped_worker_is_found_to_hang_and_replaced(tmp_path: Path, warm
             await job.until(job.trains_with(2, after=job.last()["step"]))
         assert [await job.ends(agent) for agent in agents] == [0, 0]
         check(job, slots=2, epochs=20, lost=1)
-        [finding] = job.master.job.health.findings
+        finding = job.master.job.health.findings[0]
         assert re.match(r"rank 1 on job-worker-1 hangs: .* it is stopped \(SIGSTOP\) for", finding.message)
         assert any("stacks of rank 0" in line.text for line in job.lines)
 
