@@ -41,6 +41,8 @@ SERVICES = "10.96.0.0/16"
 KWOK_STAGES = Path(__file__).with_name("kwok.yaml")
 PORTS = range(10_000, 32_000)
 """Below those that the kernel gives to connections."""
+PROCESSES = 64
+"""As many as can be sure of ports of their own."""
 
 ETCD_CA = "etcd-ca"
 APISERVER = "kube-apiserver"
@@ -356,12 +358,16 @@ def _environ(folder: Path) -> dict[str, str]:
 
 
 def _ports(file: Path, count: int) -> list[int]:
-    """Free ports, the same ones as last time if this folder was used before."""
+    """Free ports, the same ones as last time if this folder was used before.
+
+    Each process picks from ports of its own: two that pick at the same time would both find a port free.
+    """
     if file.exists():
         return [int(word) for word in file.read_text().split()]
+    own = PORTS[os.getpid() % PROCESSES :: PROCESSES]
     found: list[int] = []
     while len(found) < count:
-        port = random.SystemRandom().choice(PORTS)
+        port = random.SystemRandom().choice(own)
         with socket.socket() as probe:
             if port not in found and probe.connect_ex((HOST, port)) != 0 and _can_bind(port):
                 found.append(port)
