@@ -24,8 +24,9 @@ from elasticjob.api.v1alpha1.common import (
     MASTER,
     MASTER_ALIAS,
 )
-from elasticjob.api.v1alpha1.containers import main_end
+from elasticjob.api.v1alpha1.containers import main_container, main_end
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, NodeCheck
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
@@ -39,6 +40,13 @@ from elasticjob.master.check import conversation as checks
 from elasticjob.master.condition import Finding
 from elasticjob.master.job import Bounds, Job, Limits, Phase, Spec, Training
 from elasticjob.master.rendezvous.topology import spot_of
+from elasticjob.master.scalers.scaleplan import ScalePlanScaler
+from elasticjob.master.scalers.scaler import ScalerError
+from elasticjob.master.scaling import stages
+from elasticjob.master.scaling.local import LocalOptimizer
+from elasticjob.master.scaling.observed import placed_of, wish_of
+from elasticjob.master.scaling.optimizer import OptimizerError
+from elasticjob.master.scaling.state import Placed
 from elasticjob.master.server import Master
 from elasticjob.master.store import MANAGER
 
@@ -67,6 +75,7 @@ def spec_of(job: ElasticJob, limits: Limits) -> Spec:
         forgive=timedelta(seconds=forgive) if forgive else None,
         roles=roles,
         exclude_stragglers=job.spec.node_check is NodeCheck.STRAGGLERS,
+        wish=wish_of(job),
     )
 
 
@@ -158,8 +167,11 @@ class Cluster:
         )
         self._jobs = self._operator.cache(ELASTICJOB, fields=f"metadata.name={name}")
         self._pods = self._operator.cache(POD, labels=f"{LABEL_JOB}={name}")
-        for cache in (self._jobs, self._pods):
+        self._resources = self._operator.cache(JOBRESOURCE, fields=f"metadata.name={name}")
+        self._plans = self._operator.cache(SCALEPLAN, labels=f"{LABEL_JOB}={name}")
+        for cache in (self._jobs, self._pods, self._resources, self._plans):
             self._follow(cache)
+        self._optimizer, self._scaler = LocalOptimizer(), ScalePlanScaler(client, self._key)
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -168,6 +180,7 @@ class Cluster:
             tasks.create_task(self._observe())
             tasks.create_task(self.report())
             tasks.create_task(self._start_up())
+            tasks.create_task(self._scale())
 
     async def report(self) -> None:
         """Write the status for ever: urgent changes within a second, progress every 10 s or so."""
@@ -236,6 +249,8 @@ class Cluster:
             if (found := self._jobs.get(self._key)) and found.metadata.uid == self._uid:
                 spec = spec_of(found, self._limits)
                 self._master.observe(lambda job, now, spec=spec: job.but(spec=spec))  # type: ignore[misc]
+            placed = placed_of(self._resources.get(self._key), self._plans.list())
+            self._master.observe(lambda job, now, placed=placed: _placed(job, placed))  # type: ignore[misc]
             pods = pods_of(self._key.name, self._pods.list())
             self._master.observe(lambda job, now, pods=pods: nodes.observe(job, pods, now))  # type: ignore[misc]
             await clock.sleep(4 * (clock.monotonic() - began))
@@ -254,6 +269,27 @@ class Cluster:
                 await self._master.clock.sleep(self.STATUS_EVERY)
             else:
                 return
+
+    async def _scale(self) -> None:
+        """Ask the optimizer when it is time, and have its answers carried out."""
+        await self._operator.wait_started()
+        while True:
+            await self._master.clock.sleep(self.STATUS_EVERY)
+            question = stages.question(self._master.job, self._master.now())
+            if question is None:
+                continue
+            try:
+                plan = await self._optimizer.plan(question)
+                self._master.observe(lambda job, now, plan=plan: stages.answered(job, plan, now))  # type: ignore[misc]
+                if change := stages.change(self._master.job, plan):
+                    log.info("scale plan %s: %s", change.key, change.reason)
+                    await self._scaler.apply(change)
+            except (OptimizerError, ScalerError) as error:
+                log.warning("job %s is not sized now: %s", self._key.name, error)
+
+
+def _placed(job: Job, placed: Placed) -> Job:
+    return job if placed == job.scaling.placed else job.but(scaling=job.scaling.but(placed=placed))
 
 
 _NOT_NODES = (None, MASTER, MASTER_ALIAS)
@@ -279,7 +315,15 @@ def _pod(job: str, pod: Pod) -> nodes.Pod:
         leaving=pod.metadata.deletion_timestamp is not None,
         relaunch=int(labels.get(LABEL_RELAUNCH, "0")),
         spot=spot_of(role, labels),
+        resource=_resource(pod),
     )
+
+
+def _resource(pod: Pod) -> dict[str, str]:
+    """Return what the training container of a pod is given."""
+    main = main_container(pod)
+    given = main.resources.requests | main.resources.limits if main else {}
+    return {name: str(amount) for name, amount in given.items()}
 
 
 def _phase(pod: Pod) -> Phase:

@@ -15,6 +15,7 @@ from elasticjob.master import health, nodes
 from elasticjob.master.check import conversation as checks
 from elasticjob.master.job import Job, Turn
 from elasticjob.master.rendezvous import conversation
+from elasticjob.master.scaling import statistics
 from elasticjob.master.shards import book
 from elasticjob.master.shards import conversation as shards
 from elasticjob.master.workers import watch
@@ -90,7 +91,7 @@ def tick(job: Job, now: datetime) -> Job:
     job = checks.settle(nodes.tick(job, now), now)
     after = book.tick(job.shards, now)
     job = job if after is job.shards else job.but(shards=after)
-    return health.judge(watch.look(job, now), now)
+    return statistics.take(health.judge(watch.look(job, now), now), now)
 
 
 def judged(job: Job, now: datetime) -> Job:

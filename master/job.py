@@ -16,6 +16,7 @@ from elasticjob.api.rpc.nodes import Progress, Usage
 from elasticjob.api.rpc.rendezvous import Recovery, World
 from elasticjob.master.condition import Health, Told
 from elasticjob.master.roster import Kind, Roster
+from elasticjob.master.scaling.state import Scaling, Wish
 from elasticjob.master.shards.book import Book
 from elasticjob.master.value import Value as Value
 
@@ -82,6 +83,7 @@ class Spec(Value, frozen=True):
     forgive: timedelta | None = None
     roles: tuple[str, ...] = ("worker",)
     exclude_stragglers: bool = False  # nodes that are found to be slow do not train; else they are named
+    wish: Wish = Wish()
 
 
 class Spot(Value, frozen=True):
@@ -153,6 +155,7 @@ class Node(Value, frozen=True):
     told: Told | None = None
     failed_at: datetime | None = None
     excluded: str = ""
+    resource: dict[str, str] = msgspec.field(default_factory=dict)  # requests of its training container
 
     @property
     def ended(self) -> bool:
@@ -350,6 +353,7 @@ class Job(Value, frozen=True):
     topology: dict[str, Spot] = msgspec.field(default_factory=dict)  # of the nodes whose place is known
     check: Check = Check()
     shards: Book = Book()
+    scaling: Scaling = Scaling()
     saved: datetime | None = None  # in a snapshot: when it was made, by the clock of its master
 
     @property

@@ -6,7 +6,7 @@ lost node may come back: it is told to regroup, and joins the next round as a ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -49,6 +49,7 @@ class Pod(msgspec.Struct, frozen=True):
     leaving: bool = False
     relaunch: int = 0
     spot: Spot | None = None
+    resource: Mapping[str, str] = {}  # requests of its training container
 
 
 def watch(job: Job, request: Watch, now: datetime) -> Turn[Orders]:
@@ -217,6 +218,7 @@ def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
         pods=tuple(sorted(pod.name for pod in listed)),
         phase=node.phase if not vanished and _is_of_the_past(node, current) else _phase(node, current),
         uid=current.uid if current else "",
+        resource=dict(current.resource) if current else {},
     )
     if seen != node:
         job = job.put(seen)

@@ -80,7 +80,8 @@ def rights(job: str) -> list[Manifest]:
     return [
         _allow(GROUP, ELASTICJOB.plural, "get", "list", "watch", only=job),
         _allow(GROUP, f"{ELASTICJOB.plural}/status", "get", "patch", only=job),
-        _allow(GROUP, SCALEPLAN.plural, "create"),
+        _allow(GROUP, JOBRESOURCE.plural, "get", "list", "watch", only=job),
+        _allow(GROUP, SCALEPLAN.plural, "create", "get", "list", "watch"),
         _allow("", "pods", "get", "list", "watch"),
         _allow("", "configmaps", "create"),
         _allow("", "configmaps", "get", "patch", "update", only=state),

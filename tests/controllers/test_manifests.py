@@ -304,5 +304,6 @@ def test_a_master_may_touch_only_its_own_job_and_snapshot() -> None:
     assert named == {
         "elasticjobs": ["digits"],
         "elasticjobs/status": ["digits"],
+        "jobresources": ["digits"],
         "configmaps": ["digits-master-state"],
     }

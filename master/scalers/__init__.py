@@ -1,0 +1,1 @@
+"""Who carries out a change: ScalePlans (the operator does), pods, or processes of this machine."""

@@ -1,0 +1,64 @@
+"""The scaler of jobs on a cluster: each change is a ScalePlan, which the operator carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from elasticjob.api.resources import Resources
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.errors import AlreadyExists, KubeError
+from elasticjob.kube.objects.kinds import Key, Manifest
+from elasticjob.master.scalers.scaler import ScalerError
+from elasticjob.master.scaling.plan import Change, Group
+
+PLAIN = SCALEPLAN.untyped()
+
+
+class ScalePlanScaler:
+    """Writes ScalePlans of one job."""
+
+    def __init__(self, client: Client, job: Key) -> None:
+        self._client, self._job = client, job
+
+    async def apply(self, change: Change) -> None:
+        """Create the plan; it exists already if this change was recorded before."""
+        try:
+            await self._client.create(PLAIN, manifest(self._job, change))
+        except AlreadyExists:
+            return
+        except KubeError as error:
+            raise ScalerError(f"ScalePlan {change.key} is not written: {error}") from error
+
+
+def manifest(job: Key, change: Change) -> Manifest:
+    """Return the ScalePlan of a change."""
+    spec: Manifest = {
+        "ownerJob": job.name,
+        "replicaResourceSpecs": {role: _group(group) for role, group in change.groups.items()},
+        "createPods": [
+            {"name": n.name, "type": n.role, "rankIndex": n.index, "resource": n.resource.manifest()}
+            for n in change.create
+        ],
+        "removePods": [{"name": name} for name in change.remove],
+        "migratePods": _named(change.migrate),
+        "psHosts": list(change.ps_hosts),
+        "reason": change.reason[:1024],
+    }
+    labels = {LABEL_JOB: job.name, LABEL_SCALE_TYPE: "auto"}
+    return {
+        "apiVersion": SCALEPLAN.api_version,
+        "kind": SCALEPLAN.name,
+        "metadata": {"name": change.key, "namespace": job.namespace, "labels": labels},
+        "spec": {name: value for name, value in spec.items() if value},
+    }
+
+
+def _group(group: Group) -> Manifest:
+    count = {} if group.count is None else {"replicas": group.count}
+    return count | ({"resource": group.resource.manifest()} if group.resource else {})
+
+
+def _named(nodes: Mapping[str, Resources]) -> list[Manifest]:
+    return [{"name": name, "resource": resource.manifest()} for name, resource in nodes.items()]
