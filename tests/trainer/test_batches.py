@@ -161,6 +161,12 @@ def twice(step: Any, elastic: Elastic) -> None:
             step.backward(elastic.model(batch).mean())
 
 
+def many_losses(step: Any, elastic: Elastic) -> None:
+    with step:
+        for batch in step:
+            step.backward(elastic.model(batch))
+
+
 def no_block(step: Any, elastic: Elastic) -> None:
     for _ in step:
         pass
@@ -173,6 +179,7 @@ def no_block(step: Any, elastic: Elastic) -> None:
         (no_backward, r"step 1 has a batch without step.backward\(loss\)"),
         (stops_early, "step 1 has not had all its batches"),
         (twice, "call step.backward once for each batch"),
+        (many_losses, r"takes a mean loss, and this has the shape \(3, 1\)"),
         (no_block, "inside of `with step:`"),
     ],
 )

@@ -40,7 +40,7 @@ def trained_alone(epochs: int) -> list[float]:
         optimizer.zero_grad()
         torch.autograd.backward(F.cross_entropy(F.linear(x[window], weight, bias), y[window]))
         optimizer.step()
-        position = sampler.after(position)
+        position = sampler.following(sampler.window(position))
     return [*weight.flatten().tolist(), *bias.tolist()]
 
 

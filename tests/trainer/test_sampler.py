@@ -55,7 +55,7 @@ def test_every_record_once_per_epoch_for_any_series_of_worlds(sampler: Sampler, 
         size = data.draw(st.integers(1, sampler.slots))
         pieces = [piece for rank in range(size) for piece in sampler.window(position).of(rank, size)]
         seen += [place for piece in pieces for place in piece.places if piece.count]
-        position, taken = sampler.after(position), taken + 1
+        position, taken = sampler.following(sampler.window(position)), taken + 1
     assert seen == list(range(sampler.records))
     assert taken == expected
     assert position == Position(1)
@@ -71,7 +71,7 @@ def test_a_step_has_the_same_micro_batches_for_every_number_of_workers(sampler: 
             dealt = [window.of(rank, size) for rank in range(size)]
             assert all(pieces for pieces in dealt), "each worker takes part in the reduction"
             assert tuple(piece for pieces in dealt for piece in pieces if piece.count) == alone
-        position = sampler.after(position)
+        position = sampler.following(sampler.window(position))
 
 
 @given(sampler=samplers, data=st.data())
@@ -82,7 +82,7 @@ def test_what_is_read_ahead_is_what_the_steps_take(sampler: Sampler, data: st.Da
     for _ in range(5):
         for piece in sampler.window(position).of(rank, size):
             assert next(ahead) == (position, piece)
-        position = sampler.after(position)
+        position = sampler.following(sampler.window(position))
 
 
 @given(records=st.integers(2, 300), each=st.integers(3, 16), slots=slots)
@@ -96,7 +96,7 @@ def test_last_step_of_an_epoch_has_no_micro_batch_of_one_record_where_there_are_
         assert len(sizes) == -(-len(window.places) // each)
         assert max(sizes) <= each
         assert min(sizes) > 1 or len(window.places) == 1
-        position = sampler.after(position)
+        position = sampler.following(sampler.window(position))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_steps_left_counts_down_to_zero(sampler: Sampler, epochs: int) -> None:
     left = sampler.steps_left(position, epochs)
     for count in range(left, 0, -1):
         assert sampler.steps_left(position, epochs) == count
-        position = sampler.after(position)
+        position = sampler.following(sampler.window(position))
     assert sampler.steps_left(position, epochs) == 0
     assert position == Position(epochs)
 

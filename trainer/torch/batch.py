@@ -7,6 +7,7 @@ gradient for every n.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import accumulate
 
 
@@ -18,6 +19,7 @@ def shares(total: int, parts: int) -> tuple[int, ...]:
     return tuple(least + (index < rest) for index in range(parts))
 
 
+@lru_cache(maxsize=64)  # each step asks for the same few
 def bounds(total: int, parts: int) -> tuple[range, ...]:
     """Return the parts of `shares` as consecutive ranges that cover 0 … total-1."""
     ends = tuple(accumulate(shares(total, parts)))

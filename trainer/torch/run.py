@@ -29,7 +29,7 @@ from elasticjob.trainer.torch.checkpoint import Checkpoints
 from elasticjob.trainer.torch.data import Loader, Place
 from elasticjob.trainer.torch.link import Stopped
 from elasticjob.trainer.torch.peers import Peers, Sum
-from elasticjob.trainer.torch.sampler import Piece, Position, Sampler
+from elasticjob.trainer.torch.sampler import Piece, Position, Sampler, Window
 from elasticjob.trainer.torch.state import NOTHING, Done, State
 
 log = logging.getLogger("elasticjob")
@@ -127,8 +127,8 @@ class Run:
         """Whether `error` is the loss of a peer, not the script's."""
         return self._link is not None and self.peers.broken_by(error)
 
-    def begin_step(self) -> tuple[Piece, ...]:
-        """Clear the gradients; return this worker's micro-batches."""
+    def begin_step(self, window: Window) -> tuple[Piece, ...]:
+        """Clear the gradients; return this worker's micro-batches of `window`."""
         self._began = time.monotonic()
         self._used = False
         self._before = self.state.done
@@ -137,7 +137,6 @@ class Run:
             optimizer.zero_grad()
         self._buffers = self.state.buffers() if self.peers.size > 1 else ()
         self._read_ahead()
-        window = self.sampler.window(self.state.done.position)
         return window.of(self.peers.rank, self.peers.size)
 
     def next_batch(self) -> Any:
@@ -154,16 +153,16 @@ class Run:
             )
         self._used = False
 
-    def send(self, numbers: Tensor) -> Tensor:
-        """Add up `numbers` over all workers with the gradients; return what to add to the last loss.
+    def send(self, numbers: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Add up `numbers` over all workers; return the parameter whose gradient they are in the last pass.
 
         DistributedDataParallel looks for parameters that `forward` does not use if it is asked to; then they
         are sent by themselves, ahead of the gradients.
         """
         if self._alone:
             self._sum = self.peers.start_sum(numbers)
-            return numbers.new_zeros(())
-        return torch.dot(self._carrier.numbers, numbers)
+            return None
+        return self._carrier.numbers, numbers
 
     def sums(self) -> list[float]:
         """Return the mean over the workers of the numbers that they sent."""
@@ -186,11 +185,9 @@ class Run:
         for scheduler in self.state.schedulers:
             scheduler.step()
 
-    def count_step(self, loss: float, boundary: bool) -> None:
-        """Count the step as done; `boundary`: this world ends with it."""
-        done, sampler = self.state.done, self.sampler
-        total = len(sampler.window(done.position).places)
-        self.state.done = done.then(sampler.after(done.position), total, loss)
+    def count_step(self, records: int, position: Position, loss: float, boundary: bool) -> None:
+        """Count a step of `records` records as done; `boundary`: this world ends with it."""
+        self.state.done = self.state.done.then(position, records, loss)
         self._reads = (self.peers.place.round, self.state.done.position)
         self._boundary = boundary
 

@@ -9,7 +9,7 @@ more (BatchNorm refuses it).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from elasticjob.trainer.torch.batch import bounds, micro_batches
 
@@ -101,10 +101,10 @@ class Sampler:
                 f"set has {self.records}: train with the data of the checkpoint, or without the checkpoint"
             )
 
-    def after(self, position: Position) -> Position:
-        """Return the position after the step at `position`."""
-        end = self.window(position).places.stop
-        return Position(position.epoch + 1) if end >= self.records else replace(position, offset=end)
+    def following(self, window: Window) -> Position:
+        """Return the position after the step of `window`."""
+        end = window.places.stop
+        return Position(window.epoch + 1) if end >= self.records else Position(window.epoch, end)
 
     def steps_left(self, position: Position, epochs: int) -> int:
         """Return the number of steps from `position` to the end of the last of `epochs` epochs."""
@@ -116,9 +116,10 @@ class Sampler:
     def pieces_from(self, position: Position, rank: int, size: int) -> Iterator[tuple[Position, Piece]]:
         """Yield all micro-batches of worker `rank` from `position` on, without end."""
         while True:
-            for piece in self.window(position).of(rank, size):
+            window = self.window(position)
+            for piece in window.of(rank, size):
                 yield position, piece
-            position = self.after(position)
+            position = self.following(window)
 
 
 def slice_of(indices: range) -> slice:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -35,12 +35,14 @@ class Step:
         self._run = run
         self.number = done.step + 1
         self.epoch = done.epoch
-        self.records = len(sampler.window(done.position).places)
-        self.ends_epoch = sampler.after(done.position).epoch > done.epoch
+        self._window = sampler.window(done.position)
+        self.records = len(self._window.places)
+        self._next = sampler.following(self._window)
+        self.ends_epoch = self._next.epoch > done.epoch
         self.done = False
         self.loss = float("nan")
         self.entered = False
-        self._scope = ExitStack()
+        self._scope = run.inside()
         self._pieces: tuple[Piece, ...] = ()
         self._current: Piece | None = None  # its backward pass is due
         self._last = self._iterated = self._divided = self._unscaled = False
@@ -55,9 +57,9 @@ class Step:
             raise RuntimeError(f"step {self.number} was begun already: take the next one from the loop")
         self.entered = True
         self._began = time.monotonic()
-        self._scope.enter_context(self._run.inside())
+        self._scope.__enter__()
         self._run.say(Phase.COMPUTING)
-        self._pieces = self._run.begin_step()
+        self._pieces = self._run.begin_step(self._window)
         return self
 
     def __exit__(
@@ -73,7 +75,7 @@ class Step:
                 raise
             broken = failed
         finally:
-            self._scope.close()
+            self._scope.__exit__(None, None, None)
         if isinstance(error, RuntimeError) and self._run.broken_by(error):
             broken = error
         if broken is not None:
@@ -121,15 +123,18 @@ class Step:
             raise RuntimeError("give step.backward a weight for each batch, or for none")
         self._weighted, self._current = weight is not None, None
         counts = (piece.count if weight is None else weight) if piece.count else 0
+        if loss.numel() != 1:
+            raise RuntimeError(f"step.backward takes a mean loss, and this has the shape {(*loss.shape,)}")
         if counts:
-            self._losses = self._losses + loss.detach() * counts
+            known = loss.item() if loss.device.type == "cpu" else loss.detach()
+            self._losses = self._losses + known * counts
             self._weights += counts
-        scaled = loss * self._factor(counts)
-        if run.state.scaler is not None:
-            scaled = run.state.scaler.scale(scaled)
-        if self._last:
-            scaled = scaled + self._send()
-        torch.autograd.backward(scaled)
+        scaled = loss if run.state.scaler is None else run.state.scaler.scale(loss)
+        roots, gradients = [scaled], [torch.full_like(scaled, self._factor(counts))]
+        if self._last and (sent := self._send()) is not None:
+            roots.append(sent[0])
+            gradients.append(sent[1])
+        torch.autograd.backward(roots, gradients)
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
         """Clip the gradients of all parameters that are trained; return their total norm before.
@@ -174,15 +179,18 @@ class Step:
         size = self._run.peers.size
         return size * counts if self._weighted else size * counts / self.records
 
-    def _send(self) -> Tensor:
-        """Send the step's few numbers along with its gradients; return what to add to the last loss."""
+    def _send(self) -> tuple[Tensor, Tensor] | None:
+        """Send the step's few numbers; return the tensor whose gradient they are if they ride along."""
         run = self._run
         run.say(Phase.REDUCING, busy=time.monotonic() - self._began)
         run.peers.check()
         self._sent = True
         fold = (self.number - 1) % FOLD
-        numbers = torch.tensor((0.0, self._weights, run.interrupted(), fold), device=run.device)
-        numbers[0] = self._losses
+        known = isinstance(self._losses, float)
+        first = self._losses if known else 0.0
+        numbers = torch.tensor((first, self._weights, run.interrupted(), fold), device=run.device)
+        if not known:
+            numbers[0] = self._losses
         return run.send(numbers)
 
     def _means(self) -> list[float]:
@@ -205,5 +213,5 @@ class Step:
             self.unscale()
         self._run.step_optimizers()
         self.loss = loss / weights if weights else float("nan")
-        self._run.count_step(self.loss, interrupted > 0)
+        self._run.count_step(self.records, self._next, self.loss, interrupted > 0)
         self.done = True
