@@ -1,0 +1,94 @@
+"""`make bench-scaling`: our optimizers beside fixed settings and the peer's rules, in virtual time.
+
+Each row is a situation; each policy runs in it with the same seeds, which decide noise, spot losses and slow
+phases. Figures are medians over the seeds, with the least and the most.
+
+    python -m benchmarks.simulator --only "spot losses" --seeds 3
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from benchmarks.figures import Sheet, machine, show, spread
+from benchmarks.programs import say
+from benchmarks.simulator.policies import Fixed, Ours, Peer, Policy
+from benchmarks.simulator.rows import ROWS, Row
+from benchmarks.simulator.world import Outcome, Simulated
+
+LONGEST: Final = 24 * 3600.0
+"""Virtual seconds after which a run is given up."""
+POLICIES: Final[Mapping[str, Callable[[], Policy]]] = {
+    "elasticjob": Ours,
+    "fixed, small guess": lambda: Fixed(workers=2, cores=2, gib=4, servers=1),
+    "fixed, large guess": lambda: Fixed(workers=12, cores=4, gib=20, servers=4),
+    "fixed, in hindsight": Fixed,
+    "DLRover's rules": Peer,
+    "DLRover's, as meant": lambda: Peer(intended=True),
+}
+HEADS: Final = (
+    "",
+    "90 % of best, min",
+    "completed, h",
+    "idle core-h",
+    "idle GiB-h",
+    "OOM kills",
+    "plans",
+)
+
+
+def main() -> None:
+    """Run all, print a table for each row."""
+    options = arguments()
+    chosen = [row for row in ROWS if not options.only or row.name in options.only]
+    tracks = {}
+    for row in chosen:
+        cells = []
+        for name, policy in POLICIES.items():
+            outcomes = [run(row, policy(), seed) for seed in range(options.seeds)]
+            tracks[row.name, name] = outcomes[0].track
+            cells.append([name, *told(outcomes)])
+            say(f"{row.name}: {name}")
+        show(Sheet((row.name, *HEADS[1:]), cells))
+        print()
+    print(
+        "median (least–most) over the seeds; made by python -m benchmarks.simulator " + " ".join(sys.argv[1:])
+    )
+    print(machine())
+
+
+def run(row: Row, policy: Policy, seed: int) -> Outcome:
+    """Return what a job costs under a policy; it ends with its last step, or is given up."""
+    simulated = Simulated(row, seed)
+    while not simulated.over and simulated.seconds < LONGEST:
+        policy.turn(simulated)
+        simulated.turn()
+    return simulated.outcome
+
+
+def told(outcomes: list[Outcome]) -> list[str]:
+    """Return the cells of a policy."""
+    return [
+        spread([each.reached / 60 for each in outcomes]),
+        spread([each.completed / 3600 for each in outcomes]),
+        spread([each.idle_core_hours for each in outcomes]),
+        spread([each.idle_gib_hours for each in outcomes]),
+        spread([float(each.kills) for each in outcomes]),
+        spread([float(each.plans) for each in outcomes]),
+    ]
+
+
+def arguments() -> Namespace:
+    parser = ArgumentParser(prog="python -m benchmarks.simulator", description=__doc__)
+    parser.add_argument("--only", action="append", help="a row by name; may be repeated")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--plot", type=Path, help="write the sizes and speeds over time as SVG")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
