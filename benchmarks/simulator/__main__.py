@@ -8,9 +8,10 @@ phases. Figures are medians over the seeds, with the least and the most.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,8 @@ from benchmarks.figures import Sheet, machine, show, spread
 from benchmarks.programs import say
 from benchmarks.simulator.policies import Fixed, Ours, Peer, Policy
 from benchmarks.simulator.rows import ROWS, Row
-from benchmarks.simulator.world import Outcome, Simulated
+from benchmarks.simulator.world import Outcome, Simulated, Track
+from elasticjob.cli.report.plot import Figure, Panel, draw
 
 LONGEST: Final = 24 * 3600.0
 """Virtual seconds after which a run is given up."""
@@ -30,6 +32,7 @@ POLICIES: Final[Mapping[str, Callable[[], Policy]]] = {
     "DLRover's rules": Peer,
     "DLRover's, as meant": lambda: Peer(intended=True),
 }
+SHOWN: Final = ("elasticjob", "DLRover's, as meant")
 HEADS: Final = (
     "",
     "90 % of best, min",
@@ -45,7 +48,7 @@ def main() -> None:
     """Run all, print a table for each row."""
     options = arguments()
     chosen = [row for row in ROWS if not options.only or row.name in options.only]
-    tracks = {}
+    tracks: dict[tuple[str, str], Sequence[Track]] = {}
     for row in chosen:
         cells = []
         for name, policy in POLICIES.items():
@@ -55,9 +58,10 @@ def main() -> None:
             say(f"{row.name}: {name}")
         show(Sheet((row.name, *HEADS[1:]), cells))
         print()
-    print(
-        "median (least–most) over the seeds; made by python -m benchmarks.simulator " + " ".join(sys.argv[1:])
-    )
+    if options.plot:
+        options.plot.write_text(picture(chosen[0].name, tracks))
+    command = shlex.join(["python", "-m", "benchmarks.simulator", *sys.argv[1:]])
+    print(f"median (least–most) over the seeds; made by {command}")
     print(machine())
 
 
@@ -68,6 +72,20 @@ def run(row: Row, policy: Policy, seed: int) -> Outcome:
         policy.turn(simulated)
         simulated.turn()
     return simulated.outcome
+
+
+def picture(row: str, tracks: Mapping[tuple[str, str], Sequence[Track]]) -> str:
+    """Return a plot of speed and size over time, of us and of the peer as it is meant."""
+    shown = {name: tracks[row, name] for name in SHOWN}
+    seconds = min(track[-1][0] for track in shown.values())
+    panels = []
+    for name, track in shown.items():
+        kept = [each for each in track if each[0] <= seconds]
+        sizes = tuple((at, float(workers)) for at, workers, _ in kept)
+        speeds = tuple((at, speed) for at, _, speed in kept)
+        panels.append(Panel(f"{name}: steps a second", "speed", "line", speeds, 90))
+        panels.append(Panel(f"{name}: workers", "world", "stairs", sizes, 90))
+    return draw(Figure(seconds, tuple(panels)), title=row)
 
 
 def told(outcomes: list[Outcome]) -> list[str]:
@@ -86,7 +104,9 @@ def arguments() -> Namespace:
     parser = ArgumentParser(prog="python -m benchmarks.simulator", description=__doc__)
     parser.add_argument("--only", action="append", help="a row by name; may be repeated")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--plot", type=Path, help="write the sizes and speeds over time as SVG")
+    parser.add_argument(
+        "--plot", type=Path, help="a file for sizes and speeds over time in the first row, as SVG"
+    )
     return parser.parse_args()
 
 

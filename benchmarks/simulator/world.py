@@ -43,6 +43,9 @@ SLOW: Final = 2.0
 SLOW_FOR: Final = 300.0
 MARGIN: Final = 0.9
 
+Track = tuple[float, int, float]
+"""Time, workers that run, steps a second."""
+
 
 @dataclass
 class Pod:
@@ -72,7 +75,7 @@ class Outcome:
     kills: int = 0
     plans: int = 0
     refused: list[str] = field(default_factory=list)
-    track: list[tuple[float, int, float]] = field(default_factory=list)  # time, workers, speed
+    track: list[Track] = field(default_factory=list)
 
 
 class Simulated:
