@@ -89,9 +89,10 @@ def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan) -> Folded:
             node = names.node(job.metadata.name, role, min(removed[role]))
             raise Impossible(f"{node} cannot be removed: {remarks[role]}")
         sizes[role] = Size(allowed, {**old.get(role, Size()).resource, **size.resource})
-    sizes = _within_limits(job, old, sizes, remarks)
-    sizes = {role: _placed(size, old.get(role, Size()), removed.get(role)) for role, size in sizes.items()}
     known = {node.name: _text(node.resource) for node in resource.spec.nodes}
+    own = known | {node: {**known.get(node, {}), **given} for node, given in _given(plan).items()}
+    sizes = _within_limits(job, old, sizes, own, remarks)
+    sizes = {role: _placed(size, old.get(role, Size()), removed.get(role)) for role, size in sizes.items()}
     nodes = _moved(job, plan, known, sizes)
     left = (names.node(job.metadata.name, role, index) for role in asked for index in sorted(removed[role]))
     changes = (*_changes(old, sizes, known, nodes, remarks), *(f"{node} removed" for node in left))
@@ -162,11 +163,15 @@ def _within_bounds(job: ElasticJob, role: str, count: int | None) -> tuple[int |
 
 
 def _within_limits(
-    job: ElasticJob, old: Mapping[str, Size], sizes: dict[str, Size], remarks: dict[str, str]
+    job: ElasticJob,
+    old: Mapping[str, Size],
+    sizes: dict[str, Size],
+    own: Mapping[str, Amounts],
+    remarks: dict[str, str],
 ) -> dict[str, Size]:
     """Lower the sizes that would grow until the job fits its limits. Raises Impossible."""
     unit = {role: job.spec.node_unit if role == WORKER else 1 for role in sizes}
-    while over := _total(job, sizes).over(Resources.parse(job.spec.resource_limits)):
+    while over := _total(job, sizes, own).over(Resources.parse(job.spec.resource_limits)):
         role = next(
             (role for role, size in sizes.items() if _may_shrink(job, old, role, size, unit[role])), None
         )
@@ -185,13 +190,20 @@ def _may_shrink(job: ElasticJob, old: Mapping[str, Size], role: str, size: Size,
     return size.replicas is not None and size.replicas - unit >= least
 
 
-def _total(job: ElasticJob, sizes: Mapping[str, Size]) -> Resources:
+def _total(job: ElasticJob, sizes: Mapping[str, Size], own: Mapping[str, Amounts]) -> Resources:
+    """What the whole job needs; `own` are the resources of single nodes."""
     total = Resources({})
     for role, size in sizes.items():
         spec = job.spec.roles.get(role)
         if spec is None or not size.replicas:
             continue
-        total = total + pod_requests(_sized(spec, size.resource)) * size.replicas
+        known = (place_of(job.metadata.name, (role,), name) for name in own)
+        single = [amounts for place, amounts in zip(known, own.values(), strict=True) if place][
+            : size.replicas
+        ]
+        for amounts in single:
+            total = total + pod_requests(_sized(spec, {**size.resource, **amounts}))
+        total = total + pod_requests(_sized(spec, size.resource)) * (size.replicas - len(single))
     return total
 
 
@@ -210,15 +222,23 @@ def _moved(
     there = {
         names.node(job.metadata.name, role, index) for role, size in sizes.items() for index in size.indices
     }
-    given = {pod.name: pod.resource for pod in plan.spec.create_pods if pod.resource}
-    given |= {pod.name: pod.resource for pod in plan.spec.migrate_pods}
-    nodes = dict(known)
-    for name, resource in given.items():
+    nodes: dict[str, Amounts] = dict(known)
+    for name, resource in _given(plan).items():
         node = _node(name, there)
         if node is None:
             raise Impossible(f"there is no node {name!r}: name one of {', '.join(sorted(there)[:TOLD])}, …")
-        nodes[node] = {**nodes.get(node, {}), **_text(resource)}
+        nodes[node] = {**nodes.get(node, {}), **resource}
     return {name: resource for name, resource in nodes.items() if name in there}
+
+
+def _given(plan: ScalePlan) -> dict[str, Amounts]:
+    """The resources of single pods in a plan."""
+    given: dict[str, Amounts] = {
+        pod.name: _text(pod.resource) for pod in plan.spec.create_pods if pod.resource
+    }
+    for moved in plan.spec.migrate_pods:
+        given[moved.name] = _text(moved.resource)
+    return given
 
 
 def _node(name: str, there: set[str]) -> str | None:
