@@ -63,8 +63,8 @@ class Role(Value, frozen=True):
 
     @property
     def elastic(self) -> bool:
-        """Whether the optimizer may choose the number of nodes: it is not set, or a range is."""
-        return self.auto and (self.count is None or (self.most is not None and self.least < self.most))
+        """Whether the optimizer may choose the number of nodes: a number that the user set stays."""
+        return self.auto and self.count is None
 
     @property
     def smallest(self) -> int:
