@@ -25,7 +25,6 @@ from elasticjob.master.scaling.optimizer import Question, Waiting
 from elasticjob.master.scaling.plan import Change, ResourcePlan
 from elasticjob.master.scaling.state import Mode, Scaling, Stage, key
 
-HOLD: Final = timedelta(minutes=5)
 LONGEST_HOLD: Final = timedelta(hours=1)
 
 
@@ -151,6 +150,6 @@ def _cut(scaling: Scaling, question: Question, plan: ResourcePlan, now: datetime
 
 def _held(scaling: Scaling, question: Question, plan: ResourcePlan, now: datetime) -> Scaling:
     if plan.hold:
-        wait = min(HOLD * 2**scaling.holds, LONGEST_HOLD)
+        wait = min(question.pace.hold * 2**scaling.holds, LONGEST_HOLD)
         return scaling.but(held=now + wait, holds=min(scaling.holds + 1, 8))
     return scaling.but(holds=0) if question.settled else scaling

@@ -145,10 +145,10 @@ def test_a_restored_job_has_its_times_moved() -> None:
 
 
 def test_what_nodes_need_is_the_most_of_any_one_ever() -> None:
-    first = statistics.needed(Demand(), records((2, 1), uses=USES)[0], "worker")
+    first = statistics.needed(Demand(), records((2, 1), uses=USES)[0], "worker", timedelta(minutes=1))
     assert (first.cores, first.sated, first.peak) == (3, True, 2 * GIB)
     more = tuple(node.but(memory=GIB, cpu=3.9, bytes=8 * GIB) for node in USES)
-    then = statistics.needed(first, records((2, 1), uses=more)[0], "worker")
+    then = statistics.needed(first, records((2, 1), uses=more)[0], "worker", timedelta(minutes=1))
     assert (then.cores, then.sated, then.peak, then.given) == (3.9, True, 4 * GIB, 8 * GIB)
 
 
