@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from elasticjob.api.resources import Resources
+from elasticjob.api.resources import NOTHING, Resources
 from elasticjob.api.v1alpha1.common import PS
 from elasticjob.master.job import Job
 from elasticjob.master.scaling import start
@@ -137,8 +137,16 @@ def _number(scaling: Scaling) -> int:
 
 
 def _waiting(job: Job) -> tuple[Waiting, ...]:
-    pending = (node for node in job.nodes.values() if node.pends and not node.ended)
-    return tuple(Waiting(n.name, n.role, n.pends, Resources.parse(n.resource)) for n in pending if n.pends)
+    """The nodes whose pods wait for a machine, and those that have no pod, since a quota is used up."""
+    there = [node for node in job.nodes.values() if not node.ended]
+    pend = [Waiting(n.name, n.role, n.pends, Resources.parse(n.resource)) for n in there if n.pends]
+    scaling = job.scaling
+    if scaling.planned is None:
+        return tuple(pend)
+    for role, size in scaling.placed.sizes.items():
+        missing = size - sum(node.role == role for node in there)
+        pend += [Waiting("", role, scaling.planned, NOTHING)] * missing
+    return tuple(pend)
 
 
 def _cut(scaling: Scaling, question: Question, plan: ResourcePlan, now: datetime) -> Scaling:
