@@ -5,13 +5,14 @@
     PS_INITIAL      the same for a job with parameter servers
     RUNNING         every `Pace.ask`, in between only if a node waits, or was out of memory
 
-While a plan is not finished nothing is asked. A master that takes over goes on from the snapshot and from the
-plans that it finds, so that no plan is made twice.
+While a plan is not finished nothing is asked, unless it is our own and its nodes find no machine. A master that
+takes over goes on from the snapshot and from the plans that it finds, so that no plan is made twice.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -31,9 +32,11 @@ LONGEST_HOLD: Final = timedelta(hours=1)
 def question(job: Job, now: datetime) -> Question | None:
     """Return the question to ask now; None while nothing is to be asked."""
     scaling = job.scaling
-    if job.verdict or scaling.placed.open:
+    if job.verdict:
         return None
     found = _question(job, now)
+    if scaling.placed.open and not (found.waiting and _are_own(job, scaling.placed.open)):
+        return None
     if scaling.stage is Stage.CREATE:
         return found if start.undecided(found) and not scaling.placed.begun else _next(job, found, now)
     return _next(job, found, now)
@@ -115,6 +118,11 @@ def _next(job: Job, found: Question, now: datetime) -> Question | None:
 
 def _at(found: Question, stage: Stage) -> Question:
     return replace(found, stage=stage)
+
+
+def _are_own(job: Job, plans: Iterable[str]) -> bool:
+    prefix = key(job.spec.job, job.spec.wish.mark, 1).removesuffix("1")
+    return all(name.startswith(prefix) for name in plans)
 
 
 def _after(job: Job, stage: Stage) -> Stage:

@@ -41,13 +41,16 @@ for step in elastic.steps(data):
 QUICK = {"ELASTICJOB_MASTER__PACE": {"value": "0.02"}}
 
 
+LIMITS = {"cpu": "2", "memory": "5Gi"}
+
+
 def learning(program: str, most: int, **more: object) -> Manifest:
     """Return the spec of a job without sizes, whose master looks fifty times as often."""
     worker = role(
         ["elasticjob", "run", "--no-python", "python", "-c", program], minReplicas=1, maxReplicas=most
     )
     del worker["replicas"]
-    return {"replicaSpecs": {"worker": worker}, "envs": QUICK, **more}
+    return {"replicaSpecs": {"worker": worker}, "envs": QUICK, "resourceLimits": LIMITS, **more}
 
 
 async def plans(site: Site) -> list[ScalePlan]:

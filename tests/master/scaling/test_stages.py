@@ -31,6 +31,9 @@ SETTLED = Scaling(
 )
 
 
+GROWS = Placed(sizes={"worker": 2})
+
+
 @dataclass
 class Master:
     """Asks, answers with `plan`, and tells what is carried out."""
@@ -61,6 +64,12 @@ def master(scaling: Scaling = SETTLED, wish: Wish = ELASTIC, **more: Any) -> Mas
     [
         (SETTLED, ELASTIC, True),
         (SETTLED.but(placed=Placed(open=("x",))), ELASTIC, False),
+        (
+            SETTLED.but(placed=Placed(sizes={"worker": 2}, open=("digits-auto-1-1",)), planned=NOW),
+            ELASTIC,
+            True,
+        ),
+        (SETTLED.but(placed=Placed(sizes={"worker": 2}, open=("x",)), planned=NOW), ELASTIC, False),
         (SETTLED, ELASTIC.but(mode=Mode.MANUAL), False),
         (SETTLED.but(records=()), ELASTIC, False),
         (Scaling(), ELASTIC, True),
@@ -68,7 +77,18 @@ def master(scaling: Scaling = SETTLED, wish: Wish = ELASTIC, **more: Any) -> Mas
         (Scaling(placed=Placed(begun=True)), ELASTIC, False),
         (Scaling(), ELASTIC.but(roles={"worker": Role(count=2)}), False),
     ],
-    ids=["runs", "a plan is open", "manual", "no records", "start", "manual start", "begun", "sized"],
+    ids=[
+        "runs",
+        "a plan is open",
+        "ours, and a node is missing",
+        "theirs",
+        "manual",
+        "no records",
+        "start",
+        "manual start",
+        "begun",
+        "sized",
+    ],
 )
 def test_when_it_is_asked(scaling: Scaling, wish: Wish, asked: bool) -> None:
     assert (stages.question(master(scaling, wish).job, NOW) is not None) is asked
