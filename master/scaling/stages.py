@@ -5,8 +5,8 @@
     PS_INITIAL      the same for a job with parameter servers
     RUNNING         every `Pace.ask`, in between only if a node waits, or was out of memory
 
-While a plan is not finished nothing is asked, unless it is our own and its nodes find no machine. A master that
-takes over goes on from the snapshot and from the plans that it finds, so that no plan is made twice.
+While a plan is not finished nothing is asked, unless it is our own and its nodes find no machine. A master
+that takes over goes on from the snapshot and from the plans that it finds, so that no plan is made twice.
 """
 
 from __future__ import annotations

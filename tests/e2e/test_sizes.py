@@ -38,14 +38,14 @@ for step in elastic.steps(data):
         time.sleep(0.1)
 """
 """Needs 10 MiB more each second, for 40 s."""
-QUICK = {"ELASTICJOB_MASTER__PACE": {"value": "0.02"}}
+QUICK = {"ELASTICJOB_MASTER__PACE": {"value": "0.05"}}
 
 
 LIMITS = {"cpu": "2", "memory": "5Gi"}
 
 
 def learning(program: str, most: int, **more: object) -> Manifest:
-    """Return the spec of a job without sizes, whose master looks fifty times as often."""
+    """Return the spec of a job without sizes, whose master looks twenty times as often."""
     worker = role(
         ["elasticjob", "run", "--no-python", "python", "-c", program], minReplicas=1, maxReplicas=most
     )
@@ -64,3 +64,12 @@ async def test_a_job_without_sizes_grows_as_long_as_it_pays(site: Site) -> None:
     await site.until(lambda: job.status.workers == "2/2" and job.running() >= {"worker-0", "worker-1"}, 60)
     told = [plan.spec.reason for plan in sorted(await plans(site), key=lambda plan: plan.metadata.name)]
     assert any("is not worth it" in reason for reason in told)
+
+
+async def test_a_worker_that_eats_memory_gets_more_before_it_dies(site: Site) -> None:
+    job = Job(site)
+    await site.apply(learning(LEAKS, most=1))
+    await site.until(job.has_ended("Complete"), 120)
+    told = [plan.spec.reason for plan in await plans(site)]
+    assert any("out of memory in" in reason for reason in told)
+    assert {name: len(uids) for name, uids in job.born.items()} == {"master-0": 1, "worker-0": 1}
