@@ -189,6 +189,13 @@ class RunPolicy(Part):
     """How long after its end the job is deleted, in seconds; absent means never. Argo CD would create a
     deleted job again."""
 
+    scale_plan_deadline_seconds: Annotated[int, Field(ge=1, json_schema_extra={"format": "int64"})] = 600
+    """How long the nodes that a ScalePlan changes may take until they are ready, in seconds; then the plan
+    has failed, and says why. The job keeps the new size, and its nodes may still come."""
+
+    scale_plan_history_limit: Annotated[int, Field(ge=0, le=1000, json_schema_extra={"format": "int32"})] = 10
+    """How many finished ScalePlans of the job are kept."""
+
     clean_pod_policy: CleanPodPolicy = CleanPodPolicy.RUNNING
     """Which pods are deleted when the job has ended: Running (those in which any container still runs), All
     or None."""
@@ -223,8 +230,8 @@ class ReplicaSpec(Part):
 
     replicas: Replicas | None = None
     """Number of nodes; absent means that the optimizer decides, and so does 0 in a role that had no number
-    before, unless minReplicas is 0. Where there was a number, 0 means none. kubectl scale sets it for role
-    worker."""
+    before or has a minReplicas of 1 or more. Where there was a number, 0 means none. kubectl scale sets it
+    for role worker."""
 
     min_replicas: Count | None = None
     """Minimum number of nodes; absent means replicas. Less than maxReplicas makes the role elastic."""
