@@ -10,6 +10,7 @@ from elasticjob.api.v1alpha1.common import (
     LABEL_RANK,
     LABEL_RELAUNCH,
     LABEL_ROLE,
+    PS,
     WORKER,
 )
 
@@ -61,6 +62,15 @@ def node(job: str, role: str, index: int) -> str:
 def pod(job: str, role: str, index: int, relaunch: int) -> str:
     """Return the name of a pod: the node's, and the number of the relaunch unless it is the first life."""
     return f"{node(job, role, index)}-{relaunch}" if relaunch else node(job, role, index)
+
+
+def hostname(job: str, role: str, index: int, relaunch: int) -> str:
+    """Return the host name of a pod: its own, but a parameter server keeps that of its node.
+
+    So `<job>-ps-0.<job>` is the present pod, however often it was made again. While one migrates, two pods
+    have the name.
+    """
+    return node(job, role, index) if role == PS else pod(job, role, index, relaunch)
 
 
 def workers(job: str) -> str:
