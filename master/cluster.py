@@ -1,14 +1,13 @@
 """The master's Kubernetes client: it watches its ElasticJob and pods, and writes two objects.
 
 It writes `status.training` of its ElasticJob: a new round, the first step and the end at once, mere progress
-about every 10 s. It writes one ScalePlan at the start, for roles without `replicas`. All decisions are pure
-functions; only `Cluster` does I/O.
+about every 10 s. It writes ScalePlans: at the start for roles without `replicas`, later as the optimizer
+says. All decisions are pure functions; only `Cluster` does I/O.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import random
 from collections.abc import Iterable, Mapping
@@ -20,7 +19,6 @@ from elasticjob.api.v1alpha1.common import (
     LABEL_JOB,
     LABEL_RELAUNCH,
     LABEL_ROLE,
-    LABEL_SCALE_TYPE,
     MASTER,
     MASTER_ALIAS,
 )
@@ -36,9 +34,8 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import AlreadyExists, KubeError, Unauthorized
+from elasticjob.kube.errors import KubeError, Unauthorized
 from elasticjob.kube.objects.kinds import Key, Manifest
-from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.master import nodes, progress
@@ -51,7 +48,8 @@ from elasticjob.master.scalers.scaler import ScalerError
 from elasticjob.master.scaling import stages
 from elasticjob.master.scaling.local import LocalOptimizer
 from elasticjob.master.scaling.observed import placed_of, wish_of
-from elasticjob.master.scaling.optimizer import OptimizerError
+from elasticjob.master.scaling.optimizer import OptimizerError, Question
+from elasticjob.master.scaling.plan import ResourcePlan
 from elasticjob.master.scaling.state import Placed
 from elasticjob.master.server import Master
 from elasticjob.master.store import MANAGER
@@ -59,7 +57,7 @@ from elasticjob.master.store import MANAGER
 log = logging.getLogger("elasticjob.master")
 
 FORESEEABLE = timedelta(days=3650)
-PLAIN_JOB, PLAIN_PLAN = ELASTICJOB.untyped(), SCALEPLAN.untyped()
+PLAIN_JOB = ELASTICJOB.untyped()
 
 
 def spec_of(job: ElasticJob, limits: Limits) -> Spec:
@@ -128,36 +126,6 @@ def is_urgent(old: Manifest, new: Manifest) -> bool:
     return _turning_point(old) != _turning_point(new)
 
 
-def start_up_plan(job: ElasticJob, now: datetime) -> Manifest | None:
-    """Return the ScalePlan for roles without `replicas`; None if every role has a size.
-
-    Its name is derived from the job's uid, so that restarted masters create it only once.
-    """
-    absent = {role: spec.bounds for role, spec in job.spec.roles.items() if spec.replicas is None}
-    if not absent:
-        return None
-    sizes = {role: max(1, bounds.least) for role, bounds in absent.items()}
-    counts = ", ".join(f"{count} of {role}" for role, count in sorted(sizes.items()))
-    mark = hashlib.sha256(job.metadata.uid.encode()).hexdigest()[:8]
-    metadata = {
-        "name": f"{job.metadata.name[:40]}-start-{mark}",
-        "namespace": job.metadata.namespace,
-        "labels": {LABEL_JOB: job.metadata.name, LABEL_SCALE_TYPE: "auto"},
-        "ownerReferences": [owner_reference(job, ELASTICJOB, controller=False)],
-    }
-    spec = {
-        "ownerJob": job.metadata.name,
-        "replicaResourceSpecs": {role: {"replicas": count} for role, count in sizes.items()},
-        "reason": f"replicas is not set: the job starts with {counts}, its minimum",
-    }
-    return {
-        "apiVersion": SCALEPLAN.api_version,
-        "kind": SCALEPLAN.name,
-        "metadata": metadata,
-        "spec": spec,
-    }
-
-
 class Cluster:
     """Feeds a master with its job and pods, and writes the job's status: `await cluster.run()`.
 
@@ -174,7 +142,6 @@ class Cluster:
     ) -> None:
         self._client, self._master, self._limits = client, master, limits
         self._key, self._uid = Key(job.metadata.namespace, job.metadata.name), job.metadata.uid
-        self._plan = start_up_plan(job, master.now())
         self._own, self._own_uid = Key(job.metadata.namespace, pod), ""
         self._refused: float | None = None  # since when the credentials are refused
         self._written: Manifest = {}
@@ -189,7 +156,7 @@ class Cluster:
         self._plans = self._operator.cache(SCALEPLAN, labels=f"{LABEL_JOB}={name}")
         for cache in (self._jobs, self._pods, self._resources, self._plans):
             self._follow(cache)
-        self._optimizer, self._scaler = LocalOptimizer(), ScalePlanScaler(client, self._key)
+        self._optimizer, self._scaler = LocalOptimizer(), ScalePlanScaler(client, job)
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -197,7 +164,6 @@ class Cluster:
             tasks.create_task(self._operator.run())
             tasks.create_task(self._observe())
             tasks.create_task(self.report())
-            tasks.create_task(self._start_up())
             tasks.create_task(self._scale())
 
     async def report(self) -> None:
@@ -267,43 +233,38 @@ class Cluster:
             if (found := self._jobs.get(self._key)) and found.metadata.uid == self._uid:
                 spec = spec_of(found, self._limits)
                 self._master.observe(lambda job, now, spec=spec: job.but(spec=spec))  # type: ignore[misc]
-            placed = placed_of(self._resources.get(self._key), self._plans.list())
+            wish = self._master.job.spec.wish
+            placed = placed_of(self._resources.get(self._key), self._plans.list(), self._key.name, wish.mark)
             self._master.observe(lambda job, now, placed=placed: _placed(job, placed))  # type: ignore[misc]
             pods = pods_of(self._key.name, self._pods.list())
             self._master.observe(lambda job, now, pods=pods: nodes.observe(job, pods, now))  # type: ignore[misc]
             await clock.sleep(4 * (clock.monotonic() - began))
             await self._changed.wait()
 
-    async def _start_up(self) -> None:
-        """Create the start-up plan once, with retries."""
-        while self._plan:
-            try:
-                await self._client.create(PLAIN_PLAN, self._plan)
-                log.info("scale plan: %s", self._plan["spec"]["reason"])
-            except AlreadyExists:
-                return
-            except KubeError as error:
-                log.warning("the start-up plan of job %s is not written: %s", self._key.name, error)
-                await self._master.clock.sleep(self.STATUS_EVERY)
-            else:
-                return
-
     async def _scale(self) -> None:
         """Ask the optimizer when it is time, and have its answers carried out."""
         await self._operator.wait_started()
         while True:
+            if question := stages.question(self._master.job, self._master.now()):
+                try:
+                    await self._answer(question)
+                except (OptimizerError, ScalerError) as error:
+                    log.warning("job %s is not sized now, again in a second: %s", self._key.name, error)
             await self._master.clock.sleep(self.STATUS_EVERY)
-            question = stages.question(self._master.job, self._master.now())
-            if question is None:
-                continue
-            try:
-                plan = await self._optimizer.plan(question)
-                self._master.observe(lambda job, now, plan=plan: stages.answered(job, plan, now))  # type: ignore[misc]
-                if change := stages.change(self._master.job, plan):
-                    log.info("scale plan %s: %s", change.key, change.reason)
-                    await self._scaler.apply(change)
-            except (OptimizerError, ScalerError) as error:
-                log.warning("job %s is not sized now: %s", self._key.name, error)
+
+    async def _answer(self, question: Question) -> None:
+        """Carry out the answer to a question; what was carried out is remembered. Raises what failed."""
+        job = self._master.job
+        plan = stages.allowed(job, question, await self._ask(question))
+        if change := stages.change(job, question, plan):
+            log.info("scale plan %s: %s", change.key, change.reason)
+            await self._scaler.apply(change)
+        self._master.observe(lambda job, now: stages.answered(job, question, plan, now))
+
+    async def _ask(self, question: Question) -> ResourcePlan:
+        if question.killed:
+            return await self._optimizer.recovery_plan(question, question.killed)
+        return await self._optimizer.plan(question)
 
 
 def _placed(job: Job, placed: Placed) -> Job:
@@ -334,6 +295,8 @@ def _pod(job: str, pod: Pod) -> nodes.Pod:
         relaunch=int(labels.get(LABEL_RELAUNCH, "0")),
         spot=spot_of(role, labels),
         resource=_resource(pod),
+        created=pod.metadata.creation_timestamp,
+        placed=bool(pod.spec.node_name),
     )
 
 

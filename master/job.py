@@ -16,7 +16,7 @@ from elasticjob.api.rpc.nodes import Progress, Usage
 from elasticjob.api.rpc.rendezvous import Recovery, World
 from elasticjob.master.condition import Health, Told
 from elasticjob.master.roster import Kind, Roster
-from elasticjob.master.scaling.state import Scaling, Wish
+from elasticjob.master.scaling.state import Pace, Scaling, Wish
 from elasticjob.master.shards.book import Book
 from elasticjob.master.value import Value as Value
 
@@ -64,6 +64,7 @@ class Limits(Value, frozen=True):
     idle: timedelta = timedelta(hours=2)  # without computing, and a quarter of it without a step: it fails
     quiet: timedelta = timedelta(seconds=3)  # after the last newcomer that costs a restart: let all enter
     longest_quiet: timedelta = timedelta(seconds=30)  # the same, after the first of them
+    pace: Pace = Pace()  # of scaling
 
 
 class Rule(Value, frozen=True):
@@ -172,6 +173,7 @@ class Node(Value, frozen=True):
     failed_at: datetime | None = None
     excluded: str = ""
     resource: dict[str, str] = msgspec.field(default_factory=dict)  # requests of its training container
+    pends: datetime | None = None  # since when its pod waits for a machine; None: it does not
 
     @property
     def ended(self) -> bool:

@@ -53,6 +53,8 @@ class Pod(msgspec.Struct, frozen=True):
     relaunch: int = 0
     spot: Spot | None = None
     resource: Mapping[str, str] = {}  # requests of its training container
+    created: datetime | None = None
+    placed: bool = True  # it has a machine
 
 
 def watch(job: Job, request: Watch, now: datetime) -> Turn[Orders]:
@@ -238,6 +240,7 @@ def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
         phase=node.phase if not vanished and _is_of_the_past(node, current) else _phase(node, current),
         uid=current.uid if current else "",
         resource=dict(current.resource) if current else {},
+        pends=_pends(current, now),
     )
     if seen != node:
         job = job.put(seen)
@@ -248,6 +251,13 @@ def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
     if own and own.leaving and not seen.leaving:
         return _leaves(job, seen, now)
     return job
+
+
+def _pends(current: Pod | None, now: datetime) -> datetime | None:
+    """Return since when the pod waits for a machine, by the API server's clock, but not later than now."""
+    if current is None or current.placed or current.leaving or current.phase in ENDS:
+        return None
+    return min(current.created or now, now)
 
 
 def _is_of_the_past(node: Node, current: Pod | None) -> bool:

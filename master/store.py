@@ -152,7 +152,8 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
         raise SnapshotError(
             f"the snapshot of job {spec.job} cannot be read ({error}): delete it to begin anew"
         ) from error
-    job = progress.moved(job, now - job.saved if job.saved else timedelta(0))
+    gap = now - job.saved if job.saved else timedelta(0)
+    job = progress.moved(job, gap).but(scaling=job.scaling.moved(gap))
     nodes = Roster(_waiting_for_a_word(node, spec, now) for node in job.nodes.values())
     gathering = None if job.running else now
     check = job.check.but(waiting={}, session=None)  # agents report again

@@ -12,6 +12,7 @@ import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -59,7 +60,7 @@ def main() -> None:
         show(Sheet((row.name, *HEADS[1:]), cells))
         print()
     if options.plot:
-        options.plot.write_text(picture(chosen[0].name, tracks))
+        options.plot.write_text(picture(chosen[0], tracks))
     command = shlex.join(["python", "-m", "benchmarks.simulator", *sys.argv[1:]])
     print(f"median (least–most) over the seeds; made by {command}")
     print(machine())
@@ -74,18 +75,24 @@ def run(row: Row, policy: Policy, seed: int) -> Outcome:
     return simulated.outcome
 
 
-def picture(row: str, tracks: Mapping[tuple[str, str], Sequence[Track]]) -> str:
+def picture(row: Row, tracks: Mapping[tuple[str, str], Sequence[Track]]) -> str:
     """Return a plot of speed and size over time, of us and of the peer as it is meant."""
-    shown = {name: tracks[row, name] for name in SHOWN}
+    shown = {name: tracks[row.name, name] for name in SHOWN}
     seconds = min(track[-1][0] for track in shown.values())
     panels = []
     for name, track in shown.items():
         kept = [each for each in track if each[0] <= seconds]
         sizes = tuple((at, float(workers)) for at, workers, _ in kept)
-        speeds = tuple((at, speed) for at, _, speed in kept)
-        panels.append(Panel(f"{name}: steps a second", "speed", "line", speeds, 90))
-        panels.append(Panel(f"{name}: workers", "world", "stairs", sizes, 90))
-    return draw(Figure(seconds, tuple(panels)), title=row)
+        speeds = tuple((at, round(100 * speed / row.best.steps)) for at, _, speed in kept)
+        panels.append(Panel(f"{name}: % of the best speed", "speed", "stairs", changes(speeds), 90))
+        panels.append(Panel(f"{name}: workers", "world", "stairs", changes(sizes), 90))
+    return draw(Figure(seconds, tuple(panels)), title=row.name)
+
+
+def changes(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """Return the points whose value differs from the one before, and the last."""
+    pairs = pairwise(points)
+    return (points[0], *(new for old, new in pairs if new[1] != old[1]), points[-1])
 
 
 def told(outcomes: list[Outcome]) -> list[str]:

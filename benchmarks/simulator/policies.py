@@ -93,10 +93,10 @@ class Ours:
         now = simulated.now
         job = statistics.take(simulated.job(self._job or simulated.first_job()), now)
         if question := stages.question(job, now):
-            plan = drive(self.optimizer.plan(question))
-            job = stages.answered(job, plan, now)
-            if change := stages.change(job, plan):
+            plan = stages.allowed(job, question, drive(self.optimizer.plan(question)))
+            if change := stages.change(job, question, plan):
                 simulated.apply(change)
+            job = stages.answered(job, question, plan, now)
         self._job = job
         for pod in simulated.oom:
             self._grow(simulated, pod)

@@ -129,10 +129,11 @@ class Simulated:
 
     def job(self, before: Job) -> Job:
         """Return what the master knows now, with what `before` remembers."""
-        placed, used = placed_of(self.resource, ()).but(room={"worker": self.room()}), self.used_cores()
+        used, left = self.used_cores(), {"cpu": str(Cores.parse(max(0.0, round(self.left(), 3))))}
+        placed = placed_of(self.resource, ()).but(room={"worker": self.room()}, machine=left)
         world = None
         if self._members:
-            members = tuple(member_of(name) for name in self._members)
+            members = tuple(member_of(name) for name in self._members if "-worker-" in name)
             world = World(round=self._round, members=members, batch_slots=64)
         training = Training(
             progress=Progress(step=int(self.steps)), round=self._round, at=self.now, window=self._window
@@ -148,7 +149,10 @@ class Simulated:
     def first_job(self) -> Job:
         """Return the job of a new master."""
         bounds = Bounds(minimum=1, maximum=self.row.workers)
-        return Job(spec=Spec(job="job", bounds=bounds, wish=wish_of(self.elastic)), scaling=Scaling())
+        return Job(
+            spec=Spec(job="job", bounds=bounds, roles=("worker",), wish=wish_of(self.elastic)),
+            scaling=Scaling(),
+        )
 
     # what happens
 
@@ -233,10 +237,13 @@ class Simulated:
 
     def room(self) -> int:
         """Return how many more workers would find a machine."""
-        taken = sum(self.cores(pod) for pod in self.pods.values())
         spec = self.resource.spec.replica_resource_specs.get("worker")
         cores, _ = amount_of(spec.resource if spec else {})
-        return max(0, int((self.row.capacity(self.seconds) - taken) // (cores or self.row.physics.most)))
+        return max(0, int(self.left() // (cores or self.row.physics.most)))
+
+    def left(self) -> float:
+        """Return the cores that nobody asks for."""
+        return self.row.capacity(self.seconds) - sum(self.cores(pod) for pod in self.pods.values())
 
     def _node(self, pod: Pod, cores: float) -> Node:
         runs = pod.ready <= self.seconds
@@ -251,6 +258,7 @@ class Simulated:
             phase=Phase.RUNNING if runs else Phase.PENDING,
             pod=f"{pod.name}-{pod.life}",
             incarnation=f"{pod.name}-{pod.life}",
+            pends=BEGIN + timedelta(seconds=pod.born) if pod.ready == inf else None,
             beat=self.now if runs else None,
             round=self._round if pod.name in self._members else 0,
             usage=usage,

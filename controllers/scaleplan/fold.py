@@ -94,12 +94,13 @@ def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan) -> Folded:
             node = names.node(job.metadata.name, role, min(removed[role]))
             raise Impossible(f"{node} cannot be removed: {remarks[role]}")
         sizes[role] = Size(allowed, {**old.get(role, Size()).resource, **size.resource})
-    sizes = _within_limits(job, old, sizes, remarks)
+    known = {node.name: _text(node.resource) for node in resource.spec.nodes}
+    own = known | {node: {**known.get(node, {}), **given} for node, given in _given(job, plan).items()}
+    sizes = _within_limits(job, old, sizes, own, remarks)
     sizes = {
         role: _placed(size, old.get(role, Size()), added.get(role, ()), removed.get(role))
         for role, size in sizes.items()
     }
-    known = {node.name: _text(node.resource) for node in resource.spec.nodes}
     nodes = _moved(job, plan, known, sizes)
     left = (names.node(job.metadata.name, role, index) for role in asked for index in sorted(removed[role]))
     changes = (*_changes(old, sizes, known, nodes, remarks), *(f"{node} removed" for node in left))
@@ -198,11 +199,15 @@ def _within_bounds(job: ElasticJob, role: str, count: int | None) -> tuple[int |
 
 
 def _within_limits(
-    job: ElasticJob, old: Mapping[str, Size], sizes: dict[str, Size], remarks: dict[str, str]
+    job: ElasticJob,
+    old: Mapping[str, Size],
+    sizes: dict[str, Size],
+    own: Mapping[str, Amounts],
+    remarks: dict[str, str],
 ) -> dict[str, Size]:
     """Lower the sizes that would grow until the job fits its limits. Raises Impossible."""
     unit = {role: job.spec.node_unit if role == WORKER else 1 for role in sizes}
-    while over := _total(job, sizes).over(Resources.parse(job.spec.resource_limits)):
+    while over := _total(job, sizes, own).over(Resources.parse(job.spec.resource_limits)):
         role = next(
             (role for role, size in sizes.items() if _may_shrink(job, old, role, size, unit[role])), None
         )
@@ -221,13 +226,20 @@ def _may_shrink(job: ElasticJob, old: Mapping[str, Size], role: str, size: Size,
     return size.replicas is not None and size.replicas - unit >= least
 
 
-def _total(job: ElasticJob, sizes: Mapping[str, Size]) -> Resources:
+def _total(job: ElasticJob, sizes: Mapping[str, Size], own: Mapping[str, Amounts]) -> Resources:
+    """What the whole job needs; `own` are the resources of single nodes."""
     total = Resources({})
     for role, size in sizes.items():
         spec = job.spec.roles.get(role)
         if spec is None or not size.replicas:
             continue
-        total = total + pod_requests(_sized(spec, size.resource)) * size.replicas
+        known = (place_of(job.metadata.name, (role,), name) for name in own)
+        single = [amounts for place, amounts in zip(known, own.values(), strict=True) if place][
+            : size.replicas
+        ]
+        for amounts in single:
+            total = total + pod_requests(_sized(spec, {**size.resource, **amounts}))
+        total = total + pod_requests(_sized(spec, size.resource)) * (size.replicas - len(single))
     return total
 
 
@@ -246,19 +258,31 @@ def _moved(
     there = {
         names.node(job.metadata.name, role, index) for role, size in sizes.items() for index in size.indices
     }
-    nodes = dict(known)
-    for pod in plan.spec.create_pods:
-        role = _role(plan, pod.name, pod.type)
-        index = _index(job, role, pod)
-        name = pod.name if index is None else names.node(job.metadata.name, role, index)
-        if pod.resource and name in there:
-            nodes[name] = {**nodes.get(name, {}), **_text(pod.resource)}
-    for name, resource in ((pod.name, pod.resource) for pod in plan.spec.migrate_pods):
+    nodes: dict[str, Amounts] = dict(known)
+    created = _created(job, plan)
+    for name, resource in _given(job, plan).items():
+        if name in created and name not in there:
+            continue  # bounds or limits left no room for it
         node = _node(name, there)
         if node is None:
             raise Impossible(f"there is no node {name!r}: name one of {', '.join(sorted(there)[:TOLD])}, …")
-        nodes[node] = {**nodes.get(node, {}), **_text(resource)}
+        nodes[node] = {**nodes.get(node, {}), **resource}
     return {name: resource for name, resource in nodes.items() if name in there}
+
+
+def _given(job: ElasticJob, plan: ScalePlan) -> dict[str, Amounts]:
+    """The resources of single nodes or pods in a plan."""
+    return _created(job, plan) | {moved.name: _text(moved.resource) for moved in plan.spec.migrate_pods}
+
+
+def _created(job: ElasticJob, plan: ScalePlan) -> dict[str, Amounts]:
+    """The resources of the nodes that a plan creates, by their names."""
+    found = dict[str, Amounts]()
+    for pod in (pod for pod in plan.spec.create_pods if pod.resource):
+        role = _role(plan, pod.name, pod.type)
+        index = _index(job, role, pod)
+        found[pod.name if index is None else names.node(job.metadata.name, role, index)] = _text(pod.resource)
+    return found
 
 
 def _node(name: str, there: set[str]) -> str | None:

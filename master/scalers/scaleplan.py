@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 from elasticjob.api.resources import Resources
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import AlreadyExists, KubeError
 from elasticjob.kube.objects.kinds import Key, Manifest
+from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.master.scalers.scaler import ScalerError
 from elasticjob.master.scaling.plan import Change, Group
 
@@ -17,23 +19,24 @@ PLAIN = SCALEPLAN.untyped()
 
 
 class ScalePlanScaler:
-    """Writes ScalePlans of one job."""
+    """Writes ScalePlans of one job; with it they go."""
 
-    def __init__(self, client: Client, job: Key) -> None:
-        self._client, self._job = client, job
+    def __init__(self, client: Client, job: ElasticJob) -> None:
+        self._client, self._job = client, Key(job.metadata.namespace, job.metadata.name)
+        self._owner = owner_reference(job, ELASTICJOB, controller=False)
 
     async def apply(self, change: Change) -> None:
         """Create the plan; it exists already if this change was recorded before."""
         try:
-            await self._client.create(PLAIN, manifest(self._job, change))
+            await self._client.create(PLAIN, manifest(self._job, change, self._owner))
         except AlreadyExists:
             return
         except KubeError as error:
             raise ScalerError(f"ScalePlan {change.key} is not written: {error}") from error
 
 
-def manifest(job: Key, change: Change) -> Manifest:
-    """Return the ScalePlan of a change."""
+def manifest(job: Key, change: Change, owner: Manifest | None = None) -> Manifest:
+    """Return the ScalePlan of a change; `owner` is the reference to its job."""
     spec: Manifest = {
         "ownerJob": job.name,
         "replicaResourceSpecs": {role: _group(group) for role, group in change.groups.items()},
@@ -47,10 +50,11 @@ def manifest(job: Key, change: Change) -> Manifest:
         "reason": change.reason[:1024],
     }
     labels = {LABEL_JOB: job.name, LABEL_SCALE_TYPE: "auto"}
+    metadata: Manifest = {"name": change.key, "namespace": job.namespace, "labels": labels}
     return {
         "apiVersion": SCALEPLAN.api_version,
         "kind": SCALEPLAN.name,
-        "metadata": {"name": change.key, "namespace": job.namespace, "labels": labels},
+        "metadata": metadata | ({"ownerReferences": [owner]} if owner else {}),
         "spec": {name: value for name, value in spec.items() if value},
     }
 

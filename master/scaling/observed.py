@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
+from typing import Final
 
 from elasticjob.api.resources import pod_requests
 from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
-from elasticjob.master.scaling.state import Mode, Placed, Role, Wish
+from elasticjob.master.scaling.state import Mode, Placed, Role, Wish, key
+
+MEMORY: Final = "-memory"
+"""The end of the name of the operator's plan for a pod that was out of memory."""
 
 
 def wish_of(job: ElasticJob) -> Wish:
@@ -17,22 +22,47 @@ def wish_of(job: ElasticJob) -> Wish:
     roles = {role: _role(job, role) for role in job.spec.roles}
     limits = {name: str(amount) for name, amount in job.spec.resource_limits.items()}
     mode = Mode(job.spec.optimize_mode.value)
-    return Wish(mode=mode, strategy=job.spec.distribution_strategy.value, roles=roles, limits=limits)
+    return Wish(
+        mark=hashlib.sha256(job.metadata.uid.encode()).hexdigest()[:8],
+        strategy=job.spec.distribution_strategy.value,
+        mode=mode,
+        roles=roles,
+        limits=limits,
+    )
 
 
-def placed_of(resource: JobResource | None, plans: Iterable[ScalePlan]) -> Placed:
-    """Return what should run now, and the plans that are not finished."""
+def placed_of(
+    resource: JobResource | None, plans: Iterable[ScalePlan], job: str = "", mark: str = ""
+) -> Placed:
+    """Return what should run now, and what plans tell; the master's own have names that `plan.key` makes."""
+    plans = tuple(plans)
     unfinished = (plan for plan in plans if not (plan.status.phase and plan.status.phase.finished))
     names = tuple(sorted(plan.metadata.name for plan in unfinished))
+    prefix = key(job, mark, 1).removesuffix("1")
+    own = [plan for plan in plans if plan.metadata.name.startswith(prefix)]
+    times = (plan.metadata.creation_timestamp for plan in own)
+    newest = max((at for at in times if at), default=None)
+    finished = {plan.metadata.name for plan in plans}.difference(names)
+    told = Placed(
+        open=names,
+        begun=key(job, mark, 0) in {plan.metadata.name for plan in plans},
+        number=max((_number(plan.metadata.name) for plan in own), default=0),
+        planned=newest,
+        killed=tuple(sorted(name.removesuffix(MEMORY) for name in finished if name.endswith(MEMORY))),
+    )
     if resource is None:
-        return Placed(open=names)
+        return told
     specs = resource.spec.replica_resource_specs
-    return Placed(
+    return told.but(
         sizes={role: spec.replicas for role, spec in specs.items() if spec.replicas is not None},
         resources={role: _text(spec.resource) for role, spec in specs.items() if spec.resource},
         nodes={node.name: _text(node.resource) for node in resource.spec.nodes},
-        open=names,
     )
+
+
+def _number(name: str) -> int:
+    number = name.rpartition("-")[2]
+    return int(number) if number.isdecimal() else 0
 
 
 def _role(job: ElasticJob, role: str) -> Role:

@@ -20,16 +20,32 @@ class Group:
 class ResourcePlan:
     """What the job should have. What it does not name stays as it is; `reason` is a sentence for people.
 
-    An empty plan changes nothing, and its reason says why.
+    An empty plan changes nothing, and its reason says why. `hold` asks not to grow again for a while, since
+    nodes find no machine.
     """
 
     groups: Mapping[str, Group] = field(default_factory=dict)
     nodes: Mapping[str, Resources] = field(default_factory=dict)
     reason: str = ""
+    hold: bool = False
 
     def __bool__(self) -> bool:
         """Whether the plan asks for anything."""
         return bool(self.groups or self.nodes)
+
+    def __or__(self, other: ResourcePlan) -> ResourcePlan:
+        """Return both in one plan; `other` wins. An empty plan gives a reason only if both are empty."""
+        groups = dict(self.groups)
+        for role, group in other.groups.items():
+            before = groups.get(role, Group())
+            count = before.count if group.count is None else group.count
+            groups[role] = Group(count, before.resource | group.resource)
+        nodes = dict(self.nodes)
+        for name, resource in other.nodes.items():
+            nodes[name] = nodes.get(name, NOTHING) | resource
+        told = [plan for plan in (self, other) if plan.reason and (plan or not (self or other))]
+        reason = "; ".join(plan.reason for plan in told)
+        return ResourcePlan(groups, nodes, reason, self.hold or other.hold)
 
 
 @dataclass(frozen=True)

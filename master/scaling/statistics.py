@@ -2,37 +2,143 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.api.resources import Bytes, Cores
+from elasticjob.api.v1alpha1.common import PS
 from elasticjob.master import progress
 from elasticjob.master.job import Job, Node
-from elasticjob.master.scaling.state import KEPT, Record, Use
+from elasticjob.master.scaling.state import KEPT, Demand, Mode, Point, Record, Scaling, Use
 
-EVERY: Final = timedelta(seconds=5)
-"""Time between two records."""
+SIZES: Final = 32
+"""Numbers of nodes of which records are kept."""
+NAMED: Final = 64
+"""Nodes of a role that a record names: of more, those with the most memory."""
+SATED: Final = 0.9
+"""Of less than this share of its cores, a node would not use more if it had more."""
+RISEN: Final = 1.02
+"""A peak so much higher than the one before is a new one."""
+A_POINT: Final = timedelta(minutes=1)
+POINTS: Final = 30
 
 
 def take(job: Job, now: datetime) -> Job:
     """Return the job with a record of now, if it is time for one and all nodes that should train do."""
-    records = job.scaling.records
-    if (records and now - records[-1].at < EVERY) or (found := _record(job, now)) is None:
+    scaling = job.scaling
+    if job.spec.wish.mode is Mode.MANUAL:
         return job
-    same = [old for old in records if old.workers == found.workers][-(KEPT - 1) :]
-    kept = [old for old in records if old.workers != found.workers or old in same]
-    return job.but(scaling=job.scaling.but(records=(*kept, found)))
+    if scaling.records and now - scaling.records[-1].at < job.spec.limits.pace.record:
+        return job
+    applied = sum(ledger.applied for ledger in job.shards.datasets.values())
+    if (found := _record(job, applied, now)) is None:
+        return job if scaling.since is None else job.but(scaling=scaling.but(since=None))
+    demand = {role: needed(scaling.demand.get(role, Demand()), found, role) for role in _roles(found)}
+    scaling = _with(scaling, found).but(applied=applied, demand=scaling.demand | demand)
+    return job.but(scaling=scaling)
 
 
-def _record(job: Job, now: datetime) -> Record | None:
-    world, speed = job.running, progress.speed(job.training)
-    if world is None or speed is None or job.training.round != world.round:
+def _roles(record: Record) -> Iterable[str]:
+    return dict.fromkeys(use.role for use in record.nodes)
+
+
+def needed(demand: Demand, record: Record, role: str) -> Demand:
+    """Return what nodes of a role have needed, with what they use now."""
+    uses = [use for use in record.nodes if use.role == role]
+    memory, given = max(use.memory for use in uses), max(use.bytes for use in uses)
+    needed = max(memory, demand.given if demand.given and given > demand.given else 0)
+    risen = demand.risen is None or needed > demand.peak * RISEN
+    busiest = max(uses, key=lambda use: use.cpu)
+    sated = any(use.cpu and use.cpu < SATED * use.cores for use in uses)
+    return Demand(
+        cores=max(demand.cores, busiest.cpu),
+        sated=demand.sated or sated,
+        peak=max(demand.peak, needed),
+        risen=record.at if risen else demand.risen,
+        given=given,
+        curve=_curve(demand.curve, Point(at=record.at, memory=memory)),
+    )
+
+
+def _curve(curve: tuple[Point, ...], point: Point) -> tuple[Point, ...]:
+    """A point a minute, and the newest."""
+    if len(curve) >= 2 and point.at - curve[-2].at < A_POINT:
+        return (*curve[:-1], point)
+    return (*curve, point)[-POINTS:]
+
+
+def _with(scaling: Scaling, found: Record) -> Scaling:
+    """Return it with a record; those before parameter servers changed tell nothing any more."""
+    last = scaling.records[-1] if scaling.records else None
+    changed = last is None or (last.workers, servers_of(last)) != (found.workers, servers_of(found))
+    before = scaling.records if last and servers_of(last) == servers_of(found) else ()
+    records = tuple(_kept((*before, found)))
+    return scaling.but(records=records, since=found.at if changed else scaling.since or found.at)
+
+
+def servers_of(record: Record) -> frozenset[str]:
+    """Return the names of the parameter servers of a record."""
+    return frozenset(use.name for use in record.nodes if use.role == PS)
+
+
+def _kept(records: tuple[Record, ...]) -> Iterable[Record]:
+    """The newest of each of the newest sizes, oldest first. Only the newest keep what each node uses."""
+    counts = dict[int, int]()
+    kept = list[Record]()
+    for record in reversed(records):
+        if record.workers not in counts and len(counts) == SIZES:
+            continue
+        counts[record.workers] = counts.get(record.workers, 0) + 1
+        if counts[record.workers] <= KEPT:
+            kept.append(record if len(kept) < KEPT else record.but(nodes=_servers(record)))
+    return reversed(kept)
+
+
+def _servers(record: Record) -> tuple[Use, ...]:
+    return tuple(use for use in record.nodes if use.role == PS)
+
+
+def _record(job: Job, applied: int, now: datetime) -> Record | None:
+    speed = _speed(job, applied, now)
+    if speed is None or (workers := _training(job)) is None:
         return None
-    wanted = sum(job.scaling.placed.sizes.get(role, 0) for role in job.spec.roles)
-    if wanted and len(world.members) != wanted:
+    uses = [_use(node) for node in job.nodes.values() if node.alive]
+    return Record(at=now, nodes=_named(uses), workers=workers, steps=speed.steps, samples=speed.samples)
+
+
+def _speed(job: Job, applied: int, now: datetime) -> progress.Speed | None:
+    """The speed of the running world; of workers that step alone, that of their shards."""
+    world, scaling = job.running, job.scaling
+    if world is not None and job.training.round == world.round:
+        return progress.speed(job.training)
+    if world is not None or not job.spec.wish.has_servers:
         return None
-    uses = tuple(_use(node) for node in job.nodes.values() if node.alive)
-    return Record(at=now, nodes=uses, workers=len(world.members), steps=speed.steps, samples=speed.samples)
+    if not scaling.records or applied < scaling.applied:
+        return progress.Speed(0.0, 0.0) if applied else None
+    seconds = (now - scaling.records[-1].at).total_seconds()
+    return progress.Speed(0.0, (applied - scaling.applied) / seconds) if seconds > 0 else None
+
+
+def _training(job: Job) -> int | None:
+    """Return how many workers and chiefs train; None unless all that should do, and all servers run."""
+    sizes, world = job.scaling.placed.sizes, job.running
+    wanted = sum(sizes.get(role, 0) for role in job.spec.roles)
+    alive = job.nodes.count(lambda kind: kind.alive and kind.role in job.spec.roles)
+    train = len(world.members) if world else alive
+    servers = job.nodes.count(lambda kind: kind.alive and kind.role == PS)
+    whole = train > 0 and (not wanted or train == wanted) and servers >= sizes.get(PS, 0)
+    return train if whole else None
+
+
+def _named(uses: list[Use]) -> tuple[Use, ...]:
+    roles = dict.fromkeys(use.role for use in uses)
+    each = ([use for use in uses if use.role == role] for role in roles)
+    return tuple(use for of_role in each for use in _largest(of_role))
+
+
+def _largest(uses: list[Use]) -> list[Use]:
+    return uses if len(uses) <= NAMED else sorted(uses, key=lambda use: -use.memory)[:NAMED]
 
 
 def _use(node: Node) -> Use:

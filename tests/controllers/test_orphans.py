@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
@@ -40,8 +40,10 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, Unreachable
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import NETWORK_POLICY, POD, ROLE, SERVICE, OwnerReference
-from elasticjob.master.cluster import start_up_plan
+from elasticjob.master.scalers.scaleplan import manifest
+from elasticjob.master.scaling.plan import Change, Group
 from tests.kit.controllers.build import NOW, at, job, resource, role
 from tests.kit.controllers.shelf import Nobody, caches, pod, raw
 
@@ -170,6 +172,12 @@ class Site:
         )
 
 
+def start_plan(of: ElasticJob) -> Manifest:
+    """Return the plan with which a master starts a job."""
+    change = Change("digits-start", "replicas is not set", {"worker": Group(1)})
+    return manifest(KEY, change, owner_reference(of, ELASTICJOB, controller=False))
+
+
 def owned(kind: Kind[Any], name: str, uid: str = "job-0", **more: Any) -> Manifest:
     """An object that the job of this uid has made."""
     by = [controlled_by(job(metadata={"uid": uid}))]
@@ -243,8 +251,7 @@ async def test_a_job_is_rid_of_its_predecessor_at_once_whatever_fails() -> None:
 async def test_all_that_a_job_has_left_goes_in_the_end() -> None:
     """Uncached objects go first: nothing else would lead to them after a restart."""
     former = job({"worker": role(None, minReplicas=1)}, metadata={"uid": "job-0"})
-    plan = start_up_plan(former, NOW)
-    assert plan is not None
+    plan = start_plan(former)
     plan["metadata"] |= {"name": "start", "uid": "start-uid"}
     free = {**plan, "metadata": {"name": "brain", "namespace": "ml", "uid": "brain-uid"}}
     service = owned(SERVICE, "digits-old", spec={})
@@ -298,8 +305,7 @@ def test_every_object_of_a_job_is_cached_or_looked_for_by_name() -> None:
 
 def test_plans_of_a_former_life_are_not_the_jobs() -> None:
     """Plans without an owner, or owned by a job of another name, are."""
-    written = start_up_plan(job({"worker": role(None, minReplicas=1)}, metadata={"uid": "job-0"}), NOW)
-    assert written is not None
+    written = start_plan(job({"worker": role(None, minReplicas=1)}, metadata={"uid": "job-0"}))
     spec = {"ownerJob": "digits"}
     shared, lent = owned(SCALEPLAN, "shared", spec=spec), owned(SCALEPLAN, "lent", spec=spec)
     [former] = shared["metadata"]["ownerReferences"]

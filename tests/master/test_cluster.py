@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, cast
 
 import msgspec
@@ -28,7 +28,6 @@ from elasticjob.master.cluster import (
     is_urgent,
     pods_of,
     spec_of,
-    start_up_plan,
     training_status,
 )
 from elasticjob.master.condition import Kind
@@ -37,7 +36,7 @@ from elasticjob.master.pages import JobCollector
 from elasticjob.master.server import Master
 from elasticjob.master.store import Nowhere
 from elasticjob.master.workers.watch import named
-from tests.kit.master import START, Played, played, ran, report, watch
+from tests.kit.master import Played, played, ran, report, watch
 
 
 def elasticjob(unit: int = 1, **roles: dict[str, Any]) -> ElasticJob:
@@ -237,24 +236,6 @@ async def test_a_master_whose_credentials_are_refused_for_long_ends(
         await clock.advance(1)
     reporting.cancel()
     assert (master.retired, master.ended.is_set()) == (ends, ends)
-
-
-def test_a_given_size_needs_no_plan() -> None:
-    assert start_up_plan(elasticjob(worker={"replicas": 2}), START) is None
-
-
-def test_the_start_up_plan_is_the_same_whoever_makes_it() -> None:
-    job = elasticjob(worker={"minReplicas": 2, "maxReplicas": 4}, ps={"replicas": 1})
-    plan = start_up_plan(job, START)
-    assert plan == start_up_plan(job, datetime(2027, 1, 1, tzinfo=UTC))
-    assert plan is not None
-    assert plan["metadata"]["name"] == "digits-start-03ac6742"
-    assert plan["metadata"]["labels"]["elasticjob.dlrover/scale-type"] == "auto"
-    assert plan["spec"] == {
-        "ownerJob": "digits",
-        "replicaResourceSpecs": {"worker": {"replicas": 2}},
-        "reason": "replicas is not set: the job starts with 2 of worker, its minimum",
-    }
 
 
 def test_an_end_beyond_the_calendar_is_not_told() -> None:

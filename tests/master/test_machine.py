@@ -53,7 +53,8 @@ class Lives(RuleBasedStateMachine):
     def check_world(self, world: World) -> None:
         """What must be true of a world in the moment it is formed."""
         bounds = self.game.job.spec.bounds
-        assert bounds.lo <= len(world.members) <= bounds.hi
+        completed = self.game.job.nodes.count(lambda kind: kind.completed)  # they count for the minimum
+        assert bounds.lo - completed <= len(world.members) <= bounds.hi
         assert len(world.members) % bounds.unit == 0
         if self.worlds:
             assert world.round > self.worlds[-1].round

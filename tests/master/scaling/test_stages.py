@@ -1,0 +1,167 @@
+"""When an optimizer is asked, what is remembered, and that a restart does not ask twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from elasticjob.api.rpc.nodes import Usage
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.master.job import Job, Node, Phase, Spec
+from elasticjob.master.roster import Roster
+from elasticjob.master.scalers.scaleplan import manifest
+from elasticjob.master.scaling import stages, statistics
+from elasticjob.master.scaling.observed import placed_of
+from elasticjob.master.scaling.optimizer import Question
+from elasticjob.master.scaling.plan import Change, Group, ResourcePlan
+from elasticjob.master.scaling.state import Demand, Mode, Placed, Role, Scaling, Stage, Wish
+from tests.kit.scaling import GIB, NOW, records, use
+
+ELASTIC = Wish(mark="1", mode=Mode.SINGLE_JOB, roles={"worker": Role(least=1, most=8)})
+GROW = ResourcePlan({"worker": Group(2)}, reason="two are tried")
+SETTLED = Scaling(
+    placed=Placed(sizes={"worker": 1}, begun=True),
+    stage=Stage.RUNNING,
+    records=records((1, 10)),
+    since=NOW - timedelta(minutes=2),
+)
+
+
+@dataclass
+class Master:
+    """Asks, answers with `plan`, and tells what is carried out."""
+
+    job: Job
+    now: datetime = NOW
+    made: list[Change] = field(default_factory=list)
+
+    def pass_(self, seconds: float, plan: ResourcePlan = GROW) -> Question | None:
+        """Let time pass, second by second, until a question is asked."""
+        for _ in range(int(seconds)):
+            self.now += timedelta(seconds=1)
+            if question := stages.question(self.job, self.now):
+                allowed = stages.allowed(self.job, question, plan)
+                if change := stages.change(self.job, question, allowed):
+                    self.made.append(change)
+                self.job = stages.answered(self.job, question, allowed, self.now)
+                return question
+        return None
+
+
+def master(scaling: Scaling = SETTLED, wish: Wish = ELASTIC, **more: Any) -> Master:
+    return Master(Job(spec=Spec(job="digits", wish=wish), scaling=scaling, **more))
+
+
+@pytest.mark.parametrize(
+    ("scaling", "wish", "asked"),
+    [
+        (SETTLED, ELASTIC, True),
+        (SETTLED.but(placed=Placed(open=("x",))), ELASTIC, False),
+        (SETTLED, ELASTIC.but(mode=Mode.MANUAL), False),
+        (SETTLED.but(records=()), ELASTIC, False),
+        (Scaling(), ELASTIC, True),
+        (Scaling(), ELASTIC.but(mode=Mode.MANUAL), True),
+        (Scaling(placed=Placed(begun=True)), ELASTIC, False),
+        (Scaling(), ELASTIC.but(roles={"worker": Role(count=2)}), False),
+    ],
+    ids=["runs", "a plan is open", "manual", "no records", "start", "manual start", "begun", "sized"],
+)
+def test_when_it_is_asked(scaling: Scaling, wish: Wish, asked: bool) -> None:
+    assert (stages.question(master(scaling, wish).job, NOW) is not None) is asked
+
+
+def test_the_first_plan_has_a_name_that_is_the_same_whoever_makes_it() -> None:
+    first, second = master(Scaling()), master(Scaling())
+    for each in (first, second):
+        assert each.pass_(10) is not None
+    assert (
+        [change.key for change in first.made] == [change.key for change in second.made] == ["digits-start-1"]
+    )
+    assert first.job.scaling.stage is Stage.WORKER_INITIAL
+
+
+def test_a_plan_is_followed_by_a_pause_and_the_next_has_the_next_number() -> None:
+    played = master()
+    played.pass_(1)
+    assert played.job.scaling.planned == played.now
+    began = played.now
+    placed = played.job.scaling.placed.but(sizes={"worker": 2})
+    played.job = played.job.but(scaling=played.job.scaling.but(placed=placed, judged=2))
+    question = played.pass_(100, ResourcePlan({"worker": Group(3)}, reason="three"))
+    assert question is not None
+    assert not question.settled
+    assert played.now - began == played.job.spec.limits.pace.ask
+    assert [change.key for change in played.made] == ["digits-auto-1-1", "digits-auto-1-2"]
+
+
+def test_a_plan_that_had_no_effect_is_not_made_again() -> None:
+    played = master()
+    for _ in range(20):
+        played.pass_(100)
+    assert len(played.made) == 1
+    assert "did not allow just that before" in played.job.scaling.reason
+
+
+def test_a_master_that_takes_over_without_the_snapshot_goes_on_from_the_plans() -> None:
+    written = [
+        SCALEPLAN.convert(manifest(Key("ml", "digits"), Change(key, "", GROW.groups))) for key in NAMES
+    ]
+    placed = placed_of(None, written, "digits", "1")
+    assert (placed.begun, placed.number, set(placed.open)) == (True, 7, set(NAMES))
+    played = master(SETTLED.but(placed=placed.but(open=(), sizes={"worker": 1}, planned=NOW)))
+    question = played.pass_(1)
+    assert question is not None
+    assert not question.settled
+    assert played.made[0].key == "digits-auto-1-8"
+
+
+NAMES = ("digits-start-1", "digits-auto-1-3", "digits-auto-1-7", "digits-auto-2-9", "mine")
+
+
+def test_a_growth_without_machines_is_not_tried_again_for_longer_and_longer() -> None:
+    played, waits = master(), []
+    for count in (2, 3, 4):
+        played.pass_(100, ResourcePlan({"worker": Group(count)}, reason="no machine", hold=True))
+        assert played.job.scaling.held is not None
+        waits.append(played.job.scaling.held - played.now)
+    assert waits == [timedelta(minutes=minutes) for minutes in (5, 10, 20)]
+
+
+def test_a_restored_job_has_its_times_moved() -> None:
+    gap = timedelta(hours=3)
+    before = SETTLED.but(demand={"worker": Demand(risen=NOW)}, cuts={"a": NOW}, planned=NOW)
+    after = before.moved(gap)
+    assert (after.planned, after.cuts, after.demand["worker"].risen) == (
+        NOW + gap,
+        {"a": NOW + gap},
+        NOW + gap,
+    )
+    assert [b.at - a.at for a, b in zip(before.records, after.records, strict=True)] == [gap] * 3
+    assert after.held is None
+
+
+def test_what_nodes_need_is_the_most_of_any_one_ever() -> None:
+    first = statistics.needed(Demand(), records((2, 1), uses=USES)[0], "worker")
+    assert (first.cores, first.sated, first.peak) == (3, True, 2 * GIB)
+    more = tuple(node.but(memory=GIB, cpu=3.9, bytes=8 * GIB) for node in USES)
+    then = statistics.needed(first, records((2, 1), uses=more)[0], "worker")
+    assert (then.cores, then.sated, then.peak, then.given) == (3.9, True, 4 * GIB, 8 * GIB)
+
+
+USES = tuple(
+    node.but(bytes=4 * GIB) for node in (use("worker", cpu=3, of=4, memory=2), use("worker", 1, cpu=2, of=4))
+)
+
+
+def test_nodes_that_wait_for_a_machine_are_told() -> None:
+    pends = Node(name="digits-worker-1", role="worker", phase=Phase.PENDING, pends=NOW, resource={"cpu": "2"})
+    runs = Node(name="digits-worker-0", role="worker", phase=Phase.RUNNING, usage=Usage(cpu=1, memory=1))
+    question = master(nodes=Roster([pends, runs])).pass_(1)
+    assert question is not None
+    assert [(w.name, w.since, w.resource.manifest()) for w in question.waiting] == [
+        ("digits-worker-1", NOW, {"cpu": "2"})
+    ]
