@@ -165,6 +165,11 @@ async def test_a_plan_and_an_autoscaler_agree_on_the_size(site: Site) -> None:
     await site.scale_of_nodes(5)
     await site.until(lambda: site.job().status.workers == "4/4" and len(site.pods()) == 4)  # its maximum
     assert site.job().spec.replica_specs["worker"].replicas == 2
+    for _ in range(2):
+        await site.scale(2)  # which the spec says already
+    await site.until(lambda: site.job().status.workers == "2/2" and len(site.pods()) == 2)
+    again = [plan.spec.reason for name, plan in site.plans().items() if "-user-" in name]
+    assert again == ["the user asks for worker 2 again"]
 
 
 async def test_suspend_frees_pods_and_resume_brings_them_back(site: Site) -> None:
