@@ -17,6 +17,7 @@ from elasticjob.controllers.elasticjob import controller as jobs
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.install import install
 from elasticjob.controllers.jobresource import controller as nodes
+from elasticjob.controllers.jobresource.room import Rooms
 from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.scaleplan import controller as plans
@@ -72,7 +73,7 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
     reconcile_job = jobs.JobReconciler(
         caches, applier(jobs.MANAGER), orphans, _provision(settings), counters, now, new_token
     )
-    reconcile_nodes = nodes.NodesReconciler(caches, applier(nodes.MANAGER), orphans, now)
+    reconcile_nodes = nodes.NodesReconciler(caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches))
     reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), now)
     operator.add(jobs.controller(reconcile_job, settings.concurrency))
     operator.add(nodes.controller(reconcile_nodes, settings.concurrency))

@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from elasticjob.api.rpc import environment as env
 from elasticjob.master.job import Bounds, Limits, Spec
+from elasticjob.master.scaling.state import Pace
 
 
 def _named(name: str, default: Any) -> Any:
@@ -95,6 +96,9 @@ class Settings(BaseSettings):
     longest_quiet: Seconds = Limits().longest_quiet
     """The same after the first newcomer, however many follow."""
 
+    pace: float = Field(default=1.0, gt=0)
+    """The times between two looks at the size of the job, as a share of the usual ones: less for trials."""
+
     @property
     def limits(self) -> Limits:
         """The timeouts of the job."""
@@ -106,6 +110,7 @@ class Settings(BaseSettings):
             idle=self.idle,
             quiet=self.quiet,
             longest_quiet=self.longest_quiet,
+            pace=Pace().times(self.pace),
         )
 
     @property

@@ -132,6 +132,12 @@ class JobResourceStatus(Part):
     """Number of failures that count against restartCount, by role and index; nodes that never failed are left
     out."""
 
+    room: Annotated[dict[str, int], Field(max_length=MOST_ROLES)] = {}
+    """How many more nodes of each role would find a machine, while an optimizer may let the job grow."""
+
+    machine: Resource = {}
+    """The most cores and memory that a machine has left for a node of the job, then."""
+
     selector: str | None = None
     """The label selector of the worker pods; read by autoscalers."""
 

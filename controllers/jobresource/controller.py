@@ -12,6 +12,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
+from elasticjob.controllers.jobresource.room import EVERY, Room, Rooms, learns
 from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.news import News
 from elasticjob.controllers.observe import Caches, Machines
@@ -48,6 +49,7 @@ class NodesReconciler:
     orphans: Orphans
     now: Callable[[], datetime]
     news: News = field(default_factory=News)
+    rooms: Rooms | None = None
 
     async def __call__(self, key: Key) -> Result:
         """Bring the pods of one JobResource closer to its spec."""
@@ -68,11 +70,19 @@ class NodesReconciler:
             await self.orphans.collect(key, JOBRESOURCE, plan.obstacle)
         if plan.reason == CONVERGING and plan.actions and self.news.leave(key):
             return Result.again(plan.again_by(SOON).again_in)  # the pass that sees these writes reports them
-        status, old = describe(seen, plan, self.now()).manifest(), seen.resource.status.manifest()
+        room = self.room(seen)
+        plan = plan.again_by(EVERY) if room else plan
+        status, old = describe(seen, plan, self.now(), room).manifest(), seen.resource.status.manifest()
         if held := self.news.hold(key, old, status, self.now()):
             return Result.again(plan.again_by(held).again_in)
         await self.applier.write_status(JOBRESOURCE, seen.resource, status, old)
         return Result.again(plan.again_in)
+
+    def room(self, seen: Seen) -> Room | None:
+        """Return how much room the cluster has for a job that may grow; None for others."""
+        if seen.job is None or self.rooms is None or not learns(seen.job, seen.resource):
+            return None
+        return self.rooms.of(seen.job, seen.resource, self.now())
 
     def observe(self, key: Key) -> Seen | None:
         """Return all that a decision rests on, None if the JobResource is gone."""

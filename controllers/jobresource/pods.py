@@ -65,6 +65,14 @@ def resources_of(container: Manifest, resource: Resource) -> Manifest:
     return {**given, **{key: value for key, value in merged.items() if value}}
 
 
+def sized(replicas: ReplicaSpec, resource: Resource) -> Manifest:
+    """Return the pod spec of a role's template, whose main container gets `resource`."""
+    main = replicas.main_container
+    given: list[Manifest] = replicas.pod.get("containers") or []
+    containers = [{**c, "resources": resources_of(c, resource)} if c is main else c for c in given]
+    return {**replicas.pod, "containers": containers}
+
+
 def _spec(
     job: ElasticJob, replicas: ReplicaSpec, birth: Birth, *, name: str, master: str, nodes: int
 ) -> Manifest:

@@ -12,6 +12,7 @@ from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import FAILED
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.jobresource.decide import Seen, differing
+from elasticjob.controllers.jobresource.room import Room
 from elasticjob.controllers.lives import (
     CANNOT_START,
     OUT_OF_MEMORY,
@@ -42,7 +43,7 @@ BLOCKED: Final = frozenset(
 """Reasons of plans for which the nodes are not as the spec says, on purpose."""
 
 
-def describe(seen: Seen, plan: Plan, now: datetime) -> JobResourceStatus:
+def describe(seen: Seen, plan: Plan, now: datetime, room: Room | None = None) -> JobResourceStatus:
     """Return the status that follows from what was seen and decided; the same every time nothing changed."""
     generation = seen.resource.metadata.generation
     ready, reason, message = _ready(seen, plan, now)
@@ -56,6 +57,8 @@ def describe(seen: Seen, plan: Plan, now: datetime) -> JobResourceStatus:
     return JobResourceStatus(
         replica_statuses={role: _role(seen, role) for role in seen.desired},
         restarts=_restarts(seen),
+        room=dict(room.roles) if room else {},
+        machine=room.machine.manifest() if room else {},
         selector=names.workers(seen.resource.metadata.name),
         conditions=set_condition(seen.resource.status.conditions, condition, now),
         observed_generation=generation,

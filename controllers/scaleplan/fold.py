@@ -9,12 +9,11 @@ from typing import Any, Final
 from elasticjob.api.resources import Excess, Resources, pod_requests
 from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.common import MOST_NODES, WORKER
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import PodPlan, ScalePlan
 from elasticjob.controllers import names
-from elasticjob.controllers.jobresource.pods import resources_of
-from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.controllers.jobresource.pods import sized
 
 Amounts = Mapping[str, str]
 TOLD: Final = 4
@@ -238,17 +237,9 @@ def _total(job: ElasticJob, sizes: Mapping[str, Size], own: Mapping[str, Amounts
             : size.replicas
         ]
         for amounts in single:
-            total = total + pod_requests(_sized(spec, {**size.resource, **amounts}))
-        total = total + pod_requests(_sized(spec, size.resource)) * (size.replicas - len(single))
+            total = total + pod_requests(sized(spec, {**size.resource, **amounts}))
+        total = total + pod_requests(sized(spec, size.resource)) * (size.replicas - len(single))
     return total
-
-
-def _sized(spec: ReplicaSpec, resource: Amounts) -> dict[str, Any]:
-    """The role's pod spec, whose training container gets `resource`."""
-    main = spec.main_container
-    given: list[Manifest] = spec.pod.get("containers") or []
-    containers = [{**c, "resources": resources_of(c, resource)} if c is main else c for c in given]
-    return {**spec.pod, "containers": containers}
 
 
 def _moved(

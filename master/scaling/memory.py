@@ -1,8 +1,8 @@
 """How much memory the nodes of a role should have, before one is killed, and once it is known what they need.
 
-    rises towards the limit within HORIZON   → what it will use in an hour and a reserve; at least a quarter
-                                               more, at most twice as much and 8 GiB more
-    never used, for `Pace.shrink` long       → the most that was ever used, and a reserve
+    reaches the limit within `Pace.horizon`   → what it will use in four times that, and a reserve; at least
+                                                a quarter more, at most twice as much and 8 GiB more
+    never used, for `Pace.shrink` long        → the most that was ever used, and a reserve
 
 The trend is the median of the slopes between all points of the last quarter of an hour (Theil-Sen), so that
 one evaluation, or a saw-tooth, is none. A node that was killed all the same: controllers/memory.py.
@@ -10,7 +10,6 @@ one evaluation, or a saw-tooth, is none. A node that was killed all the same: co
 
 from __future__ import annotations
 
-from datetime import timedelta
 from fractions import Fraction
 from functools import reduce
 from itertools import combinations
@@ -24,8 +23,8 @@ from elasticjob.master.scaling.plan import Group, ResourcePlan
 from elasticjob.master.scaling.samples import GIB, MIB, mebibytes
 from elasticjob.master.scaling.state import Demand
 
-HORIZON: Final = timedelta(minutes=15)
-AHEAD: Final = timedelta(hours=1)
+AHEAD: Final = 4
+"""Horizons: for so long the new memory should be enough."""
 POINTS: Final = 5
 """Points of a curve from which on it has a trend."""
 RESERVE: Final = 1.15
@@ -53,9 +52,9 @@ def _grown(question: Question, role: str, demand: Demand, had: int) -> ResourceP
     if slope is None or slope <= 0 or not demand.curve:
         return ResourcePlan()
     used = demand.curve[-1].memory
-    if used + slope * HORIZON.total_seconds() < had:
+    if used + slope * question.pace.horizon.total_seconds() < had:
         return ResourcePlan()
-    expected = (used + slope * AHEAD.total_seconds()) * RESERVE
+    expected = (used + slope * AHEAD * question.pace.horizon.total_seconds()) * RESERVE
     wanted = mebibytes(min(max(expected, had * 1.25), had * 2, had + 8 * GIB))
     minutes = max(0.0, (had - used) / slope / 60)
     reason = (
@@ -79,7 +78,7 @@ def _shrunk(question: Question, role: str, demand: Demand, had: int) -> Resource
 
 def trend(question: Question, demand: Demand) -> float | None:
     """Return the bytes a second by which a role's use rises; None if it is not known."""
-    points = [point for point in demand.curve if question.now - point.at <= HORIZON]
+    points = [point for point in demand.curve if question.now - point.at <= question.pace.horizon]
     if len(points) < POINTS:
         return None
     pairs = combinations(points, 2)

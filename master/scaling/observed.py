@@ -53,7 +53,10 @@ def placed_of(
     if resource is None:
         return told
     specs = resource.spec.replica_resource_specs
+    status = resource.status
     return told.but(
+        room=dict(status.room) if status.room else None,
+        machine=_text(status.machine) if status.machine else None,
         sizes={role: spec.replicas for role, spec in specs.items() if spec.replicas is not None},
         resources={role: _text(spec.resource) for role, spec in specs.items() if spec.resource},
         nodes={node.name: _text(node.resource) for node in resource.spec.nodes},

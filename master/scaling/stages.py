@@ -5,18 +5,19 @@
     PS_INITIAL      the same for a job with parameter servers
     RUNNING         every `Pace.ask`, in between only if a node waits, or was out of memory
 
-While a plan is not finished nothing is asked. A master that takes over goes on from the snapshot and from the
-plans that it finds, so that no plan is made twice.
+While a plan is not finished nothing is asked, unless it is our own and its nodes find no machine. A master
+that takes over goes on from the snapshot and from the plans that it finds, so that no plan is made twice.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from elasticjob.api.resources import Resources
+from elasticjob.api.resources import NOTHING, Resources
 from elasticjob.api.v1alpha1.common import PS
 from elasticjob.master.job import Job
 from elasticjob.master.scaling import start
@@ -25,16 +26,17 @@ from elasticjob.master.scaling.optimizer import Question, Waiting
 from elasticjob.master.scaling.plan import Change, ResourcePlan
 from elasticjob.master.scaling.state import Mode, Scaling, Stage, key
 
-HOLD: Final = timedelta(minutes=5)
 LONGEST_HOLD: Final = timedelta(hours=1)
 
 
 def question(job: Job, now: datetime) -> Question | None:
     """Return the question to ask now; None while nothing is to be asked."""
     scaling = job.scaling
-    if job.verdict or scaling.placed.open:
+    if job.verdict:
         return None
     found = _question(job, now)
+    if scaling.placed.open and not (found.waiting and _are_own(job, scaling.placed.open)):
+        return None
     if scaling.stage is Stage.CREATE:
         return found if start.undecided(found) and not scaling.placed.begun else _next(job, found, now)
     return _next(job, found, now)
@@ -118,6 +120,11 @@ def _at(found: Question, stage: Stage) -> Question:
     return replace(found, stage=stage)
 
 
+def _are_own(job: Job, plans: Iterable[str]) -> bool:
+    prefix = key(job.spec.job, job.spec.wish.mark, 1).removesuffix("1")
+    return all(name.startswith(prefix) for name in plans)
+
+
 def _after(job: Job, stage: Stage) -> Stage:
     if stage is Stage.CREATE:
         return Stage.PS_INITIAL if job.spec.wish.has_servers else Stage.WORKER_INITIAL
@@ -138,8 +145,16 @@ def _number(scaling: Scaling) -> int:
 
 
 def _waiting(job: Job) -> tuple[Waiting, ...]:
-    pending = (node for node in job.nodes.values() if node.pends and not node.ended)
-    return tuple(Waiting(n.name, n.role, n.pends, Resources.parse(n.resource)) for n in pending if n.pends)
+    """The nodes whose pods wait for a machine, and those that have no pod, since a quota is used up."""
+    there = [node for node in job.nodes.values() if not node.ended]
+    pend = [Waiting(n.name, n.role, n.pends, Resources.parse(n.resource)) for n in there if n.pends]
+    scaling = job.scaling
+    if scaling.planned is None:
+        return tuple(pend)
+    for role, size in scaling.placed.sizes.items():
+        missing = size - sum(node.role == role for node in there)
+        pend += [Waiting("", role, scaling.planned, NOTHING)] * missing
+    return tuple(pend)
 
 
 def _cut(scaling: Scaling, question: Question, plan: ResourcePlan, now: datetime) -> Scaling:
@@ -151,6 +166,6 @@ def _cut(scaling: Scaling, question: Question, plan: ResourcePlan, now: datetime
 
 def _held(scaling: Scaling, question: Question, plan: ResourcePlan, now: datetime) -> Scaling:
     if plan.hold:
-        wait = min(HOLD * 2**scaling.holds, LONGEST_HOLD)
+        wait = min(question.pace.hold * 2**scaling.holds, LONGEST_HOLD)
         return scaling.but(held=now + wait, holds=min(scaling.holds + 1, 8))
     return scaling.but(holds=0) if question.settled else scaling

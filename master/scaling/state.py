@@ -46,6 +46,13 @@ class Pace(Value, frozen=True):
     pending: timedelta = timedelta(seconds=900)  # a node pends for so long: it gets less
     restore: timedelta = timedelta(seconds=1800)  # after which it may get back what it should have
     shrink: timedelta = timedelta(seconds=2400)  # without more memory than ever before: the rest is taken
+    point: timedelta = timedelta(seconds=60)  # between two points of a curve of memory
+    horizon: timedelta = timedelta(seconds=900)  # a limit that memory will reach so soon is raised
+    hold: timedelta = timedelta(seconds=300)  # after a growth that found no machines, and longer each time
+
+    def times(self, factor: float) -> Pace:
+        """Return all times multiplied, for trials and tests."""
+        return Pace(**{name: getattr(self, name) * factor for name in self.__struct_fields__})
 
 
 class Role(Value, frozen=True):

@@ -20,7 +20,6 @@ SATED: Final = 0.9
 """Of less than this share of its cores, a node would not use more if it had more."""
 RISEN: Final = 1.02
 """A peak so much higher than the one before is a new one."""
-A_POINT: Final = timedelta(minutes=1)
 POINTS: Final = 30
 
 
@@ -34,7 +33,8 @@ def take(job: Job, now: datetime) -> Job:
     applied = sum(ledger.applied for ledger in job.shards.datasets.values())
     if (found := _record(job, applied, now)) is None:
         return job if scaling.since is None else job.but(scaling=scaling.but(since=None))
-    demand = {role: needed(scaling.demand.get(role, Demand()), found, role) for role in _roles(found)}
+    every = job.spec.limits.pace.point
+    demand = {role: needed(scaling.demand.get(role, Demand()), found, role, every) for role in _roles(found)}
     scaling = _with(scaling, found).but(applied=applied, demand=scaling.demand | demand)
     return job.but(scaling=scaling)
 
@@ -43,7 +43,7 @@ def _roles(record: Record) -> Iterable[str]:
     return dict.fromkeys(use.role for use in record.nodes)
 
 
-def needed(demand: Demand, record: Record, role: str) -> Demand:
+def needed(demand: Demand, record: Record, role: str, every: timedelta) -> Demand:
     """Return what nodes of a role have needed, with what they use now."""
     uses = [use for use in record.nodes if use.role == role]
     memory, given = max(use.memory for use in uses), max(use.bytes for use in uses)
@@ -57,13 +57,13 @@ def needed(demand: Demand, record: Record, role: str) -> Demand:
         peak=max(demand.peak, needed),
         risen=record.at if risen else demand.risen,
         given=given,
-        curve=_curve(demand.curve, Point(at=record.at, memory=memory)),
+        curve=_curve(demand.curve, Point(at=record.at, memory=memory), every),
     )
 
 
-def _curve(curve: tuple[Point, ...], point: Point) -> tuple[Point, ...]:
-    """A point a minute, and the newest."""
-    if len(curve) >= 2 and point.at - curve[-2].at < A_POINT:
+def _curve(curve: tuple[Point, ...], point: Point, every: timedelta) -> tuple[Point, ...]:
+    """A point every so often, and the newest."""
+    if len(curve) >= 2 and point.at - curve[-2].at < every:
         return (*curve[:-1], point)
     return (*curve, point)[-POINTS:]
 

@@ -31,6 +31,9 @@ SETTLED = Scaling(
 )
 
 
+GROWS = Placed(sizes={"worker": 2})
+
+
 @dataclass
 class Master:
     """Asks, answers with `plan`, and tells what is carried out."""
@@ -61,6 +64,12 @@ def master(scaling: Scaling = SETTLED, wish: Wish = ELASTIC, **more: Any) -> Mas
     [
         (SETTLED, ELASTIC, True),
         (SETTLED.but(placed=Placed(open=("x",))), ELASTIC, False),
+        (
+            SETTLED.but(placed=Placed(sizes={"worker": 2}, open=("digits-auto-1-1",)), planned=NOW),
+            ELASTIC,
+            True,
+        ),
+        (SETTLED.but(placed=Placed(sizes={"worker": 2}, open=("x",)), planned=NOW), ELASTIC, False),
         (SETTLED, ELASTIC.but(mode=Mode.MANUAL), False),
         (SETTLED.but(records=()), ELASTIC, False),
         (Scaling(), ELASTIC, True),
@@ -68,7 +77,18 @@ def master(scaling: Scaling = SETTLED, wish: Wish = ELASTIC, **more: Any) -> Mas
         (Scaling(placed=Placed(begun=True)), ELASTIC, False),
         (Scaling(), ELASTIC.but(roles={"worker": Role(count=2)}), False),
     ],
-    ids=["runs", "a plan is open", "manual", "no records", "start", "manual start", "begun", "sized"],
+    ids=[
+        "runs",
+        "a plan is open",
+        "ours, and a node is missing",
+        "theirs",
+        "manual",
+        "no records",
+        "start",
+        "manual start",
+        "begun",
+        "sized",
+    ],
 )
 def test_when_it_is_asked(scaling: Scaling, wish: Wish, asked: bool) -> None:
     assert (stages.question(master(scaling, wish).job, NOW) is not None) is asked
@@ -145,10 +165,10 @@ def test_a_restored_job_has_its_times_moved() -> None:
 
 
 def test_what_nodes_need_is_the_most_of_any_one_ever() -> None:
-    first = statistics.needed(Demand(), records((2, 1), uses=USES)[0], "worker")
+    first = statistics.needed(Demand(), records((2, 1), uses=USES)[0], "worker", timedelta(minutes=1))
     assert (first.cores, first.sated, first.peak) == (3, True, 2 * GIB)
     more = tuple(node.but(memory=GIB, cpu=3.9, bytes=8 * GIB) for node in USES)
-    then = statistics.needed(first, records((2, 1), uses=more)[0], "worker")
+    then = statistics.needed(first, records((2, 1), uses=more)[0], "worker", timedelta(minutes=1))
     assert (then.cores, then.sated, then.peak, then.given) == (3.9, True, 4 * GIB, 8 * GIB)
 
 
