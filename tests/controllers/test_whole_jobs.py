@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -102,6 +103,27 @@ async def test_a_job_that_may_not_restart_makes_no_second_pod(site: Site) -> Non
     assert site.job().status.restarts == 0
 
 
+FIRST_ENDS = "import os, time; os.environ['ELASTICJOB_INDEX'] == '0' and exit({code}); time.sleep(600)"
+
+
+async def test_the_success_of_worker_0_is_the_jobs_where_the_user_says_so(site: Site) -> None:
+    policy = {"runPolicy": {"successPolicy": "ChiefOrWorker0"}}
+    await site.apply(local(program=FIRST_ENDS.format(code=0)) | policy)
+    await site.until(lambda: site.job().status.phase is Phase.SUCCEEDED)
+    told = "worker 0 has succeeded (successPolicy ChiefOrWorker0)"
+    assert site.condition("Complete") == ("True", "PodsSucceeded", told)
+
+
+async def test_an_exit_code_may_fail_the_job_at_once(site: Site) -> None:
+    codes = {"operator": "In", "values": [42]}
+    policy = {"runPolicy": {"failurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": codes}]}}}
+    await site.apply(local(program=FIRST_ENDS.format(code=42)) | policy)
+    await site.until(lambda: site.job().status.phase is Phase.FAILED)
+    told = "digits-worker-0 failed with exit code 42; failurePolicy: FailJob"
+    assert site.condition("Failed") == ("True", "PodFailurePolicy", told)
+    assert "digits-worker-0-1" not in site.pods()
+
+
 async def test_the_main_container_alone_ends_a_node(site: Site) -> None:
     spec = local(replicas=1, program="print('done')")
     containers = spec["replicaSpecs"]["worker"]["template"]["spec"]["containers"]
@@ -170,6 +192,23 @@ async def test_a_plan_and_an_autoscaler_agree_on_the_size(site: Site) -> None:
     await site.until(lambda: site.job().status.workers == "2/2" and len(site.pods()) == 2)
     again = [plan.spec.reason for name, plan in site.plans().items() if "-user-" in name]
     assert again == ["the user asks for worker 2 again"]
+
+
+async def test_users_and_optimizers_in_any_order_end_with_the_last_word(site: Site) -> None:
+    await site.apply(local(replicas=1, minReplicas=1, maxReplicas=4))
+    words = {"scale": 2, "manual": 3, "auto": 4}
+    for number, order in enumerate(permutations(words)):
+        for who in order:
+            if who == "scale":
+                await site.scale(words[who])
+            else:
+                spec = {"ownerJob": "digits", "replicaResourceSpecs": {"worker": {"replicas": words[who]}}}
+                about = {"name": f"{who}-{number}", "namespace": site.namespace}
+                made = {"metadata": about, "spec": spec | {"manualScaling": who == "manual"}}
+                await site.client.create(SCALEPLAN.untyped(), made)
+            await site.until(lambda who=who: len(site.running()) == len(site.pods()) == words[who])  # type: ignore[misc]
+            await site.until(lambda: all(plan.status.finish_time for plan in site.plans().values()))
+    assert {plan.status.phase for plan in site.plans().values()} == {PlanPhase.SUCCEEDED}
 
 
 async def test_suspend_frees_pods_and_resume_brings_them_back(site: Site) -> None:
