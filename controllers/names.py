@@ -28,6 +28,8 @@ ASKED_AT: Final = "elasticjob.dlrover/asked-at"
 """On JobResources: the generation of the ElasticJob that asked so."""
 FOLDED: Final = "elasticjob.dlrover/folded-plan"
 """On JobResources: `<name>/<uid>` of the ScalePlan that was folded in last."""
+REQUEST: Final = "elasticjob.dlrover/requested-by"
+"""On ScalePlans: the JobResource of a user or tool that asked for it."""
 FRAMEWORK: Final = "elasticjob.dlrover/framework"
 """On ElasticJobs: a name of controllers/frameworks."""
 

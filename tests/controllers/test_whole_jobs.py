@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
-from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.controllers.elasticjob import obstacles
-from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import (
     NETWORK_POLICY,
     POD,
@@ -209,6 +209,28 @@ async def test_users_and_optimizers_in_any_order_end_with_the_last_word(site: Si
             await site.until(lambda who=who: len(site.running()) == len(site.pods()) == words[who])  # type: ignore[misc]
             await site.until(lambda: all(plan.status.finish_time for plan in site.plans().values()))
     assert {plan.status.phase for plan in site.plans().values()} == {PlanPhase.SUCCEEDED}
+
+
+async def test_a_job_resource_of_another_name_is_a_request_and_says_what_became_of_it(site: Site) -> None:
+    def found(which: str) -> JobResource:
+        one = site.operator.cache(JOBRESOURCE).get(Key(site.namespace, which))
+        assert one is not None
+        return one
+
+    await site.apply(local(replicas=1, minReplicas=1, maxReplicas=3))
+    await site.until(lambda: len(site.running()) == 1)
+    asked = {"selector": {"name": "digits"}, "worker": {"replicas": 2}}
+    made = {"metadata": {"name": "bigger", "namespace": site.namespace}, "spec": asked}
+    await site.client.create(JOBRESOURCE.untyped(), made)
+    await site.until(lambda: len(site.running()) == 2)
+    await site.until(lambda: found("bigger").status.observed_generation == 1)
+    assert [(each.type, each.status) for each in found("bigger").status.conditions] == [("Ready", "True")]
+    resized = [{"name": "digits-worker-0", "resource": {"memory": 256}}]
+    patch = {"spec": {"worker": None, "resource_updation": resized}}
+    await site.client.merge_patch(JOBRESOURCE.untyped(), "bigger", patch, site.namespace)
+    await site.until(lambda: found("bigger").status.observed_generation == 2)
+    assert [node.resource for node in found("digits").spec.nodes] == [{"memory": "256Mi"}]
+    assert site.plans().keys() == {"digits-request-bigger-1", "digits-request-bigger-2"}
 
 
 async def test_suspend_frees_pods_and_resume_brings_them_back(site: Site) -> None:
