@@ -17,7 +17,7 @@ from elasticjob.controllers.owners import manifest_of
 from elasticjob.controllers.plan import Apply, Delete, Plan
 from elasticjob.controllers.rules import Rule, first, leave_it_to_others, leave_it_to_the_collector
 from elasticjob.controllers.scaleplan.fold import COUNTED, Folded, Impossible, fold, touches
-from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending
+from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending, pending
 from elasticjob.kube.objects.conditions import find, is_true
 
 LATE: Final = "DeadlineExceeded"
@@ -109,6 +109,18 @@ def carry_out_the_next(seen: Seen, now: datetime) -> Plan | None:
     return _carry_out(seen.resource, plan, folded, now)
 
 
+def say_what_plans_wait_for(seen: Seen, now: datetime) -> Plan | None:
+    """A plan that cannot begin yet is Pending, and says why."""
+    held = {
+        new.metadata.name: f"{old.metadata.name} comes first" for old, new in _pairs(seen.open) if old.manual
+    }
+    suspended = seen.job is not None and seen.job.spec.suspend
+    lacks = "the job is suspended" if suspended else "the job has no JobResource yet"
+    waits = [plan for plan in seen.open if plan.status.phase is None]
+    said = tuple(pending(plan, held.get(plan.metadata.name, lacks), now) for plan in waits)
+    return Plan("PlansWait", quiet=True, groups=(said,)) if said else None
+
+
 def finish_plans(seen: Seen, now: datetime) -> Plan | None:
     """A plan has succeeded when the nodes it changed are ready, and failed when that takes too long."""
     ends = tuple(end for plan in seen.going if (end := _finish(seen, plan, now)) is not None)
@@ -141,6 +153,7 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     close_plans_of_a_finished_job,
     close_plans_that_give_way,
     carry_out_the_next,
+    say_what_plans_wait_for,
     finish_plans,
     forget_the_oldest,
     wait_for_the_nodes,

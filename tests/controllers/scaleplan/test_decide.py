@@ -133,6 +133,24 @@ ROWS: list[tuple[str, Callable[..., Any], Seen, str, list[str]]] = [
         ["worker {'replicas': 2, 'resource': {'memory': '1Gi'}}", "b Scaling"],
     ),
     (
+        "memory that a user is changing",
+        rules.say_what_plans_wait_for,
+        seen(
+            plan("a", memory={"worker": "1Gi"}, manual=True, phase="Scaling", started=NOW),
+            plan("b", memory={"worker": "2Gi"}, age=5),
+            status=NOT_READY,
+        ),
+        "PlansWait",
+        ["b Pending"],
+    ),
+    (
+        "a job that was made suspended",
+        rules.say_what_plans_wait_for,
+        Seen(job(suspend=True), None, (up(),)),
+        "PlansWait",
+        ["up Pending"],
+    ),
+    (
         "all nodes are ready",
         rules.finish_plans,
         seen(up(phase="Scaling", started=NOW), sizes={"worker": 3}, status=READY),
@@ -200,12 +218,16 @@ def test_every_rule_has_a_row() -> None:
 
 def test_an_automatic_plan_for_memory_waits_for_a_manual_one() -> None:
     first = plan("a", memory={"worker": "1Gi"}, manual=True, phase="Scaling", started=NOW)
-    decided = decide(seen(first, plan("b", memory={"worker": "2Gi"}, age=5), status=NOT_READY), NOW)
+    waits = plan("b", memory={"worker": "2Gi"}, age=5, phase="Pending")
+    decided = decide(seen(first, waits, status=NOT_READY), NOW)
     assert (decided.reason, decided.actions, decided.again_in) == ("Scaling", (), PATIENCE)
 
 
 def test_plans_wait_for_the_job_resource() -> None:
-    assert not decide(Seen(ELASTIC, None, (up(),)), NOW).actions
+    (said,) = decide(Seen(ELASTIC, None, (up(),)), NOW).actions
+    assert isinstance(said, Apply)
+    assert said.manifest["status"]["conditions"][0]["message"] == "the job has no JobResource yet"
+    assert not decide(Seen(ELASTIC, None, (up(phase="Pending"),)), NOW).actions
 
 
 def test_a_role_may_be_reached_while_another_node_restarts() -> None:

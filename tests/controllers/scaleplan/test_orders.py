@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from elasticjob.controllers.observe import age
+from tests.kit.controllers.build import plan
 from tests.kit.controllers.sizing import Sizing
 
 ELASTIC: dict[str, Any] = {"minReplicas": 1, "maxReplicas": 4}
@@ -85,3 +87,8 @@ def test_every_order_ends_with_the_last_word(order: tuple[str, ...], between: st
     last = order[-1] if "…" in between or order[-1] != "auto 1" else order[-2]
     assert ended.size == int(last.split()[1])
     assert set(ended.phases().values()) <= {"Succeeded", "Superseded"}
+
+
+def test_within_a_second_a_users_plan_is_the_newer_one() -> None:
+    made = plan("a-users", {"worker": 3}, manual=True), plan("digits-auto-1", {"worker": 4})
+    assert sorted(made, key=age) == [made[1], made[0]]
