@@ -137,10 +137,10 @@ def is_silent(node: Node) -> bool:
     return next(ready, "True") != "True" or OUT_OF_SERVICE in taints
 
 
-def age(plan: ScalePlan) -> tuple[float, str]:
-    """Sort key of plans: the oldest first, by name within a second."""
+def age(plan: ScalePlan) -> tuple[float, bool, str]:
+    """Sort key of plans: the oldest first; within a second the automatic ones, so that a user's is newer."""
     created = plan.metadata.creation_timestamp
-    return (created.timestamp() if created else 0.0, plan.metadata.name)
+    return (created.timestamp() if created else 0.0, plan.manual, plan.metadata.name)
 
 
 def _machine(pod: Pod) -> Iterable[str]:
