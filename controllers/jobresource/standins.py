@@ -43,10 +43,11 @@ def extra(
         return {}
     found = {place: Extra(node) for place, node in _spares(job, wanted, known)}
     inner = {**wanted, **{place: spare.node for place, spare in found.items()}}
-    made = [life for life in lives if life.role == WORKER and life.stands_in is not None]
+    beside = [life for life in lives if life.role == WORKER and (WORKER, life.index) not in inner]
+    made = [life for life in beside if life.stands_in is not None]
     for life in made:
         place, for_ = (WORKER, life.index), inner.get((WORKER, life.stands_in or 0))
-        if place not in inner and _goes_on(life) and for_ and not _is_settled(for_):
+        if _goes_on(life) and for_ and not _is_settled(for_):
             found[place] = Extra(known[place], for_)
     tried = {life.stands_in for life in made if _goes_on(life) or _failed(life)}
     missing = [node for node in inner.values() if node.index not in tried and _will_go(node, inner)]
