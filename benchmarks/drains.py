@@ -53,6 +53,8 @@ PATIENCE = 90.0
 """Seconds within which each drain, and each recovery, is over."""
 STAND_IN = (0.0, 6.0)
 """Seconds between the cordon and the first eviction."""
+RANK_ZERO = 0.5
+"""How often the machine of rank 0 is chosen."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +66,14 @@ class Drained:
     seconds: float
 
 
-def breaks(steps: Sequence[Step]) -> list[str]:
-    """Return a sentence for each change of the round at which the count of steps breaks."""
-    changes = ((a, b) for a, b in pairwise(steps) if a.round != b.round)
-    return [f"{a.step} of {a.round}, then {b.step} of {b.round}" for a, b in changes if b.step != a.step + 1]
-
-
 def lost(steps: Sequence[Step]) -> int:
-    """Return how many steps were trained twice, or left out, at changes of the round."""
+    """Return how many steps were trained twice, or left out, at changes of the round.
+
+    A worker that becomes the main one records the step before its first one, too: the main worker before it
+    may have died before it could.
+    """
     changes = ((a, b) for a, b in pairwise(steps) if a.round != b.round)
-    return sum(abs(a.step + 1 - b.step) for a, b in changes)
+    return sum(abs(a.step + 1 - b.step) for a, b in changes if (a.step, a.loss) != (b.step, b.loss))
 
 
 def example(name: str, record: Path, *, spares: int = 0) -> Example:
@@ -109,8 +109,10 @@ async def until(watched: Watched, true: Callable[[Seen], bool]) -> None:
 async def drain(here: Laptop, watched: Watched, chance: random.Random) -> Drained:
     """Drain a random machine of the job, as `kubectl drain` does, and wait until all is as before."""
     key, began = watched.key, time.monotonic()
-    on = {pod.spec.node_name for pod in await pods(here, watched) if pod.status.phase == "Running"}
-    machine = chance.choice(sorted(on))
+    running = [pod for pod in await pods(here, watched) if pod.status.phase == "Running"]
+    first = min((pod for pod in running if "-worker-" in pod.metadata.name), key=age)  # it has rank 0
+    others = sorted({pod.spec.node_name for pod in running})
+    machine = first.spec.node_name if chance.random() < RANK_ZERO else chance.choice(others)
     await here.client.merge_patch(NODE, machine, {"spec": {"unschedulable": True}})
     await asyncio.sleep(chance.uniform(*STAND_IN))
     leaving = [pod for pod in await pods(here, watched) if pod.spec.node_name == machine]
@@ -132,6 +134,12 @@ async def pods(here: Laptop, watched: Watched) -> list[Pod]:
     prefix = f"{watched.key.name}-"
     ended = ("Succeeded", "Failed")
     return [p for p in found if p.metadata.name.startswith(prefix) and p.status.phase not in ended]
+
+
+def age(pod: Pod) -> tuple[float, str]:
+    """Sort key of pods: the oldest first."""
+    created = pod.metadata.creation_timestamp
+    return created.timestamp() if created else 0.0, pod.metadata.name
 
 
 async def evict(here: Laptop, watched: Watched, pod: Pod) -> None:
@@ -166,7 +174,8 @@ async def lose(here: Laptop, watched: Watched, chance: random.Random) -> float:
     """Kill an agent with its worker; return the seconds until all workers train again."""
     await until(watched, lambda seen: len(seen.workers) == WORKERS + 1 and seen.world == WORKERS)
     await asyncio.sleep(8)  # the node that was made again is warm
-    member = chance.choice([pod.name for pod in watched.seen.workers if pod.index < WORKERS])
+    oldest = sorted((pod for pod in await pods(here, watched) if "-worker-" in pod.metadata.name), key=age)
+    member = chance.choice(oldest[:WORKERS]).metadata.name  # the youngest is the spare
     before, killed = watched.seen.round, time.time()
     found = main_of(of_pod(member, watched.seen.uid))
     assert found is not None
@@ -206,7 +215,6 @@ async def drains(here: Laptop, many: int, chance: random.Random) -> bool:
                 f"step {watched.seen.step}, {lost(watched.steps)} lost, {status.restarts} restarts",
                 flush=True,
             )
-        print(*breaks(watched.steps), sep="; ")
         missing, rounds = lost(watched.steps), watched.seen.round
         print(
             f"{many} drains: {missing} lost steps of {watched.seen.step}, "
