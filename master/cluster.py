@@ -33,17 +33,17 @@ from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.master import nodes, progress
+from elasticjob.master.autoscaler import Autoscaler
+from elasticjob.master.brain import Brain, BrainOptimizer, Reporter, WithStandIn
 from elasticjob.master.check import conversation as checks
 from elasticjob.master.condition import Finding
 from elasticjob.master.job import Bounds, Job, Limits, Phase, Spec, Training
+from elasticjob.master.parameters import rules
 from elasticjob.master.rendezvous.topology import spot_of
 from elasticjob.master.scalers.scaleplan import ScalePlanScaler
-from elasticjob.master.scalers.scaler import ScalerError
-from elasticjob.master.scaling import stages
 from elasticjob.master.scaling.local import LocalOptimizer
 from elasticjob.master.scaling.observed import placed_of, wish_of
-from elasticjob.master.scaling.optimizer import OptimizerError, Question
-from elasticjob.master.scaling.plan import ResourcePlan
+from elasticjob.master.scaling.optimizer import Optimizer
 from elasticjob.master.scaling.state import Placed
 from elasticjob.master.server import Master
 from elasticjob.master.store import MANAGER
@@ -52,6 +52,8 @@ log = logging.getLogger("elasticjob.master")
 
 FORESEEABLE = timedelta(days=3650)
 PLAIN_JOB = ELASTICJOB.untyped()
+RELEASED = 64
+"""Pods of parameter servers that are named as released at once."""
 
 
 def spec_of(job: ElasticJob, limits: Limits) -> Spec:
@@ -100,6 +102,7 @@ def training_status(job: Job) -> Manifest:
         "goodput": _rounded(progress.goodput(training)),
         "findings": [_finding(each) for each in job.health.findings] or None,
         "nodeCheck": checks.sentence(job) or None,
+        "released": sorted(rules.releasable(job))[:RELEASED] or None,
     }
     return {name: value for name, value in known.items() if value is not None}
 
@@ -121,7 +124,13 @@ class Cluster:
     PROGRESS_AFTER = (8.0, 12.0)  # seconds; a random number between, so that masters do not write in step
 
     def __init__(
-        self, client: Client, job: ElasticJob, master: Master, limits: Limits, pod: str = ""
+        self,
+        client: Client,
+        job: ElasticJob,
+        master: Master,
+        limits: Limits,
+        pod: str = "",
+        brain: Brain | None = None,
     ) -> None:
         self._client, self._master, self._limits = client, master, limits
         self._key, self._uid = Key(job.metadata.namespace, job.metadata.name), job.metadata.uid
@@ -139,7 +148,10 @@ class Cluster:
         self._plans = self._operator.cache(SCALEPLAN, labels=f"{LABEL_JOB}={name}")
         for cache in (self._jobs, self._pods, self._resources, self._plans):
             self._follow(cache)
-        self._optimizer, self._scaler = LocalOptimizer(), ScalePlanScaler(client, job)
+        scaler, clock = ScalePlanScaler(client, job), master.clock
+        self._autoscaler = Autoscaler(master, optimizer_of(job, brain), scaler)
+        where = job.metadata.namespace, job.metadata.uid
+        self._reporter = Reporter(brain, *where, lambda: master.job, clock) if brain else None
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -148,6 +160,7 @@ class Cluster:
             tasks.create_task(self._observe())
             tasks.create_task(self.report())
             tasks.create_task(self._scale())
+            tasks.create_task(self._tell_brain())
 
     async def report(self) -> None:
         """Write the status for ever: urgent changes within a second, progress every 10 s or so."""
@@ -225,29 +238,21 @@ class Cluster:
             await self._changed.wait()
 
     async def _scale(self) -> None:
-        """Ask the optimizer when it is time, and have its answers carried out."""
+        """Learn and change the sizes of the job."""
         await self._operator.wait_started()
-        while True:
-            if question := stages.question(self._master.job, self._master.now()):
-                try:
-                    await self._answer(question)
-                except (OptimizerError, ScalerError) as error:
-                    log.warning("job %s is not sized now, again in a second: %s", self._key.name, error)
-            await self._master.clock.sleep(self.STATUS_EVERY)
+        await self._autoscaler.run()
 
-    async def _answer(self, question: Question) -> None:
-        """Carry out the answer to a question; what was carried out is remembered. Raises what failed."""
-        job = self._master.job
-        plan = stages.allowed(job, question, await self._ask(question))
-        if change := stages.change(job, question, plan):
-            log.info("scale plan %s: %s", change.key, change.reason)
-            await self._scaler.apply(change)
-        self._master.observe(lambda job, now: stages.answered(job, question, plan, now))
+    async def _tell_brain(self) -> None:
+        """Send statistics to Brain, if the job has one."""
+        if self._reporter:
+            await self._reporter.run()
 
-    async def _ask(self, question: Question) -> ResourcePlan:
-        if question.killed:
-            return await self._optimizer.recovery_plan(question, question.killed)
-        return await self._optimizer.plan(question)
+
+def optimizer_of(job: ElasticJob, brain: Brain | None) -> Optimizer:
+    """Return who decides about sizes: Brain while it answers, if the job has one."""
+    if brain is None:
+        return LocalOptimizer()
+    return WithStandIn(BrainOptimizer(brain, job.metadata.namespace, job.metadata.uid), LocalOptimizer())
 
 
 def _placed(job: Job, placed: Placed) -> Job:
@@ -318,9 +323,9 @@ def _end(training: Training) -> datetime | None:
 
 
 def _turning_point(status: Manifest) -> object:
-    """The round, its size, what was found, and whether there is a step yet, or no step left."""
+    """The round, its size, what was found, which pods may go, and whether there is a first or a last step."""
     shown = status.get("round"), status.get("worldSize"), status.get("nodeCheck"), status.get("findings")
-    return *shown, "step" in status, status.get("progress") == 1.0
+    return *shown, status.get("released"), "step" in status, status.get("progress") == 1.0
 
 
 def _finding(finding: Finding) -> Manifest:

@@ -11,14 +11,16 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import msgspec
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, OptimizeMode
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.errors import ConfigError, KubeError
 from elasticjob.kube.objects.owner import owner_reference
+from elasticjob.master.brain import Brain
 from elasticjob.master.cluster import Cluster, spec_of
 from elasticjob.master.job import End, Job
 from elasticjob.master.server import Master
@@ -87,13 +89,24 @@ async def in_cluster(settings: Settings, clock: Clock) -> AsyncIterator[Master]:
         token = read_token(settings.token_file)
         master = Master(job, token, store, host=settings.host, port=settings.port, clock=clock)
         await stack.enter_async_context(master)
-        cluster = Cluster(client, declared, master, settings.limits, settings.pod)
+        brain = await _brain(stack, declared, settings)
+        cluster = Cluster(client, declared, master, settings.limits, settings.pod, brain)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         feeding = tasks.create_task(cluster.run())
         yield master
         feeding.cancel()
         if not master.retired:
             await cluster.write_status()
+
+
+async def _brain(stack: AsyncExitStack, job: ElasticJob, settings: Settings) -> Brain | None:
+    """Return the connection to the Brain of a job; None in other modes than cluster, and without one."""
+    address = job.spec.brain_service or settings.brain
+    if job.spec.optimize_mode is not OptimizeMode.CLUSTER or not address:
+        return None
+    file = settings.brain_token_file
+    session = await stack.enter_async_context(aiohttp.ClientSession())
+    return Brain(address, lambda: file.read_text().strip() if file else "", session)
 
 
 def read_token(path: Path | None) -> str:

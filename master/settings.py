@@ -96,6 +96,12 @@ class Settings(BaseSettings):
     longest_quiet: Seconds = Limits().longest_quiet
     """The same after the first newcomer, however many follow."""
 
+    brain: str = ""
+    """Brain's address as host:port, for jobs in cluster mode that do not name one."""
+
+    brain_token_file: Path | None = None
+    """The file with the bearer token for Brain; it is read for each call."""
+
     pace: float = Field(default=1.0, gt=0)
     """The times between two looks at the size of the job, as a share of the usual ones: less for trials."""
 

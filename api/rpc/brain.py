@@ -1,0 +1,143 @@
+"""Requests of masters to Brain: statistics in, sizes out. Amounts are quantities, as in manifests.
+
+Each is `POST /v1/brain/<verb>` with a bearer token; errors are problem+json (message.py). Brain keys what it
+keeps by the uid of the job.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from elasticjob.api.rpc.message import Count, Empty, Message, Name, Request
+
+Quantities = dict[str, str]
+Text = Annotated[str, msgspec.Meta(max_length=1024)]
+MOST_RECORDS = 256
+MOST_NODES = 4096
+
+
+class StageName(StrEnum):
+    """How far the sizing of a job is; the same on both sides."""
+
+    CREATE = "Create"
+    WORKER_INITIAL = "WorkerInitial"
+    PS_INITIAL = "PSInitial"
+    RUNNING = "Running"
+
+
+class RoleFacts(Message, frozen=True, kw_only=True):
+    """What the user says about a role; `count` is absent where the optimizer decides."""
+
+    count: Count | None = None
+    least: Count = 1
+    most: Count | None = None
+    unit: Count = 1
+    auto: bool = True
+    resource: Quantities = msgspec.field(default_factory=dict)
+
+
+class JobFacts(Message, frozen=True, kw_only=True):
+    """Which job it is, and what its user says."""
+
+    namespace: Name
+    name: Name
+    uid: Name
+    strategy: str = ""
+    roles: dict[str, RoleFacts] = msgspec.field(default_factory=dict)
+    limits: Quantities = msgspec.field(default_factory=dict)
+
+
+class NodeUse(Message, frozen=True, kw_only=True):
+    """What a node had and used: cores, bytes; 0 where it is not known."""
+
+    name: Name
+    role: Name
+    cpu: float = 0.0
+    memory: Count = 0
+    cores: float = 0.0
+    bytes: Count = 0
+
+
+class Statistics(Message, frozen=True, kw_only=True):
+    """The job at one time while all its nodes train: steps and records a second."""
+
+    at: datetime
+    workers: Count
+    steps: float = 0.0
+    samples: float = 0.0
+    nodes: Annotated[tuple[NodeUse, ...], msgspec.Meta(max_length=MOST_NODES)] = ()
+
+
+class Placement(Message, frozen=True, kw_only=True):
+    """What should run now, and what else would fit."""
+
+    sizes: dict[str, Count] = msgspec.field(default_factory=dict)
+    resources: dict[str, Quantities] = msgspec.field(default_factory=dict)
+    nodes: dict[str, Quantities] = msgspec.field(default_factory=dict)
+    room: dict[str, Count] | None = None
+    machine: Quantities | None = None
+
+
+class Size(Message, frozen=True, kw_only=True):
+    """What a role should have; absent: as it is."""
+
+    count: Count | None = None
+    resource: Quantities = msgspec.field(default_factory=dict)
+
+
+class Sizes(Message, frozen=True, kw_only=True):
+    """Brain's answer: what it does not name stays as it is. `reason` is a sentence for people."""
+
+    groups: dict[str, Size] = msgspec.field(default_factory=dict)
+    nodes: dict[str, Quantities] = msgspec.field(default_factory=dict)
+    reason: Text = ""
+    algorithm: str = ""
+
+
+Records = Annotated[tuple[Statistics, ...], msgspec.Meta(max_length=MOST_RECORDS)]
+
+
+class AskSizes(Request[Sizes], frozen=True, kw_only=True):
+    """What should the job have at this stage?"""
+
+    PATH: ClassVar[str] = "brain/sizes"
+
+    job: JobFacts
+    stage: StageName
+    placed: Placement = Placement()
+    records: Records = ()
+    settled: bool = False
+    """Whether all nodes train at the present size for long enough, so that numbers may change."""
+
+
+class AskRecovery(Request[Sizes], frozen=True, kw_only=True):
+    """What should these pods get, which were out of memory?"""
+
+    PATH: ClassVar[str] = "brain/recovery"
+
+    job: JobFacts
+    nodes: tuple[Name, ...]
+    placed: Placement = Placement()
+    records: Records = ()
+
+
+class AskFirst(Request[Sizes], frozen=True, kw_only=True):
+    """What should a job start with of which nothing is known?"""
+
+    PATH: ClassVar[str] = "brain/first"
+
+    job: JobFacts
+
+
+class TellStatistics(Request[Empty], frozen=True, kw_only=True):
+    """New records of a job. `dropped` counts those that were lost on the way, since the master began."""
+
+    PATH: ClassVar[str] = "brain/statistics"
+
+    job: JobFacts
+    records: Records
+    dropped: Count = 0
