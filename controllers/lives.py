@@ -30,6 +30,7 @@ from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_RELAUNCH, LABEL_RO
 from elasticjob.api.v1alpha1.containers import main_container, main_status
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.controllers import names
+from elasticjob.controllers.departures import Notice
 from elasticjob.controllers.exits import Exit, ExitReason, ending
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Pod
@@ -88,6 +89,8 @@ class Life:
     resize: str = ""  # "" | "Deferred" | "Infeasible" | "refused"
     released: bool = False
     version: str = ""
+    notice: Notice | None = None  # its machine is about to leave
+    stands_in: int | None = None  # the index of the node for which it was made beforehand
 
     @property
     def alive(self) -> bool:
@@ -278,10 +281,13 @@ def nodes(lives: Iterable[Life], remembered: Mapping[str, Mapping[str, int]]) ->
     return found
 
 
-def life_of(pod: Pod, machines: Container[str], silent: Container[str] = ()) -> Life | None:
+def life_of(
+    pod: Pod, machines: Container[str], silent: Container[str] = (), notices: Iterable[Notice] = ()
+) -> Life | None:
     """Return a pod as a life, None without role and index labels.
 
-    `machines` are the cluster's Nodes, `silent` those of them that do not report.
+    `machines` are the cluster's Nodes, `silent` those of them that do not report, and `notices`
+    are what the pod's own says about its end.
     """
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
     role, index = labels.get(LABEL_ROLE, ""), labels.get(LABEL_INDEX, "")
@@ -289,6 +295,7 @@ def life_of(pod: Pod, machines: Container[str], silent: Container[str] = ()) -> 
         return None
     end = ending(pod)
     status = main_status(pod)
+    given = annotations.get(names.STANDS_IN)
     machine, leaves_at = pod.spec.node_name, pod.metadata.deletion_timestamp
     return Life(
         name=pod.metadata.name,
@@ -314,6 +321,8 @@ def life_of(pod: Pod, machines: Container[str], silent: Container[str] = ()) -> 
         resize=_resize(pod),
         released=annotations.get(names.RELEASED) == "true",
         version=pod.metadata.resource_version,
+        notice=next((each for each in notices if each.holds_for(pod.spec.tolerations)), None),
+        stands_in=None if given is None else _number(given),
     )
 
 

@@ -62,7 +62,7 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
     )
     if settings.webhooks:
         operator.add(_admission(operator, settings))
-    caches = _caches(operator)
+    caches = _caches(operator, settings)
     counters = Counters(operator.metrics.registry)
     now = operator.clock.now
 
@@ -113,7 +113,7 @@ def webhooks_of(namespace: str, writer: Writer) -> tuple[Webhook[Any], ...]:
     return tuple(replace(each, terms=replace(each.terms, namespaces=chosen)) for each in found)
 
 
-def _caches(operator: Operator) -> Caches:
+def _caches(operator: Operator, settings: Settings) -> Caches:
     return Caches(
         jobs=operator.cache(ELASTICJOB),
         resources=operator.cache(JOBRESOURCE),
@@ -121,6 +121,7 @@ def _caches(operator: Operator) -> Caches:
         pods=operator.cache(POD),
         services=operator.cache(SERVICE),
         machines=operator.cache(NODE),
+        taints=settings.ending_taints,
     )
 
 

@@ -80,6 +80,7 @@ def spec_of(job: ElasticJob, limits: Limits) -> Spec:
         restart_count=restarts,
         forgive=timedelta(seconds=forgive) if forgive else None,
         roles=roles,
+        spares=sum(given[role].spares for role in roles),
         exclude_stragglers=job.spec.node_check is NodeCheck.STRAGGLERS,
         wish=wish_of(job),
         leader=leader_of(job),

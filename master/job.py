@@ -98,6 +98,7 @@ class Spec(Value, frozen=True):
     restart_count: int = 0
     forgive: timedelta | None = None
     roles: tuple[str, ...] = ("worker",)
+    spares: int = 0  # nodes beyond those that train, which wait for one to be lost
     exclude_stragglers: bool = False  # nodes that are found to be slow do not train; else they are named
     wish: Wish = Wish()
     leader: str = ""
@@ -381,6 +382,16 @@ class Job(Value, frozen=True):
     def running(self) -> World | None:
         """The world that trains now."""
         return self.world if self.world and not self.ending and not self.verdict else None
+
+    @property
+    def most(self) -> int:
+        """The most nodes of a world: with spares, as many as should train now; others wait."""
+        lo, hi = self.spec.bounds.lo, self.spec.bounds.hi
+        if not self.spec.spares:
+            return hi
+        sizes = self.scaling.placed.sizes
+        should = sum(sizes[role] for role in self.spec.roles if role in sizes) or self.spec.replicas or hi
+        return min(max(lo, should // self.spec.bounds.unit * self.spec.bounds.unit), hi)
 
     @property
     def waits_for_pods(self) -> bool:

@@ -307,6 +307,10 @@ class ReplicaSpec(Part):
     max_replicas: Count | None = None
     """Maximum number of nodes; absent means replicas."""
 
+    spares: Annotated[int, Field(ge=0, le=100)] = 0
+    """Number of warm nodes of role worker beside replicas: they have joined, and take the place of a node
+    that is lost at once. Their resources are held all the time."""
+
     restart_policy: RestartPolicy = RestartPolicy.ON_FAILURE
     """When a node that ended is replaced: OnFailure, Never, ExitCode (exit codes of 128 and more), or Always
     (also after exit code 0, until the job ends; not for nodes of which the job's master waits for the end,

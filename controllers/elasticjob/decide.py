@@ -246,6 +246,15 @@ def free_masters_of_lost_machines(seen: Seen, now: datetime) -> Plan | None:
     return Plan("MastersTidied", sentence, group(map(deletion, going))) if going else None
 
 
+def move_the_master_before_its_machine_ends(seen: Seen, now: datetime) -> Plan | None:
+    """A master leaves a machine that ends within minutes: the next one goes on from its snapshot."""
+    life = seen.master.latest
+    if life is None or not life.alive or life.terminating or not (life.notice and life.notice.at_once):
+        return None
+    sentence = f"{life.name} leaves {life.machine}, which {life.notice.why}"
+    return Plan("MasterLeaves", sentence, group([deletion(life)]))
+
+
 def follow_the_users_sizes(seen: Seen, now: datetime) -> Plan | None:
     """A size that the user changed becomes a manual ScalePlan, once: its name is the job's generation.
 
@@ -302,6 +311,7 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     resume,
     make_the_master_again,
     free_masters_of_lost_machines,
+    move_the_master_before_its_machine_ends,
     follow_the_users_sizes,
     grow_after_out_of_memory,
 )

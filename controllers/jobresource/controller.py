@@ -13,6 +13,7 @@ from elasticjob.api.v1alpha1.requests import is_request
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.jobresource import request
+from elasticjob.controllers.jobresource.budget import budget, written
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.room import EVERY, Room, Rooms, learns
 from elasticjob.controllers.jobresource.status import describe
@@ -20,7 +21,7 @@ from elasticjob.controllers.news import News
 from elasticjob.controllers.observe import Caches, Machines
 from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import controller_uid
-from elasticjob.controllers.plan import SOON, Create, Plan
+from elasticjob.controllers.plan import REFUSED, SOON, Create, Plan
 from elasticjob.controllers.rules import HANDS_OFF
 from elasticjob.controllers.triggers import (
     job_of,
@@ -78,9 +79,17 @@ class NodesReconciler:
             return Result.again(plan.again_by(SOON).again_in)  # the pass that sees these writes reports them
         room = self.room(seen)
         plan = plan.again_by(EVERY) if room else plan
-        status, old = describe(seen, plan, self.now(), room).manifest(), seen.resource.status.manifest()
+        least = budget(seen, self.now())
+        plan = plan.again_by(least.again_in if least else None)
+        old = seen.resource.status.manifest()
+        status = describe(seen, plan, self.now(), room, least).manifest()
         if held := self.news.hold(key, old, status, self.now()):
             return Result.again(plan.again_by(held).again_in)
+        if seen.job and least and least.least != seen.resource.status.min_available:
+            told = await self.applier.attempt(about, Plan(groups=((written(seen.job, least),),)))
+            if told.reason == REFUSED:
+                status = describe(seen, plan, self.now(), room).manifest()
+                plan = plan.again_by(told.again_in)
         await self.applier.write_status(JOBRESOURCE, seen.resource, status, old)
         return Result.again(plan.again_in)
 

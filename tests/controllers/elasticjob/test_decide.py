@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
+from elasticjob.controllers.departures import Notice
 from elasticjob.controllers.elasticjob import decide as rules
 from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.master import Provision
@@ -278,6 +279,12 @@ ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
         rules.free_masters_of_lost_machines,
         running(masters=(ended(0, code=137, role="master", lingers=True), master(1))),
         "MastersTidied",
+        {"-Pod digits-master-0"},
+    ),
+    (
+        rules.move_the_master_before_its_machine_ends,
+        running(masters=(master(notice=Notice("ends within minutes", at_once=True)),)),
+        "MasterLeaves",
         {"-Pod digits-master-0"},
     ),
     (
