@@ -12,11 +12,14 @@ import pytest
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
+from elasticjob.controllers import names
 from elasticjob.controllers.elasticjob import obstacles
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import (
     NETWORK_POLICY,
+    NODE,
     POD,
+    POD_DISRUPTION_BUDGET,
     ROLE,
     ROLE_BINDING,
     SECRET,
@@ -257,7 +260,10 @@ async def test_a_job_with_a_master_has_all_its_parts_and_loses_them_with_it(site
         (SERVICE, "digits-master"),
         (NETWORK_POLICY, "digits"),
         (JOBRESOURCE, "digits"),
+        (POD_DISRUPTION_BUDGET, "digits"),
     ]
+    resources = site.operator.cache(JOBRESOURCE)
+    await site.until(lambda: [one.status.min_available for one in resources.list(site.namespace)] == [2])
     for kind, name in parts:
         assert await site.client.find(kind, name, site.namespace), f"{kind.name} {name}"
     service = await site.client.get(SERVICE, "digits-master", site.namespace)
@@ -268,6 +274,20 @@ async def test_a_job_with_a_master_has_all_its_parts_and_loses_them_with_it(site
     await site.until(lambda: not site.operator.cache(JOBRESOURCE).list(site.namespace))
     for kind, _ in parts:
         await site.has_only(kind, *(["default"] if kind is SERVICE_ACCOUNT else []))
+
+
+async def test_a_machine_that_is_cordoned_is_made_up_for_beforehand(site: Site) -> None:
+    await site.apply({"replicaSpecs": {"worker": role(1)}})
+    await site.until(lambda: site.running() >= {"digits-master-0", "digits-worker-0"})
+    machine = site.pods()["digits-worker-0"].spec.node_name
+    await site.client.merge_patch(NODE, machine, {"spec": {"unschedulable": True}})
+    try:
+        await site.until(lambda: "digits-worker-1" in site.pods())
+        await site.event(f"digits-worker-1 is made beforehand for digits-worker-0: {machine} is cordoned")
+        assert site.pods()["digits-worker-1"].metadata.annotations[names.STANDS_IN] == "0"
+        assert "digits-worker-0" in site.running()
+    finally:
+        await site.client.merge_patch(NODE, machine, {"spec": {"unschedulable": None}})
 
 
 async def test_a_master_that_is_killed_is_made_again(site: Site) -> None:
