@@ -101,7 +101,8 @@ async def test_only_image_and_a_few_fields_of_a_pod_change(api: Api) -> None:
 
 
 async def test_resize_changes_resources_only(api: Api) -> None:
-    await api.post(PODS, pod("p"))
+    main = {"name": "main", "image": "python:3.11", "resources": {"requests": {"memory": "500Mi"}}}
+    await api.post(PODS, pod("p", containers=[main]))
     change = {
         "spec": {
             "containers": [{"name": "main", "image": "no", "resources": {"requests": {"memory": "1Gi"}}}]
