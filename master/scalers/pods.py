@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
@@ -136,9 +136,9 @@ class Pods:
             self._job = job
             self._changed.set()
 
-    async def run(self) -> None:
-        """Bring the pods to what the JobResource says, for ever."""
-        while True:
+    async def run(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Bring the pods to what the JobResource says, until the job is over."""
+        while not is_over():
             self._changed.clear()
             pause = EVERY
             try:
