@@ -122,9 +122,10 @@ class _Ending(msgspec.Struct, frozen=True):
 
 
 class _Training(msgspec.Struct, frozen=True):
-    """The progress that a master writes, as far as it says that there is a first step."""
+    """The progress that a master writes: that there is a first step, and which pods may go."""
 
     step: int | None = None
+    released: list[str] = []
 
 
 class _Reported(msgspec.Struct, rename="camel"):
@@ -150,5 +151,5 @@ def _without_reports(item: Item) -> tuple[Meta, dict[str, msgspec.Raw], object]:
 
 def _acted_upon(status: _Reported) -> object:
     endings = {each for each in status.conditions or () if each.type in ENDINGS and each.status == "True"}
-    trains = status.training is not None and bool(status.training.step)
-    return endings, status.completion_time, status.restarts or None, trains
+    training = status.training or _Training()
+    return endings, status.completion_time, status.restarts or None, bool(training.step), training.released

@@ -38,6 +38,7 @@ from elasticjob.master.brain import Brain, BrainOptimizer, Reporter, WithStandIn
 from elasticjob.master.check import conversation as checks
 from elasticjob.master.condition import Finding
 from elasticjob.master.job import Bounds, Job, Limits, Phase, Spec, Training
+from elasticjob.master.parameters import rules
 from elasticjob.master.rendezvous.topology import spot_of
 from elasticjob.master.scalers.pods import Pods, Rules
 from elasticjob.master.scalers.scaleplan import ScalePlanScaler
@@ -52,6 +53,8 @@ log = logging.getLogger("elasticjob.master")
 
 FORESEEABLE = timedelta(days=3650)
 PLAIN_JOB = ELASTICJOB.untyped()
+RELEASED = 64
+"""Pods of parameter servers that are named as released at once."""
 
 
 def spec_of(job: ElasticJob, limits: Limits) -> Spec:
@@ -99,6 +102,7 @@ def training_status(job: Job) -> Manifest:
         "goodput": _rounded(progress.goodput(training)),
         "findings": [_finding(each) for each in job.health.findings] or None,
         "nodeCheck": checks.sentence(job) or None,
+        "released": sorted(rules.releasable(job))[:RELEASED] or None,
     }
     return {name: value for name, value in known.items() if value is not None}
 
@@ -333,9 +337,9 @@ def _end(training: Training) -> datetime | None:
 
 
 def _turning_point(status: Manifest) -> object:
-    """The round, its size, what was found, and whether there is a step yet, or no step left."""
+    """The round, its size, what was found, which pods may go, and whether there is a first or a last step."""
     shown = status.get("round"), status.get("worldSize"), status.get("nodeCheck"), status.get("findings")
-    return *shown, "step" in status, status.get("progress") == 1.0
+    return *shown, status.get("released"), "step" in status, status.get("progress") == 1.0
 
 
 def _finding(finding: Finding) -> Manifest:

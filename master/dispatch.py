@@ -9,11 +9,14 @@ from typing import Any, Final
 from elasticjob.api.rpc.check import Check
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Failure, Finish, Report, Watch
+from elasticjob.api.rpc.parameters import Depart, Follow, Serve
 from elasticjob.api.rpc.rendezvous import Join, Leave
 from elasticjob.api.rpc.shards import Checkpoint, Close, Lease, Open, Restore, Result, Status
 from elasticjob.master import health, nodes
 from elasticjob.master.check import conversation as checks
 from elasticjob.master.job import Job, Turn
+from elasticjob.master.parameters import conversation as parameters
+from elasticjob.master.parameters import rules
 from elasticjob.master.rendezvous import conversation
 from elasticjob.master.scaling import statistics
 from elasticjob.master.shards import book
@@ -38,6 +41,9 @@ HANDLERS: dict[type[Request[Any]], Handler] = {
     Checkpoint: shards.checkpoint,
     Restore: shards.restore,
     Status: shards.status,
+    Serve: parameters.serve,
+    Follow: parameters.follow,
+    Depart: parameters.depart,
 }
 
 AGAIN: Final = object()
@@ -54,6 +60,8 @@ LATER: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
     Open: lambda *_: AGAIN,
     Lease: lambda *_: AGAIN,
     Result: lambda *_: AGAIN,
+    Serve: lambda job, request, _: parameters.answer(job, request),
+    Follow: lambda job, request, _: parameters.answer(job, request),
 }
 EXPIRED: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
     Join: lambda *_: None,
@@ -62,6 +70,8 @@ EXPIRED: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
     Open: lambda *_: None,
     Lease: lambda *_: None,
     Result: lambda *_: None,
+    Serve: lambda job, *_: rules.plane(job.parameters),
+    Follow: lambda job, *_: rules.plane(job.parameters),
 }
 CUT: dict[type[Request[Any]], Change] = {Join: conversation.withdraw, Watch: nodes.hang_up}
 
@@ -91,6 +101,7 @@ def tick(job: Job, now: datetime) -> Job:
     job = checks.settle(nodes.tick(job, now), now)
     after = book.tick(job.shards, now)
     job = job if after is job.shards else job.but(shards=after)
+    job = rules.settle(job, now)
     return statistics.take(health.judge(watch.look(job, now), now), now)
 
 

@@ -77,7 +77,12 @@ def fail_when_node_groups_do_not_add_up(job: Job, now: datetime) -> Verdict | No
 
 
 def fail_when_too_few_nodes_come(job: Job, now: datetime) -> Verdict | None:
-    """No world was formed within the join timeout, although enough pods run (see nodes.tick)."""
+    """No world was formed within the join timeout, although enough pods run (see nodes.tick).
+
+    Workers of parameter servers train each for itself.
+    """
+    if job.spec.wish.has_servers:
+        return None
     limit = job.spec.limits.join_timeout
     if not job.gathering or now - job.gathering < limit or job.waits_for_pods:
         return None

@@ -15,6 +15,7 @@ import msgspec
 from elasticjob.api.rpc.nodes import Progress, Usage
 from elasticjob.api.rpc.rendezvous import Recovery, World
 from elasticjob.master.condition import Health, Told
+from elasticjob.master.parameters.state import Parameters
 from elasticjob.master.roster import Kind, Roster
 from elasticjob.master.scaling.state import Pace, Scaling, Wish
 from elasticjob.master.shards.book import Book
@@ -356,6 +357,7 @@ class Job(Value, frozen=True):
     check: Check = Check()
     shards: Book = Book()
     scaling: Scaling = Scaling()
+    parameters: Parameters = Parameters()
     saved: datetime | None = None  # in a snapshot: when it was made, by the clock of its master
 
     @property

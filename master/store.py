@@ -159,7 +159,8 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
     check = job.check.but(waiting={}, session=None)  # agents report again
     shards = book.taken_over(job.shards, now + spec.limits.takeover)
     job = job.but(spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering, saved=None)
-    return job.but(check=check, shards=shards, health=of_round(job.health, 0))
+    parameters = job.parameters.heard(now + spec.limits.takeover - spec.limits.silence)
+    return job.but(check=check, shards=shards, parameters=parameters, health=of_round(job.health, 0))
 
 
 def _waiting_for_a_word(node: Node, spec: Spec, now: datetime) -> Node:

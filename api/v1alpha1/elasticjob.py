@@ -461,6 +461,9 @@ class Training(Part):
     goodput: float | None = None
     """Share of the time since the start spent in steps that were not lost, from 0 to 1."""
 
+    released: Annotated[list[str], Field(max_length=64)] = []
+    """Pods of parameter servers that the training does not use any more: the operator deletes them."""
+
     findings: Annotated[list[Finding], Field(max_length=16)] = []
     """The last verdicts about workers and nodes, oldest first."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
@@ -205,7 +205,7 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
 
 def _steps(seen: Seen, now: datetime) -> Iterator[Step]:
     for place, node in seen.nodes.items():
-        yield from _housekeeping(node)
+        yield from _housekeeping(seen, node)
         if place not in seen.wanted:
             yield from _let_go(seen, node)
     for node in seen.wanted.values():
@@ -215,7 +215,7 @@ def _steps(seen: Seen, now: datetime) -> Iterator[Step]:
             case Standing.PAUSES:
                 yield Step(again_in=node.due(now) - now)
             case Standing.RUNS:
-                yield from _fit(seen, node)
+                yield from _fit(seen, node, now)
             case Standing.LEAVES | Standing.DONE | Standing.SPENT:
                 pass
 
@@ -250,14 +250,18 @@ def _memory_wait(seen: Seen, node: Node, now: datetime) -> timedelta:
     return life.ended.at + MEMORY_PATIENCE - now if seen.sizing.is_coming(life) else timedelta(0)
 
 
-def _fit(seen: Seen, node: Node) -> Iterator[Step]:
+def _fit(seen: Seen, node: Node, now: datetime) -> Iterator[Step]:
     """Give a running node the resource it should have: in place, and by replacement where that is refused."""
     life = node.latest
     if life is None or life.terminating or not life.alive:
         return
     differs = differing(seen, node)
     if _must_be_replaced(seen, node):
-        if _may_leave(seen, life) and _its_turn(seen, node):
+        if not _its_turn(seen, node):
+            return
+        if not _may_leave(seen, life):
+            yield _beside(seen, node, now)
+        else:
             sentence = f"{life.name} cannot be resized in place: a replacement gets {_told(differs)}"
             yield Step((deletion(life),), Note("NodeReplaced", sentence))
     elif differs:
@@ -267,6 +271,16 @@ def _fit(seen: Seen, node: Node) -> Iterator[Step]:
         yield Step((resize,), Note("NodeResized", f"{life.name} gets {_told(differs)} in place"))
 
 
+def _beside(seen: Seen, node: Node, now: datetime) -> Step:
+    """Create the next pod of a node that holds state, which moves to it before this one goes."""
+    step = _begin(seen, node, now)
+    made = [action for action in step.actions if isinstance(action, Create)]
+    if node.latest is None or not made:
+        return step
+    name = made[0].manifest["metadata"]["name"]
+    return replace(step, note=Note("NodeMoves", f"{name} takes over from {node.latest.name}"))
+
+
 def _must_be_replaced(seen: Seen, node: Node) -> bool:
     life = node.latest
     if life is None or not life.alive:
@@ -274,11 +288,15 @@ def _must_be_replaced(seen: Seen, node: Node) -> bool:
     return life.resize == "Infeasible" or (life.resize == "refused" and bool(differing(seen, node)))
 
 
-def _housekeeping(node: Node) -> Iterator[Step]:
-    """One life at a time, no pods of machines that are gone, and a short history of past lives."""
+def _housekeeping(seen: Seen, node: Node) -> Iterator[Step]:
+    """One life at a time, but for servers whose state moves to the next; no pods of machines that are gone;
+    a short history of past lives.
+    """
     alive = [life for life in node.lives if life.alive and not life.terminating]
     for life in alive[:-1]:
-        yield Step((deletion(life),), Note("NodeDoubled", f"{life.name} gives way to {alive[-1].name}", True))
+        if _may_leave(seen, life):
+            note = Note("NodeDoubled", f"{life.name} gives way to {alive[-1].name}", life.role != PS)
+            yield Step((deletion(life),), note)
     for life in node.lives:
         if life.lost:
             reason = "MachineSilent" if life.given_up else "MachineGone"
@@ -303,8 +321,10 @@ def _let_go(seen: Seen, node: Node) -> Iterator[Step]:
 
 def _may_leave(seen: Seen, life: Life) -> bool:
     """Whether the training can do without a pod: state of a parameter server must have moved first."""
-    holds_state = life.role == PS and seen.job is not None and seen.job.spec.needs_master
-    return life.released or not holds_state
+    if life.role != PS or seen.job is None or not seen.job.spec.needs_master:
+        return True
+    training = seen.job.status.training
+    return life.released or (training is not None and life.name in training.released)
 
 
 def _its_turn(seen: Seen, node: Node) -> bool:

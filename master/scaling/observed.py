@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from elasticjob.api.resources import pod_requests
-from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.v1alpha1.common import PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
@@ -55,6 +55,7 @@ def placed_of(
     specs = resource.spec.replica_resource_specs
     status = resource.status
     return told.but(
+        servers=specs[PS].indices if PS in specs and specs[PS].replicas is not None else None,
         room=dict(status.room) if status.room else None,
         machine=_text(status.machine) if status.machine else None,
         sizes={role: spec.replicas for role, spec in specs.items() if spec.replicas is not None},

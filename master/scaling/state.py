@@ -114,6 +114,7 @@ class Placed(Value, frozen=True):
     begun: bool = False
     number: int = 0
     planned: datetime | None = None
+    servers: tuple[int, ...] | None = None  # the places of parameter servers; None: not known
     killed: tuple[str, ...] = ()
 
 
