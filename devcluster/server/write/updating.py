@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from elasticjob.devcluster.server.kinds.pods import resized
+from elasticjob.devcluster.server.kinds.pods import check_resize, resized
 from elasticjob.devcluster.server.kinds.services import keep_address
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import NAMESPACES, Answer, Attributes, Compute, Options
@@ -210,7 +210,9 @@ def _same(old: Manifest, new: Manifest) -> bool:
 def _check(core: Core, change: Change, old: Manifest, new: Manifest, identity: list[Cause]) -> None:
     resource, subresource = change.resource, change.subresource
     of_kind: Iterable[Cause] = ()
-    if subresource not in ("status", "resize", "binding"):
+    if subresource == "resize":
+        of_kind = check_resize(new, old)
+    elif subresource not in ("status", "resize", "binding"):
         strategy = core.strategy(resource)
         plain = strategy.check_update is no_problem  # the rules of creation are those of updates
         of_kind = strategy.check(new) if plain else strategy.check_update(new, old)
