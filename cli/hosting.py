@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("elasticjob.run")
 
 BESIDE = "ELASTICJOB_BESIDE"
-"""Set for the nodes that a standalone run starts beside its own: they join its master."""
+"""For the nodes that a standalone run starts: its pid. They join its master, and end with it."""
 LOOPBACK = "127.0.0.1"
 LOOK_EVERY = 2.0  # seconds between looks for a master at the endpoint, by a node that took over
 

@@ -104,7 +104,7 @@ async def beside(settings: Settings, job: Hosted, master: Master, address: str) 
         def command(member: Member) -> Command:
             node = member.rank + 1
             own = {
-                BESIDE: "1",
+                BESIDE: str(os.getpid()),
                 names.MASTER: address,
                 names.TOKEN_FILE: str(token),
                 names.JOB: settings.place.job,

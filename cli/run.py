@@ -42,6 +42,7 @@ from elasticjob.cli.torchrun import (
 from elasticjob.trainer.agent import words
 from elasticjob.trainer.agent.script import Script, Unusable, check
 from elasticjob.trainer.agent.settings import Recover, Settings, Start, place_from, worker_count
+from elasticjob.trainer.agent.tether import tether
 
 log = logging.getLogger("elasticjob.run")
 
@@ -197,7 +198,9 @@ def run(
     [bold]elasticjob run --nproc-per-node 2 train.py --epochs 10[/]
     """
     low, high = node_range(nnodes)
-    standalone = standalone and BESIDE not in os.environ
+    if parent := os.environ.pop(BESIDE, ""):
+        standalone = False
+        tether(int(parent))
     rendezvous = conf(rdzv_conf)
     refuse(
         {

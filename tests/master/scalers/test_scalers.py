@@ -29,7 +29,8 @@ from elasticjob.master.scalers.scaler import Scaler, ScalerError
 from elasticjob.master.scaling.plan import Change, Group, NewNode
 
 WORKER = "worker"
-TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "python:3"}]}}
+SMALL = {"requests": {"cpu": "1", "memory": "1Gi"}}
+TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "python:3", "resources": SMALL}]}}
 
 
 def sized(key: str, count: int) -> Change:
@@ -263,7 +264,7 @@ async def test_a_change_is_carried_out_once_whatever_happens(
     await place.scaler.apply(change)
     after = await place.nodes()
     assert set(after) == indices
-    assert {index for index in after if after[index] != before.get(index, "")} == (
+    assert {index for index in before if after.get(index, before[index]) != before[index]} == (
         {1} if change.migrate else set()
     )
     await place.scaler.apply(change)
