@@ -10,7 +10,7 @@ IN_PARALLEL := -n 4 --dist loadgroup --no-loadscope-reorder --durations 10
 export OMP_NUM_THREADS ?= 1
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test test-kube e2e conformance check generate fix fuzz bench-training bench-scaling bench-kube bench-scale chaos chaos-training soak clean
+.PHONY: help demo test test-kube e2e conformance check generate fix fuzz bench-training bench-scaling bench-kube bench-scale chaos chaos-training drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ chaos: $(READY) ## kill -9 operator, master, agents at random moments, 20 rounds
 
 chaos-training: $(READY) ## 300 kills of workers, agents, nodes and masters in one training: each record counts once (7 minutes)
 	$(BIN)/python -m benchmarks.chaos_training $(FLAGS)
+
+drains: $(READY) # 100 random drains of one training: no step is lost (half an hour; FLAGS="--drains 10")
+	$(BIN)/python -m benchmarks.drains $(FLAGS)
 
 soak: $(READY) ## ten minutes of random faults between the operator and a real API server, 200 jobs coming and going
 	@hack/kube-binaries control-plane

@@ -148,6 +148,11 @@ class Applier:
     async def _do(self, owner: CustomResource, action: Action) -> None:
         async with self._slots:
             match action:
+                case Create(kind, manifest, optional=True):
+                    try:
+                        await self._create(kind, manifest)
+                    except Forbidden as error:  # a quota: the pass comes again
+                        self.tell(owner, Note(refusal(error.message), error.message))
                 case Create(kind, manifest):
                     await self._create(kind, manifest)
                 case Apply(kind, manifest, part):

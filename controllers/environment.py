@@ -16,6 +16,11 @@ TERMINATION_LOG: Final = "/dev/termination-log"
 LAST_LINES: Final[Mapping[str, str]] = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 """Without a termination message, the last lines of the log take its place, so that the error is shown."""
 
+UNREACHABLE: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+"""Taints of machines whose kubelet does not report."""
+UNREACHABLE_SECONDS: Final = 30
+"""How long pods stay on such a machine, if their template does not say: the cluster's default is 300 s."""
+
 
 def identity(
     job: ElasticJob, role: str, index: int, *, master: str = "", nodes: int | None = None
@@ -74,6 +79,18 @@ def job_variables(job: ElasticJob) -> list[Manifest]:
         | variable.model_dump(by_alias=True, include={"value", "value_from"}, exclude_none=True)
         for name, variable in job.spec.envs.items()
     ]
+
+
+def tolerations(spec: Manifest) -> list[Manifest]:
+    """Return the tolerations of a pod spec, and ours for a silent machine where it has none of its own."""
+    given: list[Manifest] = spec.get("tolerations") or []
+    own = {each.get("key") or "" for each in given if each.get("effect") in (None, "", "NoExecute")}
+    ours: Manifest = {
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": UNREACHABLE_SECONDS,
+    }
+    return [*given, *({"key": key, **ours} for key in UNREACHABLE if own.isdisjoint(("", key)))]
 
 
 def token_volume(job: ElasticJob) -> Manifest:

@@ -30,6 +30,7 @@ from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_RELAUNCH, LABEL_RO
 from elasticjob.api.v1alpha1.containers import main_container, main_status
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.controllers import names
+from elasticjob.controllers.departures import Notice
 from elasticjob.controllers.exits import Exit, ExitReason, ending
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Pod
@@ -44,6 +45,8 @@ SILENCE = timedelta(minutes=1)
 """How long after its grace period a pod that is being deleted may go on where the machine does not report."""
 POD_FAILED = "PodFailed"
 """The reason of nodes that failed and were not restarted once."""
+POD_FAILURE_POLICY = "PodFailurePolicy"
+"""The reason of nodes, and of jobs, that failed in a way for which failurePolicy says FailJob."""
 CANNOT_START = "CannotStart"
 """The reason of nodes that could not start, and would not in another pod."""
 OUT_OF_MEMORY = "OutOfMemory"
@@ -86,6 +89,8 @@ class Life:
     resize: str = ""  # "" | "Deferred" | "Infeasible" | "refused"
     released: bool = False
     version: str = ""
+    notice: Notice | None = None  # its machine is about to leave
+    stands_in: int | None = None  # the index of the node for which it was made beforehand
 
     @property
     def alive(self) -> bool:
@@ -219,6 +224,8 @@ class Node:
     def why_spent(self, policy: Policy) -> tuple[str, str]:
         """Return the reason, and a sentence, why no life follows the latest, which failed."""
         end = self.latest.ended if self.latest else None
+        if end is not None and end.consequence.fails_job:
+            return POD_FAILURE_POLICY, "failurePolicy: FailJob"
         if end is not None and policy.restart not in end.consequence.relaunch_under:
             return POD_FAILED, f"restartPolicy {policy.restart} does not restart it"
         if self._never_starts:
@@ -274,10 +281,13 @@ def nodes(lives: Iterable[Life], remembered: Mapping[str, Mapping[str, int]]) ->
     return found
 
 
-def life_of(pod: Pod, machines: Container[str], silent: Container[str] = ()) -> Life | None:
+def life_of(
+    pod: Pod, machines: Container[str], silent: Container[str] = (), notices: Iterable[Notice] = ()
+) -> Life | None:
     """Return a pod as a life, None without role and index labels.
 
-    `machines` are the cluster's Nodes, `silent` those of them that do not report.
+    `machines` are the cluster's Nodes, `silent` those of them that do not report, and `notices`
+    are what the pod's own says about its end.
     """
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
     role, index = labels.get(LABEL_ROLE, ""), labels.get(LABEL_INDEX, "")
@@ -285,6 +295,7 @@ def life_of(pod: Pod, machines: Container[str], silent: Container[str] = ()) -> 
         return None
     end = ending(pod)
     status = main_status(pod)
+    given = annotations.get(names.STANDS_IN)
     machine, leaves_at = pod.spec.node_name, pod.metadata.deletion_timestamp
     return Life(
         name=pod.metadata.name,
@@ -310,6 +321,8 @@ def life_of(pod: Pod, machines: Container[str], silent: Container[str] = ()) -> 
         resize=_resize(pod),
         released=annotations.get(names.RELEASED) == "true",
         version=pod.metadata.resource_version,
+        notice=next((each for each in notices if each.holds_for(pod.spec.tolerations)), None),
+        stands_in=None if given is None else _number(given),
     )
 
 

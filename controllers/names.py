@@ -10,6 +10,7 @@ from elasticjob.api.v1alpha1.common import (
     LABEL_RANK,
     LABEL_RELAUNCH,
     LABEL_ROLE,
+    PS,
     WORKER,
 )
 
@@ -21,12 +22,16 @@ RELEASED: Final = "elasticjob.dlrover/released"
 """On pods, by the master: the training no longer uses it."""
 RESIZE: Final = "elasticjob.dlrover/resize"
 """On pods: `refused` where the server would not resize it in place, so that it is replaced."""
+STANDS_IN: Final = "elasticjob.dlrover/stands-in"
+"""On pods: the index of the node whose machine is about to leave, for which the pod was made beforehand."""
 ASKED: Final = "elasticjob.dlrover/asked"
 """On JobResources: the replicas that the user last asked for, as JSON role → count."""
 ASKED_AT: Final = "elasticjob.dlrover/asked-at"
 """On JobResources: the generation of the ElasticJob that asked so."""
 FOLDED: Final = "elasticjob.dlrover/folded-plan"
 """On JobResources: `<name>/<uid>` of the ScalePlan that was folded in last."""
+REQUEST: Final = "elasticjob.dlrover/requested-by"
+"""On ScalePlans: the JobResource of a user or tool that asked for it."""
 FRAMEWORK: Final = "elasticjob.dlrover/framework"
 """On ElasticJobs: a name of controllers/frameworks."""
 
@@ -61,6 +66,15 @@ def node(job: str, role: str, index: int) -> str:
 def pod(job: str, role: str, index: int, relaunch: int) -> str:
     """Return the name of a pod: the node's, and the number of the relaunch unless it is the first life."""
     return f"{node(job, role, index)}-{relaunch}" if relaunch else node(job, role, index)
+
+
+def hostname(job: str, role: str, index: int, relaunch: int) -> str:
+    """Return the host name of a pod: its own, but a parameter server keeps that of its node.
+
+    So `<job>-ps-0.<job>` is the present pod, however often it was made again. While one migrates, two pods
+    have the name.
+    """
+    return node(job, role, index) if role == PS else pod(job, role, index, relaunch)
 
 
 def workers(job: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -14,6 +14,9 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
+from elasticjob.controllers.departures import OUT_OF_SERVICE as OUT_OF_SERVICE
+from elasticjob.controllers.departures import Notice, notices
+from elasticjob.controllers.departures import is_silent as is_silent
 from elasticjob.controllers.lives import Life, life_of
 from elasticjob.controllers.owners import controller_uid, kind_named, owner_of
 from elasticjob.kube.cache.cache import Cache
@@ -25,10 +28,6 @@ from elasticjob.kube.objects.views import Node, ObjectMeta, Pod, Service
 
 MACHINE = "machine"
 """The index of pods by the machine that they are on."""
-
-
-OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
-"""The taint of a Node whose machine is known to be down."""
 JOB = "job"
 """The index of plans by the job that they are about."""
 OWNER = "owner"
@@ -66,6 +65,7 @@ class Caches:
     pods: Cache[Pod]
     services: Cache[Service]
     machines: Cache[Node]
+    taints: tuple[str, ...] = field(default=(), kw_only=True)  # more keys, of machines that end in minutes
 
     def __post_init__(self) -> None:
         self.pods.add_index(MACHINE, _machine)
@@ -81,7 +81,13 @@ class Caches:
 
     def life(self, pod: Pod) -> Life | None:
         """Return a pod as a life, None without role and index labels."""
-        return life_of(pod, Machines(self.machines), Silent(self.machines))
+        machines = self.machines
+        return life_of(pod, Machines(machines), Silent(machines), self.notices_of(pod.spec.node_name))
+
+    def notices_of(self, machine: str) -> tuple[Notice, ...]:
+        """Return what a machine's Node says about its end."""
+        node = self.machines.get(Key("", machine)) if machine else None
+        return notices(node, self.taints) if node else ()
 
     def made_for(self, kind: Kind[Any], key: Key) -> Iterator[tuple[Kind[Any], Meta]]:
         """The objects whose only owner has this kind and key, whichever uid; services come first.
@@ -130,17 +136,10 @@ async def read_metadata(client: Client, kind: Kind[Any], name: str, namespace: s
     return found.metadata
 
 
-def is_silent(node: Node) -> bool:
-    """Whether the kubelet of a Node does not report, or an administrator says that it is out of service."""
-    ready = (condition.status for condition in node.status.conditions if condition.type == "Ready")
-    taints = (taint.get("key") for taint in node.spec.taints)
-    return next(ready, "True") != "True" or OUT_OF_SERVICE in taints
-
-
-def age(plan: ScalePlan) -> tuple[float, str]:
-    """Sort key of plans: the oldest first, by name within a second."""
+def age(plan: ScalePlan) -> tuple[float, bool, str]:
+    """Sort key of plans: the oldest first; within a second the automatic ones, so that a user's is newer."""
     created = plan.metadata.creation_timestamp
-    return (created.timestamp() if created else 0.0, plan.metadata.name)
+    return (created.timestamp() if created else 0.0, plan.manual, plan.metadata.name)
 
 
 def _machine(pod: Pod) -> Iterable[str]:

@@ -28,10 +28,14 @@ TOLD: Final = 3
 
 @dataclass(frozen=True)
 class Create:
-    """Create an object, unless it exists already with the same owner."""
+    """Create an object, unless it exists already with the same owner.
+
+    The plan does not depend on an object that is `optional`: a quota may refuse it.
+    """
 
     kind: Kind[Any]
     manifest: Manifest
+    optional: bool = False
 
 
 @dataclass(frozen=True)

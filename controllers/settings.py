@@ -59,6 +59,9 @@ class Settings(BaseSettings):
     scrapers: Mapping[str, str] = {}
     """Labels of the namespaces whose pods may read the metrics of masters, as JSON; none without labels."""
 
+    ending_taints: tuple[str, ...] = ()
+    """Keys of more taints, as JSON, of machines that end within minutes: pods leave them at once."""
+
     concurrency: int = Field(default=8, ge=1)
     """Objects of each kind that are worked on at the same time."""
 

@@ -13,9 +13,11 @@ from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import ENDINGS
+from elasticjob.controllers.departures import Notice, is_silent, notices
 from elasticjob.controllers.lives import Life
-from elasticjob.controllers.observe import MACHINE, Caches, is_silent
+from elasticjob.controllers.observe import MACHINE, Caches
 from elasticjob.controllers.owners import controller_name, controller_uid
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.cache.wire import Item, Meta
@@ -41,6 +43,12 @@ def job_of_plan(plan: ScalePlan) -> list[Key]:
     return [Key(plan.metadata.namespace, plan.spec.owner_job)]
 
 
+def request_of(plan: ScalePlan) -> list[Key]:
+    """Return the JobResource of a user or tool that asked for a plan, as a key."""
+    name = plan.metadata.annotations.get(names.REQUEST, "")
+    return [Key(plan.metadata.namespace, name)] if name else []
+
+
 def same_name(thing: ElasticJob | JobResource) -> list[Key]:
     """Return the object's own key: a job and its JobResource have one name."""
     return [thing.key]
@@ -61,16 +69,20 @@ def those_of(there: Callable[[Key], bool], keys: MapToKeys) -> MapToKeys:
 
 
 def machine_changed(caches: Caches) -> Callable[[Change], bool]:
-    """Return the predicate: a Node came, went, or does or does not report now.
+    """Return the predicate: a Node came, went, reports or not, or says anew that it leaves.
 
     Kubelets update their Node all the time.
     """
+
+    def told(item: Item) -> tuple[bool, tuple[Notice, ...]]:
+        machine = caches.machines.view(item)
+        return is_silent(machine), notices(machine, caches.taints)
 
     def changed(change: Change) -> bool:
         if change.old is None or change.new is None:
             return True
         try:
-            return is_silent(caches.machines.view(change.old)) != is_silent(caches.machines.view(change.new))
+            return told(change.old) != told(change.new)
         except Undecodable:  # the pass reports it
             return True
 

@@ -138,6 +138,9 @@ class JobResourceStatus(Part):
     machine: Resource = {}
     """The most cores and memory that a machine has left for a node of the job, then."""
 
+    min_available: int | None = None
+    """The workers that evictions leave running, as the job's PodDisruptionBudget was told last."""
+
     selector: str | None = None
     """The label selector of the worker pods; read by autoscalers."""
 

@@ -109,6 +109,7 @@ def _spec(job: ElasticJob, name: str, provision: Provision) -> Manifest:
             *(given.get("volumes") or []),
             environment.token_volume(job),
         ],
+        "tolerations": environment.tolerations(given),
         "restartPolicy": "Never",
         "serviceAccountName": names.master(job.metadata.name),
         "automountServiceAccountToken": True,

@@ -8,9 +8,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
+from elasticjob.api.v1alpha1.requests import is_request
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.apply import Applier
+from elasticjob.controllers.jobresource import request
+from elasticjob.controllers.jobresource.budget import budget, written
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.room import EVERY, Room, Rooms, learns
 from elasticjob.controllers.jobresource.status import describe
@@ -18,7 +21,7 @@ from elasticjob.controllers.news import News
 from elasticjob.controllers.observe import Caches, Machines
 from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.owners import controller_uid
-from elasticjob.controllers.plan import SOON, Create, Plan
+from elasticjob.controllers.plan import REFUSED, SOON, Create, Plan
 from elasticjob.controllers.rules import HANDS_OFF
 from elasticjob.controllers.triggers import (
     job_of,
@@ -27,6 +30,7 @@ from elasticjob.controllers.triggers import (
     life_changed,
     machine_changed,
     more_than_reports,
+    request_of,
     same_name,
     those_of,
 )
@@ -53,6 +57,9 @@ class NodesReconciler:
 
     async def __call__(self, key: Key) -> Result:
         """Bring the pods of one JobResource closer to its spec."""
+        asking = self.caches.resources.get(key)
+        if asking is not None and is_request(asking):
+            return await self.answer(asking)
         seen = self.observe(key)
         if seen is None:
             self.news.forget(key)
@@ -72,10 +79,28 @@ class NodesReconciler:
             return Result.again(plan.again_by(SOON).again_in)  # the pass that sees these writes reports them
         room = self.room(seen)
         plan = plan.again_by(EVERY) if room else plan
-        status, old = describe(seen, plan, self.now(), room).manifest(), seen.resource.status.manifest()
+        least = budget(seen, self.now())
+        plan = plan.again_by(least.again_in if least else None)
+        old = seen.resource.status.manifest()
+        status = describe(seen, plan, self.now(), room, least).manifest()
         if held := self.news.hold(key, old, status, self.now()):
             return Result.again(plan.again_by(held).again_in)
+        if seen.job and least and least.least != seen.resource.status.min_available:
+            told = await self.applier.attempt(about, Plan(groups=((written(seen.job, least),),)))
+            if told.reason == REFUSED:
+                status = describe(seen, plan, self.now(), room).manifest()
+                plan = plan.again_by(told.again_in)
         await self.applier.write_status(JOBRESOURCE, seen.resource, status, old)
+        return Result.again(plan.again_in)
+
+    async def answer(self, resource: JobResource) -> Result:
+        """Have a request of a user or a tool carried out, and say what became of it."""
+        job = Key(resource.metadata.namespace, resource.spec.selector.name)
+        seen = request.Seen(resource, self.caches.jobs.get(job), self.caches.plans_of(job))
+        plan = await self.applier.attempt(resource, request.decide(seen, self.now()))
+        if plan.reason not in HANDS_OFF:
+            status = request.describe(seen, plan, self.now()).manifest()
+            await self.applier.write_status(JOBRESOURCE, resource, status, resource.status.manifest())
         return Result.again(plan.again_in)
 
     def room(self, seen: Seen) -> Room | None:
@@ -125,6 +150,7 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
             (ELASTICJOB, those_of(there, same_name), more_than_reports),
             (SERVICE, those_of(there, job_of)),
             (SCALEPLAN, those_of(there, job_of_plan)),
+            (SCALEPLAN, those_of(there, request_of)),
             (NODE, jobs_on(reconcile.caches), machine_changed(reconcile.caches)),
         ),
         when=any_of(more_than_reports, reconcile.news.contradicts),

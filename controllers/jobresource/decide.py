@@ -15,12 +15,15 @@ from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names, rules
 from elasticjob.controllers.conclusions import FAILED, is_over
+from elasticjob.controllers.departures import Notice
 from elasticjob.controllers.elasticjob.decide import decide as decide_job
 from elasticjob.controllers.elasticjob.seen import Seen as SeenOfJob
+from elasticjob.controllers.jobresource import standins
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest, resources_of
 from elasticjob.controllers.lives import Life, Node, Policy, Standing, nodes
 from elasticjob.controllers.memory import Sizing
 from elasticjob.controllers.plan import (
+    LATER,
     Action,
     Create,
     Note,
@@ -68,7 +71,7 @@ class Seen:
     @cached_property
     def nodes(self) -> Mapping[Place, Node]:
         """The nodes that have a pod, or once failed."""
-        return nodes(self.lives, self.resource.status.restarts)
+        return nodes(rules.ruled_lives(self.job, self.lives), self.resource.status.restarts)
 
     @cached_property
     def desired(self) -> Mapping[str, int]:
@@ -83,6 +86,11 @@ class Seen:
         sizes = self.resource.spec.replica_resource_specs
         places = ((role, index) for role in self.desired for index in sizes[role].indices)
         return {place: self.nodes.get(place, Node(*place)) for place in places}
+
+    @cached_property
+    def extra(self) -> Mapping[Place, standins.Extra]:
+        """Nodes beside the wanted ones: spares, and stand-ins for nodes whose machines are about to leave."""
+        return standins.extra(self.job, self.wanted, self.nodes, self.lives)
 
     @cached_property
     def exceptions(self) -> Mapping[str, Mapping[str, str]]:
@@ -206,30 +214,58 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
 def _steps(seen: Seen, now: datetime) -> Iterator[Step]:
     for place, node in seen.nodes.items():
         yield from _housekeeping(seen, node)
-        if place not in seen.wanted:
-            yield from _let_go(seen, node)
-    for node in seen.wanted.values():
+        if place not in seen.wanted and place not in seen.extra:
+            yield from _let_go(seen, node, now)
+    extra = ((each.node, each) for each in seen.extra.values())
+    for node, beside in (*((node, None) for node in seen.wanted.values()), *extra):
         match node.standing(seen.policy(node.role), now):
             case Standing.DUE:
-                yield _begin(seen, node, now)
+                yield _begin(seen, node, now, beside)
             case Standing.PAUSES:
                 yield Step(again_in=node.due(now) - now)
+            case Standing.RUNS if node.latest and node.latest.notice and node.latest.notice.at_once:
+                yield from _leave_at_once(seen, node.latest, node.latest.notice)
             case Standing.RUNS:
                 yield from _fit(seen, node, now)
             case Standing.LEAVES | Standing.DONE | Standing.SPENT:
                 pass
 
 
-def _begin(seen: Seen, node: Node, now: datetime) -> Step:
+def _leave_at_once(seen: Seen, life: Life, notice: Notice) -> Iterator[Step]:
+    """A pod leaves a machine that ends within minutes; another is made elsewhere."""
+    if not life.terminating and _may_leave(seen, life):
+        sentence = f"{life.name} leaves {life.machine}, which {notice.why}"
+        yield Step((deletion(life),), Note("NodeLeaves", sentence))
+
+
+def _begin(seen: Seen, node: Node, now: datetime, beside: standins.Extra | None = None) -> Step:
     """Create the next pod of a node, unless a plan that gives it more memory is on its way."""
     assert seen.job is not None  # converge comes after wait_for_its_job
     if (left := _memory_wait(seen, node, now)) > timedelta(0):
         return Step(again_in=left)
     resource = seen.resource_of(node.role, node.index)
     avoid, forgiven = node.machines_to_avoid, node.forgiven(seen.policy(node.role))
-    birth = Birth(node.role, node.index, node.next_relaunch, node.restarts, resource, avoid, forgiven)
+    for_ = beside.stands_in if beside else None
+    birth = Birth(
+        node.role,
+        node.index,
+        node.next_relaunch,
+        node.restarts,
+        resource,
+        avoid,
+        forgiven,
+        for_.index if for_ else None,
+    )
     manifest = pod_manifest(seen.job, seen.resource, birth, master=seen.master, nodes=seen.desired[node.role])
-    return Step((Create(POD, manifest),), _birth_note(seen, node, manifest["metadata"]["name"]))
+    name = manifest["metadata"]["name"]
+    note = _stand_in_note(for_, name) if for_ else _birth_note(seen, node, name)
+    return Step((Create(POD, manifest, optional=bool(beside)),), note, LATER if beside else None)
+
+
+def _stand_in_note(for_: Node, name: str) -> Note:
+    life = for_.latest
+    why = f"{life.machine} {life.notice.why}" if life and life.notice else "it is about to leave"
+    return Note("NodeStandsIn", f"{name} is made beforehand for {life.name if life else for_.index}: {why}")
 
 
 def _birth_note(seen: Seen, node: Node, name: str) -> Note:
@@ -311,11 +347,15 @@ def _housekeeping(seen: Seen, node: Node) -> Iterator[Step]:
         yield Step((deletion(life),))
 
 
-def _let_go(seen: Seen, node: Node) -> Iterator[Step]:
+def _let_go(seen: Seen, node: Node, now: datetime) -> Iterator[Step]:
     """A surplus node is deleted with its grace period, once nothing depends on it."""
     for life in node.lives:
         goes_on = life.alive or (life.lingers and not life.lost)
-        if goes_on and not life.terminating and _may_leave(seen, life):
+        if not goes_on or life.terminating or not _may_leave(seen, life):
+            continue
+        if life.alive and (left := standins.stays_for(life, seen.wanted, now)) > timedelta(0):
+            yield Step(again_in=left)
+        else:
             yield Step((deletion(life),), Note("NodesRemoved", life.name))
 
 

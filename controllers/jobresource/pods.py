@@ -28,6 +28,7 @@ class Birth:
     resource: Resource = field(default_factory=dict)
     avoid: tuple[str, ...] = ()
     forgiven: int = 0
+    stands_in: int | None = None
 
 
 def pod_manifest(job: ElasticJob, owner: JobResource, birth: Birth, *, master: str, nodes: int) -> Manifest:
@@ -50,7 +51,8 @@ def pod_manifest(job: ElasticJob, owner: JobResource, birth: Birth, *, master: s
 def _counts(birth: Birth) -> Manifest:
     """Return what the pod remembers of the failures before it."""
     forgiven = {names.FORGIVEN: str(birth.forgiven)} if birth.forgiven else {}
-    return {names.RESTARTS: str(birth.restarts), **forgiven}
+    stands_in = {} if birth.stands_in is None else {names.STANDS_IN: str(birth.stands_in)}
+    return {names.RESTARTS: str(birth.restarts), **forgiven, **stands_in}
 
 
 def resources_of(container: Manifest, resource: Resource) -> Manifest:
@@ -94,13 +96,15 @@ def _spec(
     changed: dict[str, Any] = {
         "containers": [furnished(container) for container in given.get("containers") or []],
         "restartPolicy": "Never",
-        "hostname": name,
+        "hostname": names.hostname(job.metadata.name, birth.role, birth.index, birth.relaunch),
         "subdomain": job.metadata.name,
     }
     if given.get("initContainers"):
         changed["initContainers"] = [furnished(container) for container in given["initContainers"]]
     if job.spec.needs_master:
         changed["volumes"] = [*(given.get("volumes") or []), environment.token_volume(job)]
+    if job.spec.needs_master and birth.role in job.spec.training_roles:
+        changed["tolerations"] = environment.tolerations(given)
     if birth.avoid:
         changed["affinity"] = _away_from(given.get("affinity") or {}, birth.avoid)
     return {**_implied(job), **given, **changed}

@@ -11,9 +11,17 @@ from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import FAILED
 from elasticjob.controllers.exits import ExitReason
+from elasticjob.controllers.jobresource.budget import Budget
 from elasticjob.controllers.jobresource.decide import Seen, differing
 from elasticjob.controllers.jobresource.room import Room
-from elasticjob.controllers.lives import CANNOT_START, OUT_OF_MEMORY, POD_FAILED, Node, Standing
+from elasticjob.controllers.lives import (
+    CANNOT_START,
+    OUT_OF_MEMORY,
+    POD_FAILED,
+    POD_FAILURE_POLICY,
+    Node,
+    Standing,
+)
 from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Plan, few
 from elasticjob.controllers.rules import FINISHED
 from elasticjob.kube.objects.conditions import set_condition
@@ -36,7 +44,9 @@ BLOCKED: Final = frozenset(
 """Reasons of plans for which the nodes are not as the spec says, on purpose."""
 
 
-def describe(seen: Seen, plan: Plan, now: datetime, room: Room | None = None) -> JobResourceStatus:
+def describe(
+    seen: Seen, plan: Plan, now: datetime, room: Room | None = None, least: Budget | None = None
+) -> JobResourceStatus:
     """Return the status that follows from what was seen and decided; the same every time nothing changed."""
     generation = seen.resource.metadata.generation
     ready, reason, message = _ready(seen, plan, now)
@@ -52,6 +62,7 @@ def describe(seen: Seen, plan: Plan, now: datetime, room: Room | None = None) ->
         restarts=_restarts(seen),
         room=dict(room.roles) if room else {},
         machine=room.machine.manifest() if room else {},
+        min_available=least.least if least else seen.resource.status.min_available,
         selector=names.workers(seen.resource.metadata.name),
         conditions=set_condition(seen.resource.status.conditions, condition, now),
         observed_generation=generation,
@@ -88,9 +99,11 @@ def _ready(seen: Seen, plan: Plan, now: datetime) -> tuple[bool, str, str]:
 def _obstacles(seen: Seen, now: datetime) -> Iterator[tuple[str, str]]:
     """Reasons and sentences for nodes that are not ready, the most serious reason first."""
     found = [obstacle for node in seen.wanted.values() if (obstacle := _obstacle(seen, node, now))]
-    surplus = (node for place, node in seen.nodes.items() if place not in seen.wanted)
+    surplus = (
+        node for place, node in seen.nodes.items() if place not in seen.wanted and place not in seen.extra
+    )
     found += [("Leaving", f"{life.name} leaves") for node in surplus for life in node.lives if life.alive]
-    spent = (CANNOT_START, OUT_OF_MEMORY, RESTARTS_SPENT, POD_FAILED)
+    spent = (POD_FAILURE_POLICY, CANNOT_START, OUT_OF_MEMORY, RESTARTS_SPENT, POD_FAILED)
     order = (*spent, "Restarting", "Pending", "Leaving", "Resizing", "Starting")
     yield from sorted(found, key=lambda obstacle: order.index(obstacle[0]))
 

@@ -288,6 +288,10 @@ class NetworkPolicy(Object, frozen=True):
     spec: Manifest = {}
 
 
+class PodDisruptionBudget(Object, frozen=True):
+    spec: Manifest = {}
+
+
 class LeaseSpec(View, frozen=True):
     holder_identity: str = ""
     lease_duration_seconds: int | None = None
@@ -373,6 +377,9 @@ ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindi
 CLUSTER_ROLE = Kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", Role, namespaced=False)
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases", Lease)
 NETWORK_POLICY = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", NetworkPolicy)
+POD_DISRUPTION_BUDGET = Kind(
+    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", PodDisruptionBudget
+)
 CRD = Kind(
     "apiextensions.k8s.io",
     "v1",
@@ -413,6 +420,7 @@ BUILT_IN: tuple[Kind[Any], ...] = (
     CLUSTER_ROLE,
     LEASE,
     NETWORK_POLICY,
+    POD_DISRUPTION_BUDGET,
     CRD,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,

@@ -70,7 +70,7 @@ def choose(job: Job, now: datetime) -> tuple[Node, ...]:
     if not size:
         return ()
     survivors = _has_survivors(job)
-    must_wait = survivors or size < job.spec.bounds.hi
+    must_wait = survivors or size < job.most
     if must_wait and job.nodes.count(_missing(job, survivors)) and now < _last_call(job, survivors):
         return ()
     age = _Age(job)
@@ -105,12 +105,12 @@ def sentence(job: Job, now: datetime) -> str:
 
 def _cut_in(job: Job, now: datetime) -> Job:
     """End the running world for newcomers that are ready, unless it is full or a member has finished."""
-    world, bounds = job.running, job.spec.bounds
-    if not world or bounds.hi <= len(world.members):
+    world, most = job.running, job.most
+    if not world or most <= len(world.members):
         return job
     many = job.nodes.count(lambda kind: kind.joined and not kind.holds)  # while a world runs, members hold
-    room = bounds.hi - len(world.members)
-    entering = min(many, room) // bounds.unit * bounds.unit
+    room = most - len(world.members)
+    entering = min(many, room) // job.spec.bounds.unit * job.spec.bounds.unit
     if not entering or job.nodes.count(lambda kind: kind.finished and kind.holds):
         return job
     if entering < room and now < _quiet_until(job, now):
@@ -132,7 +132,7 @@ def _joined(job: Job) -> tuple[int, int]:
     """Return how many nodes joined, and the largest world size they allow: 0, or a number within bounds."""
     bounds, nodes = job.spec.bounds, job.nodes
     joined = nodes.count(lambda kind: kind.joined)
-    size = min(joined // bounds.unit * bounds.unit, bounds.hi)
+    size = min(joined // bounds.unit * bounds.unit, job.most)
     finished = nodes.count(lambda kind: kind.completed)
     return joined, size if size + finished >= bounds.lo else 0
 

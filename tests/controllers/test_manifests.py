@@ -11,7 +11,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.elasticjob.master import Provision, master_pod, verdict
 from elasticjob.controllers.elasticjob.objects import foundation, job_resource, rights
-from elasticjob.controllers.environment import identity
+from elasticjob.controllers.environment import identity, tolerations
 from elasticjob.controllers.exits import Exit, ExitReason
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest, resources_of
 from elasticjob.controllers.lives import Node
@@ -53,6 +53,21 @@ def test_a_pod_says_who_it_is() -> None:
     assert (made["spec"]["hostname"], made["spec"]["subdomain"]) == ("digits-worker-1-2", "digits")
     assert made["spec"]["restartPolicy"] == "Never"
     assert made["spec"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize(
+    ("role_", "relaunch", "host"),
+    [
+        ("worker", 0, "digits-worker-1"),
+        ("worker", 2, "digits-worker-1-2"),
+        ("ps", 0, "digits-ps-1"),
+        ("ps", 2, "digits-ps-1"),
+    ],
+)
+def test_a_parameter_server_keeps_the_host_name_of_its_node(role_: str, relaunch: int, host: str) -> None:
+    given = job({"worker": role(1), "ps": role(2)}, distributionStrategy="ParameterServerStrategy")
+    made = pod(given, Birth(role_, 1, relaunch))
+    assert (made["spec"]["hostname"], made["spec"]["subdomain"]) == (host, "digits")
 
 
 def test_a_pod_knows_its_master_and_its_place() -> None:
@@ -149,6 +164,37 @@ def test_machines_with_broken_hardware_are_avoided_in_every_alternative() -> Non
     shut = [{"key": "metadata.name", "operator": "NotIn", "values": [m]} for m in ("m1", "m2")]
     assert [term["matchFields"] for term in found["nodeSelectorTerms"]] == [shut, shut]
     assert found["nodeSelectorTerms"][0]["matchExpressions"] == terms[0]["matchExpressions"]
+
+
+NOT_READY, UNREACHABLE = (
+    {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+)
+
+
+@pytest.mark.parametrize(
+    ("own", "all_"),
+    [
+        ([], [NOT_READY, UNREACHABLE]),
+        (
+            [{"key": "gpu", "operator": "Exists"}],
+            [{"key": "gpu", "operator": "Exists"}, NOT_READY, UNREACHABLE],
+        ),
+        ([UNREACHABLE | {"tolerationSeconds": 5}], [UNREACHABLE | {"tolerationSeconds": 5}, NOT_READY]),
+        ([{"operator": "Exists"}], [{"operator": "Exists"}]),
+    ],
+)
+def test_a_pod_leaves_a_silent_machine_soon_unless_its_template_says_when(
+    own: list[Manifest], all_: list[Manifest]
+) -> None:
+    assert tolerations({"tolerations": own}) == all_
+    given = role(template={"spec": template()["spec"] | {"tolerations": own}})
+    assert pod(job({"worker": given}))["spec"]["tolerations"] == all_
+
+
+def test_a_drain_meets_no_emptydir_of_ours() -> None:
+    made = [pod()["spec"], master_pod(job(), Node("master", 0), PROVISION).manifest["spec"]]
+    assert not any("emptyDir" in volume for spec in made for volume in spec["volumes"])
 
 
 def test_the_master_is_restricted() -> None:

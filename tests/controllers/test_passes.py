@@ -64,7 +64,8 @@ class Server:
         raise NotFound(404, "NotFound", "no such object", {"name": name})
 
     async def apply(self, kind: Kind[Any], manifest: Manifest, *, manager: str, subresource: str) -> None:
-        self.statuses.append(manifest["status"])
+        if subresource == "status":
+            self.statuses.append(manifest["status"])
 
     async def create(self, kind: Kind[Any], manifest: Manifest) -> None:
         self.created.append(manifest)

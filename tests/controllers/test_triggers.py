@@ -129,7 +129,7 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
     [
         (machine(1), machine(2), False),
         (machine(1), machine(2, "True"), False),
-        (machine(1, "True"), machine(2, "True", "node.kubernetes.io/unschedulable"), False),
+        (machine(1, "True"), machine(2, "True", "node.kubernetes.io/unschedulable"), True),
         (machine(1, "True"), machine(2, "Unknown"), True),
         (machine(1, "Unknown"), machine(2, "False"), False),
         (machine(1, "Unknown"), machine(2, "True"), True),

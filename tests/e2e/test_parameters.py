@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -20,7 +21,7 @@ from tests.kit.waiting import until
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "parameters"
-RECORDS = 6000
+RECORDS = 5000
 
 
 def spec(folder: Path) -> Manifest:
@@ -55,11 +56,12 @@ def _phase(site: Site, name: str) -> str:
 def counted(folder: Path) -> Callable[[], int]:
     """Return what counts the updates in the files of the servers."""
     sys.path.insert(0, str(EXAMPLE))
-    from store import total
+    total = importlib.import_module("store").total
 
     def count() -> int:
         try:
-            return round(total(folder)[0])
+            counts: float = total(folder)[0]
+            return round(counts)
         except (ValueError, FileNotFoundError):
             return 0
 

@@ -346,3 +346,22 @@ def test_a_world_that_loses_very_many_says_so_with_a_few_names() -> None:
     assert (len(change.lost), change.joined, change.others) == (4, (), 26)
     game.ask(*(join(name, "second") for name in names[10:12]), *(join(name, after=2) for name in names[:10]))
     assert sorted(game.job.training.changes[-1].joined) == names[10:12]
+
+
+def test_a_spare_waits_while_the_world_is_as_large_as_it_should_be() -> None:
+    """It may be larger, but for that the JobResource has to say so."""
+    game = Played(maximum=4)
+
+    def should_be(nodes: int) -> None:
+        placed = game.job.scaling.placed.but(sizes={"worker": nodes})
+        game.job = game.job.but(scaling=game.job.scaling.but(placed=placed))
+
+    game.job = game.job.but(spec=game.job.spec.but(spares=1))
+    should_be(2)
+    game.ask(*(watch(name) for name in NODES[:3]), *(join(name) for name in NODES[:3]))
+    assert game.names() == NODES[:2]
+    game.ask(leave("node-1", 1, planned=True), join("node-0", after=1))
+    assert game.names() == ["node-0", "node-2"]
+    should_be(4)
+    game.ask(join("node-3"))
+    assert "can enter" in game.orders("node-0").reason

@@ -1,0 +1,93 @@
+"""Which machines are about to leave, as their Nodes say, and what follows for the pods on them.
+
+    cordoned, or a tool will empty it        → a stand-in is made; the pod stays until it is evicted
+    the kubelet does not report              → the same
+    a cloud takes the machine in minutes     → the pod leaves now, and is made again
+
+A pod that tolerates the taint stays: its user says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from elasticjob.kube.objects.views import Node
+
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
+"""The taint of a Node whose machine is known to be down."""
+UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+"""The taint of a Node that is cordoned."""
+LEAVES: Final = (
+    UNSCHEDULABLE,
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",
+    "aws-node-termination-handler/rebalance-recommendation",
+    "aws-node-termination-handler/scheduled-maintenance",
+    "aws-node-termination-handler/asg-lifecycle-termination",
+)
+"""Keys of taints of machines from which pods will be evicted."""
+ENDS: Final = (
+    "aws-node-termination-handler/spot-itn",
+    "cloud.google.com/impending-node-termination",
+    "node.cloudprovider.kubernetes.io/shutdown",
+)
+"""Keys of taints of machines that end within minutes, whatever anybody does."""
+CONDITIONS: Final = ("MaintenancePlanned", "DrainInProgress")
+"""Conditions of machines from which pods will be evicted."""
+SILENT: Final = "does not report"
+
+Taint = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A machine is about to leave: why, whether at once, and the taint that says so."""
+
+    why: str
+    at_once: bool = False
+    taint: Taint | None = None
+
+    def holds_for(self, tolerations: Iterable[Taint]) -> bool:
+        """Whether a pod with these tolerations has to leave, too."""
+        return self.taint is None or not any(_tolerates(each, self.taint) for each in tolerations)
+
+
+def notices(node: Node, more: Iterable[str] = ()) -> tuple[Notice, ...]:
+    """Return what a Node says about its end, the most urgent first; `more` are keys of taints like ENDS."""
+    return tuple(sorted(_notices(node, frozenset((*ENDS, *more))), key=lambda notice: not notice.at_once))
+
+
+def is_silent(node: Node) -> bool:
+    """Whether the kubelet of a Node does not report, or an administrator says that it is out of service."""
+    ready = (condition.status for condition in node.status.conditions if condition.type == "Ready")
+    taints = (taint.get("key") for taint in node.spec.taints)
+    return next(ready, "True") != "True" or OUT_OF_SERVICE in taints
+
+
+def _notices(node: Node, ends: frozenset[str]) -> Iterator[Notice]:
+    taints = {str(taint.get("key")): taint for taint in node.spec.taints}
+    if node.spec.unschedulable:
+        taints.setdefault(UNSCHEDULABLE, {"key": UNSCHEDULABLE, "effect": "NoSchedule"})
+    for key, taint in taints.items():
+        if key in ends:
+            yield Notice(f"ends within minutes (taint {key})", at_once=True, taint=taint)
+        elif key in LEAVES:
+            why = "is cordoned" if key == UNSCHEDULABLE else f"will be emptied (taint {key})"
+            yield Notice(why, taint=taint)
+    for condition in node.status.conditions:
+        if condition.type in CONDITIONS and condition.status == "True":
+            yield Notice(f"will be emptied (condition {condition.type})")
+    if is_silent(node):
+        yield Notice(SILENT)
+
+
+def _tolerates(toleration: Taint, taint: Taint) -> bool:
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    key, value = toleration.get("key") or "", toleration.get("value") or ""
+    if toleration.get("operator") == "Exists":
+        return key in ("", taint.get("key"))
+    return bool(key == taint.get("key") and value == (taint.get("value") or ""))

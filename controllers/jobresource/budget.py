@@ -1,0 +1,85 @@
+"""The PodDisruptionBudget of a job: how many of its workers evictions leave running.
+
+1. One node at a time leaves, and the next one when its replacement is ready.
+2. Never fewer than minReplicas stay: a drain waits until a stand-in is ready.
+3. A replacement that is not ready after a minute is not waited for: there may be no machine for it.
+
+The budget names a number (minAvailable), so the disruption controller needs no scale subresource. It selects
+workers only: the master starts again from its snapshot, wherever it is evicted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, WORKER
+from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob
+from elasticjob.controllers import names
+from elasticjob.controllers.conclusions import is_over
+from elasticjob.controllers.jobresource.decide import Seen
+from elasticjob.controllers.lives import Node, Standing
+from elasticjob.controllers.owners import controlled_by, manifest_of
+from elasticjob.controllers.plan import Apply, soonest
+from elasticjob.kube.objects.views import POD_DISRUPTION_BUDGET
+
+PATIENCE: Final = timedelta(minutes=1)
+"""How long a replacement may take to be ready."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The workers that evictions leave running, and when to count them again."""
+
+    least: int
+    again_in: timedelta | None = None
+
+
+def budget(seen: Seen, now: datetime) -> Budget | None:
+    """Return the budget of a job; None where it has none, or the one it has may stay."""
+    if seen.job is None or not seen.job.spec.needs_master or WORKER not in seen.desired:
+        return None
+    if is_over(seen.job):
+        return Budget(0) if seen.job.spec.run_policy.clean_pod_policy is CleanPodPolicy.NONE else None
+    if seen.resource.spec.suspend:
+        return None
+    nodes = [node for node in seen.wanted.values() if node.role == WORKER]
+    nodes += [extra.node for extra in seen.extra.values()]
+    ends = [_waited_for_until(node) for node in nodes]
+    counted = sum(
+        not _is_over(seen, node, now) and (end is None or end > now)
+        for node, end in zip(nodes, ends, strict=True)
+    )
+    least = min(seen.job.spec.roles[WORKER].bounds.least, seen.desired[WORKER])
+    again_in = soonest(end - now for end in ends if end and end > now)
+    return Budget(max(least, counted - 1, 0), again_in)
+
+
+def written(job: ElasticJob, budget: Budget) -> Apply:
+    """Return the write of a job's budget."""
+    name = job.metadata.name
+    metadata = {
+        "name": name,
+        "namespace": job.metadata.namespace,
+        "labels": names.job_labels(name, "job"),
+        "ownerReferences": [controlled_by(job)],
+    }
+    spec = {
+        "minAvailable": budget.least,
+        "selector": {"matchLabels": {LABEL_JOB: name, LABEL_ROLE: WORKER}},
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }
+    return Apply(POD_DISRUPTION_BUDGET, manifest_of(POD_DISRUPTION_BUDGET, metadata, spec=spec))
+
+
+def _waited_for_until(node: Node) -> datetime | None:
+    """Return until when a pod that is not ready counts as one that soon will be; None for others."""
+    life = node.latest
+    if life is None or life.terminating or not life.alive or life.ready or life.created is None:
+        return None
+    return life.created + PATIENCE
+
+
+def _is_over(seen: Seen, node: Node, now: datetime) -> bool:
+    return node.standing(seen.policy(node.role), now) in (Standing.DONE, Standing.SPENT)
