@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("elasticjob.run")
 
+BESIDE = "ELASTICJOB_BESIDE"
+"""For the nodes that a standalone run starts: its pid. They join its master, and end with it."""
 LOOPBACK = "127.0.0.1"
 LOOK_EVERY = 2.0  # seconds between looks for a master at the endpoint, by a node that took over
 
@@ -48,6 +50,7 @@ class Hosted:
     name: str = ""  # the --rdzv-id
     conf: Conf = field(default_factory=Conf)
     exclude_stragglers: bool = False  # nodes that the check finds slow do not train
+    beside: bool = False  # the other nodes are processes that this one starts
 
 
 async def join(settings: Settings, seat: Seat | None = None) -> int:
@@ -142,11 +145,22 @@ async def host_or_join(settings: Settings, job: Hosted) -> int:
         log.warning("the job has no secret: give each node the same --rdzv-id, a value that is hard to guess")
     seat, code = Seat(job, token, settings.place), 1
     try:
-        master = await begin(seat, job)
-        code = await join(with_master(settings, master, token), seat if job.host else None)
+        settings = with_master(settings, await begin(seat, job), token)
+        if job.beside and seat.master is not None:
+            code = await join_with_others(settings, job, seat.master)
+        else:
+            code = await join(settings, seat if job.host else None)
     finally:
         await seat.close(code)
     return code
+
+
+async def join_with_others(settings: Settings, job: Hosted, master: Master) -> int:
+    """Run the agent, and those of the other nodes beside it."""
+    from elasticjob.cli.peers import beside
+
+    async with beside(settings, job, master, settings.place.master):
+        return await join(settings)
 
 
 async def begin(seat: Seat, job: Hosted) -> str:
@@ -173,7 +187,12 @@ def new_job(job: Hosted) -> MasterJob:
     )
     bounds = Bounds(minimum=job.low, maximum=job.high)
     name, slow = name_of(job.name), job.exclude_stragglers
-    return Job(spec=Spec(job=name, bounds=bounds, limits=limits, exclude_stragglers=slow))
+    spec = Spec(job=name, bounds=bounds, limits=limits, exclude_stragglers=slow)
+    if not job.beside:
+        return Job(spec=spec)
+    from elasticjob.cli.peers import pace, wish_of
+
+    return Job(spec=spec.but(wish=wish_of(job), limits=limits.but(pace=pace(os.environ))))
 
 
 def with_master(settings: Settings, master: str, token: str) -> Settings:

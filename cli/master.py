@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from elasticjob.cli.errors import Exit, Failure
+
+if TYPE_CHECKING:
+    from elasticjob.master.scalers.pods import Rules
 
 
 def master(
@@ -64,11 +67,18 @@ def master(
     if not settings.namespace and (why := settings.spec.bounds.problem()):
         raise Failure(why, next_step="give --nnodes and --node-unit that fit", code=Exit.USAGE)
     try:
-        return asyncio.run(run(settings))
+        return asyncio.run(run(settings, rules=_rules))
     except ConfigError as error:
         raise Failure(str(error), next_step="give --kubeconfig, or run without a namespace") from error
     except FileNotFoundError as error:
         raise Failure(f"{error.filename} does not exist", next_step="give --token-file a file") from error
+
+
+def _rules() -> Rules:
+    """Return the operator's rules, for a job that leaves its pods to the master."""
+    from elasticjob.cli.podrules import OperatorsRules
+
+    return OperatorsRules()
 
 
 def _range(nnodes: str) -> tuple[int | None, int | None]:

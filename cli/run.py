@@ -22,7 +22,7 @@ import typer
 from elasticjob.api.rpc import environment as names
 from elasticjob.cli import hosting
 from elasticjob.cli.errors import Exit, Failure
-from elasticjob.cli.hosting import Hosted, own_address, own_name
+from elasticjob.cli.hosting import BESIDE, Hosted, own_address, own_name
 from elasticjob.cli.torchrun import (
     KEYS,
     RANKED,
@@ -42,6 +42,7 @@ from elasticjob.cli.torchrun import (
 from elasticjob.trainer.agent import words
 from elasticjob.trainer.agent.script import Script, Unusable, check
 from elasticjob.trainer.agent.settings import Recover, Settings, Start, place_from, worker_count
+from elasticjob.trainer.agent.tether import tether
 
 log = logging.getLogger("elasticjob.run")
 
@@ -103,7 +104,9 @@ def run(
     run_path: Annotated[
         bool, option("--run-path", help="Scripts are paths without it, too.", panel=ACCEPTED)
     ] = False,
-    standalone: Annotated[bool, option("--standalone", help="One node, with a master of its own.")] = False,
+    standalone: Annotated[
+        bool, option("--standalone", help="On this machine alone, with a master of its own.")
+    ] = False,
     rdzv_endpoint: Annotated[
         str,
         option("--rdzv-endpoint", help="HOST:PORT of the master; the node that can listen there runs it."),
@@ -195,6 +198,9 @@ def run(
     [bold]elasticjob run --nproc-per-node 2 train.py --epochs 10[/]
     """
     low, high = node_range(nnodes)
+    if parent := os.environ.pop(BESIDE, ""):
+        standalone = False
+        tether(int(parent))
     rendezvous = conf(rdzv_conf)
     refuse(
         {
@@ -249,8 +255,23 @@ def run(
         )
     if place.master and not standalone:
         return asyncio.run(hosting.join(settings))
-    job = Hosted(low, high, host, port, rdzv_id, rendezvous, exclude_stragglers=exclude_straggler)
+    beside = standalone and high > 1
+    if beside:
+        high = fitting(low, high, settings.workers)
+    job = Hosted(
+        low, high, host, port, rdzv_id, rendezvous, exclude_stragglers=exclude_straggler, beside=beside
+    )
     return asyncio.run(hosting.host_or_join(settings, job))
+
+
+def fitting(low: int, high: int, workers: int) -> int:
+    """Return how many nodes this machine may have."""
+    from elasticjob.cli.peers import machine  # with the master: not for --help
+
+    most = machine(workers, os.environ).most(low, high)
+    if most < high:
+        log.info("this machine has room for %d of %d nodes", most, high)
+    return most
 
 
 def meeting_point(endpoint: str, address: str, port: int, low: int) -> tuple[str, int]:

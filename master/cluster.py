@@ -46,6 +46,7 @@ from elasticjob.master.condition import Finding
 from elasticjob.master.job import Bounds, Job, Limits, Phase, Rule, Spec, Training
 from elasticjob.master.parameters import rules
 from elasticjob.master.rendezvous.topology import spot_of
+from elasticjob.master.scalers.pods import Pods, Rules
 from elasticjob.master.scalers.scaleplan import ScalePlanScaler
 from elasticjob.master.scaling.local import LocalOptimizer
 from elasticjob.master.scaling.observed import placed_of, wish_of
@@ -149,6 +150,7 @@ class Cluster:
         limits: Limits,
         pod: str = "",
         brain: Brain | None = None,
+        rules: Rules | None = None,
     ) -> None:
         self._client, self._master, self._limits = client, master, limits
         self._key, self._uid = Key(job.metadata.namespace, job.metadata.name), job.metadata.uid
@@ -166,7 +168,9 @@ class Cluster:
         self._plans = self._operator.cache(SCALEPLAN, labels=f"{LABEL_JOB}={name}")
         for cache in (self._jobs, self._pods, self._resources, self._plans):
             self._follow(cache)
-        scaler, clock = ScalePlanScaler(client, job), master.clock
+        clock = master.clock
+        self._maker = Pods(client, job, rules, self._pods, clock, master.address) if rules else None
+        scaler = self._maker or ScalePlanScaler(client, job)
         self._autoscaler = Autoscaler(master, optimizer_of(job, brain), scaler)
         where = job.metadata.namespace, job.metadata.uid
         self._reporter = Reporter(brain, *where, lambda: master.job, clock) if brain else None
@@ -179,6 +183,7 @@ class Cluster:
             tasks.create_task(self.report())
             tasks.create_task(self._scale())
             tasks.create_task(self._tell_brain())
+            tasks.create_task(self._make_pods())
 
     async def report(self) -> None:
         """Write the status for ever: urgent changes within a second, progress every 10 s or so."""
@@ -245,12 +250,16 @@ class Cluster:
             began = clock.monotonic()
             self._end_when_gone()
             if (found := self._jobs.get(self._key)) and found.metadata.uid == self._uid:
+                if self._maker:
+                    self._maker.follow(found)
                 spec = spec_of(found, self._limits)
                 self._master.observe(lambda job, now, spec=spec: job.but(spec=spec))  # type: ignore[misc]
             wish = self._master.job.spec.wish
             placed = placed_of(self._resources.get(self._key), self._plans.list(), self._key.name, wish.mark)
             self._master.observe(lambda job, now, placed=placed: _placed(job, placed))  # type: ignore[misc]
             pods = pods_of(self._key.name, self._pods.list())
+            if self._maker:
+                self._maker.wake()
             self._master.observe(lambda job, now, pods=pods: nodes.observe(job, pods, now))  # type: ignore[misc]
             await clock.sleep(4 * (clock.monotonic() - began))
             await self._changed.wait()
@@ -259,6 +268,12 @@ class Cluster:
         """Learn and change the sizes of the job."""
         await self._operator.wait_started()
         await self._autoscaler.run()
+
+    async def _make_pods(self) -> None:
+        """Make the pods of a job that leaves them to its master."""
+        if self._maker:
+            await self._operator.wait_started()
+            await self._maker.run(lambda: self._master.job.verdict is not None)
 
     async def _tell_brain(self) -> None:
         """Send statistics to Brain, if the job has one."""

@@ -7,7 +7,7 @@ import gc
 import logging
 import secrets
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.master.brain import Brain
 from elasticjob.master.cluster import Cluster, spec_of
 from elasticjob.master.job import End, Job
+from elasticjob.master.scalers.pods import MANAGED_BY, Rules
 from elasticjob.master.server import Master
 from elasticjob.master.settings import Settings
 from elasticjob.master.store import MANAGER, ConfigMap, File, Nowhere, Store, StoreError, restore
@@ -32,14 +33,19 @@ log = logging.getLogger("elasticjob.master")
 LINGER = 5.0  # seconds after the verdict in which agents can still fetch it
 
 
-async def run(settings: Settings, clock: Clock | None = None) -> int:
-    """Run one master to its end. Returns the exit code: 0 Succeeded or stopped, 1 Failed."""
+async def run(
+    settings: Settings, clock: Clock | None = None, rules: Callable[[], Rules] | None = None
+) -> int:
+    """Run one master to its end. Returns the exit code: 0 Succeeded or stopped, 1 Failed.
+
+    With `rules` it can make the pods of its job itself.
+    """
     chosen = clock or SystemClock()
     stopped = asyncio.Event()
     with_signals(stopped)
     collect_rarely()
-    place = in_cluster if settings.namespace else alone
-    async with place(settings, chosen) as master:
+    place = in_cluster(settings, chosen, rules) if settings.namespace else alone(settings, chosen)
+    async with place as master:
         await _either(master.ended, stopped)
         if master.job.verdict:
             await master.wait_until_told(LINGER)
@@ -76,7 +82,9 @@ async def alone(settings: Settings, clock: Clock) -> AsyncIterator[Master]:
 
 
 @asynccontextmanager
-async def in_cluster(settings: Settings, clock: Clock) -> AsyncIterator[Master]:
+async def in_cluster(
+    settings: Settings, clock: Clock, rules: Callable[[], Rules] | None = None
+) -> AsyncIterator[Master]:
     """Run a master as a pod of its job."""
     async with AsyncExitStack() as stack:
         found = await config.load(settings.kubeconfig)
@@ -90,7 +98,8 @@ async def in_cluster(settings: Settings, clock: Clock) -> AsyncIterator[Master]:
         master = Master(job, token, store, host=settings.host, port=settings.port, clock=clock)
         await stack.enter_async_context(master)
         brain = await _brain(stack, declared, settings)
-        cluster = Cluster(client, declared, master, settings.limits, settings.pod, brain)
+        own = rules() if rules and declared.spec.managed_by == MANAGED_BY else None
+        cluster = Cluster(client, declared, master, settings.limits, settings.pod, brain, own)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         feeding = tasks.create_task(cluster.run())
         yield master

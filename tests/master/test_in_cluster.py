@@ -14,15 +14,17 @@ import pytest
 from elasticjob.api.rpc.nodes import Order
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
+from elasticjob.cli.podrules import OperatorsRules
 from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import SystemClock
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.owner import owner_reference
-from elasticjob.kube.objects.views import CONFIG_MAP, POD
+from elasticjob.kube.objects.views import CONFIG_MAP, POD, Pod
 from elasticjob.master.job import Change, Job, Node, Spec, Training
 from elasticjob.master.main import in_cluster
 from elasticjob.master.roster import Roster
+from elasticjob.master.scalers.pods import MANAGED_BY
 from elasticjob.master.settings import Settings
 from elasticjob.master.store import ConfigMap, snapshot
 from tests.kit.leftovers import let_go
@@ -37,13 +39,13 @@ class Place:
         self.client, self.settings = client, settings
         self.namespace = settings.namespace
 
-    async def declare(self, **worker: Any) -> None:
+    async def declare(self, managed_by: str = "", **worker: Any) -> None:
         template = {"spec": {"containers": [{"name": "main", "image": "python:3"}]}}
         manifest = {
             "apiVersion": ELASTICJOB.api_version,
             "kind": "ElasticJob",
             "metadata": {"name": "digits", "namespace": self.namespace},
-            "spec": {"replicaSpecs": {"worker": {"template": template, **worker}}},
+            "spec": {"managedBy": managed_by, "replicaSpecs": {"worker": {"template": template, **worker}}},
         }
         await self.client.create(ELASTICJOB.untyped(), manifest)
 
@@ -62,6 +64,13 @@ class Place:
         }
         spec = {"containers": [{"name": "main", "image": "python:3"}], "nodeSelector": {"no": "where"}}
         await self.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+    async def pods(self, many: int) -> list[Pod]:
+        """So many pods, once they are there."""
+        found: list[Pod] = []
+        while len(found) != many:
+            found = await self.client.list(POD, self.namespace)
+        return found
 
     async def let_go(self) -> None:
         """Nothing holds back what is being deleted."""
@@ -175,6 +184,21 @@ async def test_a_size_that_nobody_gave_is_planned_once(place: Place) -> None:
                 plans = await place.client.list(SCALEPLAN, place.namespace)
     assert [plan.spec.replica_resource_specs["worker"].replicas for plan in plans] == [2]
     assert not plans[0].manual
+
+
+async def test_a_master_makes_the_pods_of_a_job_that_leaves_them_to_it(place: Place) -> None:
+    await place.declare(MANAGED_BY, replicas=2, minReplicas=1, maxReplicas=4)
+    async with in_cluster(place.settings, SystemClock(), OperatorsRules) as master:
+        pods = {pod.metadata.name: pod for pod in await place.pods(2)}
+        assert set(pods) == {"digits-worker-0", "digits-worker-1"}
+        given = {each.name: each.value for each in pods["digits-worker-0"].spec.containers[0].env}
+        assert given["ELASTICJOB_MASTER"] == master.address
+        await place.client.delete(POD, "digits-worker-1", place.namespace, grace=0)
+        patch = {"spec": {"replicaSpecs": {"worker": {"replicas": 3}}}}
+        await place.client.merge_patch(ELASTICJOB.untyped(), "digits", patch, place.namespace)
+        names = {pod.metadata.name for pod in await place.pods(3)}
+        assert names == {"digits-worker-0", "digits-worker-1", "digits-worker-2"}
+    assert await place.client.list(SCALEPLAN, place.namespace) == []
 
 
 async def test_what_a_deleted_namesake_left_behind_is_not_ours(place: Place) -> None:

@@ -1,0 +1,94 @@
+"""The operator's rules for a master that makes the pods of its job itself: the same plans, the same pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
+from elasticjob.controllers import names
+from elasticjob.controllers.elasticjob.objects import asked, job_resource, written
+from elasticjob.controllers.jobresource.decide import Seen, decide
+from elasticjob.controllers.jobresource.status import describe
+from elasticjob.controllers.lives import life_of
+from elasticjob.controllers.plan import Create, Delete, Resize
+from elasticjob.controllers.scaleplan.fold import Impossible, fold
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import Pod
+from elasticjob.master.scalers.pods import Deletion, Patch, Work
+
+
+class Everywhere:
+    """The machines of a cluster whose Nodes may not be read: all are there."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+EVERYWHERE: Final = Everywhere()
+
+
+@dataclass(frozen=True)
+class OperatorsRules:
+    """What the ScalePlan and JobResource controllers would do, for one job."""
+
+    def first(self, job: ElasticJob) -> Manifest:
+        """Return the JobResource with the sizes that the user asks for."""
+        return job_resource(job).manifest
+
+    def wish(self, job: ElasticJob, resource: JobResource) -> tuple[ScalePlan, Manifest] | None:
+        """Return a manual plan for sizes that the user has changed, as `kubectl scale` does."""
+        sizes = asked(job)
+        said = resource.metadata.annotations.get(names.ASKED)
+        if said in (None, written(sizes)):
+            return None
+        plan: Manifest = {
+            "apiVersion": SCALEPLAN.api_version,
+            "kind": SCALEPLAN.name,
+            "metadata": {"name": names.user_plan(job.metadata.name, job.metadata.generation)},
+            "spec": {
+                "ownerJob": job.metadata.name,
+                "replicaResourceSpecs": {role: {"replicas": count} for role, count in sizes.items()},
+                "manualScaling": True,
+                "reason": "the user asks for it",
+            },
+        }
+        told = {names.ASKED: written(sizes), names.ASKED_AT: str(job.metadata.generation)}
+        return SCALEPLAN.convert(plan), told
+
+    def folded(
+        self, job: ElasticJob, resource: JobResource, plan: ScalePlan
+    ) -> tuple[Manifest, tuple[str, ...]]:
+        """Return the new sizes and resources, within bounds and limits. Raises ValueError."""
+        try:
+            found = fold(job, resource, plan)
+        except Impossible as error:
+            raise ValueError(str(error)) from error
+        return found.manifest(), found.changes
+
+    def work(
+        self, job: ElasticJob, resource: JobResource, pods: Iterable[Pod], master: str, now: datetime
+    ) -> Work:
+        """Return the creations, deletions and resizes of the JobResource controller."""
+        ours = job.model_copy(update={"spec": job.spec.model_copy(update={"managed_by": ""})})
+        spec = resource.spec.model_copy(update={"suspend": job.spec.suspend})
+        found = tuple(life for pod in pods if (life := life_of(pod, EVERYWHERE)))
+        seen = Seen(resource.model_copy(update={"spec": spec}), ours, found, master)
+        plan = decide(seen, now)
+        return Work(
+            create=tuple(action.manifest for action in plan.actions if isinstance(action, Create)),
+            delete=tuple(Deletion(a.name, a.uid, a.grace) for a in plan.actions if isinstance(a, Delete)),
+            resize=tuple(_patch(action) for action in plan.actions if isinstance(action, Resize)),
+            status=describe(seen, plan, now).manifest(),
+            sentences=tuple(f"{note.reason}: {note.sentence}" for note in plan.notes),
+            again_in=plan.again_in,
+        )
+
+
+def _patch(action: Resize) -> Patch:
+    spec = {"containers": [{"name": action.container, "resources": action.resources}]}
+    return Patch(action.pod, action.uid, spec, {names.RESIZE: "refused"})

@@ -1,0 +1,299 @@
+"""Workers, chief and evaluator: which nodes come, go, move and are replaced. Pure.
+
+    up        new ids, and the lowest ranks that are free
+    down      the highest ranks go first, critical ones never
+    migrate   a new id with the old rank and the planned resources; critical and unknown names are skipped
+    relaunch  a new id with the old rank, as RELAUNCHES says by how the node ended
+    end       a role is over when none of its nodes runs, and none of high priority waits
+
+The ScalePlan scaler leaves all this to the operator, and so does the Pods scaler; processes of one machine
+follow these rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from math import ceil
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, WORKER
+from elasticjob.master.job import Phase
+from elasticjob.master.value import Value
+
+ALIVE: Final = (Phase.INITIAL, Phase.PENDING, Phase.RUNNING)
+MOST_RELAUNCHES: Final = 5
+"""The largest budget of one node."""
+
+
+class Member(Value, frozen=True):
+    """A node: `id` is new with each life, `rank` is its place in the role.
+
+    `relaunches` are those that used the budget; a `released` node is to go, and none takes its place.
+    `avoid` are machines on which an earlier life of the place met broken hardware.
+    """
+
+    role: str
+    id: int
+    rank: int
+    phase: Phase = Phase.INITIAL
+    relaunches: int = 0
+    released: bool = False
+    replaced: bool = False
+    resource: dict[str, str] = msgspec.field(default_factory=dict)
+    avoid: tuple[str, ...] = ()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it holds a place: it runs, or will, or has ended without a successor."""
+        return not self.released and not self.replaced
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs or will."""
+        return self.wanted and self.phase in ALIVE
+
+
+Members = tuple[Member, ...]
+
+
+class Reason(StrEnum):
+    """How a node ended."""
+
+    SUCCEEDED = "Succeeded"
+    OOM_KILLED = "OOMKilled"
+    KILLED = "Killed"
+    FATAL_ERROR = "FatalError"
+    HARDWARE_ERROR = "HardwareError"
+    NO_HEARTBEAT = "NoHeartbeat"
+    DIAGNOSTIC_FAILURE = "DiagnosticFailure"
+    CHECK_FAILURE = "CheckFailure"
+    RUN_AGAIN = "RunAgain"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True)
+class Relaunch:
+    """What follows an end: another life or none, whether it uses the budget, gets more memory, and moves."""
+
+    again: bool = True
+    counts: bool = True
+    more_memory: bool = False
+    elsewhere: bool = False
+
+
+RELAUNCHES: Final[Mapping[Reason, Relaunch]] = MappingProxyType(
+    {
+        Reason.SUCCEEDED: Relaunch(again=False, counts=False),
+        Reason.OOM_KILLED: Relaunch(more_memory=True),
+        Reason.KILLED: Relaunch(counts=False),
+        Reason.FATAL_ERROR: Relaunch(again=False),
+        Reason.HARDWARE_ERROR: Relaunch(elsewhere=True),
+        Reason.NO_HEARTBEAT: Relaunch(),
+        Reason.DIAGNOSTIC_FAILURE: Relaunch(),
+        Reason.CHECK_FAILURE: Relaunch(elsewhere=True),
+        Reason.RUN_AGAIN: Relaunch(counts=False),
+        Reason.UNKNOWN: Relaunch(),
+    }
+)
+
+CODES: Final[Mapping[int, Reason]] = MappingProxyType(
+    {
+        0: Reason.SUCCEEDED,
+        1: Reason.FATAL_ERROR,
+        134: Reason.FATAL_ERROR,
+        14: Reason.HARDWARE_ERROR,
+        201: Reason.HARDWARE_ERROR,
+        202: Reason.HARDWARE_ERROR,
+        75: Reason.RUN_AGAIN,
+        137: Reason.KILLED,
+        143: Reason.KILLED,
+        247: Reason.OOM_KILLED,
+    }
+)
+
+
+def reason_of(code: int | None) -> Reason:
+    """Return what an exit code means; -N is a signal, as Python says it; None is not known."""
+    if code is None:
+        return Reason.UNKNOWN
+    return CODES.get(128 - code if code < 0 else code, Reason.UNKNOWN)
+
+
+def scaled(members: Members, role: str, count: int, critical: Critical | None = None) -> Members:
+    """Return the nodes after a role got another size: up or down. Places that have ended count."""
+    places = sum(member.role == role and member.wanted for member in members)
+    if count >= places:
+        return up(members, role, count - places)
+    return down(members, role, places - count, critical or Critical())
+
+
+def up(members: Members, role: str, more: int, resource: Mapping[str, str] | None = None) -> Members:
+    """Return the nodes with `more` of a role: new ids, the lowest ranks that no node holds."""
+    held = {member.rank for member in members if member.role == role and member.wanted}
+    free = (rank for rank in range(len(held) + more) if rank not in held)
+    return (*members, *_born(members, role, [next(free) for _ in range(more)], resource or {}))
+
+
+def placed(members: Members, role: str, rank: int, resource: Mapping[str, str]) -> Members:
+    """Return the nodes with one more, at a place of its own."""
+    return (*members, *_born(members, role, [rank], resource))
+
+
+def down(members: Members, role: str, fewer: int, critical: Critical) -> Members:
+    """Return the nodes with `fewer` of a role released: the highest ranks, never critical ones."""
+    going = [member for member in _alive(members, role) if not critical.holds(member)][::-1][:fewer]
+    return _changed(members, (member.but(released=True) for member in going))
+
+
+def removed(members: Members, role: str, rank: int, critical: Critical) -> Members:
+    """Return the nodes without one place; a critical one stays."""
+    found = [m for m in members if (m.role, m.rank) == (role, rank) and m.wanted and not critical.holds(m)]
+    return _changed(members, (member.but(released=True) for member in found))
+
+
+def migrated(
+    members: Members, role: str, rank: int, resource: Mapping[str, str], critical: Critical
+) -> Members:
+    """Return the nodes with a place moved: the old life is released, a new one has the planned resources.
+
+    Critical and unknown nodes stay as they are.
+    """
+    old = next((m for m in _alive(members, role) if m.rank == rank and not critical.holds(m)), None)
+    if old is None:
+        return members
+    (new,) = _born(members, role, [rank], old.resource | dict(resource))
+    new = new.but(relaunches=old.relaunches, avoid=old.avoid)
+    return (*_changed(members, [old.but(released=True, replaced=True)]), new)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The nodes after one of them ended, and in a sentence what follows; `fatal` fails the job."""
+
+    members: Members
+    sentence: str
+    fatal: bool = False
+
+
+def relaunched(
+    members: Members,
+    ended: Member,
+    reason: Reason,
+    *,
+    budget: int = 3,
+    critical: Critical | None = None,
+    always: bool = False,
+    machine: str = "",
+) -> Verdict:
+    """Return the nodes after `ended` has ended. `always`: after fatal errors, too (relaunch_always)."""
+    consequence, held = RELAUNCHES[reason], critical or Critical()
+    phase = Phase.SUCCEEDED if reason is Reason.SUCCEEDED else Phase.FAILED
+    after = ended.but(phase=phase)
+    members = _changed(members, [after])
+    name = f"{ended.role} {ended.rank}"
+    if ended.replaced or ended.released:
+        return Verdict(members, f"{name} has left")
+    if reason is Reason.SUCCEEDED:
+        return Verdict(members, f"{name} has succeeded")
+    fatal = held.holds(ended)
+    if not (consequence.again or (always and reason is Reason.FATAL_ERROR)):
+        return Verdict(members, f"{name}: {reason}: it would fail again", fatal)
+    most = min(held.budget(ended, budget), MOST_RELAUNCHES)
+    spent = ended.relaunches + consequence.counts
+    if spent > most:
+        return Verdict(members, f"{name}: {reason}, and its {most} relaunches are spent", fatal)
+    (new,) = _born(members, ended.role, [ended.rank], ended.resource)
+    away = (machine,) if consequence.elsewhere and machine and machine not in ended.avoid else ()
+    new = new.but(relaunches=spent, avoid=(*ended.avoid, *away))
+    members = (*_changed(members, [after.but(replaced=True)]), new)
+    counted = f"; relaunch {spent} of {most}" if consequence.counts else ""
+    return Verdict(members, f"{name}: {reason}{counted}")
+
+
+@dataclass(frozen=True)
+class Critical:
+    """Which nodes the job cannot do without: a setting "id:relaunches,…" | all | none for workers.
+
+    All parameter servers, chief and evaluator are, and worker 0 beside parameter servers.
+    """
+
+    setting: str = ""
+    servers: bool = False  # the job trains with parameter servers
+
+    def __post_init__(self) -> None:
+        _ = self._budgets  # a setting that cannot be read is an error at once
+
+    def holds(self, member: Member) -> bool:
+        """Whether a node is critical."""
+        if member.role in (PS, CHIEF, EVALUATOR):
+            return True
+        if member.role != WORKER or self.setting == "none":
+            return False
+        if self.setting == "all":
+            return True
+        return member.rank in self._budgets if self.setting else self.servers and member.rank == 0
+
+    def budget(self, member: Member, usual: int) -> int:
+        """Return how often a node may be relaunched."""
+        return self._budgets.get(member.rank, usual) if member.role == WORKER else usual
+
+    @property
+    def _budgets(self) -> Mapping[int, int]:
+        if self.setting in ("", "all", "none"):
+            return {}
+        return dict(_budget(part) for part in self.setting.split(","))
+
+
+def _budget(part: str) -> tuple[int, int]:
+    rank, _, relaunches = part.strip().partition(":")
+    if not (rank.isdecimal() and relaunches.isdecimal()):
+        raise ValueError(f"{part!r} names no critical worker: write id:relaunches,…, all or none")
+    return int(rank), int(relaunches)
+
+
+def is_high(priority: str, rank: int, count: int) -> bool:
+    """Whether a node has high priority: `high`, `low`, or a share f: ranks below ⌈count·f⌉ have it."""
+    if priority in ("", "low"):
+        return False
+    return priority == "high" or rank < ceil(_share(priority) * count)
+
+
+def _share(priority: str) -> Fraction:
+    try:
+        share = Fraction(priority)
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(0)
+    if not 0 < share <= 1:
+        raise ValueError(f"{priority!r} is no priority: write high, low, or a share above 0 and up to 1")
+    return share
+
+
+def is_over(members: Members, role: str, priority: str = "") -> bool:
+    """Whether a role is over: no node runs and no high one waits; low ones hold it where none is high."""
+    places = [member for member in members if member.role == role and member.wanted]
+    if any(member.phase is Phase.RUNNING for member in places):
+        return False
+    high = [member for member in places if is_high(priority, member.rank, len(places))]
+    return not any(member.phase in ALIVE for member in (high or places))
+
+
+def _alive(members: Members, role: str) -> list[Member]:
+    found = [member for member in members if member.role == role and member.alive]
+    return sorted(found, key=lambda member: member.rank)
+
+
+def _born(members: Members, role: str, ranks: Iterable[int], resource: Mapping[str, str]) -> Iterator[Member]:
+    first = 1 + max((member.id for member in members if member.role == role), default=-1)
+    for number, rank in enumerate(ranks):
+        yield Member(role=role, id=first + number, rank=rank, resource=dict(resource))
+
+
+def _changed(members: Members, changes: Iterable[Member]) -> Members:
+    new = {(member.role, member.id): member for member in changes}
+    return tuple(new.get((member.role, member.id), member) for member in members)
