@@ -272,30 +272,37 @@ def runs(job: ElasticJob) -> bool:
 
 
 async def lose(on: Stage, shape: Shape) -> Lost:
-    """Delete most pods of a large job at once, and wait for new ones."""
+    """Delete most pods of a large job at once, and wait for new ones.
+
+    A pod counts as made again with the first successor of its name: kwok, which deletes by name, takes some
+    successors for the pods that are gone and deletes them too. They run once they were made another time.
+    """
     size, name = LOST + 2, "large"
-    running: set[str] = set()
-    made: dict[str, float] = {}
+    running: dict[str, str] = {}  # by name, the pod's uid
+    made: dict[str, float] = {}  # by name, of pods that were not there before
+    before: set[str] = set()
     all_run, all_made = asyncio.Event(), asyncio.Event()
     wanted = size
 
     def changed(cache: Cache[Any], change: Change) -> None:
         item = change.new
-        if item is None or not item.key.name.startswith(f"{name}-worker"):
+        if item is None or not item.key.name.startswith(f"{name}-worker") or item.meta.uid in before:
             return
-        made.setdefault(item.meta.uid, time.monotonic())
+        made.setdefault(item.key.name, time.monotonic())
         if cache.view(item).status.phase == "Running":
-            running.add(item.meta.uid)
+            running[item.key.name] = item.meta.uid
         if len(made) == wanted:
             all_made.set()
         if len(running) == wanted:
             all_run.set()
 
-    async with _followed(on.client, POD, changed) as pods:
+    async with _followed(on.client, POD, changed):
         await on.server.send("POST", ELASTICJOB.path(NAMESPACE), shape.manifest(name, size))
         await _within(all_run, lambda: f"{len(running)} of {size} pods run")
-        chosen = sorted(pod.metadata.name for pod in pods.list() if pod.metadata.uid in running)[:LOST]
-        wanted = size + LOST
+        chosen, wanted = sorted(running)[:LOST], LOST
+        before.update(running.values())
+        running.clear()
+        made.clear()
         all_run.clear()
         all_made.clear()
         say(f"  {LOST} pods are lost")
@@ -303,8 +310,8 @@ async def lose(on: Stage, shape: Shape) -> Lost:
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
         deletions = [partial(on.server.send, "DELETE", POD.path(NAMESPACE, pod), options) for pod in chosen]
         deleting = await all_of(deletions, at_once=LOST)
-        await _within(all_made, lambda: f"{len(made) - size} of {LOST} pods were made again")
-        await _within(all_run, lambda: f"{len(running) - size} of {LOST} new pods run")
+        await _within(all_made, lambda: f"{len(made)} of {LOST} pods were made again")
+        await _within(all_run, lambda: f"{len(running)} of {LOST} new pods run")
         return Lost(deleting, max(made.values()) - began, time.monotonic() - began)
 
 

@@ -4,21 +4,23 @@
 container, its exit code. Containers beside it decide nothing, whether they fail or go on.
 75 is the agent's "run me again"; 201, 202 and 14 are a broken GPU; 126 and 127: there is no such program.
 Only restartPolicy Always gives a pod that succeeded a successor, and not to nodes that the master waits for.
+A job's failurePolicy changes the consequence of failures that the program is to blame for (`ruled`).
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
 import msgspec
 
+from elasticjob.api.v1alpha1.common import FailureAction
 from elasticjob.api.v1alpha1.containers import main_container, main_end, main_status
-from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
+from elasticjob.api.v1alpha1.elasticjob import FailureRule, RestartPolicy
 from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.views import ContainerTerminated, Pod
 
@@ -79,6 +81,7 @@ class Consequence:
     relaunch_under: frozenset[RestartPolicy]
     counts: bool
     elsewhere: bool = False
+    fails_job: bool = False
 
 
 CONSEQUENCES: Mapping[ExitReason, Consequence] = MappingProxyType(
@@ -96,6 +99,20 @@ CONSEQUENCES: Mapping[ExitReason, Consequence] = MappingProxyType(
 )
 
 
+BY_RULE: Mapping[FailureAction, Consequence] = MappingProxyType(
+    {
+        FailureAction.FAIL_JOB: Consequence(frozenset(), counts=True, fails_job=True),
+        FailureAction.IGNORE: Consequence(EVEN_NEVER, counts=False),
+        FailureAction.COUNT: Consequence(EVEN_NEVER, counts=True),
+        FailureAction.RELAUNCH_ELSEWHERE: Consequence(EVEN_NEVER, counts=True, elsewhere=True),
+    }
+)
+WITHOUT_RULES = frozenset(
+    {ExitReason.SUCCEEDED, ExitReason.TAKEN_AWAY, ExitReason.OOM_KILLED, ExitReason.RUN_AGAIN}
+)
+"""Ends that a job's failurePolicy is not asked about."""
+
+
 @dataclass(frozen=True)
 class Exit:
     """The end of one pod. `words` is the whole termination message."""
@@ -107,6 +124,7 @@ class Exit:
     at: datetime | None = None
     started: datetime | None = None
     container: str = ""  # the init container that failed: the training container never ran
+    ruled: Consequence | None = None  # by the job's failurePolicy
 
     @property
     def word(self) -> str:
@@ -116,7 +134,7 @@ class Exit:
     @property
     def consequence(self) -> Consequence:
         """The consequence of this end."""
-        return CONSEQUENCES[self.reason]
+        return self.ruled or CONSEQUENCES[self.reason]
 
     @property
     def is_final(self) -> bool:
@@ -143,6 +161,15 @@ class Exit:
                 return "left before the end"
             case _:
                 return _code_in_words(self.code)
+
+
+def ruled(end: Exit, role: str, rules: Sequence[FailureRule]) -> Exit:
+    """Return the end of a node of `role`, with the consequence of the first rule that applies to it."""
+    code = end.code
+    if code is None or end.container or end.reason in WITHOUT_RULES:
+        return end
+    rule = next((rule for rule in rules if rule.applies(role, code)), None)
+    return replace(end, ruled=BY_RULE[rule.action]) if rule is not None else end
 
 
 def ending(pod: Pod) -> Exit | None:

@@ -45,6 +45,8 @@ SILENCE = timedelta(minutes=1)
 """How long after its grace period a pod that is being deleted may go on where the machine does not report."""
 POD_FAILED = "PodFailed"
 """The reason of nodes that failed and were not restarted once."""
+POD_FAILURE_POLICY = "PodFailurePolicy"
+"""The reason of nodes, and of jobs, that failed in a way for which failurePolicy says FailJob."""
 CANNOT_START = "CannotStart"
 """The reason of nodes that could not start, and would not in another pod."""
 OUT_OF_MEMORY = "OutOfMemory"
@@ -222,6 +224,8 @@ class Node:
     def why_spent(self, policy: Policy) -> tuple[str, str]:
         """Return the reason, and a sentence, why no life follows the latest, which failed."""
         end = self.latest.ended if self.latest else None
+        if end is not None and end.consequence.fails_job:
+            return POD_FAILURE_POLICY, "failurePolicy: FailJob"
         if end is not None and policy.restart not in end.consequence.relaunch_under:
             return POD_FAILED, f"restartPolicy {policy.restart} does not restart it"
         if self._never_starts:

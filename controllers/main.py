@@ -30,7 +30,8 @@ from elasticjob.kube.objects.views import CLUSTER_ROLE, NODE, POD, SERVICE
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.webhook.review import Webhook
 from elasticjob.kube.webhook.server import Owner, ServiceRef, WebhookServer
-from elasticjob.webhooks import WEBHOOKS
+from elasticjob.webhooks import WEBHOOKS, scale
+from elasticjob.webhooks.scale import Writer
 
 NAME: Final = "elasticjob-operator"
 WEBHOOK_CONFIGURATION: Final = "elasticjob"
@@ -90,7 +91,7 @@ def _admission(operator: Operator, settings: Settings) -> WebhookServer:
     return WebhookServer(
         settings.webhook_host,
         settings.webhook_port,
-        webhooks_of(settings.namespace),
+        webhooks_of(settings.namespace, operator.client),
         client=operator.client,
         name="-".join(filter(None, (WEBHOOK_CONFIGURATION, settings.namespace))),
         service=ServiceRef(namespace, service) if service else None,
@@ -103,12 +104,13 @@ def _admission(operator: Operator, settings: Settings) -> WebhookServer:
     )
 
 
-def webhooks_of(namespace: str) -> tuple[Webhook[Any], ...]:
+def webhooks_of(namespace: str, writer: Writer) -> tuple[Webhook[Any], ...]:
     """Return the webhooks; those of an operator of one namespace are not asked about others."""
+    found = (*WEBHOOKS, scale.webhook(writer))
     if not namespace:
-        return WEBHOOKS
+        return found
     chosen = {"matchLabels": {NAMESPACE_LABEL: namespace}}
-    return tuple(replace(each, terms=replace(each.terms, namespaces=chosen)) for each in WEBHOOKS)
+    return tuple(replace(each, terms=replace(each.terms, namespaces=chosen)) for each in found)
 
 
 def _caches(operator: Operator, settings: Settings) -> Caches:

@@ -10,6 +10,7 @@ from elasticjob.api.v1alpha1.common import (
     LABEL_RANK,
     LABEL_RELAUNCH,
     LABEL_ROLE,
+    PS,
     WORKER,
 )
 
@@ -29,6 +30,8 @@ ASKED_AT: Final = "elasticjob.dlrover/asked-at"
 """On JobResources: the generation of the ElasticJob that asked so."""
 FOLDED: Final = "elasticjob.dlrover/folded-plan"
 """On JobResources: `<name>/<uid>` of the ScalePlan that was folded in last."""
+REQUEST: Final = "elasticjob.dlrover/requested-by"
+"""On ScalePlans: the JobResource of a user or tool that asked for it."""
 FRAMEWORK: Final = "elasticjob.dlrover/framework"
 """On ElasticJobs: a name of controllers/frameworks."""
 
@@ -63,6 +66,15 @@ def node(job: str, role: str, index: int) -> str:
 def pod(job: str, role: str, index: int, relaunch: int) -> str:
     """Return the name of a pod: the node's, and the number of the relaunch unless it is the first life."""
     return f"{node(job, role, index)}-{relaunch}" if relaunch else node(job, role, index)
+
+
+def hostname(job: str, role: str, index: int, relaunch: int) -> str:
+    """Return the host name of a pod: its own, but a parameter server keeps that of its node.
+
+    So `<job>-ps-0.<job>` is the present pod, however often it was made again. While one migrates, two pods
+    have the name.
+    """
+    return node(job, role, index) if role == PS else pod(job, role, index, relaunch)
 
 
 def workers(job: str) -> str:

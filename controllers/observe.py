@@ -136,10 +136,10 @@ async def read_metadata(client: Client, kind: Kind[Any], name: str, namespace: s
     return found.metadata
 
 
-def age(plan: ScalePlan) -> tuple[float, str]:
-    """Sort key of plans: the oldest first, by name within a second."""
+def age(plan: ScalePlan) -> tuple[float, bool, str]:
+    """Sort key of plans: the oldest first; within a second the automatic ones, so that a user's is newer."""
     created = plan.metadata.creation_timestamp
-    return (created.timestamp() if created else 0.0, plan.metadata.name)
+    return (created.timestamp() if created else 0.0, plan.manual, plan.metadata.name)
 
 
 def _machine(pod: Pod) -> Iterable[str]:

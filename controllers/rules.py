@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar
 
 from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob, RestartPolicy
 from elasticjob.controllers.conclusions import FAILED, is_ours
+from elasticjob.controllers.exits import ruled
 from elasticjob.controllers.lives import Life, Policy
 from elasticjob.controllers.plan import AS_SPECIFIED, Note, Plan, deletion, few, group, soonest
 from elasticjob.kube.objects.conditions import is_true
@@ -85,6 +87,22 @@ def policy(job: ElasticJob | None, role: str) -> Policy:
     restart = RestartPolicy.ON_FAILURE if awaited and always else spec.restart_policy
     seconds = job.spec.run_policy.forgive_restarts_after_seconds
     return Policy(restart, spec.restart_count, timedelta(seconds=seconds) if seconds else None)
+
+
+def ruled_lives(job: ElasticJob | None, lives: Iterable[Life]) -> tuple[Life, ...]:
+    """Return the pods of nodes, with the consequences of their ends that the job's failurePolicy gives.
+
+    A pod that is being deleted was told to end: how it ends is not the program's failure.
+    """
+    rules = job.spec.run_policy.failure_policy.rules if job else []
+    if not rules:
+        return tuple(lives)
+    return tuple(
+        replace(life, ended=ruled(life.ended, life.role, rules))
+        if life.ended is not None and not life.terminating
+        else life
+        for life in lives
+    )
 
 
 def _is_cleaned(policy: CleanPodPolicy, life: Life) -> bool:

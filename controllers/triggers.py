@@ -13,6 +13,7 @@ from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import ENDINGS
 from elasticjob.controllers.departures import Notice, is_silent, notices
 from elasticjob.controllers.lives import Life
@@ -40,6 +41,12 @@ def job_of(labelled: Pod | Service) -> list[Key]:
 def job_of_plan(plan: ScalePlan) -> list[Key]:
     """Return the job that a plan is about, as a key."""
     return [Key(plan.metadata.namespace, plan.spec.owner_job)]
+
+
+def request_of(plan: ScalePlan) -> list[Key]:
+    """Return the JobResource of a user or tool that asked for a plan, as a key."""
+    name = plan.metadata.annotations.get(names.REQUEST, "")
+    return [Key(plan.metadata.namespace, name)] if name else []
 
 
 def same_name(thing: ElasticJob | JobResource) -> list[Key]:

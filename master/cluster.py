@@ -23,7 +23,13 @@ from elasticjob.api.v1alpha1.common import (
     MASTER_ALIAS,
 )
 from elasticjob.api.v1alpha1.containers import main_container, main_end
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, NodeCheck
+from elasticjob.api.v1alpha1.elasticjob import (
+    ELASTICJOB,
+    ElasticJob,
+    ExitCodeOperator,
+    FailureRule,
+    NodeCheck,
+)
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.cache.cache import Cache
@@ -37,7 +43,7 @@ from elasticjob.master.autoscaler import Autoscaler
 from elasticjob.master.brain import Brain, BrainOptimizer, Reporter, WithStandIn
 from elasticjob.master.check import conversation as checks
 from elasticjob.master.condition import Finding
-from elasticjob.master.job import Bounds, Job, Limits, Phase, Spec, Training
+from elasticjob.master.job import Bounds, Job, Limits, Phase, Rule, Spec, Training
 from elasticjob.master.parameters import rules
 from elasticjob.master.rendezvous.topology import spot_of
 from elasticjob.master.scalers.scaleplan import ScalePlanScaler
@@ -77,7 +83,19 @@ def spec_of(job: ElasticJob, limits: Limits) -> Spec:
         spares=sum(given[role].spares for role in roles),
         exclude_stragglers=job.spec.node_check is NodeCheck.STRAGGLERS,
         wish=wish_of(job),
+        leader=leader_of(job),
+        rules=tuple(map(_rule, job.spec.run_policy.failure_policy.rules)),
     )
+
+
+def leader_of(job: ElasticJob) -> str:
+    """Return the node whose success is the job's, "" where all nodes must succeed."""
+    return "-".join(map(str, (job.metadata.name, *job.spec.leader))) if job.spec.leader else ""
+
+
+def _rule(rule: FailureRule) -> Rule:
+    others = rule.on_exit_codes.operator is ExitCodeOperator.NOT_IN
+    return Rule(rule.action.value, tuple(rule.on_exit_codes.values), others, tuple(rule.roles))
 
 
 def pods_of(job: str, pods: Iterable[Pod]) -> list[nodes.Pod]:

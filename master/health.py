@@ -34,6 +34,20 @@ def succeed_when_all_finished(job: Job, now: datetime) -> Verdict | None:
     return _success(job, len(job.world.members), f" of round {job.world.round}", now)
 
 
+def succeed_when_the_leader_finished(job: Job, now: datetime) -> Verdict | None:
+    """The node whose success is the job's succeeded, whoever else goes on."""
+    if not job.spec.leader or not _finished(job, job.spec.leader):
+        return None
+    return _success(job, 1, f" {job.spec.leader} (successPolicy ChiefOrWorker0)", now)
+
+
+def fail_by_the_failure_policy(job: Job, now: datetime) -> Verdict | None:
+    """A worker failed with an exit code for which the job is to fail."""
+    if not job.fatal:
+        return None
+    return Verdict(end=End.FAILED, reason="PodFailurePolicy", message=job.fatal, at=now)
+
+
 def succeed_when_all_that_are_known_finished(job: Job, now: datetime) -> Verdict | None:
     """Every known node succeeded, although the last world was lost with an earlier master.
 
@@ -109,6 +123,8 @@ def fail_when_nothing_is_computed(job: Job, now: datetime) -> Verdict | None:
 RULES: tuple[Rule, ...] = (
     succeed_when_all_finished,
     succeed_when_all_that_are_known_finished,
+    succeed_when_the_leader_finished,
+    fail_by_the_failure_policy,
     fail_when_no_node_passes_the_check,
     fail_when_no_world_is_possible,
     fail_when_node_groups_do_not_add_up,

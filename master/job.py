@@ -68,13 +68,27 @@ class Limits(Value, frozen=True):
     pace: Pace = Pace()  # of scaling
 
 
+class Rule(Value, frozen=True):
+    """A rule of the failure policy: what follows from failures with some exit codes, or all `others`."""
+
+    action: str
+    codes: tuple[int, ...]
+    others: bool = False
+    roles: tuple[str, ...] = ()
+
+    def applies(self, role: str, code: int) -> bool:
+        """Whether the rule is for this exit code of a node of this role."""
+        return (code in self.codes) is not self.others and (not self.roles or role in self.roles)
+
+
 class Spec(Value, frozen=True):
     """The requested shape of the job; a change applies to the next round.
 
     `replicas` is the number of nodes that the operator keeps alive by replacing lost ones (`restart_count`
     times after a failure; after `forgive` without one, earlier ones do not count); None: lost nodes are not
     replaced. Only nodes of `roles` delay a round that they
-    have not joined.
+    have not joined. The success of the `leader` is the job's; without one, all nodes of the world must
+    succeed. `rules` say what follows from failures.
     """
 
     job: str
@@ -87,6 +101,8 @@ class Spec(Value, frozen=True):
     spares: int = 0  # nodes beyond those that train, which wait for one to be lost
     exclude_stragglers: bool = False  # nodes that are found to be slow do not train; else they are named
     wish: Wish = Wish()
+    leader: str = ""
+    rules: tuple[Rule, ...] = ()
 
 
 class Spot(Value, frozen=True):
@@ -354,6 +370,7 @@ class Job(Value, frozen=True):
     health: Health = Health()
     restarts: int = 0  # workers that failed
     verdict: Verdict | None = None
+    fatal: str = ""  # a failure with which the job fails, by the failure policy
     topology: dict[str, Spot] = msgspec.field(default_factory=dict)  # of the nodes whose place is known
     check: Check = Check()
     shards: Book = Book()

@@ -14,6 +14,7 @@ import msgspec
 
 from elasticjob.api.rpc.message import Empty
 from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Order, Orders, Report, Watch
+from elasticjob.api.v1alpha1.common import FailureAction
 from elasticjob.master import lives, progress
 from elasticjob.master.condition import Kind
 from elasticjob.master.errors import Stale
@@ -25,6 +26,8 @@ from elasticjob.master.workers import watch as workers
 
 OF_ITS_OWN: Final = frozenset({4, 6, 7, 8, 11})
 """Signals by which a worker ends through a fault of its own: ILL, ABRT, BUS, FPE, SEGV."""
+FROM_OUTSIDE: Final = frozenset({-9, -15})
+"""Exit codes of workers that SIGKILL or SIGTERM ended."""
 DOUBT = timedelta(seconds=0.5)  # deadline for the next Watch after a connection closed between two of them
 
 TRANSITIONS: dict[Phase, frozenset[Phase]] = {
@@ -110,12 +113,28 @@ def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
     if node.reported != where:
         job = job.but(restarts=job.restarts + 1, shards=_without_worker(job, request))
     node = node.but(reported=where, failure=_last_words(request))
+    action = _by_rule(job, node, request)
+    if action == FailureAction.FAIL_JOB:
+        return Turn(job.put(node).but(fatal=f"{node.name}: {node.failure}; failurePolicy: FailJob"), Empty())
     if not request.final or node.failed:
         return Turn(job.put(node), Empty())
-    job = _charged(job.put(node.but(failed=True, joined=None)), node.name, now)
+    job = job.put(node.but(failed=True, joined=None))
+    job = job if action == FailureAction.IGNORE else _charged(job, node.name, now)
     job = rules.lose(job, node.name, f"{node.name} failed for good: {_last_words(request)}", now)
     job = job.but(shards=book.lose_node(job.shards, node.name))
     return Turn(rules.settle(job, now), Empty())
+
+
+def _by_rule(job: Job, node: Node, request: Failure) -> str:
+    """Return the action of the first rule of the failure policy for a worker's end, "" if none is for it.
+
+    No rule is asked about a worker that was killed or told to end: it may have been out of memory.
+    """
+    if request.exit_code in FROM_OUTSIDE:
+        return ""
+    code = 128 - request.exit_code if request.exit_code < 0 else request.exit_code
+    rules = job.spec.rules if code else ()
+    return next((rule.action for rule in rules if rule.applies(node.role, code)), "")
 
 
 def _charged(job: Job, name: str, now: datetime) -> Job:

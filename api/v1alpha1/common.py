@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -21,6 +22,16 @@ MASTER_ALIAS: Final = "master"
 
 RESTARTS_SPENT: Final = "RestartsSpent"
 """Reason of a failed job: nodes have spent their restarts, and too few are left."""
+
+
+class FailureAction(StrEnum):
+    """What follows from the failure of a node."""
+
+    FAIL_JOB = "FailJob"
+    IGNORE = "Ignore"
+    COUNT = "Count"
+    RELAUNCH_ELSEWHERE = "RelaunchElsewhere"
+
 
 LABEL_JOB: Final = "elasticjob.dlrover/name"
 LABEL_ROLE: Final = "elasticjob.dlrover/replica-type"

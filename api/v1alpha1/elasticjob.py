@@ -20,10 +20,12 @@ from elasticjob.api.v1alpha1.common import (
     VERSION,
     WORKER,
     Count,
+    FailureAction,
     Replicas,
     Resource,
 )
 from elasticjob.kube.crd.model import (
+    ATOMIC,
     IMPLIED,
     NULLABLE,
     Column,
@@ -98,6 +100,20 @@ class CleanPodPolicy(StrEnum):
     NONE = "None"
 
 
+class SuccessPolicy(StrEnum):
+    """Which nodes must succeed for the job to succeed."""
+
+    ALL_WORKERS = "AllWorkers"
+    CHIEF_OR_WORKER_0 = "ChiefOrWorker0"
+
+
+class ExitCodeOperator(StrEnum):
+    """How exit codes are compared with those of a rule."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+
+
 class Gang(StrEnum):
     """The gang scheduler, which places all pods of a job at once."""
 
@@ -163,6 +179,50 @@ class Scheduling(Part):
     """How long the gang may wait to be placed."""
 
 
+class OnExitCodes(Part):
+    """Which exit codes a rule is for."""
+
+    operator: ExitCodeOperator
+    """In: one of the values. NotIn: any other code but 0."""
+
+    values: Annotated[
+        list[Annotated[int, Field(ge=1, le=255, json_schema_extra={"format": "int32"})]],
+        Field(min_length=1, max_length=255, json_schema_extra=ATOMIC),
+    ]
+    """Exit codes, from 1 to 255; a program that a signal ends has 128 and its number."""
+
+
+class FailureRule(Part):
+    """What follows from failures with certain exit codes, in certain roles."""
+
+    action: FailureAction
+    """FailJob: the job fails at once. Ignore: the node is replaced, and the failure does not count. Count:
+    the node is replaced while restartCount lasts. RelaunchElsewhere: the same, on another machine."""
+
+    on_exit_codes: OnExitCodes
+    """Which exit codes of the main container the rule is for."""
+
+    roles: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=63)]],
+        Field(max_length=MOST_ROLES, json_schema_extra=ATOMIC),
+    ] = []
+    """The roles that the rule is for; absent means all."""
+
+    def applies(self, role: str, code: int) -> bool:
+        """Whether the rule is for this exit code of a node of this role."""
+        listed = code in self.on_exit_codes.values
+        meant = listed is (self.on_exit_codes.operator is ExitCodeOperator.IN)
+        return code != 0 and meant and (not self.roles or role in self.roles)
+
+
+class FailurePolicy(Part):
+    """What follows from failures of nodes, by exit code and role."""
+
+    rules: Annotated[list[FailureRule], Field(max_length=20, json_schema_extra=ATOMIC)] = []
+    """The first rule that applies decides, in place of restartPolicy. None is asked about pods that the
+    cluster takes away, that were out of memory, or whose agent asks to be run again."""
+
+
 class RunPolicy(Part):
     """When a job ends, and which of its objects are kept."""
 
@@ -188,6 +248,21 @@ class RunPolicy(Part):
     ttl_seconds_after_finished: Count | None = None
     """How long after its end the job is deleted, in seconds; absent means never. Argo CD would create a
     deleted job again."""
+
+    success_policy: SuccessPolicy = SuccessPolicy.ALL_WORKERS
+    """When the job has succeeded: AllWorkers (when all nodes that train have), or ChiefOrWorker0 (when the
+    chief has, or where there is none the worker with index 0)."""
+
+    failure_policy: FailurePolicy = FailurePolicy()
+    """What follows from failures of nodes, by exit code and role; what no rule is for, restartPolicy and
+    restartCount decide."""
+
+    scale_plan_deadline_seconds: Annotated[int, Field(ge=1, json_schema_extra={"format": "int64"})] = 600
+    """How long the nodes that a ScalePlan changes may take until they are ready, in seconds; then the plan
+    has failed, and says why. The job keeps the new size, and its nodes may still come."""
+
+    scale_plan_history_limit: Annotated[int, Field(ge=0, le=1000, json_schema_extra={"format": "int32"})] = 10
+    """How many finished ScalePlans of the job are kept."""
 
     clean_pod_policy: CleanPodPolicy = CleanPodPolicy.RUNNING
     """Which pods are deleted when the job has ended: Running (those in which any container still runs), All
@@ -223,8 +298,8 @@ class ReplicaSpec(Part):
 
     replicas: Replicas | None = None
     """Number of nodes; absent means that the optimizer decides, and so does 0 in a role that had no number
-    before, unless minReplicas is 0. Where there was a number, 0 means none. kubectl scale sets it for role
-    worker."""
+    before or has a minReplicas of 1 or more. Where there was a number, 0 means none. kubectl scale sets it
+    for role worker."""
 
     min_replicas: Count | None = None
     """Minimum number of nodes; absent means replicas. Less than maxReplicas makes the role elastic."""
@@ -386,6 +461,13 @@ class ElasticJobSpec(Part):
     def training_roles(self) -> tuple[str, ...]:
         """The roles that train together: chief and worker if there are any, else all."""
         return tuple(role for role in (CHIEF, WORKER) if role in self.roles) or tuple(self.roles)
+
+    @property
+    def leader(self) -> tuple[str, int] | None:
+        """The role and index of the node whose success is the job's; None where all nodes must succeed."""
+        if self.run_policy.success_policy is SuccessPolicy.ALL_WORKERS:
+            return None
+        return next(((role, 0) for role in (CHIEF, WORKER) if role in self.roles), None)
 
     @property
     def master(self) -> ReplicaSpec | None:

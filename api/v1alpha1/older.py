@@ -5,8 +5,10 @@
     parameter_server, worker, evaluator (EasyDL)  the roles ps, worker and evaluator of one container each
     image, command (EasyDL)                       those of roles whose main container has none
     replicas: 0, in a role without a number       absent: the optimizer decides
+    replicas: 0, minReplicas: 1 or more           the same, also when it is applied again
     <job>-edljob-<role>-<index> in a ScalePlan    <job>-<role>-<index>
     _ in a pod's name in a ScalePlan              -, as pod names have no _
+    type: Worker of a pod in a ScalePlan          worker, as roles are in small letters
     replicaResourceSpec in a ScalePlan            replicaResourceSpecs
 
 Only what can mean one thing is here; checks/ refuses the rest. The older fields stay beside what is made of
@@ -35,11 +37,12 @@ OLDER_ROLES: Final = (
 def job_changes(spec: Manifest, numbered: Container[str] = ()) -> Manifest:
     """Return the fields of an ElasticJob's spec that differ once older forms are read.
 
-    `numbered` are the roles that had a number of nodes before this write: there, `replicas: 0` means none.
+    `numbered` are the roles that had a number of nodes before this write: there, `replicas: 0` means none,
+    unless minReplicas forbids it.
     """
     given = spec.get("replicaSpecs") or {}
     roles = {**_older_roles(spec), **{role: _filled(role, one, spec) for role, one in given.items()}}
-    roles = {role: _undecided(one) if role not in numbered else one for role, one in roles.items()}
+    roles = {role: _undecided(one, numbered=role in numbered) for role, one in roles.items()}
     read = {
         "replicaSpecs": roles,
         "distributionStrategy": _strategy(spec.get("distributionStrategy"), roles),
@@ -111,9 +114,14 @@ def _with_defaults(container: Manifest, spec: Manifest) -> Manifest:
     return container | missing
 
 
-def _undecided(one: Manifest) -> Manifest:
-    """Leave out `replicas: 0`, unless minReplicas or maxReplicas is 0 as well."""
+def _undecided(one: Manifest, *, numbered: bool) -> Manifest:
+    """Leave out `replicas: 0`, unless it may mean none: where minReplicas or maxReplicas is 0 as well.
+
+    In a role that had a number it means none also without minReplicas; with one, it would never be allowed.
+    """
     if one.get("replicas") != 0 or 0 in (one.get("minReplicas"), one.get("maxReplicas")):
+        return one
+    if numbered and not one.get("minReplicas"):
         return one
     return {field: value for field, value in one.items() if field != "replicas"}
 
@@ -127,6 +135,7 @@ def _strategy(word: str | None, roles: Container[str]) -> str | None:
 def _renamed(job: str, pod: Any) -> Any:
     """Return a pod, or its name, without the word that the original system's names have."""
     if isinstance(pod, dict):
-        return pod | {"name": _renamed(job, pod["name"])}
+        role = {"type": str(pod["type"]).lower()} if pod.get("type") else {}
+        return pod | {"name": _renamed(job, pod["name"])} | role
     name, marked = pod.replace("_", "-"), f"{job}-edljob-"
     return f"{job}-{name.removeprefix(marked)}" if name.startswith(marked) else name

@@ -136,6 +136,15 @@ def fail_when_the_master_is_spent(seen: Seen, now: datetime) -> Plan | None:
     return _end(Outcome(False, "MasterFailed", message))
 
 
+def fail_by_the_failure_policy(seen: Seen, now: datetime) -> Plan | None:
+    """A node that failed in a way for which failurePolicy says FailJob ends the job, whoever else goes on."""
+    for node in seen.wanted:
+        end = node.latest.ended if node.latest else None
+        if end is not None and end.consequence.fails_job:
+            return _end(Outcome(False, *_why_spent(seen, node)))
+    return None
+
+
 def fail_when_restarts_are_spent(seen: Seen, now: datetime) -> Plan | None:
     """A job fails beyond its backoffLimit, or when nodes that are lost for good leave too few of a role."""
     limit = seen.job.spec.run_policy.backoff_limit
@@ -151,9 +160,13 @@ def fail_when_restarts_are_spent(seen: Seen, now: datetime) -> Plan | None:
 
 
 def complete_by_the_pods(seen: Seen, now: datetime) -> Plan | None:
-    """A job without a master ends when all nodes that train have ended."""
+    """A job without a master ends when all nodes that train have ended, or as its successPolicy says."""
     if seen.job.spec.needs_master or seen.job.spec.suspend:
         return None
+    leader = next((node for node in seen.wanted if (node.role, node.index) == seen.job.spec.leader), None)
+    if leader is not None and _has_succeeded(leader):
+        message = f"{leader.role} {leader.index} has succeeded (successPolicy ChiefOrWorker0)"
+        return _end(Outcome(True, "PodsSucceeded", message))
     training = [node for node in seen.wanted if node.role not in AT_THE_SIDE]
     ended = [node for node in training if _has_succeeded(node) or seen.is_spent(node)]
     if not training or len(ended) < len(training):
@@ -290,6 +303,7 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     fail_when_pending_too_long,
     wait_for_the_predecessor,
     fail_when_the_master_is_spent,
+    fail_by_the_failure_policy,
     fail_when_restarts_are_spent,
     complete_by_the_pods,
     free_everything_when_suspended,

@@ -37,7 +37,8 @@ class Seen:
     @cached_property
     def nodes(self) -> Mapping[tuple[str, int], Node]:
         """The nodes that have a pod, or once failed."""
-        return nodes(self.lives, self.resource.status.restarts if self.resource else {})
+        lives = rules.ruled_lives(self.job, self.lives)
+        return nodes(lives, self.resource.status.restarts if self.resource else {})
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:

@@ -8,9 +8,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
+from elasticjob.api.v1alpha1.requests import is_request
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.apply import Applier
+from elasticjob.controllers.jobresource import request
 from elasticjob.controllers.jobresource.budget import budget, written
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.room import EVERY, Room, Rooms, learns
@@ -28,6 +30,7 @@ from elasticjob.controllers.triggers import (
     life_changed,
     machine_changed,
     more_than_reports,
+    request_of,
     same_name,
     those_of,
 )
@@ -54,6 +57,9 @@ class NodesReconciler:
 
     async def __call__(self, key: Key) -> Result:
         """Bring the pods of one JobResource closer to its spec."""
+        asking = self.caches.resources.get(key)
+        if asking is not None and is_request(asking):
+            return await self.answer(asking)
         seen = self.observe(key)
         if seen is None:
             self.news.forget(key)
@@ -85,6 +91,16 @@ class NodesReconciler:
                 status = describe(seen, plan, self.now(), room).manifest()
                 plan = plan.again_by(told.again_in)
         await self.applier.write_status(JOBRESOURCE, seen.resource, status, old)
+        return Result.again(plan.again_in)
+
+    async def answer(self, resource: JobResource) -> Result:
+        """Have a request of a user or a tool carried out, and say what became of it."""
+        job = Key(resource.metadata.namespace, resource.spec.selector.name)
+        seen = request.Seen(resource, self.caches.jobs.get(job), self.caches.plans_of(job))
+        plan = await self.applier.attempt(resource, request.decide(seen, self.now()))
+        if plan.reason not in HANDS_OFF:
+            status = request.describe(seen, plan, self.now()).manifest()
+            await self.applier.write_status(JOBRESOURCE, resource, status, resource.status.manifest())
         return Result.again(plan.again_in)
 
     def room(self, seen: Seen) -> Room | None:
@@ -134,6 +150,7 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
             (ELASTICJOB, those_of(there, same_name), more_than_reports),
             (SERVICE, those_of(there, job_of)),
             (SCALEPLAN, those_of(there, job_of_plan)),
+            (SCALEPLAN, those_of(there, request_of)),
             (NODE, jobs_on(reconcile.caches), machine_changed(reconcile.caches)),
         ),
         when=any_of(more_than_reports, reconcile.news.contradicts),

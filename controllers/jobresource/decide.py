@@ -71,7 +71,7 @@ class Seen:
     @cached_property
     def nodes(self) -> Mapping[Place, Node]:
         """The nodes that have a pod, or once failed."""
-        return nodes(self.lives, self.resource.status.restarts)
+        return nodes(rules.ruled_lives(self.job, self.lives), self.resource.status.restarts)
 
     @cached_property
     def desired(self) -> Mapping[str, int]:

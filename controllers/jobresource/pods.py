@@ -96,7 +96,7 @@ def _spec(
     changed: dict[str, Any] = {
         "containers": [furnished(container) for container in given.get("containers") or []],
         "restartPolicy": "Never",
-        "hostname": name,
+        "hostname": names.hostname(job.metadata.name, birth.role, birth.index, birth.relaunch),
         "subdomain": job.metadata.name,
     }
     if given.get("initContainers"):

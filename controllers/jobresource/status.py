@@ -14,7 +14,14 @@ from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.jobresource.budget import Budget
 from elasticjob.controllers.jobresource.decide import Seen, differing
 from elasticjob.controllers.jobresource.room import Room
-from elasticjob.controllers.lives import CANNOT_START, OUT_OF_MEMORY, POD_FAILED, Node, Standing
+from elasticjob.controllers.lives import (
+    CANNOT_START,
+    OUT_OF_MEMORY,
+    POD_FAILED,
+    POD_FAILURE_POLICY,
+    Node,
+    Standing,
+)
 from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Plan, few
 from elasticjob.controllers.rules import FINISHED
 from elasticjob.kube.objects.conditions import set_condition
@@ -96,7 +103,7 @@ def _obstacles(seen: Seen, now: datetime) -> Iterator[tuple[str, str]]:
         node for place, node in seen.nodes.items() if place not in seen.wanted and place not in seen.extra
     )
     found += [("Leaving", f"{life.name} leaves") for node in surplus for life in node.lives if life.alive]
-    spent = (CANNOT_START, OUT_OF_MEMORY, RESTARTS_SPENT, POD_FAILED)
+    spent = (POD_FAILURE_POLICY, CANNOT_START, OUT_OF_MEMORY, RESTARTS_SPENT, POD_FAILED)
     order = (*spent, "Restarting", "Pending", "Leaving", "Resizing", "Starting")
     yield from sorted(found, key=lambda obstacle: order.index(obstacle[0]))
 

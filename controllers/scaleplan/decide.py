@@ -16,14 +16,14 @@ from elasticjob.controllers.conclusions import is_over
 from elasticjob.controllers.owners import manifest_of
 from elasticjob.controllers.plan import Apply, Delete, Plan
 from elasticjob.controllers.rules import Rule, first, leave_it_to_others, leave_it_to_the_collector
-from elasticjob.controllers.scaleplan.fold import Folded, Impossible, fold, touches
-from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending
+from elasticjob.controllers.scaleplan.fold import COUNTED, Folded, Impossible, fold, touches
+from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending, pending
 from elasticjob.kube.objects.conditions import find, is_true
 
-PATIENCE: Final = timedelta(minutes=10)
-"""How long a plan may take until its nodes are ready."""
-KEPT: Final = 10
-"""Finished plans that are kept of each job."""
+LATE: Final = "DeadlineExceeded"
+"""The reason of plans that took too long, where nothing more exact is known."""
+LONGEST: Final = 3_153_600_000
+"""A hundred years in seconds: more would overflow a date."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,18 @@ def adopt_plans(seen: Seen, now: datetime) -> Plan | None:
 
 
 def close_plans_that_give_way(seen: Seen, now: datetime) -> Plan | None:
-    """A newer plan supersedes an older one that changes the same, but an automatic one never a manual one."""
-    ended = {
-        old.metadata.name: End(
-            old, PlanPhase.SUPERSEDED, "Superseded", f"{new.metadata.name} is newer and changes the same"
-        )
-        for old, new in _pairs(seen.open)
-        if new.manual or not old.manual
-    }
+    """A newer plan supersedes an older one that changes the same, but an automatic one never a manual one.
+
+    An automatic plan for a size that a manual one is changing rests on the size before: it gives way as well.
+    """
+    ended = dict[str, End]()
+    for old, new in _pairs(seen.open):
+        if new.manual or not old.manual:
+            message = f"{new.metadata.name} is newer and changes the same"
+            ended[old.metadata.name] = End(old, PlanPhase.SUPERSEDED, "Superseded", message)
+        elif any(each.endswith(COUNTED) for each in touches(old) & touches(new)):
+            message = f"it was made while {old.metadata.name}, which a user asked for, changed the same"
+            ended[new.metadata.name] = End(new, PlanPhase.SUPERSEDED, "Superseded", message)
     return ending("PlansSuperseded", ended.values(), now) if ended else None
 
 
@@ -105,6 +109,18 @@ def carry_out_the_next(seen: Seen, now: datetime) -> Plan | None:
     return _carry_out(seen.resource, plan, folded, now)
 
 
+def say_what_plans_wait_for(seen: Seen, now: datetime) -> Plan | None:
+    """A plan that cannot begin yet is Pending, and says why."""
+    held = {
+        new.metadata.name: f"{old.metadata.name} comes first" for old, new in _pairs(seen.open) if old.manual
+    }
+    suspended = seen.job is not None and seen.job.spec.suspend
+    lacks = "the job is suspended" if suspended else "the job has no JobResource yet"
+    waits = [plan for plan in seen.open if plan.status.phase is None]
+    said = tuple(pending(plan, held.get(plan.metadata.name, lacks), now) for plan in waits)
+    return Plan("PlansWait", quiet=True, groups=(said,)) if said else None
+
+
 def finish_plans(seen: Seen, now: datetime) -> Plan | None:
     """A plan has succeeded when the nodes it changed are ready, and failed when that takes too long."""
     ends = tuple(end for plan in seen.going if (end := _finish(seen, plan, now)) is not None)
@@ -113,17 +129,20 @@ def finish_plans(seen: Seen, now: datetime) -> Plan | None:
 
 def forget_the_oldest(seen: Seen, now: datetime) -> Plan | None:
     """Only the last finished plans are kept."""
+    if seen.job is None:
+        return None
     finished = [plan for plan in seen.plans if _finished(plan) and not plan.metadata.deletion_timestamp]
-    old = tuple(Delete(SCALEPLAN, plan.metadata.name, plan.metadata.uid) for plan in finished[:-KEPT])
+    surplus = max(0, len(finished) - seen.job.spec.run_policy.scale_plan_history_limit)
+    old = tuple(Delete(SCALEPLAN, plan.metadata.name, plan.metadata.uid) for plan in finished[:surplus])
     return Plan("PlansForgotten", "old plans are deleted", groups=(old,), quiet=True) if old else None
 
 
 def wait_for_the_nodes(seen: Seen, now: datetime) -> Plan | None:
-    """While plans are being carried out, look again when the patience with the oldest of them ends."""
+    """While plans are being carried out, look again at the deadline of the oldest of them."""
     starts = [plan.status.start_time or now for plan in seen.going]
-    if not starts:
+    if not starts or seen.job is None:
         return None
-    return Plan("Scaling", "nodes are not as planned yet", again_in=min(starts) + PATIENCE - now)
+    return Plan("Scaling", "nodes are not as planned yet", again_in=min(starts) + _deadline(seen.job) - now)
 
 
 RULES: Final[tuple[Rule[Seen], ...]] = (
@@ -134,6 +153,7 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     close_plans_of_a_finished_job,
     close_plans_that_give_way,
     carry_out_the_next,
+    say_what_plans_wait_for,
     finish_plans,
     forget_the_oldest,
     wait_for_the_nodes,
@@ -173,19 +193,27 @@ def _mark(plan: ScalePlan) -> str:
 
 
 def _finish(seen: Seen, plan: ScalePlan, now: datetime) -> End | None:
-    resource = seen.resource
-    if resource is None:
+    job, resource = seen.job, seen.resource
+    if job is None or resource is None:
         return None
     if resource.spec.suspend:
         return End(plan, PlanPhase.SUCCEEDED, "JobSuspended", "it takes effect when the job is resumed")
     if _is_reached(resource, plan):
         return End(plan, PlanPhase.SUCCEEDED, "NodesReady", "all nodes are as planned")
-    if now < (plan.status.start_time or now) + PATIENCE:
+    if now < (plan.status.start_time or now) + _deadline(job):
         return None
-    ready = find(resource.status.conditions, "Ready")
+    ready, seconds = (
+        find(resource.status.conditions, "Ready"),
+        job.spec.run_policy.scale_plan_deadline_seconds,
+    )
     why = f": {ready.message}" if ready else ""
-    minutes = PATIENCE // timedelta(minutes=1)
-    return End(plan, PlanPhase.FAILED, "Timeout", f"nodes were not ready after {minutes} minutes{why}")
+    message = f"nodes were not ready after {seconds} s (scalePlanDeadlineSeconds){why}"
+    return End(plan, PlanPhase.FAILED, job.status.reason or LATE, message)
+
+
+def _deadline(job: ElasticJob) -> timedelta:
+    """How long a plan of the job may take until its nodes are ready."""
+    return timedelta(seconds=min(job.spec.run_policy.scale_plan_deadline_seconds, LONGEST))
 
 
 def _is_reached(resource: JobResource, plan: ScalePlan) -> bool:
@@ -194,7 +222,7 @@ def _is_reached(resource: JobResource, plan: ScalePlan) -> bool:
         return False
     if is_true(resource.status.conditions, "Ready"):
         return True
-    roles = {touched.removesuffix(" replicas") for touched in touches(plan) if touched.endswith(" replicas")}
+    roles = {touched.removesuffix(COUNTED) for touched in touches(plan) if touched.endswith(COUNTED)}
     found = [resource.status.replica_statuses.get(role) for role in roles]
     counted = all(status is not None and status.desired == status.current == status.ready for status in found)
     return bool(roles) and len(roles) == len(touches(plan)) and counted

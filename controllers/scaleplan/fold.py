@@ -8,15 +8,17 @@ from typing import Any, Final
 
 from elasticjob.api.resources import Excess, Resources, pod_requests
 from elasticjob.api.v1alpha1.checks.common import node as place_of
-from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.v1alpha1.common import MOST_NODES, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.api.v1alpha1.scaleplan import PodPlan, ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.jobresource.pods import sized
 
 Amounts = Mapping[str, str]
 TOLD: Final = 4
+COUNTED: Final = " replicas"
+"""How the words for the number of nodes of a role end; see `touches`."""
 
 
 class Impossible(Exception):
@@ -60,12 +62,12 @@ class Folded:
 def touches(plan: ScalePlan) -> frozenset[str]:
     """Return what a plan changes, in words that are equal where two plans change the same."""
     sizes = plan.spec.replica_resource_specs.items()
-    counted = {f"{role} replicas" for role, spec in sizes if spec.replicas is not None}
+    counted = {f"{role}{COUNTED}" for role, spec in sizes if spec.replicas is not None}
     sized = {f"{role} resource" for role, spec in sizes if spec.resource}
     single = {_role(plan, pod.name, pod.type) for pod in plan.spec.create_pods}
     single |= {_role(plan, pod.name, pod.type) for pod in plan.spec.remove_pods}
     moved = {node.name for node in plan.spec.migrate_pods}
-    return frozenset(counted | sized | {f"{role} replicas" for role in single} | moved)
+    return frozenset(counted | sized | {f"{role}{COUNTED}" for role in single} | moved)
 
 
 def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan) -> Folded:
@@ -73,14 +75,17 @@ def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan) -> Folded:
 
     Sizes are clamped to the role's bounds, rounded down to a multiple of nodeUnit (workers), and lowered
     until the job fits its resourceLimits; what the plan does not name stays as it is. Of a role that shrinks
-    the nodes leave that the plan removes by name, else those with the highest indices.
+    the nodes leave that the plan removes by name, else those with the highest indices. A role that grows gets
+    the nodes that the plan creates by name, else those with the lowest free indices; one that is there is not
+    created again.
     """
     old = {
         role: Size(spec.replicas, _text(spec.resource), spec.indices)
         for role, spec in resource.spec.replica_resource_specs.items()
     }
     removed = {role: _removed(job, plan, role, old) for role in job.spec.roles}
-    asked = dict(_asked(job, plan, old, removed))
+    added = {role: _added(job, plan, role, old, removed[role]) for role in job.spec.roles}
+    asked = dict(_asked(job, plan, old, added, removed))
     sizes, remarks = dict(old), dict[str, str]()
     for role, size in asked.items():
         allowed, remarks[role] = _within_bounds(job, role, size.replicas)
@@ -89,9 +94,12 @@ def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan) -> Folded:
             raise Impossible(f"{node} cannot be removed: {remarks[role]}")
         sizes[role] = Size(allowed, {**old.get(role, Size()).resource, **size.resource})
     known = {node.name: _text(node.resource) for node in resource.spec.nodes}
-    own = known | {node: {**known.get(node, {}), **given} for node, given in _given(plan).items()}
+    own = known | {node: {**known.get(node, {}), **given} for node, given in _given(job, plan).items()}
     sizes = _within_limits(job, old, sizes, own, remarks)
-    sizes = {role: _placed(size, old.get(role, Size()), removed.get(role)) for role, size in sizes.items()}
+    sizes = {
+        role: _placed(size, old.get(role, Size()), added.get(role, ()), removed.get(role))
+        for role, size in sizes.items()
+    }
     nodes = _moved(job, plan, known, sizes)
     left = (names.node(job.metadata.name, role, index) for role in asked for index in sorted(removed[role]))
     changes = (*_changes(old, sizes, known, nodes, remarks), *(f"{node} removed" for node in left))
@@ -112,29 +120,57 @@ def _removed(job: ElasticJob, plan: ScalePlan, role: str, old: Mapping[str, Size
     return frozenset(found)
 
 
-def _placed(size: Size, before: Size, removed: frozenset[int] | None) -> Size:
-    """Return a size with its nodes: those that stay, and where it grows the lowest free indices."""
+def _added(
+    job: ElasticJob, plan: ScalePlan, role: str, old: Mapping[str, Size], removed: frozenset[int]
+) -> tuple[int | None, ...]:
+    """The indices of nodes of a role that the plan creates by name; None for one that may be anywhere."""
+    found = list[int | None]()
+    there = set(old.get(role, Size()).indices).difference(removed)
+    for pod in plan.spec.create_pods:
+        if _role(plan, pod.name, pod.type) != role:
+            continue
+        index = _index(job, role, pod)
+        if index is None or index not in there.union(found):
+            found.append(index)
+    return tuple(found)
+
+
+def _index(job: ElasticJob, role: str, pod: PodPlan) -> int | None:
+    """The index of a node to create: as said, else as in its name."""
+    place = place_of(job.metadata.name, (role,), pod.name)
+    index = pod.rank_index if pod.rank_index is not None else place.index if place else None
+    return index if index is not None and index < MOST_NODES else None
+
+
+def _placed(size: Size, before: Size, added: tuple[int | None, ...], removed: frozenset[int] | None) -> Size:
+    """Return a size with its nodes: those that stay, and where it grows those that are named, then the lowest
+    free indices."""
     gone = removed or frozenset()
     stay = [index for index in before.indices if index not in gone][: size.replicas or 0]
-    new, taken = (size.replicas or 0) - len(stay), gone.union(stay)
-    free = [index for index in range(len(taken) + new) if index not in taken]
-    return replace(size, indices=tuple(sorted([*stay, *free[:new]])))
+    named = [index for index in added if index is not None and index not in gone]
+    new, taken = (size.replicas or 0) - len(stay), gone.union(stay, named)
+    free = [index for index in range(len(taken) + max(new, 0)) if index not in taken]
+    return replace(size, indices=tuple(sorted([*stay, *[*named, *free][: max(new, 0)]])))
 
 
 def _asked(
-    job: ElasticJob, plan: ScalePlan, old: Mapping[str, Size], removed: Mapping[str, frozenset[int]]
+    job: ElasticJob,
+    plan: ScalePlan,
+    old: Mapping[str, Size],
+    added: Mapping[str, tuple[int | None, ...]],
+    removed: Mapping[str, frozenset[int]],
 ) -> Iterator[tuple[str, Size]]:
     """The size that the plan asks for each role it names; createPods and removePods count up and down."""
-    added = [_role(plan, pod.name, pod.type) for pod in plan.spec.create_pods]
+    come = [_role(plan, pod.name, pod.type) for pod in plan.spec.create_pods]
     leave = [_role(plan, pod.name, pod.type) for pod in plan.spec.remove_pods]
-    named = dict.fromkeys((*plan.spec.replica_resource_specs, *added, *leave))
+    named = dict.fromkeys((*plan.spec.replica_resource_specs, *come, *leave))
     for role in named:
         _check(job, plan, role)
         spec = plan.spec.replica_resource_specs.get(role)
         now = old.get(role, Size()).replicas
         asked = spec.replicas if spec is not None and spec.replicas is not None else now
-        if role in added or role in leave:
-            asked = (asked or 0) + added.count(role) - len(removed[role])
+        if role in come or role in leave:
+            asked = (asked or 0) + len(added[role]) - len(removed[role])
         yield role, Size(asked, _text(spec.resource) if spec is not None else {})
 
 
@@ -214,7 +250,10 @@ def _moved(
         names.node(job.metadata.name, role, index) for role, size in sizes.items() for index in size.indices
     }
     nodes: dict[str, Amounts] = dict(known)
-    for name, resource in _given(plan).items():
+    created = _created(job, plan)
+    for name, resource in _given(job, plan).items():
+        if name in created and name not in there:
+            continue  # bounds or limits left no room for it
         node = _node(name, there)
         if node is None:
             raise Impossible(f"there is no node {name!r}: name one of {', '.join(sorted(there)[:TOLD])}, …")
@@ -222,14 +261,19 @@ def _moved(
     return {name: resource for name, resource in nodes.items() if name in there}
 
 
-def _given(plan: ScalePlan) -> dict[str, Amounts]:
-    """The resources of single pods in a plan."""
-    given: dict[str, Amounts] = {
-        pod.name: _text(pod.resource) for pod in plan.spec.create_pods if pod.resource
-    }
-    for moved in plan.spec.migrate_pods:
-        given[moved.name] = _text(moved.resource)
-    return given
+def _given(job: ElasticJob, plan: ScalePlan) -> dict[str, Amounts]:
+    """The resources of single nodes or pods in a plan."""
+    return _created(job, plan) | {moved.name: _text(moved.resource) for moved in plan.spec.migrate_pods}
+
+
+def _created(job: ElasticJob, plan: ScalePlan) -> dict[str, Amounts]:
+    """The resources of the nodes that a plan creates, by their names."""
+    found = dict[str, Amounts]()
+    for pod in (pod for pod in plan.spec.create_pods if pod.resource):
+        role = _role(plan, pod.name, pod.type)
+        index = _index(job, role, pod)
+        found[pod.name if index is None else names.node(job.metadata.name, role, index)] = _text(pod.resource)
+    return found
 
 
 def _node(name: str, there: set[str]) -> str | None:
@@ -243,7 +287,7 @@ def _node(name: str, there: set[str]) -> str | None:
 def _role(plan: ScalePlan, name: str, remark: str) -> str:
     """The role of a pod: as said, else the part of its name between the job's name and the index."""
     rest = name.removeprefix(f"{plan.spec.owner_job}-")
-    return remark or rest.rstrip("0123456789-")
+    return remark.lower() or rest.rstrip("0123456789-")
 
 
 def _changes(

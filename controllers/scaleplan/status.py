@@ -15,6 +15,7 @@ from elasticjob.kube.objects.conditions import set_condition
 from elasticjob.kube.objects.views import Condition
 
 _CONDITIONS: Final = {
+    PlanPhase.PENDING: ("Complete", "False"),
     PlanPhase.SCALING: ("Complete", "False"),
     PlanPhase.SUCCEEDED: ("Complete", "True"),
     PlanPhase.FAILED: ("Failed", "True"),
@@ -53,6 +54,11 @@ def ending(reason: str, ends: Iterable[End], now: datetime) -> Plan:
 def begin(plan: ScalePlan, changes: tuple[str, ...], now: datetime) -> Apply:
     """Return the status of a plan that is being carried out."""
     return _status(plan, PlanPhase.SCALING, "Scaling", "; ".join(changes), now, changes)
+
+
+def pending(plan: ScalePlan, why: str, now: datetime) -> Apply:
+    """Return the status of a plan that cannot begin yet."""
+    return _status(plan, PlanPhase.PENDING, "Waiting", why, now, ())
 
 
 def adoption(plan: ScalePlan, job: ElasticJob) -> Apply:

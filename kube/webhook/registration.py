@@ -178,7 +178,7 @@ def admission_places(name: str, webhooks: Sequence[Webhook[Any]]) -> list[Place]
 
 def path_of(verb: str, kind: Kind[Any]) -> str:
     """The path under which a kind's reviews are answered."""
-    return f"/{verb}/{kind.resource}/{kind.version}"
+    return f"/{verb}/{kind.resource.replace('/', '-')}/{kind.version}"
 
 
 def holds(found: Any, wanted: Any) -> bool:
@@ -226,11 +226,11 @@ def _entry(verb: str, webhook: Webhook[Any], address: Address, bundle: bytes | N
         "scope": "Namespaced" if kind.namespaced else "Cluster",
     }
     entry: Manifest = {
-        "name": f"{verb}.{kind.plural}.{kind.group or 'core'}",  # three parts, or it is refused
+        "name": ".".join((verb, kind.plural.replace("/", "-"), kind.group or "core")),  # three parts or more
         "clientConfig": address.client_config(path_of(verb, kind), bundle),
         "rules": [rule],
         "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
+        "sideEffects": "NoneOnDryRun" if terms.side_effects else "None",
         "failurePolicy": terms.failure_policy,
         "matchPolicy": "Equivalent",
         "timeoutSeconds": terms.timeout,

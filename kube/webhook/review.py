@@ -85,6 +85,8 @@ class Terms:
     """A label selector on the object."""
     conditions: Mapping[str, str] = field(default_factory=dict)
     """CEL expressions by name; asked only where all hold. `request`, `object` and `oldObject` are known."""
+    side_effects: bool = False
+    """Whether a handler writes to the cluster; it must not where `dry_run` is set."""
     reinvocation: Literal["Never", "IfNeeded"] = "Never"
     """Whether a mutating handler is asked again when a later webhook changed the object."""
 

@@ -12,6 +12,7 @@ from elasticjob.api.v1alpha1.checks.elasticjob import problems
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Bounds, DistributionStrategy, ReplicaSpec
 from tests.kit.manifests import ABSENT, POD, ROLE, job
 
+RULE = {"action": "Count", "onExitCodes": {"operator": "In", "values": [42]}}
 W = "spec/replicaSpecs/worker"
 C = f"{W}/template/spec/containers/0"
 PS = {"spec/distributionStrategy": "ParameterServerStrategy", "spec/replicaSpecs/ps": ROLE}
@@ -95,6 +96,22 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         {f"{W}/replicas": 0, f"{W}/minReplicas": 0, f"{W}/maxReplicas": 0},
         "spec.replicaSpecs[worker].maxReplicas",
         "0 nodes can never train",
+    ),
+    (
+        "a failure rule for another role",
+        {"spec/runPolicy/failurePolicy": {"rules": [RULE | {"roles": ["worker", "elf"]}]}},
+        "spec.runPolicy.failurePolicy.rules[0].roles[1]",
+        "the job has no role 'elf': write one of worker",
+    ),
+    (
+        "a leader without a role for it",
+        {
+            "spec/distributionStrategy": "CustomStrategy",
+            "spec/replicaSpecs": {"elf": ROLE},
+            "spec/runPolicy/successPolicy": "ChiefOrWorker0",
+        },
+        "spec.runPolicy.successPolicy",
+        "ChiefOrWorker0 needs a role chief or worker: write AllWorkers",
     ),
     ("unit above max", {"spec/nodeUnit": 5}, "spec.nodeUnit", "no multiple of 5 lies from 1 to 4 workers"),
     (

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from elasticjob.api.v1alpha1.checks.jobresource import problems
+from elasticjob.api.v1alpha1.requests import nodes, sizes
 from tests.kit.manifests import job_resource
 
 R = "spec/replicaResourceSpecs/worker"
+REQUEST = {"metadata/name": "bigger"}
 
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     (
@@ -61,6 +63,34 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "spec.resource_updation",
         "write spec.nodes",
     ),
+    (
+        "a role in both forms",
+        {**REQUEST, "spec/worker": {"replicas": 1}},
+        "spec.worker",
+        "spec.replicaResourceSpecs[worker] is about the same",
+    ),
+    (
+        "nodes in both forms",
+        {
+            **REQUEST,
+            "spec/nodes": [{"name": "digits-worker-0"}],
+            "spec/resource_updation": [{"name": "digits-worker-1", "resource": {"cpu": 8}}],
+        },
+        "spec.resource_updation",
+        "spec.nodes is about the same",
+    ),
+    (
+        "half a GPU",
+        {**REQUEST, "spec/resource_updation": [{"name": "digits-worker-0", "resource": {"gpu": 0.5}}]},
+        "spec.resource_updation[0].resource[nvidia.com/gpu]",
+        "0.5",
+    ),
+    (
+        "an older node of another job",
+        {**REQUEST, "spec/resource_updation": [{"name": "letters-ps-0"}]},
+        "spec.resource_updation[0].name",
+        "write digits-<role>-<index>",
+    ),
 ]
 
 
@@ -78,6 +108,18 @@ def test_accepted() -> None:
     assert (
         problems(job_resource(**{f"{R}/resource": {"cpu": 4, "memory": "8Gi"}, "spec/nodes": [node]})) == []
     )
+
+
+def test_a_request_may_have_the_older_form() -> None:
+    older = {
+        "spec/parameter_server": {"replicas": 2, "resource": {"cpu": 4, "memory": 256}},
+        "spec/resource_updation": [{"name": "digits-ps-0", "resource": {"gpu": 1, "disk": 1024}}],
+    }
+    given = job_resource(**REQUEST, **older)
+    assert problems(given) == []
+    assert sizes(given.spec)["ps"] == {"replicas": 2, "resource": {"cpu": 4, "memory": "256Mi"}}
+    changed = {"nvidia.com/gpu": 1, "ephemeral-storage": "1024Mi"}
+    assert nodes(given.spec) == [{"name": "digits-ps-0", "resource": changed}]
 
 
 def test_the_job_of_a_resource_stays() -> None:

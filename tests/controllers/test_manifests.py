@@ -55,6 +55,21 @@ def test_a_pod_says_who_it_is() -> None:
     assert made["spec"]["automountServiceAccountToken"] is False
 
 
+@pytest.mark.parametrize(
+    ("role_", "relaunch", "host"),
+    [
+        ("worker", 0, "digits-worker-1"),
+        ("worker", 2, "digits-worker-1-2"),
+        ("ps", 0, "digits-ps-1"),
+        ("ps", 2, "digits-ps-1"),
+    ],
+)
+def test_a_parameter_server_keeps_the_host_name_of_its_node(role_: str, relaunch: int, host: str) -> None:
+    given = job({"worker": role(1), "ps": role(2)}, distributionStrategy="ParameterServerStrategy")
+    made = pod(given, Birth(role_, 1, relaunch))
+    assert (made["spec"]["hostname"], made["spec"]["subdomain"]) == (host, "digits")
+
+
 def test_a_pod_knows_its_master_and_its_place() -> None:
     (container,) = pod()["spec"]["containers"]
     found = env(container)

@@ -16,6 +16,7 @@ from elasticjob.controllers.main import webhooks_of
 from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, SOON, Create, Delete, Plan, Resize
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.config import Config
 from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, Unreachable
 from elasticjob.kube.objects.kinds import Kind, Manifest
@@ -234,9 +235,10 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_operator_of_one_namespace_is_asked_about_no_other() -> None:
-    selectors = [each.terms.namespaces for each in webhooks_of("ml")]
-    assert selectors == [{"matchLabels": {"kubernetes.io/metadata.name": "ml"}}] * len(WEBHOOKS)
-    assert webhooks_of("") == WEBHOOKS
+    client = Client(Config("https://10.0.0.1"))
+    selectors = [each.terms.namespaces for each in webhooks_of("ml", client)]
+    assert selectors == [{"matchLabels": {"kubernetes.io/metadata.name": "ml"}}] * (len(WEBHOOKS) + 1)
+    assert webhooks_of("", client)[:-1] == WEBHOOKS
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)

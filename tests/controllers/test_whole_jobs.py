@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
+from itertools import permutations
 from typing import Any
 
 import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
-from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.controllers import names
 from elasticjob.controllers.elasticjob import obstacles
 from elasticjob.kube.errors import TooManyRequests
-from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import (
     NETWORK_POLICY,
     NODE,
@@ -106,6 +107,27 @@ async def test_a_job_that_may_not_restart_makes_no_second_pod(site: Site) -> Non
     assert site.job().status.restarts == 0
 
 
+FIRST_ENDS = "import os, time; os.environ['ELASTICJOB_INDEX'] == '0' and exit({code}); time.sleep(600)"
+
+
+async def test_the_success_of_worker_0_is_the_jobs_where_the_user_says_so(site: Site) -> None:
+    policy = {"runPolicy": {"successPolicy": "ChiefOrWorker0"}}
+    await site.apply(local(program=FIRST_ENDS.format(code=0)) | policy)
+    await site.until(lambda: site.job().status.phase is Phase.SUCCEEDED)
+    told = "worker 0 has succeeded (successPolicy ChiefOrWorker0)"
+    assert site.condition("Complete") == ("True", "PodsSucceeded", told)
+
+
+async def test_an_exit_code_may_fail_the_job_at_once(site: Site) -> None:
+    codes = {"operator": "In", "values": [42]}
+    policy = {"runPolicy": {"failurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": codes}]}}}
+    await site.apply(local(program=FIRST_ENDS.format(code=42)) | policy)
+    await site.until(lambda: site.job().status.phase is Phase.FAILED)
+    told = "digits-worker-0 failed with exit code 42; failurePolicy: FailJob"
+    assert site.condition("Failed") == ("True", "PodFailurePolicy", told)
+    assert "digits-worker-0-1" not in site.pods()
+
+
 async def test_the_main_container_alone_ends_a_node(site: Site) -> None:
     spec = local(replicas=1, program="print('done')")
     containers = spec["replicaSpecs"]["worker"]["template"]["spec"]["containers"]
@@ -169,6 +191,50 @@ async def test_a_plan_and_an_autoscaler_agree_on_the_size(site: Site) -> None:
     await site.scale_of_nodes(5)
     await site.until(lambda: site.job().status.workers == "4/4" and len(site.pods()) == 4)  # its maximum
     assert site.job().spec.replica_specs["worker"].replicas == 2
+    for _ in range(2):
+        await site.scale(2)  # which the spec says already
+    await site.until(lambda: site.job().status.workers == "2/2" and len(site.pods()) == 2)
+    again = [plan.spec.reason for name, plan in site.plans().items() if "-user-" in name]
+    assert again == ["the user asks for worker 2 again"]
+
+
+async def test_users_and_optimizers_in_any_order_end_with_the_last_word(site: Site) -> None:
+    await site.apply(local(replicas=1, minReplicas=1, maxReplicas=4))
+    words = {"scale": 2, "manual": 3, "auto": 4}
+    for number, order in enumerate(permutations(words)):
+        for who in order:
+            if who == "scale":
+                await site.scale(words[who])
+            else:
+                spec = {"ownerJob": "digits", "replicaResourceSpecs": {"worker": {"replicas": words[who]}}}
+                about = {"name": f"{who}-{number}", "namespace": site.namespace}
+                made = {"metadata": about, "spec": spec | {"manualScaling": who == "manual"}}
+                await site.client.create(SCALEPLAN.untyped(), made)
+            await site.until(lambda who=who: len(site.running()) == len(site.pods()) == words[who])  # type: ignore[misc]
+            await site.until(lambda: all(plan.status.finish_time for plan in site.plans().values()))
+    assert {plan.status.phase for plan in site.plans().values()} == {PlanPhase.SUCCEEDED}
+
+
+async def test_a_job_resource_of_another_name_is_a_request_and_says_what_became_of_it(site: Site) -> None:
+    def found(which: str) -> JobResource:
+        one = site.operator.cache(JOBRESOURCE).get(Key(site.namespace, which))
+        assert one is not None
+        return one
+
+    await site.apply(local(replicas=1, minReplicas=1, maxReplicas=3))
+    await site.until(lambda: len(site.running()) == 1)
+    asked = {"selector": {"name": "digits"}, "worker": {"replicas": 2}}
+    made = {"metadata": {"name": "bigger", "namespace": site.namespace}, "spec": asked}
+    await site.client.create(JOBRESOURCE.untyped(), made)
+    await site.until(lambda: len(site.running()) == 2)
+    await site.until(lambda: found("bigger").status.observed_generation == 1)
+    assert [(each.type, each.status) for each in found("bigger").status.conditions] == [("Ready", "True")]
+    resized = [{"name": "digits-worker-0", "resource": {"memory": 256}}]
+    patch = {"spec": {"worker": None, "resource_updation": resized}}
+    await site.client.merge_patch(JOBRESOURCE.untyped(), "bigger", patch, site.namespace)
+    await site.until(lambda: found("bigger").status.observed_generation == 2)
+    assert [node.resource for node in found("digits").spec.nodes] == [{"memory": "256Mi"}]
+    assert site.plans().keys() == {"digits-request-bigger-1", "digits-request-bigger-2"}
 
 
 async def test_suspend_frees_pods_and_resume_brings_them_back(site: Site) -> None:

@@ -334,6 +334,13 @@ async def test_0_where_there_was_a_number_means_none() -> None:
         assert await admitted(elasticjob.WEBHOOK, none, changed(base, bounds)) == none
 
 
+async def test_0_below_the_minimum_leaves_it_to_the_optimizer_also_where_there_was_a_number() -> None:
+    base = declared(elasticjob.WEBHOOK.kind)
+    undecided = {f"{W}/minReplicas": 1, f"{W}/replicas": ABSENT}
+    again = changed(base, {f"{W}/minReplicas": 1, f"{W}/replicas": 0})
+    assert await admitted(elasticjob.WEBHOOK, again, base) == changed(base, undecided)
+
+
 DIFFERENT = "it differs from spec.replicaSpecs[worker], which decides: leave spec.worker out"
 AMBIGUOUS: list[tuple[dict[str, Any], str]] = [
     ({"spec/worker": {"image": "another"}}, f"spec.worker: {DIFFERENT}"),
@@ -363,7 +370,7 @@ OLDER_PLANS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         "pods",
         {
-            "spec/createPods": [{"name": "digits-edljob-worker-3", "type": "worker", "id": 3}],
+            "spec/createPods": [{"name": "digits-edljob-worker-3", "type": "Worker", "id": 3}],
             "spec/removePods": ["digits-edljob-worker-1", {"name": "digits_worker-2"}],
             "spec/migratePods": [{"name": "digits-edljob-worker-0", "resource": {"cpu": 4}}],
         },

@@ -37,6 +37,7 @@ from elasticjob.api.v1alpha1.elasticjob import (
     ElasticJob,
     OlderRole,
     ReplicaSpec,
+    SuccessPolicy,
     is_master,
 )
 from elasticjob.api.v1alpha1.older import OLDER_ROLES, command_words, older_container
@@ -237,6 +238,26 @@ def somebody_can_train(job: ElasticJob) -> Iterator[Problem]:
             )
 
 
+def the_run_policy_names_roles(job: ElasticJob) -> Iterator[Problem]:
+    """ChiefOrWorker0 needs one of the two, and rules of the failurePolicy are for roles of the job."""
+    policy = job.spec.run_policy
+    if (
+        policy.success_policy is SuccessPolicy.CHIEF_OR_WORKER_0
+        and job.spec.leader is None
+        and job.spec.roles
+    ):
+        yield Problem(
+            "spec.runPolicy.successPolicy",
+            f"{policy.success_policy} needs a role {CHIEF} or {WORKER}: write {SuccessPolicy.ALL_WORKERS}",
+        )
+    for index, rule in enumerate(policy.failure_policy.rules):
+        for place, role in enumerate(rule.roles):
+            if role not in job.spec.roles:
+                known = ", ".join(sorted(job.spec.roles))
+                path = f"spec.runPolicy.failurePolicy.rules[{index}].roles[{place}]"
+                yield Problem(path, f"the job has no role {role!r}: write one of {known}")
+
+
 def a_world_fits_the_unit(job: ElasticJob) -> Iterator[Problem]:
     """A multiple of nodeUnit must lie within the worker's bounds, and not above its replicas."""
     unit, spec = job.spec.node_unit, job.spec.roles.get(WORKER)
@@ -346,6 +367,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     sizes_are_in_order,
     single_roles_are_single,
     somebody_can_train,
+    the_run_policy_names_roles,
     a_world_fits_the_unit,
     templates_can_run,
     envs_are_variables,

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from elasticjob.api.v1alpha1 import requests
 from elasticjob.api.v1alpha1.checks.common import (
     duplicate_problems,
     is_label,
@@ -58,7 +59,13 @@ def roles_are_labels(resource: JobResource) -> Iterator[Problem]:
 
 
 def quantities_are_amounts(resource: JobResource) -> Iterator[Problem]:
-    """All quantities parse, and none is negative."""
+    """All quantities parse, and none is negative; those of the older form by today's names."""
+    older = {OLDER_FIELDS[role]: one.resource for role, one in requests.older(resource.spec)}
+    older |= {
+        f"resource_updation[{at}]": one.resource for at, one in enumerate(resource.spec.resource_updation)
+    }
+    for field, given in older.items():
+        yield from resource_problems(f"spec.{field}.resource", requests.amounts(given))
     for role, spec in resource.spec.replica_resource_specs.items():
         yield from resource_problems(f"spec.replicaResourceSpecs[{role}].resource", spec.resource)
     for index, one in enumerate(resource.spec.nodes):
@@ -68,32 +75,48 @@ def quantities_are_amounts(resource: JobResource) -> Iterator[Problem]:
 def nodes_are_of_the_job(resource: JobResource) -> Iterator[Problem]:
     """Each entry of `nodes` names a node of this job, once."""
     job = resource.spec.selector.name
-    for index, one in enumerate(resource.spec.nodes):
-        if re.fullmatch(rf"{re.escape(job)}-[-a-z0-9]+-\d+", one.name) is None:
-            message = f"{one.name!r} is not a node of job {job}: write {job}-<role>-<index>"
-            yield Problem(f"spec.nodes[{index}].name", message)
-    yield from duplicate_problems("spec.nodes", (one.name for one in resource.spec.nodes))
+    for field, nodes in (
+        ("nodes", resource.spec.nodes),
+        ("resource_updation", resource.spec.resource_updation),
+    ):
+        for index, one in enumerate(nodes):
+            if re.fullmatch(rf"{re.escape(job)}-[-a-z0-9]+-\d+", one.name) is None:
+                message = f"{one.name!r} is not a node of job {job}: write {job}-<role>-<index>"
+                yield Problem(f"spec.{field}[{index}].name", message)
+        yield from duplicate_problems(f"spec.{field}", (one.name for one in nodes))
 
 
-def the_older_form_is_rewritten(resource: JobResource) -> Iterator[Problem]:
-    """The EasyDL fields are not implemented: refuse them instead of ignoring them."""
-    for field, attribute, newer in OLDER_FORM:
-        if getattr(resource.spec, attribute):
-            message = f"the older (EasyDL) form cannot be carried out yet: write spec.{newer}"
+def the_older_form_is_a_request(resource: JobResource) -> Iterator[Problem]:
+    """The JobResource with the job's name is the operator's, which writes today's form."""
+    for field, newer in _older(resource):
+        if not requests.is_request(resource):
+            message = f"the job's own JobResource has its name: write spec.{newer}, or name this differently"
             yield Problem(f"spec.{field}", message)
 
 
-OLDER_FORM: Final = (
-    ("parameter_server", "parameter_server", f"replicaResourceSpecs[{PS}]"),
-    (WORKER, "worker", f"replicaResourceSpecs[{WORKER}]"),
-    (EVALUATOR, "evaluator", f"replicaResourceSpecs[{EVALUATOR}]"),
-    ("resource_updation", "resource_updation", "nodes"),
-)
+def a_request_has_one_form(resource: JobResource) -> Iterator[Problem]:
+    """The older and the newer field of the same thing may differ, and neither is the newer word."""
+    for field, newer in _older(resource):
+        role = newer.removeprefix("replicaResourceSpecs[").removesuffix("]")
+        if role in resource.spec.replica_resource_specs or (newer == "nodes" and resource.spec.nodes):
+            yield Problem(f"spec.{field}", f"spec.{newer} is about the same: leave one of them out")
+
+
+def _older(resource: JobResource) -> Iterator[tuple[str, str]]:
+    """The fields of the older form that are given, and those that they stand for."""
+    for role, _ in requests.older(resource.spec):
+        yield OLDER_FIELDS[role], f"replicaResourceSpecs[{role}]"
+    if resource.spec.resource_updation:
+        yield "resource_updation", "nodes"
+
+
+OLDER_FIELDS: Final = {PS: "parameter_server", WORKER: WORKER, EVALUATOR: EVALUATOR}
 
 CHECKS: Final[tuple[Check, ...]] = (
     the_job_has_a_name,
     roles_are_labels,
     quantities_are_amounts,
     nodes_are_of_the_job,
-    the_older_form_is_rewritten,
+    the_older_form_is_a_request,
+    a_request_has_one_form,
 )

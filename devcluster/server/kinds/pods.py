@@ -22,6 +22,7 @@ from elasticjob.devcluster.server.model.strategy import Strategy, put
 
 _RESTART = ["Always", "OnFailure", "Never"]
 _PULL = ["Always", "IfNotPresent", "Never"]
+_RESIZABLE = ("cpu", "memory")
 _MUTABLE = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 _TOLERATIONS = (
     {
@@ -322,6 +323,23 @@ def resized(new: Manifest, old: Manifest) -> Manifest:
         if "resizePolicy" in update:
             container["resizePolicy"] = update["resizePolicy"]
     return answer
+
+
+def check_resize(new: Manifest, old: Manifest) -> Iterator[Cause]:
+    """What `pods/resize` refuses: other resources than cpu and memory, and another class of service."""
+    pairs = zip(new["spec"]["containers"], old["spec"]["containers"], strict=True)
+    if any(_fixed_resources(after) != _fixed_resources(before) for after, before in pairs):
+        yield Cause("spec", "Forbidden: only cpu and memory resources are mutable", "FieldValueForbidden")
+    if (after := qos_class(new["spec"])) != qos_class(old["spec"]):
+        yield wrong("spec", after, "Pod QOS Class may not change as a result of resizing")
+
+
+def _fixed_resources(container: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    resources = container.get("resources") or {}
+    return {
+        part: {name: value for name, value in (resources.get(part) or {}).items() if name not in _RESIZABLE}
+        for part in ("requests", "limits")
+    }
 
 
 def grace_period(pod: Manifest, asked: int | None) -> int:

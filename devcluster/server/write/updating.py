@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from elasticjob.devcluster.server.kinds.pods import resized
+from elasticjob.devcluster.server.kinds.pods import check_resize, resized
 from elasticjob.devcluster.server.kinds.services import keep_address
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import NAMESPACES, Answer, Attributes, Compute, Options
@@ -93,20 +93,23 @@ async def _attempt(core: Core, change: Change, old: Stored, new: Manifest) -> An
     resource, warnings = change.resource, list[str]()
     identity = list(identity_problems(old.metadata, new["metadata"]))
     new = _prepared(core, change, old.body, new)
-    if not identity and _same(old.body, new):
-        return Answer(old, warnings=warnings)
-    _record_owner(core, change, old.body, new)
-    new = _settled(core, change, old.body, new)
     attributes = Attributes(
         resource, "UPDATE", change.namespace, change.name, change.subresource, old.body, change.options
     )
-    concerned = core.admission.concerns(attributes)
+    concerned, unchanged = core.admission.concerns(attributes), not identity and _same(old.body, new)
+    if unchanged and not concerned:
+        return Answer(old, warnings=warnings)
+    if not unchanged:
+        _record_owner(core, change, old.body, new)
+    new = _settled(core, change, old.body, new)
     if concerned:
         admitted = await core.mutated(attributes, new, warnings)
         new = _settled(core, change, old.body, _prepared(core, change, old.body, admitted))
     _check(core, change, old.body, new, identity)
     if concerned:
         warnings += await core.admission.validate(attributes, new)
+    if unchanged and _same(old.body, new):  # webhooks are asked all the same
+        return Answer(old, warnings=warnings)
     if core.store.get(resource.type, change.namespace, change.name) is not old:
         return None
     return _store(core, change, new, warnings)
@@ -210,7 +213,9 @@ def _same(old: Manifest, new: Manifest) -> bool:
 def _check(core: Core, change: Change, old: Manifest, new: Manifest, identity: list[Cause]) -> None:
     resource, subresource = change.resource, change.subresource
     of_kind: Iterable[Cause] = ()
-    if subresource not in ("status", "resize", "binding"):
+    if subresource == "resize":
+        of_kind = check_resize(new, old)
+    elif subresource not in ("status", "resize", "binding"):
         strategy = core.strategy(resource)
         plain = strategy.check_update is no_problem  # the rules of creation are those of updates
         of_kind = strategy.check(new) if plain else strategy.check_update(new, old)

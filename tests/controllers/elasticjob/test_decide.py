@@ -38,6 +38,10 @@ from tests.kit.controllers.build import (
 PROVISION = Provision("elasticjob/trainer:test")
 FULL = (life(0), life(1))
 MASTERS = (master(),)
+LEADER = {"successPolicy": "ChiefOrWorker0"}
+NO_DATA = {
+    "failurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}
+}
 
 
 def seen(
@@ -145,6 +149,12 @@ ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
         set(),
     ),
     (
+        rules.fail_by_the_failure_policy,
+        running(job(runPolicy=NO_DATA), lives=(ended(0, code=42), life(1))),
+        "PodFailurePolicy",
+        set(),
+    ),
+    (
         rules.fail_when_restarts_are_spent,
         running(lives=(ended(0, 3, restarts_before=3), life(1))),
         "RestartsSpent",
@@ -189,6 +199,12 @@ ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
     (
         rules.complete_by_the_pods,
         running(job(**LOCAL), masters=(), lives=(ended(0, code=0), ended(1, code=0))),
+        "PodsSucceeded",
+        set(),
+    ),
+    (
+        rules.complete_by_the_pods,
+        running(job(**LOCAL, runPolicy=LEADER), masters=(), lives=(ended(0, code=0), life(1))),
         "PodsSucceeded",
         set(),
     ),

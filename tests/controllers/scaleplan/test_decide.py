@@ -11,11 +11,12 @@ import pytest
 from elasticjob.controllers.plan import Action, Apply, Delete
 from elasticjob.controllers.rules import leave_it_to_others, leave_it_to_the_collector
 from elasticjob.controllers.scaleplan import decide as rules
-from elasticjob.controllers.scaleplan.decide import PATIENCE, Seen, decide
+from elasticjob.controllers.scaleplan.decide import Seen, decide
 from tests.kit.controllers.build import LONG_AGO, NOW, at, job, over, plan, resource, role
 
 ELASTIC = job({"worker": role(2, minReplicas=1, maxReplicas=4)})
 READY = {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}
+PATIENCE = timedelta(minutes=10)
 NOT_READY = {
     "observedGeneration": 1,
     "conditions": [
@@ -132,11 +133,36 @@ ROWS: list[tuple[str, Callable[..., Any], Seen, str, list[str]]] = [
         ["worker {'replicas': 2, 'resource': {'memory': '1Gi'}}", "b Scaling"],
     ),
     (
+        "memory that a user is changing",
+        rules.say_what_plans_wait_for,
+        seen(
+            plan("a", memory={"worker": "1Gi"}, manual=True, phase="Scaling", started=NOW),
+            plan("b", memory={"worker": "2Gi"}, age=5),
+            status=NOT_READY,
+        ),
+        "PlansWait",
+        ["b Pending"],
+    ),
+    (
+        "a job that was made suspended",
+        rules.say_what_plans_wait_for,
+        Seen(job(suspend=True), None, (up(),)),
+        "PlansWait",
+        ["up Pending"],
+    ),
+    (
         "all nodes are ready",
         rules.finish_plans,
         seen(up(phase="Scaling", started=NOW), sizes={"worker": 3}, status=READY),
         "PlansFinished",
         ["up Succeeded"],
+    ),
+    (
+        "an automatic size that was decided while a user changed it",
+        rules.close_plans_that_give_way,
+        seen(up("a", manual=True, phase="Scaling", age=9), up("b", 4, age=5)),
+        "PlansSuperseded",
+        ["b Superseded"],
     ),
     (
         "it took too long",
@@ -156,6 +182,16 @@ ROWS: list[tuple[str, Callable[..., Any], Seen, str, list[str]]] = [
         "a long history",
         rules.forget_the_oldest,
         seen(*(up(f"old-{n}", phase="Succeeded", age=100 - n) for n in range(12))),
+        "PlansForgotten",
+        ["-old-0", "-old-1"],
+    ),
+    (
+        "a short history, as the job says",
+        rules.forget_the_oldest,
+        seen(
+            *(up(f"old-{n}", phase="Succeeded", age=100 - n) for n in range(2)),
+            job_=job(runPolicy={"scalePlanHistoryLimit": 0}),
+        ),
         "PlansForgotten",
         ["-old-0", "-old-1"],
     ),
@@ -180,14 +216,18 @@ def test_every_rule_has_a_row() -> None:
     assert {rule for _, rule, *_ in ROWS} == set(rules.RULES)
 
 
-def test_an_automatic_plan_waits_for_a_manual_one() -> None:
-    given = seen(up("a", manual=True, phase="Scaling", started=NOW), up("b", 4, age=5), status=NOT_READY)
-    decided = decide(given, NOW)
+def test_an_automatic_plan_for_memory_waits_for_a_manual_one() -> None:
+    first = plan("a", memory={"worker": "1Gi"}, manual=True, phase="Scaling", started=NOW)
+    waits = plan("b", memory={"worker": "2Gi"}, age=5, phase="Pending")
+    decided = decide(seen(first, waits, status=NOT_READY), NOW)
     assert (decided.reason, decided.actions, decided.again_in) == ("Scaling", (), PATIENCE)
 
 
 def test_plans_wait_for_the_job_resource() -> None:
-    assert not decide(Seen(ELASTIC, None, (up(),)), NOW).actions
+    (said,) = decide(Seen(ELASTIC, None, (up(),)), NOW).actions
+    assert isinstance(said, Apply)
+    assert said.manifest["status"]["conditions"][0]["message"] == "the job has no JobResource yet"
+    assert not decide(Seen(ELASTIC, None, (up(phase="Pending"),)), NOW).actions
 
 
 def test_a_role_may_be_reached_while_another_node_restarts() -> None:
@@ -202,13 +242,15 @@ def test_an_old_status_finishes_nothing() -> None:
 
 
 def test_the_sentence_of_a_failure_says_what_was_missing() -> None:
-    given = seen(up(phase="Scaling", started=LONG_AGO), sizes={"worker": 3}, status=NOT_READY)
+    waits = job({"worker": role(2, minReplicas=1, maxReplicas=4)}, status={"reason": "Unschedulable"})
+    given = seen(up(phase="Scaling", started=LONG_AGO), sizes={"worker": 3}, status=NOT_READY, job_=waits)
     (end,) = decide(given, NOW).actions
     assert isinstance(end, Apply)
     (condition,) = end.manifest["status"]["conditions"]
-    assert (
-        condition["message"]
-        == "nodes were not ready after 10 minutes: digits-worker-2 is pending: Unschedulable"
+    assert (condition["type"], condition["reason"]) == ("Failed", "Unschedulable")
+    assert condition["message"] == (
+        "nodes were not ready after 600 s (scalePlanDeadlineSeconds): "
+        "digits-worker-2 is pending: Unschedulable"
     )
     assert end.manifest["status"]["finishTime"] == at(NOW)
 

@@ -1,0 +1,94 @@
+"""Every order of kubectl scale, a manual ScalePlan and an automatic one → the size that docs/scaling.md says.
+
+`scale n`: a user writes replicas into the ElasticJob. `plan n`: a user writes a ScalePlan. `auto n`: an
+optimizer does. `…`: the operator looks, and carries out what is open.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from elasticjob.controllers.observe import age
+from tests.kit.controllers.build import plan
+from tests.kit.controllers.sizing import Sizing
+
+ELASTIC: dict[str, Any] = {"minReplicas": 1, "maxReplicas": 4}
+FIXED: dict[str, Any] = {}
+NOT_AUTO: dict[str, Any] = {**ELASTIC, "autoScale": False}
+
+
+def play(world: Sizing, events: str) -> Sizing:
+    world.look_at_the_job()  # the JobResource
+    for event in events.split(", "):
+        match event.split():
+            case ["…"]:
+                world.settle()
+            case ["scale", size]:
+                world.scale(int(size))
+                world.look_at_the_job()  # the operator sees each change of a user before the next
+            case ["leave"]:
+                world.scale(None)
+            case ["max", size]:
+                world.scale(world.asked, maxReplicas=int(size))
+            case ["plan", size]:
+                world.plan(int(size), manual=True)
+            case ["auto", size]:
+                world.plan(int(size))
+            case _:
+                raise AssertionError(event)
+    world.settle()
+    return world
+
+
+ROWS: list[tuple[int | None, dict[str, Any], str, int, str]] = [
+    (2, ELASTIC, "scale 3", 3, "the user's size"),
+    (2, ELASTIC, "plan 3", 3, "the user's plan"),
+    (2, ELASTIC, "auto 4", 4, "an elastic role moves within its bounds"),
+    (2, ELASTIC, "auto 9", 4, "and not beyond"),
+    (2, ELASTIC, "scale 3, auto 4", 3, "decided on the size before: it gives way"),
+    (2, ELASTIC, "plan 3, auto 4", 3, "the same"),
+    (2, ELASTIC, "scale 3, …, auto 4", 4, "decided on the user's size: it moves from there"),
+    (2, ELASTIC, "plan 3, …, auto 4", 4, "the same"),
+    (2, ELASTIC, "auto 4, scale 3", 3, "the newest user's change supersedes it"),
+    (2, ELASTIC, "auto 4, plan 3", 3, "the same"),
+    (2, ELASTIC, "auto 4, …, scale 3", 3, "the user changes what an optimizer has done"),
+    (2, ELASTIC, "auto 4, …, plan 3", 3, "the same"),
+    (2, ELASTIC, "auto 4, …, plan 2", 2, "also back to what the ElasticJob says"),
+    (2, ELASTIC, "scale 3, plan 4", 4, "of two users the newest"),
+    (2, ELASTIC, "plan 4, scale 3", 3, "the same"),
+    (2, ELASTIC, "plan 4, …, scale 3", 3, "the same"),
+    (2, ELASTIC, "auto 3, auto 4", 4, "of two optimizers the newest"),
+    (2, ELASTIC, "scale 3, …, scale 2", 2, "each change counts once"),
+    (2, ELASTIC, "auto 4, …, max 3", 3, "bounds hold as soon as they change"),
+    (2, ELASTIC, "scale 4, …, auto 1, …, leave", 1, "a size that is left to the optimizer stays"),
+    (2, FIXED, "auto 4", 2, "a role without other sizes does not move"),
+    (2, FIXED, "scale 3, …, auto 4", 3, "the same"),
+    (2, FIXED, "scale 3, …, leave, …, auto 4", 4, "until it is left to the optimizer"),
+    (None, FIXED, "auto 4", 4, "a size that is left to the optimizer"),
+    (None, FIXED, "auto 4, …, scale 3, …, auto 2", 3, "a user decides it"),
+    (2, NOT_AUTO, "auto 4", 2, "only users scale this role"),
+    (2, NOT_AUTO, "auto 4, plan 3", 3, "the same"),
+]
+
+
+@pytest.mark.parametrize(("asked", "worker", "events", "size", "why"), ROWS)
+def test_who_decides(asked: int | None, worker: dict[str, Any], events: str, size: int, why: str) -> None:
+    assert play(Sizing(asked, worker), events).size == size, why
+
+
+@pytest.mark.parametrize("order", list(permutations(("scale 3", "plan 4", "auto 1"))))
+@pytest.mark.parametrize("between", [", ", ", …, "])
+def test_every_order_ends_with_the_last_word(order: tuple[str, ...], between: str) -> None:
+    """The last user's, unless the operator had carried it out before an optimizer decided."""
+    ended = play(Sizing(), between.join(order))
+    last = order[-1] if "…" in between or order[-1] != "auto 1" else order[-2]
+    assert ended.size == int(last.split()[1])
+    assert set(ended.phases().values()) <= {"Succeeded", "Superseded"}
+
+
+def test_within_a_second_a_users_plan_is_the_newer_one() -> None:
+    made = plan("a-users", {"worker": 3}, manual=True), plan("digits-auto-1", {"worker": 4})
+    assert sorted(made, key=age) == [made[1], made[0]]

@@ -1,0 +1,97 @@
+"""Parameter servers with real processes: more, fewer, one moved, one killed, and each update counted once."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.kube.objects.kinds import Manifest
+from tests.kit.controllers.site import Site
+from tests.kit.e2e import Job, role
+from tests.kit.waiting import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "parameters"
+RECORDS = 5000
+
+
+def spec(folder: Path) -> Manifest:
+    """Return the example's job with its values in a folder of this machine."""
+    return {
+        "distributionStrategy": "ParameterServerStrategy",
+        "optimizeMode": "manual",
+        "replicaSpecs": {
+            "ps": role(["python", str(EXAMPLE / "server.py"), str(folder)], 3, minReplicas=1, maxReplicas=6),
+            "worker": role(["python", str(EXAMPLE / "worker.py"), str(RECORDS)], 2),
+        },
+    }
+
+
+async def scale(site: Site, name: str, **changes: Any) -> None:
+    """Do what a user does with a plan of their own, and wait until it is carried out."""
+    metadata = {"name": name, "namespace": site.namespace}
+    body = {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name, "metadata": metadata}
+    await site.client.create(
+        SCALEPLAN.untyped(), body | {"spec": {"ownerJob": "digits", "manualScaling": True, **changes}}
+    )
+    await site.until(lambda: _phase(site, name) == "Succeeded", 60)
+
+
+def _phase(site: Site, name: str) -> str:
+    found = [
+        plan for plan in site.operator.cache(SCALEPLAN).list(site.namespace) if plan.metadata.name == name
+    ]
+    return str(found[0].status.phase) if found and found[0].status.phase else ""
+
+
+def counted(folder: Path) -> Callable[[], int]:
+    """Return what counts the updates in the files of the servers."""
+    sys.path.insert(0, str(EXAMPLE))
+    total = importlib.import_module("store").total
+
+    def count() -> int:
+        try:
+            counts: float = total(folder)[0]
+            return round(counts)
+        except (ValueError, FileNotFoundError):
+            return 0
+
+    return count
+
+
+async def test_servers_come_go_move_and_die_and_no_update_is_lost(site: Site, tmp_path: Path) -> None:
+    job, count = Job(site), counted(tmp_path)
+
+    async def trained(more: int) -> None:
+        """Wait for more updates."""
+        target = count() + more
+
+        async def there() -> bool:
+            return count() >= target
+
+        await until(there, f"{target} updates", 60)
+
+    await site.apply(spec(tmp_path))
+    await trained(100)
+    await scale(site, "four", replicaResourceSpecs={"ps": {"replicas": 4}})
+    await trained(100)
+    await scale(site, "two", replicaResourceSpecs={"ps": {"replicas": 2}})
+    await site.until(lambda: not job.running() & {"ps-2", "ps-3"}, 60)
+    await trained(100)
+    await scale(site, "move", migratePods=[{"name": "digits-ps-0", "resource": {"cpu": "100m"}}])
+    await site.until(lambda: job.running() & {"ps-0", "ps-0-1"} == {"ps-0-1"}, 60)
+    await trained(100)
+    [process] = job.processes("ps-1")
+    os.kill(process.pid, signal.SIGKILL)
+    await site.until(job.has_ended("Complete"), 120)
+    assert count() == RECORDS
+    assert {"ps-0-1", "ps-1-1"} <= job.born.keys()

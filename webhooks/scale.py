@@ -1,0 +1,99 @@
+"""The webhook of an ElasticJob's scale: a user asks again for a size that a plan has changed since.
+
+`kubectl scale` to the number that the spec has already stores nothing, so no watch tells it. The API server
+asks webhooks even so: the size becomes a manual ScalePlan, as a change of the spec would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from elasticjob.api.v1alpha1.common import GROUP, LABEL_JOB, LABEL_SCALE_TYPE, VERSION, WORKER
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.kube.errors import AlreadyExists, KubeError
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.owner import owner_reference
+from elasticjob.kube.objects.problem import Problem
+from elasticjob.kube.webhook.review import Reader, Review, Terms, Webhook
+
+PLAIN: Final = SCALEPLAN.untyped()
+
+
+class Size(msgspec.Struct, frozen=True):
+    """The size that is asked for; 0 is left out by the server."""
+
+    replicas: int = 0
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """What the scale subresource is sent."""
+
+    spec: Size = Size()
+
+
+SCALE: Final = Kind(GROUP, VERSION, "Scale", f"{ELASTICJOB.plural}/scale", Scale)
+
+
+class Writer(Protocol):
+    """Creates objects; a Client does."""
+
+    async def create(self, kind: Kind[Any], manifest: Manifest) -> Any: ...
+
+
+def asked_again(review: Review[Scale]) -> int | None:
+    """Return the size that is asked for although the spec has it already; None for any other request."""
+    new, old = review.new, review.old
+    if new is None or old is None or new.spec != old.spec or not new.spec.replicas or review.dry_run:
+        return None
+    return new.spec.replicas
+
+
+def plan(job: ElasticJob, resource: JobResource, replicas: int) -> Manifest:
+    """Return the ScalePlan; asking again before the JobResource has changed gives the same name."""
+    about = job.metadata
+    metadata = {
+        "name": f"{about.name}-user-{about.generation}-{resource.metadata.generation}",
+        "namespace": about.namespace,
+        "labels": {LABEL_JOB: about.name, LABEL_SCALE_TYPE: "manual"},
+        "ownerReferences": [owner_reference(job, ELASTICJOB, controller=False)],
+    }
+    spec = {
+        "ownerJob": about.name,
+        "replicaResourceSpecs": {WORKER: {"replicas": replicas}},
+        "manualScaling": True,
+        "reason": f"the user asks for {WORKER} {replicas} again",
+    }
+    return {
+        "apiVersion": SCALEPLAN.api_version,
+        "kind": SCALEPLAN.name,
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def webhook(writer: Writer) -> Webhook[Scale]:
+    """Return the webhook, which writes plans with `writer`."""
+
+    async def carry_out(review: Review[Scale], reader: Reader) -> Sequence[Problem]:
+        replicas = asked_again(review)
+        if replicas is None:
+            return ()
+        job = await reader.find(ELASTICJOB, review.name, review.namespace)
+        resource = await reader.find(JOBRESOURCE, review.name, review.namespace)
+        if job is None or resource is None or WORKER not in job.spec.roles:
+            return ()
+        try:
+            await writer.create(PLAIN, plan(job, resource, replicas))
+        except AlreadyExists:
+            return ()
+        except KubeError as error:
+            return [Problem("spec.replicas", f"no ScalePlan could ask for {replicas} again: {error}")]
+        return ()
+
+    terms = Terms(failure_policy="Ignore", side_effects=True)
+    return Webhook(SCALE, validate=carry_out, operations=("UPDATE",), terms=terms)
