@@ -14,6 +14,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.controllers import names
 from elasticjob.controllers.elasticjob import obstacles
+from elasticjob.kube.errors import TooManyRequests
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import (
     NETWORK_POLICY,
@@ -288,6 +289,34 @@ async def test_a_machine_that_is_cordoned_is_made_up_for_beforehand(site: Site) 
         assert "digits-worker-0" in site.running()
     finally:
         await site.client.merge_patch(NODE, machine, {"spec": {"unschedulable": None}})
+
+
+@pytest.mark.plane  # devcluster keeps no disruption budgets
+async def test_an_eviction_is_held_until_another_node_is_ready(site: Site) -> None:
+    about = {"name": "digits-worker-0", "namespace": site.namespace}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": about}
+
+    async def evicted() -> bool:
+        try:
+            await site.client.post(POD, "digits-worker-0", "eviction", eviction, site.namespace)
+        except TooManyRequests:
+            return False
+        return True
+
+    await site.apply({"replicaSpecs": {"worker": role(1)}})
+    await site.until(lambda: site.running() >= {"digits-master-0", "digits-worker-0"})
+    await until(lambda: counted(site, healthy=1, allowed=0), "one is counted")
+    assert not await evicted()
+    await site.patch({"replicaSpecs": {"worker": {"spares": 1}}})
+    await until(lambda: counted(site, healthy=2, allowed=1), "a spare is counted")
+    assert await evicted()
+
+
+async def counted(site: Site, *, healthy: int, allowed: int) -> bool:
+    """Whether the disruption controller has counted so."""
+    found = await site.client.find(POD_DISRUPTION_BUDGET.untyped(), "digits", site.namespace)
+    status = (found or {}).get("status", {})
+    return (status.get("currentHealthy"), status.get("disruptionsAllowed")) == (healthy, allowed)
 
 
 async def test_a_master_that_is_killed_is_made_again(site: Site) -> None:
