@@ -54,6 +54,7 @@ ATTEMPTS = 5
 TOTAL_TIMEOUT = 60.0
 CONNECT_TIMEOUT = 10.0
 LONGEST_RETRY_AFTER = 30.0
+FAREWELL = 1_000  # milliseconds that a server has to close its end of a connection
 LARGE = 1 << 19
 
 JSON = "application/json"
@@ -116,6 +117,7 @@ class Transport:
         self._timeout = aiohttp.ClientTimeout(total=timeout, connect=CONNECT_TIMEOUT)
         self._connections: Connections | None = None
         self._former: list[Connections] = []
+        self._sockets: WeakSet[socket.socket] = WeakSet()
         if metrics:
             self.measure(metrics)
 
@@ -128,7 +130,11 @@ class Transport:
         return Connections(tls, self._new_session(tls))
 
     def _new_session(self, tls: ssl.SSLContext | None, make: Make = kept_alive) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(limit=0, ssl=tls or True, socket_factory=make)
+        def remembered(address: tuple[Any, ...]) -> socket.socket:
+            self._sockets.add(made := make(address))
+            return made
+
+        connector = aiohttp.TCPConnector(limit=0, ssl=tls or True, socket_factory=remembered)
         return aiohttp.ClientSession(
             connector=connector,
             timeout=self._timeout,
@@ -150,6 +156,10 @@ class Transport:
             self._former.append(self._connections)
             self._connections = None
         await self._close_former(0)
+        for _ in range(FAREWELL):  # a request that was cancelled: TLS waits for the server's goodbye
+            if all(each.fileno() < 0 for each in self._sockets):
+                break
+            await asyncio.sleep(0.001)
 
     async def _close_former(self, but: int) -> None:
         """Close those of earlier certificates, but for the newest `but`."""

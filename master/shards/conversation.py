@@ -66,9 +66,11 @@ def lease(job: Job, request: Lease, now: datetime) -> Turn[Dealt]:
 
 
 def result(job: Job, request: Result, now: datetime) -> Turn[Saved]:
-    """Count results and progress."""
+    """Count results and progress, once the opening is saved: no two masters answer in the same term."""
     shards = job.shards
     found, reader = _known(shards, request.consumer, request.dataset)
+    if reader.opened > shards.durable:
+        return Turn(job)
     changed = ledger.result(found, reader, request.outcomes, request.progress, shards.mark + 1, now)
     job = _put(job, changed)
     shards = job.shards
