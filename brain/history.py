@@ -126,7 +126,7 @@ class History:
 
 @dataclass(frozen=True)
 class Role:
-    """What may be decided about a role. `count` and `resource` are the user's, who wins where they set them."""
+    """What may be decided about a role. `count` and `resource` are the user's: where set, they win."""
 
     least: int = 1
     most: int | None = None
