@@ -122,6 +122,8 @@ class History:
     remaining: timedelta | None = None
     total: timedelta | None = None
     """How long the whole training takes at the present speed, if that is known."""
+    decisions: int = 0
+    """How many decisions have been made for it."""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from elasticjob.api.rpc.brain import JobFacts, Statistics
 from elasticjob.brain.history import History, Killed, Past, Planned, Sample, Stage, Use
 from elasticjob.brain.migrations.run import upgrade
 from elasticjob.brain.tables import decisions, jobs, machines, metadata, pods, samples
+from elasticjob.kube.objects.kinds import Key
 
 OOM: Final = "OOMKilled"
 ALIKE: Final = 8
@@ -80,6 +81,7 @@ class SeenPod:
     name: str
     role: str
     began: datetime
+    namespace: str = ""
     machine: str = ""
     phase: str = ""
     reason: str = ""
@@ -233,6 +235,14 @@ class Store:
         async with self._engine.begin() as connection:
             return (await connection.execute(gone)).rowcount
 
+    async def end_others(self, table: Table, key: Key, uid: str, now: datetime) -> None:
+        """End what had the name of an object before: all but the one with `uid`, "" if there is none now."""
+        named = and_(table.c.name == key.name, table.c.uid != uid, table.c.ended.is_(None))
+        if key.namespace:
+            named = and_(named, table.c.namespace == key.namespace)
+        async with self._engine.begin() as connection:
+            await connection.execute(update(table).where(named).values(ended=now))
+
     # what is read
 
     async def history(self, uid: str, now: datetime, stage: Stage = Stage.RUNNING) -> History:
@@ -250,6 +260,7 @@ class Store:
                 past=await self._past(connection, job, now),
                 killed=await self._killed(connection, uid),
                 planned=await self._planned(connection, uid),
+                decisions=job.decisions,
             )
 
     async def find(self, namespace: str, name: str) -> Row[Any]:

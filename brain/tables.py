@@ -97,6 +97,7 @@ pods = Table(
     metadata,
     Column("uid", String(64), primary_key=True),
     _job(),
+    Column("namespace", String(63), nullable=False, default=""),
     Column("name", String(253), nullable=False),
     Column("role", String(63), nullable=False, default=""),
     Column("machine", String(253), nullable=False, default=""),
@@ -108,6 +109,7 @@ pods = Table(
     Column("ended", Moment),
     Column("log", Text, nullable=False, default=""),
     Index(None, "job"),
+    Index(None, "namespace", "name"),
 )
 """Pods of jobs from creation to end, and the last lines of those that failed or were deleted."""
 
@@ -122,6 +124,7 @@ machines = Table(
     Column("ready", Boolean, nullable=False, default=True),
     Column("began", Moment, nullable=False),
     Column("ended", Moment),
+    Index(None, "name"),
 )
 """Nodes of the cluster from creation to end."""
 

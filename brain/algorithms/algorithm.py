@@ -33,14 +33,15 @@ Propose = Callable[[History, Limits, datetime], Proposal | None]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A row of the table: `propose` is asked on these events, in these stages, for jobs with these roles.
+    """A row of the table: who is asked on these events, in these stages, about this role of a job.
 
-    The first proposal of the table is made within the limits (bounds.py), so that no algorithm has to keep
-    them itself. `roles` names those that the job must have and the algorithm decides about.
+    It is asked only about jobs that have the role, and, if it says so, the role `beside` too. Its proposals
+    are made to fit the limits (bounds.py), so that it need not keep them itself.
     """
 
     name: str
     events: frozenset[Event]
     stages: frozenset[StageName]
-    roles: frozenset[str]
+    role: str
     propose: Propose
+    beside: str = ""

@@ -47,6 +47,9 @@ def upgrade() -> None:
         sa.Column("ended", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("uid", name=op.f("pk_machines")),
     )
+    with op.batch_alter_table("machines", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_machines_name"), ["name"], unique=False)
+
     op.create_table(
         "decisions",
         sa.Column("job", sa.String(length=64), nullable=False),
@@ -69,6 +72,7 @@ def upgrade() -> None:
         "pods",
         sa.Column("uid", sa.String(length=64), nullable=False),
         sa.Column("job", sa.String(length=64), nullable=False),
+        sa.Column("namespace", sa.String(length=63), nullable=False),
         sa.Column("name", sa.String(length=253), nullable=False),
         sa.Column("role", sa.String(length=63), nullable=False),
         sa.Column("machine", sa.String(length=253), nullable=False),
@@ -84,6 +88,7 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("pods", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_pods_job"), ["job"], unique=False)
+        batch_op.create_index(batch_op.f("ix_pods_namespace_name"), ["namespace", "name"], unique=False)
 
     op.create_table(
         "samples",
