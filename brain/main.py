@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from typing import Final
 
 import aiohttp
@@ -17,7 +18,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.brain.access import Access
 from elasticjob.brain.administor import Pace
 from elasticjob.brain.algorithms import installed
-from elasticjob.brain.monitor.sources import Masters, Prometheus
+from elasticjob.brain.monitor.sources import Masters, Prometheus, Source
 from elasticjob.brain.monitor.watch import Monitor
 from elasticjob.brain.planner import Planner
 from elasticjob.brain.reconciler import Plans
@@ -84,7 +85,7 @@ def compose(
         election=election,
     )
     jobs, resources = operator.cache(ELASTICJOB), operator.cache(JOBRESOURCE)
-    sources = {
+    sources: Mapping[From, Source | None] = {
         From.MASTERS: Masters(session),
         From.PROMETHEUS: Prometheus(settings.prometheus, session),
         From.NONE: None,
@@ -103,7 +104,7 @@ def compose(
         now,
     )
     pace = Pace().times(settings.pace)
-    plans = Plans(store, client, jobs, resources, installed(), pace, settings.every, now)
+    plans = Plans(store, client, jobs, resources, installed(), pace, timedelta(seconds=settings.every), now)
     for each in monitor.controllers:
         operator.add(each)
     operator.add(monitor, Group.CONTROLLERS)

@@ -50,7 +50,7 @@ class Plans:
     resources: Cache[JobResource]
     algorithms: tuple[Algorithm, ...]
     pace: Pace
-    every: float
+    every: timedelta
     now: Callable[[], datetime]
 
     async def __call__(self, key: Key) -> Result:

@@ -1,4 +1,4 @@
-"""Follows the cluster into the database: jobs, pods and machines as they come, change and go; samples of jobs.
+"""Follows the cluster into the database: jobs, pods and machines as they come, change and go; samples.
 
 Each object is read when it has changed, by its key, and kept by its uid. What is gone, or has another uid
 now, has ended; what went while nobody looked ends with the first full list.
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.api.rpc.environment import MASTER_PORT
@@ -35,7 +35,7 @@ LINES: Final = 50
 LONGEST: Final = 16 * 1024
 """Of the log of a pod that goes: lines, and bytes."""
 PATIENCE: Final = 2.0
-SOON: Final = 1.0
+SOON: Final = timedelta(seconds=1)
 SWEEP_EVERY: Final = 3600.0
 TRAINING: Final = (Phase.RUNNING, Phase.SCALING, Phase.RESTARTING)
 

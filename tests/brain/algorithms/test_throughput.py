@@ -30,7 +30,7 @@ def sampled(
 
 
 ALL_REDUCE = [Setting(1, 4), Setting(2, 4), Setting(4, 4), Setting(4, 8), Setting(8, 8)]
-SEEN = ((2, 4, 1, 4), (4, 4, 1, 4), (4, 8, 2, 8), (8, 8, 4, 8), (6, 2, 2, 2), (6, 4, 3, 4))
+SEEN = ((2, 4, 1, 4), (4, 4, 1, 8), (4, 8, 2, 8), (8, 8, 2, 4), (6, 2, 2, 2), (9, 4, 3, 4))
 SERVERS = [Setting(*each) for each in SEEN]
 
 
