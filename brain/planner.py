@@ -51,6 +51,8 @@ class Planner:
             history = await self._store.history(job.uid, now, _stage(asked))
             history = _asked(history, asked, now)
             limits = limits_of(job, _placed(asked))
+            if limits.machine is None:
+                limits = replace(limits, machine=await self._store.largest_machine())
             decision = decide(_event(asked), history, limits, now, self._algorithms)
             if not decision or await self._store.keep(job.uid, kept_of(decision, now), history.decisions):
                 return sizes_of(decision)

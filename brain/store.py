@@ -295,6 +295,14 @@ class Store:
                 await connection.execute(select(pods).where(pods.c.job == uid).order_by(pods.c.began))
             ).all()
 
+    async def largest_machine(self) -> Resources | None:
+        """Return the most cores and the most memory of any machine that is ready; None if none is known."""
+        asked = select(func.max(machines.c.cores), func.max(machines.c.bytes))
+        asked = asked.where(machines.c.ended.is_(None), machines.c.ready)
+        async with self._engine.connect() as connection:
+            cores, size = (await connection.execute(asked)).one()
+        return Resources.parse({"cpu": cores, "memory": size}) if cores and size else None
+
     async def counts(self) -> Mapping[str, int]:
         """Return how many rows each table has."""
         async with self._engine.connect() as connection:

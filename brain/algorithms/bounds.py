@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,7 +10,7 @@ from elasticjob.api.resources import NOTHING, Amount, Bytes, Cores, Resources
 from elasticjob.brain.algorithms.algorithm import Group, Proposal
 from elasticjob.brain.history import History, Limits, Role
 
-LEAST: Final = Resources({"cpu": Cores(1), "memory": Bytes(64 << 20)})
+LEAST: Final = Resources({"cpu": Cores.parse("100m"), "memory": Bytes(64 << 20)})
 MOST: Final = Resources({"cpu": Cores(32), "memory": Bytes(64 << 30)})
 """Of a node, where no larger one is known."""
 
@@ -96,22 +96,33 @@ def _changed(wanted: Resources, given: Resources) -> Resources:
 def _within_total(
     groups: Mapping[str, Group], history: History, limits: Limits, cuts: list[str]
 ) -> dict[str, Group]:
-    """Fewer nodes, and then no more resources, until all roles fit into the job's limits."""
-    found = dict(groups)
+    """What fits into the job's limits: fewer nodes, else the nodes with what they have, else nothing."""
+    found: dict[str, Group] = {}
     for name, group in groups.items():
-        role, count = limits.roles[name], group.count
-        while _total({**found, name: Group(count, group.resource)}, history).over(limits.total):
-            now = history.counts.get(name, _least(role))
-            if count is None or count - role.unit < max(_least(role), min(now, count)):
-                break
-            count -= role.unit
-        if count != group.count:
-            cuts.append(f"the limits of the job leave {count} of {name}")
-        found[name] = Group(None if count == history.counts.get(name) else count, group.resource)
-        if _total(found, history).over(limits.total):
-            cuts.append(f"the limits of the job leave {name} as it is")
-            found[name] = Group()
-    return {name: group for name, group in found.items() if group != Group()}
+        fitting = (
+            each
+            for each in _smaller(group, limits.roles[name], history.counts.get(name))
+            if not _total({**groups, **found, name: each}, history).over(limits.total)
+        )
+        chosen = next(fitting, Group())
+        if chosen != group:
+            cuts.append(f"the limits of the job leave {_said(chosen)} of {name}")
+        if chosen != Group():
+            found[name] = chosen
+    return found
+
+
+def _smaller(group: Group, role: Role, now: int | None) -> Iterator[Group]:
+    """The proposal and what is less, the best first; never fewer nodes than now, unless it says so."""
+    floor = _least(role) if group.count is None else min(group.count, max(_least(role), now or 1))
+    counts = [None] if group.count is None else range(group.count, floor - 1, -role.unit)
+    for resource in (group.resource, NOTHING):
+        for count in counts:
+            yield Group(None if count == now else count, resource)
+
+
+def _said(group: Group) -> str:
+    return "the number" if group.count is None else str(group.count)
 
 
 def _total(groups: Mapping[str, Group], history: History) -> Resources:

@@ -18,6 +18,7 @@ from elasticjob.brain.algorithms.uses import (
     MARGIN,
     WIDEST,
     bytes_of,
+    first,
     means,
     memory,
     newest,
@@ -27,7 +28,8 @@ from elasticjob.brain.algorithms.uses import (
 )
 from elasticjob.brain.history import History, Limits, Past
 
-COLD: Final = Group(4, resource(12, 16 * GIB))
+COLD: Final = (4, 12.0, 16.0 * GIB)
+"""Servers of which nothing is known: how many, cores and memory of each."""
 MOST: Final = 15
 """Parameter servers of a job."""
 SPARE: Final = 1.5
@@ -51,7 +53,10 @@ LARGE: Final = 64 * GIB
 
 def cold(history: History, limits: Limits, now: datetime) -> Proposal | None:
     """Nothing is known: four servers that carry most jobs."""
-    return Proposal("no job like it is known", {PS: COLD})
+    count, cores, size = COLD
+    if limits.total:
+        count = 1
+    return Proposal("no job like it is known", {PS: Group(count, first(cores, size, limits))})
 
 
 def from_history(history: History, limits: Limits, now: datetime) -> Proposal | None:

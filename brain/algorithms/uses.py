@@ -8,7 +8,7 @@ from typing import Final
 
 from elasticjob.api.resources import Amount, Bytes, Cores, Resources
 from elasticjob.api.v1alpha1.common import CHIEF, PS, WORKER
-from elasticjob.brain.history import Sample, Use
+from elasticjob.brain.history import Limits, Sample, Use
 
 NEWEST: Final = 3
 """Samples that a rule looks at."""
@@ -16,6 +16,7 @@ TRAIN: Final = (WORKER, CHIEF)
 GIB: Final = 1 << 30
 MARGIN: Final = 4
 """Cores beyond what a parameter server uses."""
+PARTS: Final = 5
 WIDEST: Final = 32
 """Cores of a node at most."""
 
@@ -72,6 +73,16 @@ def resource(cores: float | None = None, size: float | None = None) -> Resources
     if size:
         found["memory"] = Bytes(-(-int(size) >> 20 << 20))
     return Resources(found)
+
+
+def first(cores: float, size: float, limits: Limits) -> Resources:
+    """Return what a first node gets: no more than a fifth of what the whole job may have."""
+    total = limits.total
+    if "cpu" in total:
+        cores = min(cores, cores_of(total) / PARTS)
+    if "memory" in total:
+        size = min(size, bytes_of(total) / PARTS)
+    return resource(cores, size)
 
 
 def cores_of(found: Resources) -> float:

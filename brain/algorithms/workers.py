@@ -21,6 +21,7 @@ from elasticjob.brain.algorithms.uses import (
     TRAIN,
     bytes_of,
     cores_of,
+    first,
     means,
     memory,
     newest,
@@ -40,6 +41,8 @@ STEP: Final = 8 * GIB
 FULL: Final = 0.95
 LIGHT: Final = 0.8
 """Shares of its cores at which a server has too many workers, and up to which it can serve more."""
+IDLE: Final = 0.8
+"""Of its cores: what uses less would not use more."""
 AT_ONCE: Final = 4
 FIRST: Final = 32
 FIRST_SHORT: Final = 10
@@ -55,7 +58,7 @@ PAYS: Final = 0.2
 def cold(history: History, limits: Limits, now: datetime) -> Proposal | None:
     """One worker, whose use will tell the rest."""
     least = limits.roles.get(WORKER, Role()).least
-    return Proposal("no job like it is known", {WORKER: Group(least, resource(*COLD))})
+    return Proposal("no job like it is known", {WORKER: Group(least, first(*COLD, limits))})
 
 
 def from_history(history: History, limits: Limits, now: datetime) -> Proposal | None:
@@ -163,18 +166,20 @@ def is_slower(samples: tuple[Sample, ...]) -> bool:
 
 
 def _needs(history: History) -> Resources:
-    """Return what a worker needs: the cores that it uses and one, its memory and a fifth. Nothing if it has
-    about that: a change costs a resize or a new pod."""
+    """Return what a worker needs: the cores that it uses and one, its memory and a fifth; nothing where it has
+    about that, or where more cores would lie idle: a change costs a resize or a new pod."""
     samples = newest(history.samples)
     used, sizes = means(samples, *TRAIN), memory(samples, *TRAIN)
     if len(samples) < NEWEST or not used:
         return NOTHING
-    cores, size = float(ceil(max(used.values()) + 1)), 1.2 * max(sizes.values())
     given = history.resources.get(WORKER, NOTHING)
+    had, most = cores_of(given), max(used.values())
+    cores: float | None = ceil(most + 1)
+    if had and (most < IDLE * had < IDLE * ceil(most + 1) or _about(ceil(most + 1), had)):
+        cores = None
+    size = 1.2 * max(sizes.values())
     size = min(size, bytes_of(given) + STEP) if "memory" in given else size
-    changed = abs(cores - cores_of(given)) >= 1 and not _about(cores, cores_of(given))
-    larger = not _about(size, bytes_of(given))
-    return resource(cores if changed else None, size if larger and max(sizes.values()) else None)
+    return resource(cores, None if _about(size, bytes_of(given)) else size)
 
 
 def _about(one: float, other: float) -> bool:

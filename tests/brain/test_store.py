@@ -151,6 +151,7 @@ async def test_what_a_full_list_lacks_has_ended(store: Store) -> None:
     assert await store.end_all_but(pods, ["p2"], NOW) == 1
     assert await store.end_all_but(pods, ["p2"], NOW) == 0
     assert await store.end_all_but(machines, ["m1"], NOW) == 0
+    assert await store.largest_machine() == Resources.parse({"cpu": 8, "memory": "64Gi"})
     assert {pod.uid: pod.ended for pod in await store.pods_of("u1")} == {"p1": NOW, "p2": None}
 
 

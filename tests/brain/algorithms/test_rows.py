@@ -242,6 +242,12 @@ def test_bounds(role: Role, machine: dict[str, str] | None, groups: dict[str, An
     assert told(decide(Event.START, CREATE, limits, NOW))[0] == groups
 
 
+def test_the_first_nodes_get_a_fifth_of_the_job_at_most() -> None:
+    limits = replace(PS_JOB, total=Resources.parse({"cpu": "2", "memory": "10Gi"}))
+    part = {"cpu": "400m", "memory": "2Gi"}
+    assert told(decide(Event.START, CREATE, limits, NOW))[0] == {"ps": (1, part), "worker": (1, part)}
+
+
 def test_the_limits_of_the_job_are_kept_by_fewer_nodes() -> None:
     history = replace(CREATE, past=(past(*uses("worker", *[(3.0, 4.0)] * 4)),))
     limits = replace(ALL_REDUCE, total=Resources.parse({"cpu": "9"}))
