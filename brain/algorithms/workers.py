@@ -166,8 +166,10 @@ def is_slower(samples: tuple[Sample, ...]) -> bool:
 
 
 def _needs(history: History) -> Resources:
-    """Return what a worker needs: the cores that it uses and one, its memory and a fifth; nothing where it has
-    about that, or where more cores would lie idle: a change costs a resize or a new pod."""
+    """Return what a worker needs: the cores that it uses and one, its memory and a fifth.
+
+    Nothing where it has about that, or where more cores would lie idle: a change costs a resize or a new pod.
+    """
     samples = newest(history.samples)
     used, sizes = means(samples, *TRAIN), memory(samples, *TRAIN)
     if len(samples) < NEWEST or not used:
