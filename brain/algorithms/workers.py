@@ -32,8 +32,9 @@ from elasticjob.brain.history import History, Limits, Role, Sample
 
 COLD: Final = (12.0, 16.0 * GIB)
 """Cores and memory of a first worker of which nothing is known."""
+SPARE: Final = 1.2
 ROOMY: Final = 1.4
-"""Of the memory that workers of earlier jobs used at most."""
+"""Of the cores, and of the memory, that workers of earlier jobs used at most."""
 AFTER_KILL: Final = 1.2
 MORE: Final = 4 * 10**9
 """Bytes beyond the last plan, after a kill."""
@@ -73,7 +74,7 @@ def from_history(history: History, limits: Limits, now: datetime) -> Proposal | 
     reason = (
         f"{len(past)} completed jobs like it used up to {cores:.3g} cores and {size / GIB:.3g} GiB a worker"
     )
-    given = resource(max(1.0, ceil(cores + 1)), max(ROOMY * size, AFTER_KILL * killed))
+    given = resource(SPARE * cores, max(ROOMY * size, AFTER_KILL * killed))
     return Proposal(f"{reason}; the last one had {count} workers", {WORKER: Group(count, given)})
 
 

@@ -102,7 +102,7 @@ async def test_a_job_is_sized_by_an_earlier_one_like_it(site: Site, store: Store
     second = await site.ask(AskSizes(job=again, stage=StageName.CREATE))
     assert second.algorithm == "worker-from-history"
     assert second.groups["worker"].count == 3
-    assert second.groups["worker"].resource == {"cpu": "5", "memory": "5735Mi"}
+    assert second.groups["worker"].resource == {"cpu": "3840m", "memory": "5735Mi"}
     (kept,) = await store.decisions_of("u2")
     assert (kept.number, kept.event, kept.reason) == (1, "Start", second.reason)
     assert kept.inputs["jobs like it"] == ["digits"]

@@ -75,14 +75,14 @@ ROWS: dict[str, Row] = {
         Event.START,
         replace(CREATE, past=(past(*uses("ps", (6, 10), (6, 10), (5, 8), (5, 8)), *WORKERS),)),
         PS_JOB,
-        {"ps": (4, {"cpu": "10", "memory": "12Gi"}), "worker": (4, {"cpu": "5", "memory": "5735Mi"})},
+        {"ps": (4, {"cpu": "10", "memory": "12Gi"}), "worker": (4, {"cpu": "4200m", "memory": "5735Mi"})},
         says="used 22 cores in all",
     ),
     "workers from history, and what killed some": Row(
         Event.START,
         replace(CREATE, past=(past(*WORKERS, killed=(Killed("j-worker-0", "worker", NOW, 10 * GIB),)),)),
         ALL_REDUCE,
-        {"worker": (4, {"cpu": "5", "memory": "12Gi"})},
+        {"worker": (4, {"cpu": "4200m", "memory": "12Gi"})},
         says="1 completed jobs like it",
     ),
     "a job that failed teaches no sizes": Row(
