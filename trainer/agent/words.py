@@ -9,6 +9,8 @@ from typing import Final
 
 CANNOT_START: Final = "CannotStart"
 """The reason for an end that another pod would only repeat."""
+OUT_OF_MEMORY: Final = "OOMKilled"
+"""The reason for an end because a worker was killed for want of memory; the kubelet says the same."""
 
 
 def write(path: Path | None, *, reason: str, message: str, code: int, local_rank: int = -1) -> None:
