@@ -83,7 +83,7 @@ async def run(settings: Settings, environment: Mapping[str, str], take_over: Tak
     place = settings.place
     async with MasterClient(place.master, token=place.token, patience=settings.patience) as master:
         with own_folder() as folder:
-            return await Agent(settings, environment, master, folder, take_over).run()
+            return await Agent(settings, environment, master, folder, take_over, memory.cgroup()).run()
 
 
 class Agent:
@@ -96,6 +96,7 @@ class Agent:
         master: MasterClient,
         folder: Path,
         take_over: TakeOver | None = None,
+        cgroup: memory.Cgroup | None = None,
     ) -> None:
         self._settings = settings
         self._environment = with_defaults(environment, settings.workers)
@@ -112,7 +113,7 @@ class Agent:
         self._news = asyncio.Event()
         self._reported_round = 0
         self._meter = Meter()
-        self._kills = memory.Kills(memory.cgroup())
+        self._kills = memory.Kills(cgroup)
         self._used = 0
         self._warned = False
         self._watcher = health.Watcher()
@@ -157,6 +158,8 @@ class Agent:
             await self._finish_calls(end)
         finally:
             await self._close()
+            if self._warned:
+                words.clear(self._settings.place.termination_log)
             for number in signals:
                 loop.remove_signal_handler(number)
         self._last_words(end)
@@ -338,9 +341,10 @@ class Agent:
         self._used = usage.memory or self._used
         limit = self._kills.cgroup.limit() if self._kills.cgroup else None
         near = memory.is_near(usage.memory, limit)
-        if near or self._warned:
-            told = self._told_use() if near else ""
-            words.write(self._settings.place.termination_log, reason="", message=told, code=0)
+        if near:
+            words.write(self._settings.place.termination_log, reason="", message=self._told_use(), code=0)
+        elif self._warned:
+            words.clear(self._settings.place.termination_log)
         self._warned = near
 
     async def _succeed(self, take_over: TakeOver) -> None:

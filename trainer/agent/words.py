@@ -19,3 +19,10 @@ def write(path: Path | None, *, reason: str, message: str, code: int, local_rank
     if path is not None:
         with suppress(OSError):
             path.write_text(json.dumps(words))
+
+
+def clear(path: Path | None) -> None:
+    """Leave no message: then the kubelet takes the last lines of the log."""
+    if path is not None:
+        with suppress(OSError):
+            path.write_text("")
