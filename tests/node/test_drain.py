@@ -27,7 +27,7 @@ from hack.cluster import images
 from hack.cluster.node import Node
 from tests.kit.node.site import READY, Site
 from tests.kit.node.stage import OnNode, in_namespace
-from tests.kit.node.timeline import Row
+from tests.kit.node.timeline import Row, longest
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
 
@@ -70,7 +70,8 @@ class Drain:
         began, step = time.time(), self.watched.seen.step
         await self.site.kubectl("drain", machine, READY, *words)
         did = f"kubectl drain {machine}, from step {step} to {self.watched.seen.step}"
-        self.site.rows.append(Row(0.0, "drain", did, time.time() - began))
+        during = (each for each in self.watched.steps if each.at >= began)
+        self.site.rows.append(Row(0.0, "drain", did, time.time() - began, longest=longest(during)))
 
     async def cost_nothing(self) -> None:
         """Assert that each step was made once, and no restart was counted."""
