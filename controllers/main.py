@@ -127,4 +127,12 @@ def _caches(operator: Operator, settings: Settings) -> Caches:
 
 def _provision(settings: Settings) -> Provision:
     requests = {"cpu": settings.master_cpu, "memory": settings.master_memory}
-    return Provision(settings.trainer_image, settings.trainer_pull_policy, requests, settings.scrapers)
+    key = settings.brain_key_file.read_bytes().strip() if settings.brain_key_file else b""
+    return Provision(
+        settings.trainer_image,
+        settings.trainer_pull_policy,
+        requests,
+        settings.scrapers,
+        settings.brain,
+        key,
+    )

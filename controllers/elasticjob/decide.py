@@ -30,6 +30,7 @@ from elasticjob.controllers.plan import (
     NAME_TAKEN,
     SOON,
     Action,
+    Create,
     Delete,
     Note,
     Outcome,
@@ -197,11 +198,16 @@ def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
     return Plan("JobSuspended", "the job is suspended: its pods are freed", groups=group(actions))
 
 
+def _foundation(seen: Seen) -> tuple[Create, ...]:
+    provision = seen.provision
+    return foundation(seen.job, seen.fresh_token, provision.scrapers, provision.brain_key)
+
+
 def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
     """Token, rights, services and JobResource come with the first master, so that all start together."""
     if seen.resource is not None:
         return None
-    parts = foundation(seen.job, seen.fresh_token, seen.provision.scrapers)
+    parts = _foundation(seen)
     last = [job_resource(seen.job)]
     if seen.job.spec.needs_master and seen.master.standing(policy(seen.job), now) is Standing.DUE:
         last.insert(0, master_pod(seen.job, seen.master, seen.provision))
@@ -223,7 +229,7 @@ def make_the_master_again(seen: Seen, now: datetime) -> Plan | None:
     match seen.master.standing(policy(seen.job), now):
         case Standing.DUE:
             pod = master_pod(seen.job, seen.master, seen.provision)
-            parts = foundation(seen.job, seen.fresh_token, seen.provision.scrapers)
+            parts = _foundation(seen)
             note = _master_note(seen, pod.manifest["metadata"]["name"])
             return Plan(note.reason, note.sentence, groups=(parts, (pod,)), details=(note,))
         case Standing.PAUSES:
