@@ -367,7 +367,7 @@ def _growth(seen: Seen) -> Growth | None:
     """The growth for the first node that was out of memory, if no plan gives it more yet."""
     if seen.resource is None:
         return None
-    sizing = Sizing(seen.job, seen.resource, seen.plans)
+    sizing = Sizing(seen.job, seen.resource, seen.plans, seen.largest)
     asked_for = (sizing.growth(node.latest) for node in seen.wanted if node.latest)
     return next((growth for growth in asked_for if growth), None)
 
@@ -384,7 +384,19 @@ def _why_spent(seen: Seen, node: Node) -> tuple[str, str]:
         return RESTARTS_SPENT, f"{node.role} {node.index} failed"
     end = node.latest.ended
     reason, why = node.why_spent(seen.policy(node.role))
-    return end.word if end.container else reason, f"{node.latest.name} failed with {end.sentence}; {why}"
+    told = f"{node.latest.name} failed with {end.sentence}; {why}{_more_memory(seen, node)}"
+    return end.word if end.container else reason, told
+
+
+def _more_memory(seen: Seen, node: Node) -> str:
+    """What to do about a node that was out of memory at last, to follow a sentence."""
+    if seen.resource is None or node.latest is None:
+        return ""
+    sizing = Sizing(seen.job, seen.resource, seen.plans, seen.largest)
+    if why := sizing.exhausted(node.latest):
+        return f"; {why}"
+    memory = sizing.next_memory(node.latest)
+    return f"; it would get {memory} next: raise restartCount, or begin with more memory" if memory else ""
 
 
 def _last_failure(seen: Seen) -> str:

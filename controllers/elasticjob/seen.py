@@ -14,6 +14,7 @@ from elasticjob.controllers import names, rules
 from elasticjob.controllers.elasticjob.master import Provision, verdict
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.lives import Life, Node, Policy, nodes
+from elasticjob.controllers.machines import Largest
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Seen:
     plans: tuple[ScalePlan, ...] = ()
     provision: Provision = field(default_factory=lambda: Provision(image=""))
     fresh_token: str = ""
+    largest: Mapping[str, Largest] = field(default_factory=dict)  # of roles that were out of memory
 
     @cached_property
     def master(self) -> Node:
