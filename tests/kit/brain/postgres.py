@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -25,10 +26,15 @@ def programs() -> Path:
     if on_path := shutil.which("initdb"):
         return Path(on_path).resolve().parent
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda each: float(each.parts[4]))
-    if not found:
-        why = "there is no PostgreSQL: install Debian's package postgresql"
-        pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
-    return found[-1].parent
+    return found[-1].parent if found else lacking("postgresql")
+
+
+def lacking(package: str) -> NoReturn:
+    """Skip a test for which a package of Debian is missing; fail in CI."""
+    why = f"install Debian's package {package}"
+    if os.environ.get("CI"):
+        pytest.fail(why)
+    pytest.skip(why)
 
 
 @contextmanager
