@@ -40,12 +40,16 @@ UNPRIVILEGED: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Provision:
-    """The defaults of every master's pod, and the labels of the namespaces that may read its metrics."""
+    """The defaults of every master's pod, and the labels of the namespaces that may read its metrics.
+
+    `gang_scheduler` is the schedulerName of pods in gangs of scheduler-plugins that name none.
+    """
 
     image: str
     pull_policy: str = ""
     requests: Mapping[str, str] = field(default_factory=dict)
     scrapers: Mapping[str, str] = field(default_factory=dict)
+    gang_scheduler: str = ""
 
 
 class _Words(msgspec.Struct):
