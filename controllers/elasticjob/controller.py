@@ -36,6 +36,7 @@ from elasticjob.controllers.triggers import (
 )
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.controller.predicates import any_of
+from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import NODE, POD
 
@@ -73,7 +74,11 @@ class JobReconciler:
         plan = decide(seen, self.now())
         if _makes_anew(seen, plan) and not await self.applier.is_there(ELASTICJOB, seen.job):
             return Result.done()  # the cache is behind: the job is gone, and its objects with it
-        plan = await self.applier.attempt(seen.job, plan)
+        try:
+            plan = await self.applier.attempt(seen.job, plan)
+        except NotFound:  # of the API of a gang scheduler, too
+            self.served.forget()
+            raise
         if plan.reason in HANDS_OFF:
             return Result.again(plan.again_by(await self.orphans.collect(key)).again_in)
         left = await self.orphans.collect(key, ELASTICJOB, plan.obstacle)

@@ -14,8 +14,8 @@ from elasticjob.kube.errors import NotFound
 
 STALE: Final = timedelta(minutes=1)
 """How long what was found is believed."""
-MISSED: Final = timedelta(seconds=1)
-"""The same where the API that is looked for was not there: somebody may install it right now."""
+MISSED: Final = timedelta(milliseconds=100)
+"""The same where the API that is looked for was not there: many jobs may wait for it at one time."""
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -58,6 +58,10 @@ class Served:
             self._found = await self._read()
             self._read_at = self._now()
         return self._found
+
+    def forget(self) -> None:
+        """Ask anew next time: an object could not be made."""
+        self._read_at = None
 
     async def _read(self) -> frozenset[str]:
         groups = msgspec.json.decode(await self._client.raw("GET", "/apis"), type=_Groups).groups
