@@ -64,11 +64,8 @@ async def test_the_group_is_there_before_its_pods_and_follows_the_job(site: Site
     pods = site.pods().values()
     assert {pod.metadata.labels["scheduling.x-k8s.io/pod-group"] for pod in pods} == {"digits"}
     assert all(int(made["metadata"]["resourceVersion"]) < int(pod.metadata.resource_version) for pod in pods)
-    assert site.condition("Gang") == (
-        "True",
-        "GangMade",
-        "PodGroup digits of scheduling.x-k8s.io/v1alpha1: pods are placed where 2 fit",
-    )
+    sentence = "PodGroup digits of scheduling.x-k8s.io/v1alpha1: pods are placed where 2 fit"
+    await site.until(lambda: site.condition("Gang") == ("True", "GangMade", sentence))
     await site.patch({"replicaSpecs": {"worker": {"minReplicas": 1}}})
 
     async def follows() -> bool:
@@ -98,8 +95,8 @@ async def test_a_job_whose_gang_no_api_can_place_waits_and_says_so(site: Site) -
     await site.apply(local("volcano"))
     sentence = "gang volcano: the cluster does not serve PodGroup of scheduling.volcano.sh/v1beta1"
     await site.event_on_the_job("GangUnavailable", sentence)
+    await site.until(lambda: site.condition("Gang") == ("False", "GangUnavailable", sentence))
     assert site.job().status.reason == "GangUnavailable"
-    assert site.condition("Gang") == ("False", "GangUnavailable", sentence)
     assert site.pods() == {}
 
 
