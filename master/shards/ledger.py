@@ -8,10 +8,10 @@ A consumer that is lost is forgotten whole: whatever it sends later is refused.
 3. A consumer is lost with its node or process, or when it makes no progress until its deadline.
 4. A shard that failed more often than its dataset allows is poisoned, and the dataset is never complete.
 Losses without an error of the worker do not count as failures.
-5. A snapshot may lack the last changes. So a consumer gets no lease or receipt before its opening is saved, and a shard
-that came back is dealt only when its return is saved: after a restart from any snapshot, a lease that the
-snapshot lacks belongs to a consumer that it has. Those consumers open again and name what they hold; until
-all have, or are lost, nothing is dealt.
+5. A snapshot may lack the last changes. So a consumer gets no lease or receipt before its opening is saved,
+and a shard that came back is dealt only when its return is saved: after a restart from any snapshot, a lease
+that the snapshot lacks belongs to a consumer that it has. Those consumers open again and name what they hold;
+until all have, or are lost, nothing is dealt.
 """
 
 from __future__ import annotations
