@@ -37,12 +37,6 @@ def needs(job: ElasticJob) -> frozenset[str]:
     return frozenset(field for field, given in asked.items() if given)
 
 
-def least(job: ElasticJob) -> int:
-    """Return how many pods must fit before any is placed: minAvailable, or the minimum of all roles."""
-    given = job.spec.run_policy.scheduling.min_available
-    return given if given is not None else sum(spec.bounds.least for spec in job.spec.roles.values())
-
-
 def class_of(job: ElasticJob, role: str, rank: int, count: int) -> str:
     """Return the PriorityClass of a node: that of low priority, the template's, the job's; "" without any."""
     spec, scheduling = job.spec.replica_specs[role], job.spec.run_policy.scheduling

@@ -50,7 +50,7 @@ def wait_for_a_gang_scheduler(seen: Seen, now: datetime) -> Plan | None:
 
 
 def begin(seen: Seen) -> Begin:
-    """Return the gang of a job that begins.
+    """Return the gang of a job that begins. Objects that it has already are not made again.
 
     Where what is immutable in the gang it had differs now, objects of a new name are made.
     """
@@ -61,14 +61,13 @@ def begin(seen: Seen) -> Begin:
             None, notes=() if word is Word.NONE else (Note(GANG_UNAVAILABLE, sentence, warning=True),)
         )
     gang, before = gang_of(seen.job, api, _sizes(seen), seen.provision.gang_scheduler), seen.gang
-    if before is not None and before.api == gang.api:
+    follows = before is not None and before.api == gang.api
+    if before is not None and follows:
         same = all(getattr(before, field) == getattr(gang, field) for field in api.fixed)
-        name = before.name if same else f"{gang.name}-{seen.job.metadata.generation}"
-        gang = structs.replace(gang, name=name)
-        if same:
-            return Begin(gang, changes(seen, gang) if gang != before else ())
-    objects = api.manifests(seen.job, gang)
-    return Begin(gang, tuple((Create(kind, manifest),) for kind, manifest in objects))
+        gang = structs.replace(gang, name=before.name if same else _name_of_another(seen))
+        follows = same
+    made = tuple((Create(kind, manifest),) for kind, manifest in api.manifests(seen.job, gang))
+    return Begin(gang, (*made, *changes(seen, gang)) if follows and gang != before else made)
 
 
 def changed_gang(seen: Seen) -> Gang | None:
@@ -83,6 +82,10 @@ def changes(seen: Seen, gang: Gang) -> tuple[tuple[Action, ...], ...]:
     """Return the writes that bring the last object of a gang to what it should be."""
     kind, manifest = api_of(gang).manifests(seen.job, gang)[-1]
     return ((Apply(kind, manifest),),)
+
+
+def _name_of_another(seen: Seen) -> str:
+    return f"{seen.job.metadata.name}-{seen.job.metadata.generation}"
 
 
 def _sizes(seen: Seen) -> dict[str, int]:

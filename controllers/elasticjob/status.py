@@ -228,9 +228,11 @@ def _gang(picture: Picture) -> Saying:
         return Saying("Gang", True, "GangMade", sentence)
     if plan.reason == GANG_UNAVAILABLE:
         return Saying("Gang", False, plan.reason, plan.sentence, always=True)
-    told = f"{absence(seen.job)}: {ONE_BY_ONE}" if asked else "the job asks for no gang"
-    there = seen.resource is not None and not seen.begins
-    return Saying("Gang", False, GANG_UNAVAILABLE if asked else "NoGang", told, always=asked and there)
+    there = asked and seen.resource is not None and not seen.begins
+    if seen.job.spec.run_policy.scheduling.gang is Gang.PREFERRED:
+        return Saying("Gang", False, GANG_UNAVAILABLE, f"{absence(seen.job)}: {ONE_BY_ONE}", always=there)
+    told = "pods were made without one: suspend the job, and resume it" if asked else "the job asks for none"
+    return Saying("Gang", False, "NoGang", told, always=there)
 
 
 def _restarting(picture: Picture) -> Saying:

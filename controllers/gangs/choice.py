@@ -29,12 +29,13 @@ def gang_of(job: ElasticJob, api: Api, sizes: Mapping[str, int], scheduler: str 
     """Return the gang of a job whose roles have so many nodes: it waits for no more than there are."""
     scheduling = job.spec.run_policy.scheduling
     least = {role: min(spec.bounds.least, sizes[role]) for role, spec in sorted(job.spec.roles.items())}
+    asked = sum(least.values()) if scheduling.min_available is None else scheduling.min_available
     by_role = api.word is Word.VOLCANO and scheduling.min_available is None
     classes = sorted(gangs.classes(job))
     return Gang(
         api=api.name,
         name=job.metadata.name,
-        least=max(1, min(gangs.least(job), sum(sizes.values()))),
+        least=max(1, min(asked, sum(sizes.values()))),
         roles={role: count for role, count in least.items() if count} if by_role else {},
         queue=scheduling.queue,
         priority_class_name=classes[0] if len(classes) == 1 else scheduling.priority_class_name,

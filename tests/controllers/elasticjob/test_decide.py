@@ -47,6 +47,7 @@ NO_DATA = {
 }
 
 
+KUBERNETES = "scheduling.k8s.io/v1alpha1"
 VOLCANO = "scheduling.volcano.sh/v1beta1"
 
 
@@ -65,10 +66,15 @@ def together(gang: str = "volcano", roles: Any = None, **more: Any) -> Any:
     return job(roles, runPolicy={"scheduling": {"gang": gang, **more.pop("scheduling", {})}}, **more)
 
 
-def grouped(least: int, **more: Any) -> Any:
+def grouped(least: int, *, sizes: Any = None, **more: Any) -> Any:
     """A JobResource whose pods are a gang of Volcano."""
     made = Gang(VOLCANO, "digits", least, roles={"worker": least})
-    return resource(gang=gangs.written(made), **more)
+    return resource(sizes, gang=gangs.written(made), **more)
+
+
+def immutable(least: int) -> Any:
+    """The JobResource of a suspended job, whose gang cannot change."""
+    return resource(gang=gangs.written(Gang(KUBERNETES, "digits", least)), suspend=True)
 
 
 def running(job_: Any = None, **more: Any) -> Seen:
@@ -303,13 +309,35 @@ ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
         rules.resume,
         running(together(), resource_=grouped(2, suspend=True), served={VOLCANO}),
         "JobResumed",
-        {"=JobResource suspend False"},
+        {"+PodGroup digits", "=JobResource suspend False"},
+    ),
+    (
+        rules.resume,
+        running(together(), resource_=grouped(1, suspend=True), served={VOLCANO}),
+        "JobResumed",
+        {"+PodGroup digits", "=PodGroup minMember 2", "=JobResource suspend False"},
+    ),
+    (
+        rules.resume,
+        running(together("kubernetes", generation=7), resource_=immutable(1), served={KUBERNETES}),
+        "JobResumed",
+        {"+Workload digits-7", "=JobResource suspend False"},
     ),
     (
         rules.resume,
         running(together("none"), resource_=grouped(2, suspend=True), served={VOLCANO}),
         "JobResumed",
         {"=JobResource suspend False"},
+    ),
+    (
+        rules.have_the_gang_follow,
+        running(
+            together(roles={"worker": role(2), "evaluator": role(1)}),
+            resource_=grouped(3, sizes={"worker": 2, "evaluator": 1}),
+            lives=(ended(0, code=0), ended(1), life(0, role="evaluator")),
+        ),
+        "GangChanged",
+        {"=PodGroup minMember 2", "=JobResource suspend False"},
     ),
     (
         rules.have_the_gang_follow,
@@ -641,3 +669,22 @@ def test_the_end_of_a_failed_job_says_failed() -> None:
     assert [(note.reason, note.sentence) for note in plan.notes] == [
         ("Failed", "the job has failed; deleted digits-master-0 (cleanPodPolicy Running)")
     ]
+
+
+def test_a_gang_that_is_as_it_should_be_is_left_alone() -> None:
+    assert rules.have_the_gang_follow(running(together(), resource_=grouped(2)), NOW) is None
+    kept_by_an_upgrade = running(together(), resource_=resource())
+    assert rules.have_the_gang_follow(kept_by_an_upgrade, NOW) is None
+
+
+def test_every_write_of_the_jobresource_keeps_the_gang() -> None:
+    """An annotation that a server-side apply leaves out is taken away."""
+    given = running(together(roles=ELASTIC, suspend=True), resource_=grouped(1))
+    (write,) = (action for action in decide(given, NOW).actions if isinstance(action, Apply))
+    assert gangs.kept(write.manifest["metadata"]["annotations"]) == given.gang
+
+
+def test_a_gang_that_is_no_longer_asked_for_is_forgotten() -> None:
+    given = running(together("none"), resource_=grouped(2, suspend=True))
+    (write,) = (action for action in decide(given, NOW).actions if isinstance(action, Apply))
+    assert gangs.kept(write.manifest["metadata"]["annotations"]) is None

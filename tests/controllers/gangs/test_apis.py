@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.controllers import names
@@ -155,11 +157,11 @@ def test_the_scheduler_of_the_plugins(by_template: str, by_cluster: str, expecte
 
 
 def pod(gang: Gang | None, scheduler: str = "") -> Manifest:
-    given = together()
+    made_of = together()
     if scheduler:
-        given.spec.replica_specs["worker"].template["spec"]["schedulerName"] = scheduler
+        made_of.spec.replica_specs["worker"].template["spec"]["schedulerName"] = scheduler
     owner = resource(SIZES, gang=written(gang) if gang else None)
-    return pod_manifest(given, owner, Birth("worker", 0), master="", nodes=3)
+    return pod_manifest(made_of, owner, Birth("worker", 0), master="", nodes=3)
 
 
 def difference(found: Manifest, plain: Manifest) -> Manifest:
@@ -197,8 +199,8 @@ def test_choice(case: str, scheduling: dict[str, Any], served: set[str], api: st
 
 def test_pods_of_two_priorities_are_not_for_an_api_that_knows_one() -> None:
     roles = {"worker": role(4, priority="0.5")}
-    given = job(roles, runPolicy={"scheduling": {"gang": "required", "lowPriorityClassName": "spare"}})
-    found = chosen(given, ALL)
+    of_two = job(roles, runPolicy={"scheduling": {"gang": "required", "lowPriorityClassName": "spare"}})
+    found = chosen(of_two, ALL)
     assert found is not None
     assert found.name == COSCHEDULING
 
@@ -214,6 +216,7 @@ LEAST: list[tuple[str, dict[str, Any], dict[str, int], int]] = [
     ("as the user says", {"minAvailable": 5}, SIZES, 5),
     ("no more than there are", {"minAvailable": 6}, SIZES, 5),
     ("those that are left, where others have done their work", {}, {"ps": 1, "worker": 0}, 1),
+    ("of each role what is left", {}, {"ps": 0, "worker": 3}, 1),
     ("one or more", {"minAvailable": 0}, SIZES, 1),
 ]
 
@@ -232,6 +235,19 @@ def test_the_least_number_follows_the_job_where_it_may(api: str, least: int) -> 
     found = followed(made(api), now, SIZES)
     assert found.least == least
     assert found.priority_class_name == ("" if api == KUBERNETES else "gold")
+
+
+COUNT = st.integers(0, 9)
+
+
+@given(COUNT, COUNT, st.none() | COUNT)
+def test_no_gang_waits_for_more_than_there_is(servers: int, workers: int, available: int | None) -> None:
+    sizes = {"ps": servers, "worker": workers}
+    scheduling: dict[str, Any] = {} if available is None else {"minAvailable": available}
+    for api in APIS:
+        found = gang_of(together(**scheduling), api, sizes)
+        assert 1 <= found.least <= max(1, servers + workers)
+        assert sum(found.roles.values()) <= found.least
 
 
 def test_a_gang_is_kept_in_an_annotation() -> None:
