@@ -1,4 +1,4 @@
-"""Gangs on a whole cluster: objects of scheduler-plugins and Volcano, which their own CRDs accept."""
+"""Gangs and broken devices on a whole cluster; the CRDs are those of scheduler-plugins and of Volcano."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 from elasticjob.controllers.gangs.apis import APIS, Api
 from elasticjob.kube.crd.installing import install
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import CRD
+from elasticjob.kube.objects.views import CRD, POD
 from tests.controllers.test_whole_jobs import role
 from tests.kit.controllers.site import Site, Stage
 from tests.kit.waiting import until
@@ -105,3 +105,18 @@ async def test_where_a_gang_is_only_preferred_the_job_goes_on_without_one(site: 
     await site.until(lambda: len(site.running()) == 2)
     await site.event_on_the_job("GangUnavailable", "pods are placed one by one")
     await site.until(lambda: site.condition("Gang")[:2] == ("False", "GangUnavailable"))
+
+
+async def test_a_node_whose_device_is_broken_begins_anew(site: Site) -> None:
+    await site.apply({"distributionStrategy": "Local", "replicaSpecs": {"worker": role(2)}})
+    await site.until(lambda: len(site.running()) == 2)
+    seen = await site.client.get(POD.untyped(), "digits-worker-1", site.namespace)
+    old, (status,) = seen["metadata"]["uid"], seen["status"]["containerStatuses"]
+    health = [{"name": "nvidia.com/gpu", "resources": [{"resourceID": "GPU-3", "health": "Unhealthy"}]}]
+    patch = {"status": {"containerStatuses": [{**status, "allocatedResourcesStatus": health}]}}
+    await site.client.merge_patch(
+        POD.untyped(), "digits-worker-1", patch, site.namespace, subresource="status"
+    )
+    await site.event_on_the_job("DeviceUnhealthy", "nvidia.com/gpu GPU-3 unhealthy")
+    await site.until(lambda: len(site.running()) == 2 and site.pods()["digits-worker-1"].metadata.uid != old)
+    assert site.job().status.restarts in (None, 0)
