@@ -24,11 +24,10 @@ import sys
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
@@ -38,7 +37,7 @@ from elasticjob.cli.story.demo import following
 from elasticjob.cli.story.example import FILE, Example, load
 from elasticjob.cli.story.processes import main_of, of_pod
 from elasticjob.cli.story.seen import Seen
-from elasticjob.cli.story.steps import Step
+from elasticjob.cli.story.steps import lost
 from elasticjob.cli.story.watched import Watched
 from elasticjob.devcluster import DevCluster
 from elasticjob.devcluster.node.heartbeat import VirtualNode, machine_capacity
@@ -64,16 +63,6 @@ class Drained:
     machine: str
     pods: tuple[str, ...]
     seconds: float
-
-
-def lost(steps: Sequence[Step]) -> int:
-    """Return how many steps were trained twice, or left out, at changes of the round.
-
-    A worker that becomes the main one records the step before its first one, too: the main worker before it
-    may have died before it could.
-    """
-    changes = ((a, b) for a, b in pairwise(steps) if a.round != b.round)
-    return sum(abs(a.step + 1 - b.step) for a, b in changes if (a.step, a.loss) != (b.step, b.loss))
 
 
 def example(name: str, record: Path, *, spares: int = 0) -> Example:

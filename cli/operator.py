@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from elasticjob.cli.errors import Exit, Failure
-from elasticjob.cli.options import Context, Kubeconfig
-
-if TYPE_CHECKING:
-    from elasticjob.controllers.settings import Settings
+from elasticjob.cli.errors import Failure
+from elasticjob.cli.options import Context, Kubeconfig, settings_of
 
 
 def operator(
@@ -56,6 +52,7 @@ def operator(
     """
     from elasticjob.controllers.logs import configure
     from elasticjob.controllers.main import run
+    from elasticjob.controllers.settings import Settings
 
     given: dict[str, Any] = {
         "kubeconfig": kubeconfig,
@@ -71,29 +68,13 @@ def operator(
         **lease_of(lease),
     }
     configure(json=log_format == "json", verbose=verbose)
-    settings = settings_of({name: value for name, value in given.items() if value is not None})
+    settings = settings_of(Settings, given)
     try:
         asyncio.run(run(settings))
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
             raise
         raise Failure(str(error), next_step="choose others with --probes and --webhook-port") from error
-
-
-def settings_of(given: Mapping[str, Any]) -> Settings:
-    """Return the settings from flags and environment. Failure names an invalid field."""
-    from pydantic import ValidationError
-    from pydantic_settings import SettingsError
-
-    from elasticjob.controllers.settings import Settings
-
-    try:
-        return Settings(**given)
-    except SettingsError as error:
-        raise Failure(str(error), next_step="write it as JSON", code=Exit.USAGE) from error
-    except ValidationError as error:
-        message = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise Failure(message, next_step="correct the flag, or the variable", code=Exit.USAGE) from error
 
 
 def lease_of(flag: str | None) -> dict[str, str | None]:

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+
+from elasticjob.cli.errors import Exit, Failure
+
+if TYPE_CHECKING:
+    from pydantic_settings import BaseSettings
+
+S = TypeVar("S", bound="BaseSettings")
 
 Kubeconfig = Annotated[
     Path | None, typer.Option(help="The cluster; else KUBECONFIG, ~/.kube/config, or the pod's account.")
 ]
 Context = Annotated[str | None, typer.Option(help="The context, if not the kubeconfig's current one.")]
+
+
+def settings_of(kind: type[S], given: Mapping[str, Any]) -> S:
+    """Return the settings from flags (None: not given) and environment. Failure names an invalid field."""
+    from pydantic import ValidationError
+    from pydantic_settings import SettingsError
+
+    try:
+        return kind(**{name: value for name, value in given.items() if value is not None})
+    except SettingsError as error:
+        raise Failure(str(error), next_step="write it as JSON", code=Exit.USAGE) from error
+    except ValidationError as error:
+        message = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise Failure(message, next_step="correct the flag, or the variable", code=Exit.USAGE) from error

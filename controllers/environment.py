@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from posixpath import dirname
+from posixpath import basename, dirname
 from typing import Final
 
 from elasticjob.api.rpc import environment as env
@@ -93,11 +93,13 @@ def tolerations(spec: Manifest) -> list[Manifest]:
     return [*given, *({"key": key, **ours} for key in UNREACHABLE if own.isdisjoint(("", key)))]
 
 
-def token_volume(job: ElasticJob) -> Manifest:
-    """Return the volume with the job's token, readable by its pods alone."""
+def token_volume(job: ElasticJob, *, brain: bool = False) -> Manifest:
+    """Return the volume with the job's token, readable by its pods alone; `brain`: with that for Brain."""
+    token = basename(env.TOKEN_PATH)
+    secret: Manifest = {"secretName": names.token(job.metadata.name), "defaultMode": 0o444}
     return {
         "name": TOKEN_VOLUME,
-        "secret": {"secretName": names.token(job.metadata.name), "defaultMode": 0o444},
+        "secret": secret if brain else secret | {"items": [{"key": token, "path": token}]},
     }
 
 

@@ -135,10 +135,13 @@ def _caches(operator: Operator, settings: Settings) -> Caches:
 
 def _provision(settings: Settings) -> Provision:
     requests = {"cpu": settings.master_cpu, "memory": settings.master_memory}
+    key = settings.brain_key_file.read_bytes().strip() if settings.brain_key_file else b""
     return Provision(
         settings.trainer_image,
         settings.trainer_pull_policy,
         requests,
         settings.scrapers,
-        settings.gang_scheduler,
+        settings.brain,
+        key,
+        gang_scheduler=settings.gang_scheduler,
     )

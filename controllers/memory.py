@@ -1,4 +1,7 @@
-"""More memory for pods that were OOMKilled: twice as much, within the job's limits.
+"""More memory for pods that were OOMKilled: twice as much, at most 8 GiB more, up to a ceiling.
+
+The ceiling is what the job's resourceLimits leave, and what the largest machine has; 64 GiB if neither is
+known.
 
 For a pod that was killed at a limit, the first that applies:
 
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -26,12 +29,13 @@ from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.lives import Life
+from elasticjob.controllers.machines import Largest
 from elasticjob.kube.objects.kinds import Manifest
 
 MOST_AT_ONCE: Final = Bytes.parse("8Gi")
 """The most that one plan adds."""
 CEILING: Final = Bytes.parse("64Gi")
-"""The most memory of a node whose job has no resourceLimits."""
+"""The most memory of a node whose job has no resourceLimits, where no machine is known either."""
 
 Place = tuple[str, int]
 Group = Place | str
@@ -58,12 +62,25 @@ class Growth:
 
 
 @dataclass(frozen=True)
+class Ceiling:
+    """The most memory that a node may have, why, and how a user allows more."""
+
+    memory: Bytes
+    why: str
+    remedy: str
+
+
+@dataclass(frozen=True)
 class Sizing:
-    """The memory of a job's nodes: what the user asks for, what they get now, and what is planned."""
+    """The memory of a job's nodes: what the user asks for, what they get now, and what is planned.
+
+    `largest` has the largest machine for each role of which a node was out of memory.
+    """
 
     job: ElasticJob
     resource: JobResource
     plans: Sequence[ScalePlan]
+    largest: Mapping[str, Largest] = field(default_factory=dict)
 
     def growth(self, life: Life) -> Growth | None:
         """Return the growth that `life` needs if it was OOMKilled; None where no plan is needed."""
@@ -86,23 +103,45 @@ class Sizing:
         held = any(plan.manual and self._resource_in(plan, life) for plan in self._open)
         return not held and (coming is not None or not self._is_planned(life, found.plan))
 
+    def next_memory(self, life: Life) -> Bytes | None:
+        """Return what a pod that was OOMKilled would get next; None if that is no more than it had."""
+        had, sizes = limit_of(life), self.resource.spec.replica_resource_specs
+        if had is None or self._fixed(life.role) or life.role not in sizes:
+            return None
+        wanted = min(had * 2, had + MOST_AT_ONCE, self._ceiling((life.role, life.index)).memory)
+        return wanted if wanted > had else None
+
+    def exhausted(self, life: Life) -> str:
+        """Return why a pod that was OOMKilled gets no more memory, and what to do; "" if it may get more."""
+        if (had := limit_of(life)) is None or life.role not in self.job.spec.replica_specs:
+            return ""
+        if fixed := self._fixed(life.role):
+            return f"{fixed}, so its memory stays: raise resources.limits.memory of {life.role}"
+        if life.role not in self.resource.spec.replica_resource_specs:
+            return ""
+        ceiling = self._ceiling((life.role, life.index))
+        return f"{ceiling.why}: {ceiling.remedy}" if ceiling.memory <= had else ""
+
+    def _fixed(self, role: str) -> str:
+        """The user's word for which the memory of a role is not changed, "" if there is none."""
+        if self.job.spec.optimize_mode is OptimizeMode.MANUAL:
+            return "optimizeMode is manual"
+        spec = self.job.spec.replica_specs.get(role)
+        return "" if spec is not None and spec.auto_scale else f"autoScale of {role} is false"
+
     @property
     def _open(self) -> tuple[ScalePlan, ...]:
         return tuple(plan for plan in self.plans if not (plan.status.phase and plan.status.phase.finished))
 
     def _growth(self, life: Life) -> Growth | None:
         """The growth for a pod that was killed at its limit, whether or not it is planned already."""
-        spec = self.job.spec.replica_specs.get(life.role)
-        if spec is None or not spec.auto_scale or self.job.spec.optimize_mode is OptimizeMode.MANUAL:
-            return None
-        if life.role not in self.resource.spec.replica_resource_specs or (had := limit_of(life)) is None:
-            return None
+        had, wanted = limit_of(life), self.next_memory(life)
         place = (life.role, life.index)
-        wanted = min(had * 2, had + MOST_AT_ONCE, self._ceiling(place))
-        if wanted <= had or (self._given(place) or had) > had:
+        if had is None or wanted is None or (self._given(place) or had) > had:
             return None
         node = self._name(place) if place in self._own else ""
-        sentence = f"{life.name} was OOMKilled at {had}: {node or life.role} gets {wanted}"
+        most = f", the most: {self._ceiling(place).why}" if wanted == self._ceiling(place).memory else ""
+        sentence = f"{life.name} was OOMKilled at {had}: {node or life.role} gets {wanted}{most}"
         return Growth(life.role, node, str(wanted), f"{life.name}-memory", sentence)
 
     def _coming(self, life: Life) -> ScalePlan | None:
@@ -141,15 +180,34 @@ class Sizing:
         role = self.resource.spec.replica_resource_specs[place[0]]
         return self._own.get(place) or _memory_in(role.resource)
 
-    def _ceiling(self, place: Place) -> Bytes:
-        """The most that each node which grows with this one may have, so that the job stays in its limits."""
+    def _ceiling(self, place: Place) -> Ceiling:
+        """The most that each node which grows with this one may have."""
+        known = [found for found in (self._by_limits(place), self._by_machines(place)) if found]
+        if known:
+            return min(known, key=lambda each: each.memory)
+        why = f"without resourceLimits.memory a node of {place[0]} gets {CEILING} at most"
+        return Ceiling(CEILING, why, "set resourceLimits.memory")
+
+    def _by_machines(self, place: Place) -> Ceiling | None:
+        """What the largest machine has for a node, if it has anything."""
+        found = self.largest.get(place[0])
+        if found is None or not found.memory:
+            return None
+        why = f"the largest machine for {place[0]}, {found.machine}, has {found.memory}"
+        return Ceiling(found.memory, why, "add a larger one, or use less memory")
+
+    def _by_limits(self, place: Place) -> Ceiling | None:
+        """What the job's limits leave for each of the nodes that grow together."""
         limits = Resources.parse(self.job.spec.resource_limits)
         if "memory" not in limits:
-            return CEILING
+            return None
         group = self._group(place)
         others = sum((used for other, used in self._used.items() if other != group), Bytes(0))
         left = Bytes.parse(str(limits["memory"])) - others
-        return Bytes(int(left.value // max(1, self._sizes[group])))
+        each = Bytes(max(0, int(left.value // max(1, self._sizes[group]))))
+        name = f"each of {group}" if isinstance(group, str) else self._name(group)
+        why = f"resourceLimits.memory {limits['memory']} leaves {each} for {name}"
+        return Ceiling(each, why, "raise resourceLimits.memory")
 
     def _group(self, place: Place) -> Group:
         """The nodes that grow with a node: it alone if it has a memory of its own, else its role."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from elasticjob.api.resources import Bytes
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
@@ -18,6 +19,8 @@ from elasticjob.controllers.departures import OUT_OF_SERVICE as OUT_OF_SERVICE
 from elasticjob.controllers.departures import Notice, notices
 from elasticjob.controllers.departures import is_silent as is_silent
 from elasticjob.controllers.lives import Life, life_of
+from elasticjob.controllers.machines import Largest, largest, requests, stays
+from elasticjob.controllers.memory import limit_of
 from elasticjob.controllers.owners import controller_uid, kind_named, owner_of
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.wire import Meta
@@ -88,6 +91,19 @@ class Caches:
         """Return what a machine's Node says about its end."""
         node = self.machines.get(Key("", machine)) if machine else None
         return notices(node, self.taints) if node else ()
+
+    def largest(self, job: ElasticJob, lives: Iterable[Life]) -> Mapping[str, Largest]:
+        """Return the largest machine for each role of which a node was out of memory."""
+        roles = {life.role: job.spec.replica_specs.get(life.role) for life in lives if limit_of(life)}
+        machines = [node for node in self.machines.list() if not is_silent(node)] if roles else []
+        found = {role: largest(spec, machines, self._kept) for role, spec in roles.items() if spec}
+        return {role: machine for role, machine in found.items() if machine}
+
+    def _kept(self, machine: str) -> Bytes:
+        """The memory that pods which belong to a machine ask for: those of DaemonSets, and static ones."""
+        pods = (pod for pod in self.pods.by_index(MACHINE, machine) if stays(pod))
+        amounts = (requests(pod).get("memory") for pod in pods)
+        return Bytes(sum(amount.value for amount in amounts if amount))
 
     def made_for(self, kind: Kind[Any], key: Key) -> Iterator[tuple[Kind[Any], Meta]]:
         """The objects whose only owner has this kind and key, whichever uid; services come first.

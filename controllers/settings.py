@@ -59,6 +59,12 @@ class Settings(BaseSettings):
     scrapers: Mapping[str, str] = {}
     """Labels of the namespaces whose pods may read the metrics of masters, as JSON; none without labels."""
 
+    brain: Address = ""
+    """Brain's address as host:port, for jobs in cluster mode; without it, their masters decide alone."""
+
+    brain_key_file: Path | None = None
+    """The key of the tokens with which masters ask Brain; Brain has the same."""
+
     ending_taints: tuple[str, ...] = ()
     """Keys of more taints, as JSON, of machines that end within minutes: pods leave them at once."""
 

@@ -19,9 +19,17 @@ from elasticjob.master.check import conversation as checks
 from elasticjob.master.condition import Kind
 from elasticjob.master.job import Job, Node
 from elasticjob.master.rendezvous import rules
+from elasticjob.master.scaling.state import Use
+from elasticjob.master.scaling.statistics import use_of
 from elasticjob.master.shards import book
 
 READING = ("GET", "HEAD")
+USES: tuple[tuple[str, str, Callable[[Use], float]], ...] = (
+    ("cpu_cores", "Cores that a node used on average since its last report", lambda use: use.cpu),
+    ("memory_bytes", "Memory that a node used at most since its last report", lambda use: use.memory),
+    ("cpu_configured_cores", "Cores that a node asks for", lambda use: use.cores),
+    ("memory_configured_bytes", "Memory that a node asks for", lambda use: use.bytes),
+)
 
 
 def render(request: web.BaseRequest, job: Job, now: datetime, unsaved: float) -> web.Response:
@@ -110,6 +118,7 @@ class JobCollector(Collector):
         for word in sorted(set(words)):
             nodes.add_metric([job.spec.job, word], words.count(word))
         yield nodes
+        yield from _uses(job)
 
 
 def _values(job: Job) -> list[tuple[str, str, float | None]]:
@@ -128,6 +137,17 @@ def _values(job: Job) -> list[tuple[str, str, float | None]]:
         ("standstill_seconds", "Time without a step because the world changed, in all", training.standstill),
         ("goodput", "Share of time in which steps were made that count", progress.goodput(training)),
     ]
+
+
+def _uses(job: Job) -> Iterator[Metric]:
+    """What the nodes that are alive use, and have."""
+    alive = [node for node in job.nodes.values() if node.alive]
+    for name, what, value in USES:
+        gauge = GaugeMetricFamily(f"elasticjob_node_{name}", what, labels=["job", "node", "role"])
+        for node in alive:
+            if (found := value(use_of(node))) > 0:
+                gauge.add_metric([job.spec.job, node.name, node.role], found)
+        yield gauge
 
 
 def _gauge(job: Job, name: str, what: str, value: float) -> Metric:

@@ -1,11 +1,14 @@
 """Requests of masters to Brain: statistics in, sizes out. Amounts are quantities, as in manifests.
 
 Each is `POST /v1/brain/<verb>` with a bearer token; errors are problem+json (message.py). Brain keys what it
-keeps by the uid of the job.
+keeps by the uid of the job, and a token is good for one uid: the operator and Brain share the key, masters do
+not have it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, ClassVar
@@ -18,6 +21,11 @@ Quantities = dict[str, str]
 Text = Annotated[str, msgspec.Meta(max_length=1024)]
 MOST_RECORDS = 256
 MOST_NODES = 4096
+
+
+def job_token(key: bytes, uid: str) -> str:
+    """Return the token of a job: HMAC-SHA256 of its uid, in hexadecimal digits."""
+    return hmac.new(key, uid.encode(), hashlib.sha256).hexdigest()
 
 
 class StageName(StrEnum):

@@ -24,3 +24,7 @@ TERMINATION_LOG: Final = "ELASTICJOB_TERMINATION_LOG"  # default: /dev/terminati
 
 MASTER_PORT: Final = 50001
 TOKEN_PATH: Final = "/var/run/secrets/elasticjob/token"
+BRAIN: Final = "ELASTICJOB_MASTER__BRAIN"  # host:port, in the pods of masters
+BRAIN_TOKEN_FILE: Final = "ELASTICJOB_MASTER__BRAIN_TOKEN_FILE"
+BRAIN_TOKEN: Final = "brain-token"
+"""The name of the token for Brain in the Secret of a job; masters alone have it mounted."""

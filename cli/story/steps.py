@@ -71,6 +71,16 @@ def _gaps(steps: Sequence[Step]) -> Iterator[str]:
         furthest = max(furthest, after.step)
 
 
+def lost(steps: Sequence[Step]) -> int:
+    """Return how many steps were trained twice, or left out, at changes of the round.
+
+    A worker that becomes the main one records the step before its first one, too: the main worker before it
+    may have died before it could.
+    """
+    changes = ((a, b) for a, b in pairwise(steps) if a.round != b.round)
+    return sum(abs(a.step + 1 - b.step) for a, b in changes if (a.step, a.loss) != (b.step, b.loss))
+
+
 def rate(steps: Sequence[Step], window: float) -> Iterator[tuple[float, float]]:
     """Yield (time, steps per second) at the middle of each window of `window` seconds."""
     if not steps:

@@ -93,14 +93,16 @@ class JobReconciler:
         resource = self.caches.resources.get(key)
         ours = resource is not None and controller_uid(resource.metadata) == job.metadata.uid
         now = self.now()
+        lives = self.caches.lives(resource.metadata.uid, now) if resource is not None and ours else ()
         return Seen(
             job=job,
             resource=resource,
             masters=self.caches.lives(job.metadata.uid, now),
-            lives=self.caches.lives(resource.metadata.uid, now) if resource is not None and ours else (),
+            lives=lives,
             plans=self.caches.plans_of(key),
             provision=self.provision,
             fresh_token=self.new_token(),
+            largest=self.caches.largest(job, lives),
         )
 
     async def _say(self, seen: Seen, plan: Plan) -> timedelta | None:

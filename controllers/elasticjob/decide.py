@@ -32,6 +32,7 @@ from elasticjob.controllers.plan import (
     NAME_TAKEN,
     SOON,
     Action,
+    Create,
     Delete,
     Note,
     Outcome,
@@ -199,11 +200,16 @@ def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
     return Plan("JobSuspended", "the job is suspended: its pods are freed", groups=group(actions))
 
 
+def _foundation(seen: Seen) -> tuple[Create, ...]:
+    provision = seen.provision
+    return foundation(seen.job, seen.fresh_token, provision.scrapers, provision.brain_key)
+
+
 def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
     """Token, rights, services and JobResource come with the first master, so that all start together."""
     if seen.resource is not None:
         return None
-    parts, start = foundation(seen.job, seen.fresh_token, seen.provision.scrapers), begin(seen)
+    parts, start = _foundation(seen), begin(seen)
     last = [job_resource(seen.job, start.gang)]
     if seen.job.spec.needs_master and seen.master.standing(policy(seen.job), now) is Standing.DUE:
         last.insert(0, master_pod(seen.job, seen.master, seen.provision))
@@ -239,7 +245,7 @@ def make_the_master_again(seen: Seen, now: datetime) -> Plan | None:
     match seen.master.standing(policy(seen.job), now):
         case Standing.DUE:
             pod = master_pod(seen.job, seen.master, seen.provision)
-            parts = foundation(seen.job, seen.fresh_token, seen.provision.scrapers)
+            parts = _foundation(seen)
             note = _master_note(seen, pod.manifest["metadata"]["name"])
             return Plan(note.reason, note.sentence, groups=(parts, (pod,)), details=(note,))
         case Standing.PAUSES:
@@ -379,7 +385,7 @@ def _growth(seen: Seen) -> Growth | None:
     """The growth for the first node that was out of memory, if no plan gives it more yet."""
     if seen.resource is None:
         return None
-    sizing = Sizing(seen.job, seen.resource, seen.plans)
+    sizing = Sizing(seen.job, seen.resource, seen.plans, seen.largest)
     asked_for = (sizing.growth(node.latest) for node in seen.wanted if node.latest)
     return next((growth for growth in asked_for if growth), None)
 
@@ -396,7 +402,19 @@ def _why_spent(seen: Seen, node: Node) -> tuple[str, str]:
         return RESTARTS_SPENT, f"{node.role} {node.index} failed"
     end = node.latest.ended
     reason, why = node.why_spent(seen.policy(node.role))
-    return end.word if end.container else reason, f"{node.latest.name} failed with {end.sentence}; {why}"
+    told = f"{node.latest.name} failed with {end.sentence}; {why}{_more_memory(seen, node)}"
+    return end.word if end.container else reason, told
+
+
+def _more_memory(seen: Seen, node: Node) -> str:
+    """What to do about a node that was out of memory at last, to follow a sentence."""
+    if seen.resource is None or node.latest is None:
+        return ""
+    sizing = Sizing(seen.job, seen.resource, seen.plans, seen.largest)
+    if why := sizing.exhausted(node.latest):
+        return f"; {why}"
+    memory = sizing.next_memory(node.latest)
+    return f"; it would get {memory} next: raise restartCount, or begin with more memory" if memory else ""
 
 
 def _last_failure(seen: Seen) -> str:

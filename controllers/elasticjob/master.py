@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from os.path import dirname
 from typing import Any, Final
 
 import msgspec
 
+from elasticjob.api.rpc import environment as env
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, RestartPolicy
 from elasticjob.controllers import environment, names
@@ -40,16 +42,18 @@ UNPRIVILEGED: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Provision:
-    """The defaults of every master's pod, and the labels of the namespaces that may read its metrics.
-
-    `gang_scheduler` is the schedulerName of pods in gangs of scheduler-plugins that name none.
-    """
+    """The defaults of every master's pod, and the labels of the namespaces that may read its metrics."""
 
     image: str
     pull_policy: str = ""
     requests: Mapping[str, str] = field(default_factory=dict)
     scrapers: Mapping[str, str] = field(default_factory=dict)
+    brain: str = ""
+    """Brain's address as host:port."""
+    brain_key: bytes = field(default=b"", repr=False)
+    """The key of the tokens with which masters ask Brain."""
     gang_scheduler: str = ""
+    """The schedulerName of pods in gangs of scheduler-plugins that name none."""
 
 
 class _Words(msgspec.Struct):
@@ -111,7 +115,7 @@ def _spec(job: ElasticJob, name: str, provision: Provision) -> Manifest:
         "containers": [_container(job, each, provision) if each is main else each for each in containers],
         "volumes": [
             *(given.get("volumes") or []),
-            environment.token_volume(job),
+            environment.token_volume(job, brain=bool(provision.brain)),
         ],
         "tolerations": environment.tolerations(given),
         "restartPolicy": "Never",
@@ -130,7 +134,7 @@ def _container(job: ElasticJob, given: Manifest, provision: Provision) -> Manife
     Our command writes no files: an emptyDir for them would stop `kubectl drain`. Others may.
     """
     identity = environment.identity(job, names.MASTER, 0)
-    known = [*identity, environment.termination_log(given)]
+    known = [*identity, environment.termination_log(given), *_brain(provision)]
     mounts = [
         *(given.get("volumeMounts") or []),
         environment.token_mount(),
@@ -154,6 +158,14 @@ def _container(job: ElasticJob, given: Manifest, provision: Provision) -> Manife
         "volumeMounts": mounts,
     }
     return {**implied, **given, **changed}
+
+
+def _brain(provision: Provision) -> list[Manifest]:
+    """Where Brain is, and the token for it."""
+    if not provision.brain:
+        return []
+    token = f"{dirname(env.TOKEN_PATH)}/{env.BRAIN_TOKEN}"
+    return [{"name": env.BRAIN, "value": provision.brain}, {"name": env.BRAIN_TOKEN_FILE, "value": token}]
 
 
 def _probe(path: str, *, every: int, failures: int) -> Manifest:

@@ -7,7 +7,8 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from elasticjob.api.rpc.environment import MASTER_PORT
+from elasticjob.api.rpc.brain import job_token
+from elasticjob.api.rpc.environment import BRAIN_TOKEN, MASTER_PORT
 from elasticjob.api.v1alpha1.common import GROUP, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
@@ -30,18 +31,22 @@ from elasticjob.kube.objects.views import (
 RBAC = "rbac.authorization.k8s.io"
 
 
-def foundation(job: ElasticJob, token: str, scrapers: Mapping[str, str]) -> tuple[Create, ...]:
+def foundation(
+    job: ElasticJob, token: str, scrapers: Mapping[str, str], brain_key: bytes = b""
+) -> tuple[Create, ...]:
     """Return the objects that the first pod needs; `token` is used if the job has none yet.
 
-    `scrapers` are the labels of the namespaces that may read the master's metrics.
+    `scrapers` are the labels of the namespaces that may read the master's metrics; `brain_key` is the key of
+    the tokens with which masters ask Brain.
     """
+    tokens = {"token": token} | ({BRAIN_TOKEN: job_token(brain_key, job.metadata.uid)} if brain_key else {})
     found = [_make(job, SERVICE, job.metadata.name, _pods_service(job))]
     if job.spec.network_policy:
         found.append(_make(job, NETWORK_POLICY, job.metadata.name, _network_policy(job, scrapers)))
     if job.spec.needs_master:
         master = names.master(job.metadata.name)
         found += [
-            _make(job, SECRET, names.token(job.metadata.name), _token(token)),
+            _make(job, SECRET, names.token(job.metadata.name), _tokens(tokens)),
             _make(job, SERVICE_ACCOUNT, master, {"automountServiceAccountToken": True}),
             _make(job, ROLE, master, {"rules": rights(job.metadata.name)}),
             _make(job, ROLE_BINDING, master, _binding(job)),
@@ -111,8 +116,9 @@ def _make(job: ElasticJob, kind: Kind[Any], name: str, body: Manifest) -> Create
     return Create(kind, manifest_of(kind, metadata, **body))
 
 
-def _token(token: str) -> Manifest:
-    return {"type": "Opaque", "immutable": True, "data": {"token": b64encode(token.encode()).decode()}}
+def _tokens(tokens: Mapping[str, str]) -> Manifest:
+    data = {name: b64encode(token.encode()).decode() for name, token in tokens.items()}
+    return {"type": "Opaque", "immutable": True, "data": data}
 
 
 def _binding(job: ElasticJob) -> Manifest:

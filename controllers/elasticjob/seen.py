@@ -15,6 +15,7 @@ from elasticjob.controllers.elasticjob.master import Provision, verdict
 from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.gangs.gang import Gang, kept
 from elasticjob.controllers.lives import Life, Node, Policy, nodes
+from elasticjob.controllers.machines import Largest
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Seen:
     plans: tuple[ScalePlan, ...] = ()
     provision: Provision = field(default_factory=lambda: Provision(image=""))
     fresh_token: str = ""
+    largest: Mapping[str, Largest] = field(default_factory=dict)  # of roles that were out of memory
     served: frozenset[str] = frozenset()  # the APIs of gang schedulers, as far as the job needs to know
 
     @cached_property

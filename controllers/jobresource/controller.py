@@ -117,13 +117,15 @@ class NodesReconciler:
         job = self.caches.jobs.get(key)
         if job is not None and job.metadata.uid != controller_uid(resource.metadata):
             job = None
+        lives = self.caches.lives(resource.metadata.uid, self.now())
         return Seen(
             resource=resource,
             job=job,
-            lives=self.caches.lives(resource.metadata.uid, self.now()),
+            lives=lives,
             master=self.caches.master_address(job) if job else "",
             plans=self.caches.plans_of(key),
             masters=self.caches.lives(job.metadata.uid, self.now()) if job else (),
+            largest=self.caches.largest(job, lives) if job else {},
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
@@ -21,6 +21,7 @@ from elasticjob.controllers.elasticjob.seen import Seen as SeenOfJob
 from elasticjob.controllers.jobresource import standins
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest, resources_of
 from elasticjob.controllers.lives import Life, Node, Policy, Standing, nodes
+from elasticjob.controllers.machines import Largest
 from elasticjob.controllers.memory import Sizing
 from elasticjob.controllers.plan import (
     LATER,
@@ -67,6 +68,7 @@ class Seen:
     master: str = ""  # its address, "" while unknown
     plans: tuple[ScalePlan, ...] = ()
     masters: tuple[Life, ...] = ()
+    largest: Mapping[str, Largest] = field(default_factory=dict)  # of roles that were out of memory
 
     @cached_property
     def nodes(self) -> Mapping[Place, Node]:
@@ -103,7 +105,7 @@ class Seen:
     @cached_property
     def sizing(self) -> Sizing | None:
         """The input of decisions about memory; None without a job."""
-        return Sizing(self.job, self.resource, self.plans) if self.job else None
+        return Sizing(self.job, self.resource, self.plans, self.largest) if self.job else None
 
     def policy(self, role: str) -> Policy:
         """How often nodes of a role are created again."""
@@ -163,10 +165,14 @@ def make_no_pods_for_a_job_that_ends(seen: Seen, now: datetime) -> Plan | None:
     standings = (node.standing(seen.policy(node.role), now) for node in seen.wanted.values())
     if seen.job is None or Standing.DUE not in standings:
         return None
-    plan = decide_job(SeenOfJob(seen.job, seen.resource, seen.masters, seen.lives, seen.plans), now)
+    plan = decide_job(_of_job(seen, seen.job), now)
     if plan.outcome is None:
         return None
     return Plan(FINISHED if plan.outcome.succeeded else FAILED, f"the job ends: {plan.sentence}")
+
+
+def _of_job(seen: Seen, job: ElasticJob) -> SeenOfJob:
+    return SeenOfJob(job, seen.resource, seen.masters, seen.lives, seen.plans, largest=seen.largest)
 
 
 def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
@@ -284,7 +290,8 @@ def _birth_note(seen: Seen, node: Node, name: str) -> Note:
         return Note("NodesCreated", name)
     policy = seen.policy(node.role)
     spent = f"; restart {node.charged(policy)} of {policy.budget}" if end.consequence.counts else ""
-    sentence = f"{name} replaces {node.latest.name}: {end.sentence}{spent}"
+    why = seen.sizing.exhausted(node.latest) if seen.sizing else ""
+    sentence = f"{name} replaces {node.latest.name}: {end.sentence}{spent}{f'; {why}' if why else ''}"
     return Note("NodeRelaunched", sentence, warning=end.consequence.counts)
 
 

@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from elasticjob.api.resources import NOTHING, Amount, Resources, pod_requests, unit
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, OptimizeMode
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.controllers.jobresource.pods import sized
+from elasticjob.controllers.machines import requests, takes
 from elasticjob.controllers.observe import Caches, is_silent
-from elasticjob.kube.objects import views
-from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Node, Pod
 
 EVERY: Final = timedelta(seconds=10)
@@ -27,7 +26,6 @@ EVERY: Final = timedelta(seconds=10)
 MOST: Final = 10_000
 """Where a pod asks for nothing, so that any number would fit."""
 ENDED: Final = ("Succeeded", "Failed")
-CLOSED: Final = ("NoSchedule", "NoExecute")
 
 
 @dataclass(frozen=True)
@@ -94,28 +92,12 @@ def room(job: ElasticJob, resource: JobResource, machines: Iterable[Machine], wa
     for role, spec in job.spec.roles.items():
         placed = resource.spec.replica_resource_specs.get(role)
         pod = sized(spec, {n: str(a) for n, a in placed.resource.items()} if placed else {})
-        fitting = [machine for machine in machines if _takes(machine.node, pod)]
+        fitting = [machine for machine in machines if takes(machine.node, pod)]
         need = pod_requests(pod) + Resources({"pods": unit("pods")(1)})
         found[role] = max(0, sum(_count(machine.left, need) for machine in fitting) - waiting)
         for machine in fitting:
             largest = largest.most(machine.left)
     return Room(found, Resources({n: a for n, a in largest.items() if n in ("cpu", "memory")}))
-
-
-def requests(pod: Pod) -> Resources:
-    """Return what a pod asks for, by the scheduler's rule."""
-    spec = {"containers": _raw(pod.spec.containers), "initContainers": _raw(pod.spec.init_containers)}
-    return pod_requests(spec)
-
-
-def _raw(containers: Iterable[views.Container]) -> list[Manifest]:
-    return [
-        {
-            "resources": {"requests": each.resources.requests, "limits": each.resources.limits},
-            "restartPolicy": each.restart_policy,
-        }
-        for each in containers
-    ]
 
 
 def _left(node: Node, taken: Resources) -> Resources:
@@ -131,43 +113,3 @@ def _count(left: Resources, need: Resources) -> int:
     """How many pods fit; a resource that a machine does not have fits none."""
     counts = [int(left[n].value // a.value) if n in left else 0 for n, a in need.items() if a.value > 0]
     return min(counts, default=MOST)
-
-
-def _takes(node: Node, pod: Manifest) -> bool:
-    """Whether a machine's taints and labels let a pod in."""
-    tolerations = pod.get("tolerations") or []
-    closed = (taint for taint in node.spec.taints if taint.get("effect") in CLOSED)
-    if not all(any(_tolerates(each, taint) for each in tolerations) for taint in closed):
-        return False
-    labels = node.metadata.labels
-    if any(labels.get(name) != value for name, value in (pod.get("nodeSelector") or {}).items()):
-        return False
-    affinity = ((pod.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    terms = (affinity or {}).get("nodeSelectorTerms") or []
-    return not terms or any(_matches(labels, term.get("matchExpressions") or []) for term in terms)
-
-
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    if toleration.get("effect") not in (None, "", taint.get("effect")):
-        return False
-    if toleration.get("operator") == "Exists":
-        return toleration.get("key") in (None, "", taint.get("key"))
-    return toleration.get("key") == taint.get("key") and toleration.get("value", "") == taint.get("value", "")
-
-
-def _matches(labels: Mapping[str, str], expressions: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether labels meet all expressions; comparisons of numbers (Gt, Lt) are taken as met."""
-    for each in expressions:
-        value, values = labels.get(each["key"]), each.get("values") or []
-        match each["operator"]:
-            case "In" if value not in values:
-                return False
-            case "NotIn" if value in values:
-                return False
-            case "Exists" if value is None:
-                return False
-            case "DoesNotExist" if value is not None:
-                return False
-    return True

@@ -52,8 +52,9 @@ class Unfit(RuntimeError):
 class Host:
     """The machine, as the node at `place` changes it."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, *, tables: tuple[tuple[str, str], ...] = TABLES) -> None:
         self._place = place
+        self._tables = tables
         self._saved = place.folder / "kernel-settings.json"
 
     def prepare(self) -> None:
@@ -71,7 +72,7 @@ class Host:
         """Undo everything; what cannot be undone is in `leftovers`."""
         self.kill_containers()
         unmount_below(self._place.folder)
-        for family, table in TABLES:
+        for family, table in self._tables:
             _quietly("nft", "delete", "table", family, table)
         _quietly("ip", "link", "delete", self._place.bridge)
         for address in self._own_addresses():
@@ -108,14 +109,15 @@ class Host:
         found += [f"cgroup {folder}" for folder in self._cgroups()]
         if Path("/sys/class/net", self._place.bridge).exists():
             found.append(f"network link {self._place.bridge}")
-        tables = _said("nft", "list", "tables").splitlines()
+        tables = _said("nft", "list", "tables").splitlines() if self._tables else []
         found += [f"nftables {line}" for line in tables if line.endswith(" kube-proxy")]
         found += [f"file {file}" for file in self._stray_files()]
         return found
 
     def _missing(self) -> list[str]:
         own = self._own_addresses()
-        return [address for address in (self._place.address, self._place.dns) if address not in own]
+        wanted = dict.fromkeys((self._place.address, self._place.dns))
+        return [address for address in wanted if address not in own]
 
     def _own_addresses(self) -> list[str]:
         on_lo = {
@@ -123,7 +125,8 @@ class Host:
             for link in json.loads(_said("ip", "-json", "address", "show", "lo"))
             for entry in link["addr_info"]
         }
-        return [address for address in (self._place.address, self._place.dns) if address in on_lo]
+        wanted = dict.fromkeys((self._place.address, self._place.dns))
+        return [address for address in wanted if address in on_lo]
 
     def _cgroups(self) -> list[Path]:
         return [folder for each in hierarchies() if (folder := each / self._place.cgroup).is_dir()]

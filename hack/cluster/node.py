@@ -17,7 +17,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +34,7 @@ from hack.cluster.oci import Image, Store
 from hack.cluster.pki import write_private
 from hack.cluster.place import Place
 from hack.cluster.processes import Programs
+from hack.cluster.second import Second
 
 if TYPE_CHECKING:
     from elasticjob.kube.client.config import Config
@@ -73,6 +74,7 @@ class Node:
             ),
             controller_manager_flags=(f"--flex-volume-plugin-dir={place.folder}/volume-plugins",),
         )
+        self.second = Second(place, self.plane)
         self._began = time.monotonic()
         self._say = say
 
@@ -149,6 +151,7 @@ class Node:
         """End everything and undo all changes of the machine; return the leftovers, in words."""
         if not (self.place.folder / MARK).exists():
             return []
+        left = self.remove()
         for name in BY_KUBELET:
             self.programs.stop(name)
         self.host.kill_containers()
@@ -162,7 +165,25 @@ class Node:
         with suppress(FileNotFoundError):
             if CURRENT.read_text() == str(self.place.folder):
                 CURRENT.unlink()
-        return [*self.host.leftovers(), *(f"program {name}" for name in self.programs.names())]
+        return [*left, *self.host.leftovers(), *(f"program {name}" for name in self.programs.names())]
+
+    def add(self, loaded: Sequence[Image], store: Store) -> str:
+        """Have a second machine with some images, until `remove` or `down`; return its name."""
+        began, name = time.monotonic(), self.second.place.node
+        everything = (images.pause(store), *loaded)
+        self.second.up(self.binaries["kubelet"], plugins(), everything, store)
+        self._wait("kube-apiserver", lambda: self._is_ready(name))
+        self._tell(f"node {name} is Ready, {time.monotonic() - began:.1f} s after it was asked for")
+        return name
+
+    def remove(self) -> list[str]:
+        """End the second machine, if there is one; return the leftovers, in words."""
+        if not self.second.is_there():
+            return []
+        left = self.second.down()
+        if self.plane.programs.names():
+            self._ask("DELETE", f"/api/v1/nodes/{self.second.place.node}")
+        return left
 
     def purge(self) -> list[str]:
         """`down`, and remove the folder. Raises Refused where something is still mounted below it."""
@@ -183,14 +204,9 @@ class Node:
 
     def _configure(self) -> None:
         place, pki = self.place, self.plane.pki
-        for folder in (place.network / "net.d", place.folder / "volume-plugins", place.folder / "pod-logs"):
-            folder.mkdir(parents=True, exist_ok=True)
         serving = pki.server("kubelet", [place.address, place.node])
-        strings = {
-            place.folder / "resolv.conf": "",  # no resolver outside: pods with dnsPolicy Default have none
-            place.folder / "containerd.toml": nodeconfig.containerd(place, plugins()),
-            place.network / "net.d" / "10-elasticjob.conflist": nodeconfig.network(place),
-            place.kubelet_configuration: nodeconfig.kubelet(place, serving, pki.ca.certificate),
+        place.make_folders()
+        strings = nodeconfig.machine(place, plugins(), serving, pki.ca.certificate) | {
             place.folder / "proxy.json": nodeconfig.proxy(
                 place, self.plane.kubeconfig_of("system:kube-proxy")
             ),
@@ -202,17 +218,7 @@ class Node:
     def _start_kubelet(self) -> None:
         place = self.place
         user = self.plane.kubeconfig_of(f"system:node:{place.node}", ("system:nodes",))
-        self._start(
-            "kubelet",
-            self.binaries["kubelet"],
-            f"--config={place.kubelet_configuration}",
-            f"--kubeconfig={user}",
-            f"--root-dir={place.kubelet}",
-            f"--cert-dir={place.kubelet}/pki",
-            f"--hostname-override={place.node}",
-            f"--node-ip={place.address}",
-            f"--containerd={place.socket}",  # else pods have no statistics of memory and processor time
-        )
+        self._start("kubelet", *nodeconfig.kubelet_command(place, self.binaries["kubelet"], user))
         self._start("kube-proxy", self.binaries["kube-proxy"], f"--config={place.folder}/proxy.json")
 
     def _start_dns(self) -> None:
@@ -233,8 +239,8 @@ class Node:
         answer = self._post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
         return bool(answer and answer["status"]["allowed"])
 
-    def _is_ready(self) -> bool:
-        node = self._get(f"/api/v1/nodes/{self.place.node}") or {}
+    def _is_ready(self, name: str = "") -> bool:
+        node = self._get(f"/api/v1/nodes/{name or self.place.node}") or {}
         conditions = node.get("status", {}).get("conditions", [])
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 

@@ -56,6 +56,30 @@ disabled_plugins = {json.dumps(unused)}
 """
 
 
+def machine(place: Place, plugins: Path, serving: Pair, clients: Path) -> dict[Path, str]:
+    """Return the files of containerd, its network and the kubelet, by their paths."""
+    return {
+        place.folder / "resolv.conf": "",  # no resolver outside: pods with dnsPolicy Default have none
+        place.folder / "containerd.toml": containerd(place, plugins),
+        place.network / "net.d" / "10-elasticjob.conflist": network(place),
+        place.kubelet_configuration: kubelet(place, serving, clients),
+    }
+
+
+def kubelet_command(place: Place, program: Path, kubeconfig: Path) -> list[str]:
+    """Return the command line of the kubelet."""
+    return [
+        str(program),
+        f"--config={place.kubelet_configuration}",
+        f"--kubeconfig={kubeconfig}",
+        f"--root-dir={place.kubelet}",
+        f"--cert-dir={place.kubelet}/pki",
+        f"--hostname-override={place.node}",
+        f"--node-ip={place.address}",
+        f"--containerd={place.socket}",  # else pods have no statistics of memory and processor time
+    ]
+
+
 def network(place: Place) -> str:
     """Return the network of pods: a bridge without masquerading, for nothing outside can be reached."""
     addresses = {
@@ -95,6 +119,7 @@ def kubelet(place: Place, serving: Pair, clients: Path) -> str:
             "address": place.address,
             "port": KUBELET_PORT,
             "healthzPort": KUBELET_HEALTH,
+            "healthzBindAddress": place.address,
             "readOnlyPort": 0,
             "clusterDNS": [place.dns],
             "clusterDomain": DOMAIN,

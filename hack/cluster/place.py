@@ -52,6 +52,11 @@ class Place:
         """The kubelet's configuration, beside its folder."""
         return self.folder / "kubelet.json"
 
+    def make_folders(self) -> None:
+        """Make the folders that its programs expect."""
+        for folder in (self.network / "net.d", self.folder / "volume-plugins", self.folder / "pod-logs"):
+            folder.mkdir(parents=True, exist_ok=True)
+
     def problem(self) -> str:
         """Return why this folder cannot hold a node; "" if it can."""
         if len(str(self.socket).encode()) > LONGEST_SOCKET:

@@ -24,7 +24,11 @@ from elasticjob.master.scaling.samples import MIB
 
 TRUSTED_PS: Final = Resources({"cpu": Cores(2), "memory": Bytes(1024 * MIB)})
 """Resources of a parameter server's template below this are no wish of the user."""
-CLIPPED: Final = {"cpu": (Cores(4), Cores(32)), "memory": (Bytes(6144 * MIB), Bytes(65536 * MIB))}
+CLIPPED: Final = {
+    "cpu": (Cores.parse("100m"), Cores(32)),
+    "memory": (Bytes(64 * MIB), Bytes(65536 * MIB)),
+}
+"""What Brain may ask for a node. DLRover's least, 4 cores and 6 GiB, would not fit small machines."""
 CLIPPED_COUNTS: Final = {WORKER: 60, PS: 15}
 
 

@@ -103,7 +103,7 @@ def _record(job: Job, applied: int, now: datetime) -> Record | None:
     speed = _speed(job, applied, now)
     if speed is None or (workers := _training(job)) is None:
         return None
-    uses = [_use(node) for node in job.nodes.values() if node.alive]
+    uses = [use_of(node) for node in job.nodes.values() if node.alive]
     return Record(at=now, nodes=_named(uses), workers=workers, steps=speed.steps, samples=speed.samples)
 
 
@@ -141,7 +141,8 @@ def _largest(uses: list[Use]) -> list[Use]:
     return uses if len(uses) <= NAMED else sorted(uses, key=lambda use: -use.memory)[:NAMED]
 
 
-def _use(node: Node) -> Use:
+def use_of(node: Node) -> Use:
+    """Return what a node has and uses."""
     given = node.resource
     return Use(
         name=node.name,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.cli.story.steps import Standstill, Step, gaps, rate, smooth, standstills
+from elasticjob.cli.story.steps import Standstill, Step, gaps, lost, rate, smooth, standstills
 
 
 def steps(*rows: tuple[float, int, int, int]) -> tuple[Step, ...]:
@@ -37,6 +37,24 @@ def test_standstill_lasts_from_the_last_step_before_to_the_first_after() -> None
 )
 def test_gaps_names_each_break_in_the_count(record: tuple[Step, ...], expected: tuple[str, ...]) -> None:
     assert gaps(record) == expected
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (KILLED, 0),
+        (
+            steps((1, 1, 1, 2), (2, 1, 2, 2), (3, 2, 2, 1), (4, 2, 3, 1)),
+            0,
+        ),  # recorded by both main workers
+        (steps((1, 1, 1, 2), (2, 1, 2, 2), (3, 2, 1, 1)), 2),
+        (steps((1, 1, 1, 2), (2, 2, 3, 2)), 1),
+    ],
+)
+def test_steps_that_are_lost_or_done_again_at_changes_of_the_round(
+    record: tuple[Step, ...], expected: int
+) -> None:
+    assert lost(record) == expected
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=8), st.data())

@@ -12,6 +12,7 @@ from elasticjob.api.resources import Bytes
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.lives import Life
+from elasticjob.controllers.machines import Largest
 from elasticjob.controllers.memory import Growth, Sizing
 from tests.kit.controllers.build import ended, job, life, oom, plan, resource, role
 
@@ -22,8 +23,11 @@ NODE = "digits-worker-0"
 MINE = f"{NODE}-memory"
 
 
-def sizing(*plans: ScalePlan, job_: Any = None, resource_: Any = None) -> Sizing:
-    return Sizing(job_ or job(), resource_ or resource(), plans)
+def sizing(
+    *plans: ScalePlan, job_: Any = None, resource_: Any = None, largest: str = "", name: str = "m3"
+) -> Sizing:
+    known = {"worker": Largest(name, Bytes.parse(largest))} if largest else {}
+    return Sizing(job_ or job(), resource_ or resource(), plans, known)
 
 
 def more(memory: str = "1Gi", name: str = "up", **about: Any) -> ScalePlan:
@@ -112,6 +116,24 @@ CASES: list[tuple[str, Life, Sizing, str, bool]] = [
         False,
     ),
     ("there is no room", KILLED, sizing(job_=job(resourceLimits={"memory": "1Gi"})), "", False),
+    ("the largest machine has less than twice as much", KILLED, sizing(largest="700Mi"), "700Mi", True),
+    ("the largest machine has no more", KILLED, sizing(largest="512Mi"), "", False),
+    ("the largest machine has less", oom(0, memory="1Gi"), sizing(largest="512Mi"), "", False),
+    (
+        "a large machine allows more than 64Gi",
+        oom(0, memory="64Gi"),
+        sizing(largest="1Ti"),
+        "72Gi",
+        True,
+    ),
+    (
+        "limits and machine: the lower one counts",
+        KILLED,
+        sizing(job_=job(resourceLimits={"memory": "2000Mi"}), largest="800Mi"),
+        "800Mi",
+        True,
+    ),
+    ("it has 64Gi, and no machine is known", oom(0, memory="64Gi"), sizing(), "", False),
     ("it had no limit", oom(0, memory=""), sizing(), "", False),
     ("it was deleted as well", oom(0, terminating=True), sizing(), "", False),
     ("it ended in another way", ended(0), sizing(), "", False),
@@ -126,6 +148,71 @@ def test_after_an_end(case: str, killed: Life, known: Sizing, asks: str, waits: 
     growth = known.growth(killed)
     assert (growth.memory if growth else "") == asks
     assert known.is_coming(killed) is waits
+
+
+GIVES_UP: list[tuple[str, Life, Sizing, str]] = [
+    ("more is possible", KILLED, sizing(), ""),
+    ("it ended in another way", ended(0), sizing(largest="1Mi"), ""),
+    (
+        "its limits",
+        KILLED,
+        sizing(job_=job(resourceLimits={"memory": "1Gi"}), largest="8Gi"),
+        "resourceLimits.memory 1Gi leaves 512Mi for each of worker: raise resourceLimits.memory",
+    ),
+    (
+        "its limits, for a node with memory of its own",
+        KILLED,
+        sizing(job_=job(resourceLimits={"memory": "1Gi"}), resource_=own()),
+        "resourceLimits.memory 1Gi leaves 512Mi for digits-worker-0: raise resourceLimits.memory",
+    ),
+    (
+        "its machine",
+        oom(0, memory="8Gi"),
+        sizing(largest="7680Mi"),
+        "the largest machine for worker, m3, has 7680Mi: add a larger one, or use less memory",
+    ),
+    (
+        "64Gi",
+        oom(0, memory="64Gi"),
+        sizing(),
+        "without resourceLimits.memory a node of worker gets 64Gi at most: set resourceLimits.memory",
+    ),
+    (
+        "mode manual",
+        KILLED,
+        sizing(job_=job(optimizeMode="manual")),
+        "optimizeMode is manual, so its memory stays: raise resources.limits.memory of worker",
+    ),
+    (
+        "autoScale false",
+        KILLED,
+        sizing(job_=job({"worker": role(2, autoScale=False)})),
+        "autoScale of worker is false, so its memory stays: raise resources.limits.memory of worker",
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "killed", "known", "why"), GIVES_UP, ids=[case for case, *_ in GIVES_UP])
+def test_why_there_is_no_more(case: str, killed: Life, known: Sizing, why: str) -> None:
+    assert known.exhausted(killed) == why
+    assert not (why and known.growth(killed))
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        (sizing(), "digits-worker-0 was OOMKilled at 512Mi: worker gets 1Gi"),
+        (
+            sizing(largest="700Mi"),
+            "digits-worker-0 was OOMKilled at 512Mi: worker gets 700Mi, the most: the largest machine for "
+            "worker, m3, has 700Mi",
+        ),
+    ],
+)
+def test_growth_is_told(known: Sizing, told: str) -> None:
+    growth = known.growth(KILLED)
+    assert growth is not None
+    assert growth.sentence == told
 
 
 def carried_out(growth: Growth) -> Sizing:

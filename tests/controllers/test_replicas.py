@@ -13,7 +13,8 @@ import yaml
 
 from elasticjob.api.resources import Bytes
 from elasticjob.cli.errors import Exit, Failure
-from elasticjob.cli.operator import lease_of, settings_of
+from elasticjob.cli.operator import lease_of
+from elasticjob.cli.options import settings_of
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.election.election import Election
@@ -93,14 +94,14 @@ def test_the_flag_names_a_lease(flag: str | None, lease: str | None, namespace: 
 )
 def test_settings_that_cannot_be_meant_are_refused_in_a_sentence(given: dict[str, str], why: str) -> None:
     with pytest.raises(Failure, match=why) as refused:
-        settings_of(given)
+        settings_of(Settings, given)
     assert refused.value.code == Exit.USAGE
 
 
 def test_labels_that_are_no_json_are_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ELASTICJOB_OPERATOR_SCRAPERS", "monitoring")
     with pytest.raises(Failure, match=r"field \"scrapers\".*; write it as JSON"):
-        settings_of({})
+        settings_of(Settings, {})
 
 
 def test_an_address_that_is_taken_is_told_in_a_sentence(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from hack.cluster.debian import missing_packages
 from hack.cluster.node import refusal
 from hack.cluster.pki import Pair
 from hack.cluster.place import Place
+from hack.cluster.second import place_beside
 
 PLACE = Place(Path("/state"))
 PAIR = Pair(Path("/state/tls.crt"), Path("/state/tls.key"))
@@ -45,6 +46,21 @@ def test_kubelet_and_proxy_meet_the_rest() -> None:
         == json.loads(nodeconfig.network(PLACE))["plugins"][0]["ipam"]["ranges"][0][0]["subnet"]
     )
     assert f"bind {PLACE.dns}" in nodeconfig.corefile(PLACE, Path("/state/dns.kubeconfig"))
+
+
+def test_second_machine_is_inside_the_first_and_takes_nothing_from_it() -> None:
+    beside = place_beside(PLACE)
+    assert PLACE.folder in beside.folder.parents
+    assert beside.cgroup.startswith(f"{PLACE.cgroup}/")
+    own = ("node", "address", "pods", "bridge", "socket", "kubelet", "network")
+    assert all(getattr(beside, name) != getattr(PLACE, name) for name in own)
+    assert (beside.dns, beside.services) == (PLACE.dns, PLACE.services)
+    for place in (PLACE, beside):
+        kubelet = json.loads(nodeconfig.kubelet(place, PAIR, Path("/state/ca.crt")))
+        assert {kubelet["address"], kubelet["healthzBindAddress"]} == {place.address}
+        assert f"--hostname-override={place.node}" in nodeconfig.kubelet_command(
+            place, Path("kubelet"), Path("user")
+        )
 
 
 def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ async def test_each_question_has_its_verb(standin: StandIn, optimizer: BrainOpti
 @pytest.mark.parametrize(
     ("sizes", "count", "resource"),
     [
-        (Size(count=1000, resource={"cpu": "1", "memory": "1Ti"}), 60, {"cpu": "4", "memory": "64Gi"}),
+        (Size(count=1000, resource={"cpu": "1", "memory": "1Ti"}), 60, {"cpu": "1", "memory": "64Gi"}),
         (Size(count=0, resource={"cpu": "0"}), None, {}),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -30,6 +31,7 @@ class Meal:
     command: tuple[str, ...]
     limit: str
     doubled: str
+    agent: bool = False
 
 
 MEALS: Final = (
@@ -40,6 +42,7 @@ MEALS: Final = (
         ("elasticjob", "run", "--no-python", "python3", "-c", EATS.format(200)),
         "160Mi",
         "320Mi",
+        agent=True,
     ),
 )
 """The kernel kills the worker alone where cgroups are of version 1, and the whole container on version 2."""
@@ -62,6 +65,16 @@ async def test_a_container_out_of_memory_comes_back_with_twice_as_much(
     assert limits == {"memory": meal.doubled}
     job = json.loads(await site.kubectl("-n", home, "get", "elasticjob", "hungry", "-o", "json"))
     assert job["status"]["restarts"] == 1
+    events = await listed(site, home, "events")
+    (relaunch,) = (each["message"] for each in events if each["reason"] == "NodeRelaunched")
+    begins = f"hungry-worker-0-1 replaces hungry-worker-0: OOMKilled at {meal.limit}"
+    by_agent = f"{begins}: worker 0 was out of memory and killed by the kernel: its workers used "
+    assert relaunch.startswith(by_agent if meal.agent and cgroup_v1() else begins)
+
+
+def cgroup_v1() -> bool:
+    """Whether the kernel kills a worker alone, so that its agent can say why it ended."""
+    return Path("/sys/fs/cgroup/memory").is_dir()
 
 
 def hungry(namespace: str, meal: Meal) -> Manifest:

@@ -387,6 +387,25 @@ def test_budget_of_restarts_is_spent_by_kills_too() -> None:
     assert did == ["failure final", "exit 137 WorkerFailed"]
 
 
+@pytest.mark.parametrize("code", [-9, 137, 1])
+def test_pod_ends_with_a_worker_out_of_memory_so_that_the_next_gets_more(code: int) -> None:
+    story = Story(in_pod=True)
+    story.then(Said(0, Hello()), Said(0, Ready(port=5000)), formed(1, "a"))
+    did = story.then(Ended(0, code, "step 41", "its workers used 150Mi of 160Mi up to a second before"))
+    assert did == ["failure final", "exit 137 OOMKilled"]
+    assert story.group.ending is not None
+    assert story.group.ending.message == (
+        "worker 0 was out of memory and killed by the kernel: its workers used 150Mi of 160Mi up to a second "
+        "before; another start here would have no more memory, so this pod ends"
+    )
+
+
+def test_where_no_other_pod_is_made_a_worker_out_of_memory_is_started_again() -> None:
+    story = Story(in_pod=False)
+    story.then(Said(0, Hello()), Said(0, Ready(port=5000)), formed(1, "a"))
+    assert story.then(Ended(0, -9, "", "its workers used 150Mi")) == ["failure", "spawn 0", "no join"]
+
+
 @pytest.mark.parametrize("progress", [True, False])
 @pytest.mark.parametrize(("workers", "restarts"), [(1, 0), (1, 2), (2, 1), (4, 3)])
 def test_max_restarts_counts_starts_of_all_workers_of_the_node(

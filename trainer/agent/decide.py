@@ -15,7 +15,7 @@ from itertools import pairwise, takewhile
 from elasticjob.api.rpc.nodes import Failure, Finish, Order
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery
 from elasticjob.trainer.agent.group import KILLED, Ending, Failed, Group, Life, Worker
-from elasticjob.trainer.agent.words import CANNOT_START
+from elasticjob.trainer.agent.words import CANNOT_START, OUT_OF_MEMORY
 from elasticjob.trainer.channel import Abort, Enter, FromAgent, Interrupt, Stop
 
 EXCUSE = 1.0  # seconds in which the master may attribute a failure to the loss of another node
@@ -198,8 +198,8 @@ def report_failures(group: Group, now: float) -> Step | None:
         incarnation=group.terms.incarnation,
         round=failed.round,
         local_rank=failed.slot,
-        exit_code=failed.code,
-        message=failed.message[-2048:],
+        exit_code=failed.status,
+        message=said_last(failed)[-2048:],
         final=bool(hopeless),
     )
     done = replace(
@@ -209,8 +209,8 @@ def report_failures(group: Group, now: float) -> Step | None:
     sentence = f"worker {failed.slot} {how_it_ended(failed)}"
     if hopeless:
         ending = Ending(
-            code=HUNG if failed.hung else failed.code if failed.code > 0 else 128 - failed.code,
-            reason=CANNOT_START if cannot_start(group) else "WorkerFailed",
+            code=HUNG if failed.hung else failed.status if failed.status > 0 else 128 - failed.status,
+            reason=reason_of(group, failed),
             message=f"{sentence}; {hopeless}{hint(group, failed)}",
             local_rank=failed.slot,
             kill_at=now + PATIENCE,
@@ -464,6 +464,8 @@ def entry(group: Group, slot: int) -> Enter:
 
 def why_hopeless(group: Group) -> str:
     """Return why a restart of the workers would not help, empty if it may."""
+    if group.terms.in_pod and any(failed.out_of_memory and not failed.reported for failed in group.failures):
+        return "another start here would have no more memory, so this pod ends"
     fruitless = restarts(tuple(takewhile(lambda failed: failed.fruitless, reversed(group.failures))))
     if 0 < group.terms.tries <= fruitless:
         return "it failed twice without any progress, so it is not started again"
@@ -500,6 +502,13 @@ def may_be_an_echo(group: Group, failed: Failed) -> bool:
     return failed.code > 0 and not (alone or failed.fruitless) and group.recovery is Recovery.RESTART
 
 
+def reason_of(group: Group, failed: Failed) -> str:
+    """Return the reason of an end because of a worker, for the operator."""
+    if failed.out_of_memory:
+        return OUT_OF_MEMORY
+    return CANNOT_START if cannot_start(group) else "WorkerFailed"
+
+
 def cannot_start(group: Group) -> bool:
     """Whether the last workers failed before any progress, in the same way, as they would anywhere."""
     last = group.failures[-2:]
@@ -531,9 +540,16 @@ def how_it_ended(failed: Failed) -> str:
     """Return the exit code or signal of a worker in words."""
     if failed.hung:
         return f"was killed: {failed.message}"
+    if failed.out_of_memory:
+        return f"was out of memory and killed by the kernel: {failed.out_of_memory}"
     if failed.code < 0:
         return f"was killed by {signal_name(-failed.code)}"
     return f"failed with exit code {failed.code}" + (f": {failed.message}" if failed.message else "")
+
+
+def said_last(failed: Failed) -> str:
+    """Return what the master is told about the end of a worker."""
+    return f"out of memory: {failed.out_of_memory}" if failed.out_of_memory else failed.message
 
 
 def signal_name(number: int) -> str:

@@ -8,6 +8,7 @@ round number.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -43,6 +44,7 @@ class Terms:
     grace: float
     tries: int = 2  # starts in a row without any progress after which there is no other; 0: no limit
     forgive: float = 0.0  # seconds without a failure after which earlier ones do not count; 0: never
+    in_pod: bool = False  # the cluster makes another with more memory where this one has too little
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,13 @@ class Failed:
     elastic: bool = False
     echo: bool = False  # caused by the loss of a peer on another node
     hung: bool = False  # killed because it kept the others waiting; `message` has the verdict
+    out_of_memory: str = ""  # what was used, if the kernel killed it, or a process of its own, for that
     reported: bool = False
+
+    @property
+    def status(self) -> int:
+        """The code, as reported: that of a worker out of memory says so, whichever process was killed."""
+        return -signal.SIGKILL if self.out_of_memory else self.code
 
 
 @dataclass(frozen=True)
@@ -182,6 +190,7 @@ class Ended:
     slot: int
     code: int
     message: str = ""
+    out_of_memory: str = ""  # as in `Failed`
 
 
 @dataclass(frozen=True)
@@ -304,6 +313,7 @@ def buried(group: Group, event: Ended, now: float) -> Group:
         at=now,
         message=worker.hang or event.message,
         hung=bool(worker.hang),
+        out_of_memory="" if worker.hang else event.out_of_memory,
         fruitless=event.code > 0 and not worker.progressed and quick,
         elastic=worker.elastic,
     )

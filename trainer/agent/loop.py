@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from string import Template
@@ -22,11 +23,11 @@ import msgspec
 
 from elasticjob.api.rpc.check import Part
 from elasticjob.api.rpc.message import Request
-from elasticjob.api.rpc.nodes import Hang, Order, Report, Succession, Watch
+from elasticjob.api.rpc.nodes import Hang, Order, Report, Succession, Usage, Watch
 from elasticjob.api.rpc.rendezvous import Join, Recovery
 from elasticjob.trainer import way
 from elasticjob.trainer.agent import decide as steps
-from elasticjob.trainer.agent import health, stacks, succession, words
+from elasticjob.trainer.agent import health, memory, stacks, succession, words
 from elasticjob.trainer.agent.check import FAILED, PAYLOAD, Bench, check
 from elasticjob.trainer.agent.decide import LEFT, Action, Exit, Step, again_at, decide
 from elasticjob.trainer.agent.environ import with_defaults, worker_environment
@@ -34,6 +35,7 @@ from elasticjob.trainer.agent.folder import own_folder
 from elasticjob.trainer.agent.group import (
     AskedToLeave,
     Dismissed,
+    Ended,
     Event,
     Formed,
     Group,
@@ -81,7 +83,7 @@ async def run(settings: Settings, environment: Mapping[str, str], take_over: Tak
     place = settings.place
     async with MasterClient(place.master, token=place.token, patience=settings.patience) as master:
         with own_folder() as folder:
-            return await Agent(settings, environment, master, folder, take_over).run()
+            return await Agent(settings, environment, master, folder, take_over, memory.cgroup()).run()
 
 
 class Agent:
@@ -94,6 +96,7 @@ class Agent:
         master: MasterClient,
         folder: Path,
         take_over: TakeOver | None = None,
+        cgroup: memory.Cgroup | None = None,
     ) -> None:
         self._settings = settings
         self._environment = with_defaults(environment, settings.workers)
@@ -110,6 +113,9 @@ class Agent:
         self._news = asyncio.Event()
         self._reported_round = 0
         self._meter = Meter()
+        self._kills = memory.Kills(cgroup)
+        self._used = 0
+        self._warned = False
         self._watcher = health.Watcher()
         self._stacks = self._written = 0
         self._joined: float | None = None
@@ -134,6 +140,7 @@ class Agent:
         for number in signals:
             asked = AskedToLeave(f"received {number.name}", 128 + number)
             loop.add_signal_handler(number, self._events.put_nowait, asked)
+        self._kills.look(time.monotonic())
         self._say_where_the_master_is()
         if self._settings.check:
             self._start(self._vet())
@@ -151,6 +158,8 @@ class Agent:
             await self._finish_calls(end)
         finally:
             await self._close()
+            if self._warned:
+                words.clear(self._settings.place.termination_log)
             for number in signals:
                 loop.remove_signal_handler(number)
         self._last_words(end)
@@ -165,12 +174,25 @@ class Agent:
                     return end
             event = await self._next_event(again_at(self._group))
             if event is not None:
-                self._group = observe(self._group, event, loop.time())
+                self._group = observe(self._group, self._explained(event), loop.time())
                 if isinstance(event, Said) and isinstance(event.message, Advance):
                     self._noticed(event.message)
                 if isinstance(event, Ordered) and (hang := event.orders.hang) and hang.number > self._stacks:
                     self._stacks = hang.number
                     self._start(self._write_stacks(hang))
+
+    def _explained(self, event: Event) -> Event:
+        """Return the end of a worker with what the kernel says about it."""
+        if not isinstance(event, Ended) or not memory.is_by_kill(event.code, event.message):
+            return event
+        if not self._kills.recent(time.monotonic()):
+            return event
+        return replace(event, out_of_memory=self._told_use())
+
+    def _told_use(self) -> str:
+        """Return what the workers used at last, in words."""
+        limit = self._kills.cgroup.limit() if self._kills.cgroup else None
+        return f"its workers used {memory.told(self._used, limit)} up to a second before"
 
     async def _next_event(self, until: float | None) -> Event | None:
         """Return the next event, None at the timeout."""
@@ -297,6 +319,9 @@ class Agent:
                 async with asyncio.timeout(REPORT_EVERY):
                     await self._news.wait()
             self._news.clear()
+            self._kills.look(time.monotonic())
+            usage = self._meter.sample(self._workers.pids)
+            self._remember(usage)
             if not self._group.training:
                 continue
             report = Report(
@@ -304,12 +329,23 @@ class Agent:
                 incarnation=self._group.terms.incarnation,
                 round=self._group.round,
                 progress=self._group.progress if self._group.progress_round == self._group.round else None,
-                usage=self._meter.sample(self._workers.pids),
+                usage=usage,
                 workers=self._watcher.states(time.monotonic()),
                 stacks=self._written,
             )
             with suppress(MasterError):  # the next report includes it
                 await self._master.call(report, patience=REPORT_EVERY)
+
+    def _remember(self, usage: Usage) -> None:
+        """Keep what is used; near the limit in the termination message too: a kill of all leaves no time."""
+        self._used = usage.memory or self._used
+        limit = self._kills.cgroup.limit() if self._kills.cgroup else None
+        near = memory.is_near(usage.memory, limit)
+        if near:
+            words.write(self._settings.place.termination_log, reason="", message=self._told_use(), code=0)
+        elif self._warned:
+            words.clear(self._settings.place.termination_log)
+        self._warned = near
 
     async def _succeed(self, take_over: TakeOver) -> None:
         """While the master is gone, look for its successor, or be it."""
@@ -512,6 +548,7 @@ def terms(settings: Settings) -> Terms:
         grace=settings.grace,
         tries=settings.tries,
         forgive=settings.forgive,
+        in_pod=bool(place.pod),
     )
 
 

@@ -9,6 +9,8 @@ from typing import Final
 
 CANNOT_START: Final = "CannotStart"
 """The reason for an end that another pod would only repeat."""
+OUT_OF_MEMORY: Final = "OOMKilled"
+"""The reason for an end because a worker was killed for want of memory; the kubelet says the same."""
 
 
 def write(path: Path | None, *, reason: str, message: str, code: int, local_rank: int = -1) -> None:
@@ -17,3 +19,10 @@ def write(path: Path | None, *, reason: str, message: str, code: int, local_rank
     if path is not None:
         with suppress(OSError):
             path.write_text(json.dumps(words))
+
+
+def clear(path: Path | None) -> None:
+    """Leave no message: then the kubelet takes the last lines of the log."""
+    if path is not None:
+        with suppress(OSError):
+            path.write_text("")

@@ -59,7 +59,7 @@ def seen(
     plans: Any = (),
     served: Any = frozenset(),
 ) -> Seen:
-    return Seen(job_ or job(), resource_, masters, lives, plans, PROVISION, "t0ken", served)
+    return Seen(job_ or job(), resource_, masters, lives, plans, PROVISION, "t0ken", served=served)
 
 
 def together(gang: str = "volcano", roles: Any = None, **more: Any) -> Any:
@@ -557,7 +557,30 @@ def test_memory_grows(case: str, job_: Any, killed: Any, memory: str) -> None:
     ((create,),) = decided.groups
     assert isinstance(create, Create)
     assert create.manifest["spec"]["replicaResourceSpecs"] == {"worker": {"resource": {"memory": memory}}}
-    assert decided.sentence.endswith(f"worker gets {memory}")
+    assert f": worker gets {memory}" in decided.sentence
+
+
+USED = "worker 0 was out of memory and killed by the kernel: its workers used 490Mi of 512Mi"
+OUT_OF_MEMORY = [
+    (
+        job(resourceLimits={"memory": "1Gi"}),
+        "resourceLimits.memory 1Gi leaves 512Mi for each of worker: raise resourceLimits.memory",
+    ),
+    (job(), "it would get 1Gi next: raise restartCount, or begin with more memory"),
+]
+
+
+@pytest.mark.parametrize(("job_", "advice"), OUT_OF_MEMORY)
+def test_a_job_out_of_memory_fails_with_the_numbers(job_: Any, advice: str) -> None:
+    killed = oom(0, 3, restarts_before=3)
+    assert killed.ended is not None
+    killed = replace(killed, ended=replace(killed.ended, words=f'{{"message": "{USED}"}}'))
+    outcome = decide(running(job_, lives=(killed, life(1))), NOW).outcome
+    assert outcome is not None
+    assert (outcome.succeeded, outcome.reason) == (False, "OutOfMemory")
+    assert outcome.message == (
+        f"digits-worker-0-3 failed with OOMKilled at 512Mi: {USED}; restartCount 3 is spent; {advice}"
+    )
 
 
 def test_a_node_with_memory_of_its_own_is_given_more_of_it() -> None:

@@ -31,6 +31,8 @@ class Site:
     rows: list[timeline.Row] = field(default_factory=list)
     seen: int = 0
     """How many requests of the audit log were looked at."""
+    loaded: dict[tuple[str, str], Image] = field(default_factory=dict)
+    """The images of ours that the node has, by name and tag."""
     unused: list[str] = field(default_factory=list)
     """Rights of the operator that it did not use."""
 
@@ -38,6 +40,7 @@ class Site:
         """Have an image of ours on the node."""
         image = images.build(name, self.store, tag)
         self.node.load(image, self.store)
+        self.loaded[name, tag] = image
         return image
 
     def install(self) -> None:

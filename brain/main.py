@@ -1,0 +1,124 @@
+"""Brain as a process: the database, the server, and, with a cluster, the monitor and the reconciler."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import Final
+
+import aiohttp
+from prometheus_client import CollectorRegistry
+
+from elasticjob.api.v1alpha1.common import LABEL_JOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
+from elasticjob.brain.access import Access
+from elasticjob.brain.administor import Pace
+from elasticjob.brain.algorithms import installed
+from elasticjob.brain.monitor.sources import Masters, Prometheus, Source
+from elasticjob.brain.monitor.watch import Monitor
+from elasticjob.brain.planner import Planner
+from elasticjob.brain.reconciler import Plans
+from elasticjob.brain.server import Server
+from elasticjob.brain.settings import Settings
+from elasticjob.brain.settings import Source as From
+from elasticjob.brain.store import Store, opened
+from elasticjob.kube.client import config
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.clock import SystemClock
+from elasticjob.kube.controller.controller import Controller
+from elasticjob.kube.election.election import Election
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import NODE, POD
+from elasticjob.kube.operator.operator import Group, Operator
+
+NAME: Final = "elasticjob-brain"
+
+
+async def run(settings: Settings) -> None:
+    """Run Brain until SIGTERM, SIGINT or cancellation.
+
+    Raises LeadershipLost when another replica may plan: the process must end at once.
+    """
+    async with opened(settings.database) as store:
+        if not settings.cluster:
+            async with served(settings, store, CollectorRegistry()):
+                await _stopped()
+            return
+        found = await config.load(settings.kubeconfig, settings.context)
+        async with Client(found, user_agent=NAME) as client, aiohttp.ClientSession() as session:
+            operator = compose(client, settings, store, session)
+            async with served(settings, store, operator.metrics.registry):
+                await operator.run()
+
+
+@asynccontextmanager
+async def served(settings: Settings, store: Store, registry: CollectorRegistry) -> AsyncIterator[Server]:
+    """Serve masters and readers."""
+    planner = Planner(store, installed(), plans=settings.cluster)
+    access = Access(settings.key_file, settings.reading_token_file)
+    now = SystemClock().now
+    async with AsyncExitStack() as stack:
+        server = Server(store, planner, access, now, registry, host=settings.host, port=settings.port)
+        yield await stack.enter_async_context(server)
+
+
+def compose(
+    client: Client,
+    settings: Settings,
+    store: Store,
+    session: aiohttp.ClientSession,
+    *,
+    signals: bool = True,
+) -> Operator:
+    """Return what watches the cluster and plans for its jobs, not started."""
+    election = Election(settings.lease, settings.lease_namespace) if settings.leader_election else None
+    operator = Operator(
+        client,
+        settings.namespace,
+        name=NAME,
+        probes=settings.probes or None,
+        signals=signals,
+        election=election,
+    )
+    jobs, resources = operator.cache(ELASTICJOB), operator.cache(JOBRESOURCE)
+    sources: Mapping[From, Source | None] = {
+        From.MASTERS: Masters(session),
+        From.PROMETHEUS: Prometheus(settings.prometheus, session),
+        From.NONE: None,
+    }
+    now = operator.clock.now
+    monitor = Monitor(
+        store,
+        client,
+        jobs,
+        operator.cache(POD, labels=LABEL_JOB),
+        operator.cache(NODE),
+        sources[settings.source],
+        settings.retention,
+        settings.every,
+        operator.clock,
+        now,
+    )
+    pace = Pace().times(settings.pace)
+    plans = Plans(store, client, jobs, resources, installed(), pace, timedelta(seconds=settings.every), now)
+    for each in monitor.controllers:
+        operator.add(each)
+    operator.add(monitor, Group.CONTROLLERS)
+    operator.add(Controller("brain-plans", plans, for_=ELASTICJOB, watches=((JOBRESOURCE, _same_name),)))
+    return operator
+
+
+def _same_name(resource: JobResource) -> list[Key]:
+    return [resource.key]
+
+
+async def _stopped() -> None:
+    """Return at SIGTERM or SIGINT."""
+    stopped, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    await stopped.wait()

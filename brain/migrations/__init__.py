@@ -1,0 +1,1 @@
+"""Alembic's migrations of Brain's tables; run.py applies them."""

@@ -1,0 +1,135 @@
+"""Jobs, pods and machines of the cluster as the store keeps them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from elasticjob.api.resources import Bytes, Cores, Resources, pod_requests
+from elasticjob.api.rpc.brain import JobFacts, Placement, RoleFacts
+from elasticjob.api.v1alpha1.common import LABEL_ROLE, WORKER
+from elasticjob.api.v1alpha1.containers import main_container, main_end
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Phase
+from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.brain.store import SeenJob, SeenMachine, SeenPod
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import Node, Pod
+
+OWNERS: Final = ("elasticjob.dlrover/user", "app.kubernetes.io/managed-by-user")
+"""Labels and annotations that name whose job it is; without them, its namespace is taken."""
+ENDED: Final = (Phase.SUCCEEDED, Phase.FAILED)
+DEVICE: Final = "/"
+"""Names of extended resources have one."""
+LONGEST: Final = 512
+
+
+def seen_job(job: ElasticJob, now: datetime) -> SeenJob:
+    """Return a job as it is now."""
+    main = _main_container(job)
+    words = [str(word) for name in ("command", "args") for word in main.get(name) or ()]
+    over = job.status.phase in ENDED
+    said = {**job.metadata.annotations, **job.metadata.labels}
+    training = job.status.training.model_dump(mode="json", by_alias=True) if job.status.training else {}
+    return SeenJob(
+        uid=job.metadata.uid,
+        namespace=job.metadata.namespace,
+        name=job.metadata.name,
+        began=job.metadata.creation_timestamp or now,
+        owner=next((said[name] for name in OWNERS if name in said), job.metadata.namespace),
+        image=str(main.get("image", ""))[:LONGEST],
+        script=" ".join(words)[:LONGEST],
+        strategy=job.spec.distribution_strategy.value,
+        mode=job.spec.optimize_mode.value,
+        phase=job.status.phase.value if job.status.phase else "",
+        status={name: value for name, value in training.items() if value is not None},
+        ended=(job.status.completion_time or now) if over else None,
+        completed=job.status.phase is Phase.SUCCEEDED,
+    )
+
+
+def _main_container(job: ElasticJob) -> Manifest:
+    """Return the container that trains, of the workers or else of the first role."""
+    roles = job.spec.roles
+    spec = roles.get(WORKER) or next(iter(roles.values()), None)
+    return (spec and spec.main_container) or {}
+
+
+def seen_pod(pod: Pod, job: str, now: datetime, log: str = "") -> SeenPod:
+    """Return a pod of the job with this uid as it is now; `log` are its last lines, if they are known."""
+    main, end = main_container(pod), main_end(pod)
+    given = {**main.resources.requests, **main.resources.limits} if main else {}
+    over = pod.status.phase in ("Succeeded", "Failed")
+    reason = end.reason if end and end.exit_code else pod.status.reason
+    return SeenPod(
+        uid=pod.metadata.uid,
+        job=job,
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        role=pod.metadata.labels.get(LABEL_ROLE, ""),
+        began=pod.metadata.creation_timestamp or now,
+        machine=pod.spec.node_name,
+        phase=pod.status.phase,
+        reason=reason if over else "",
+        cores=float(Cores.parse(str(given["cpu"])).value) if "cpu" in given else 0.0,
+        bytes=int(Bytes.parse(str(given["memory"])).value) if "memory" in given else 0,
+        ended=((end.finished_at if end else None) or now) if over else None,
+        log=log or (end.message if end else ""),
+    )
+
+
+def seen_machine(node: Node, now: datetime) -> SeenMachine:
+    """Return a machine as it is now."""
+    has = Resources.parse({name: str(amount) for name, amount in node.status.allocatable.items()})
+    ready = [each.status == "True" for each in node.status.conditions if each.type == "Ready"]
+    return SeenMachine(
+        uid=node.metadata.uid,
+        name=node.metadata.name,
+        began=node.metadata.creation_timestamp or now,
+        cores=float(has["cpu"].value) if "cpu" in has else 0.0,
+        bytes=int(has["memory"].value) if "memory" in has else 0,
+        devices={name: int(amount.value) for name, amount in has.items() if DEVICE in name},
+        ready=all(ready) and not node.spec.unschedulable,
+    )
+
+
+def facts_of(job: ElasticJob) -> JobFacts:
+    """Return what the user of a job says about sizes."""
+    roles = {
+        name: RoleFacts(
+            count=spec.replicas,
+            least=spec.bounds.least,
+            most=spec.bounds.most,
+            unit=job.spec.node_unit if name == WORKER else 1,
+            auto=spec.auto_scale,
+            resource=pod_requests(spec.pod).manifest(),
+        )
+        for name, spec in job.spec.roles.items()
+    }
+    limits = {name: str(amount) for name, amount in job.spec.resource_limits.items()}
+    about = job.metadata
+    strategy = job.spec.distribution_strategy.value
+    return JobFacts(
+        namespace=about.namespace,
+        name=about.name,
+        uid=about.uid,
+        strategy=strategy,
+        roles=roles,
+        limits=limits,
+    )
+
+
+def placement_of(resource: JobResource) -> Placement:
+    """Return what should run now, and what else would fit."""
+    specs, status = resource.spec.replica_resource_specs, resource.status
+    return Placement(
+        sizes={role: spec.replicas for role, spec in specs.items() if spec.replicas is not None},
+        resources={role: _text(spec.resource.items()) for role, spec in specs.items() if spec.resource},
+        nodes={node.name: _text(node.resource.items()) for node in resource.spec.nodes},
+        room=dict(status.room) if status.room else None,
+        machine=_text(status.machine.items()) if status.machine else None,
+    )
+
+
+def _text(amounts: Iterable[tuple[str, object]]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in amounts}

@@ -1,0 +1,149 @@
+"""Follows the cluster into the database: jobs, pods and machines as they come, change and go; samples.
+
+Each object is read when it has changed, by its key, and kept by its uid. What is gone, or has another uid
+now, has ended; what went while nobody looked ends with the first full list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from elasticjob.api.rpc.environment import MASTER_PORT
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, MASTER
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, Phase
+from elasticjob.brain.monitor.objects import seen_job, seen_machine, seen_pod
+from elasticjob.brain.monitor.sources import Source, SourceError, Watched
+from elasticjob.brain.store import NoSuchJob, Retention, Store
+from elasticjob.brain.tables import jobs, machines, pods
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.clock import Clock
+from elasticjob.kube.controller.controller import Controller, Result
+from elasticjob.kube.errors import KubeError
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import NODE, POD, Node, Pod
+
+log = logging.getLogger("elasticjob.brain")
+
+LINES: Final = 50
+LONGEST: Final = 16 * 1024
+"""Of the log of a pod that goes: lines, and bytes."""
+PATIENCE: Final = 2.0
+SOON: Final = timedelta(seconds=1)
+SWEEP_EVERY: Final = 3600.0
+TRAINING: Final = (Phase.RUNNING, Phase.SCALING, Phase.RESTARTING)
+
+
+@dataclass
+class Monitor:
+    """See the module. `run` takes samples; `controllers` follow the objects."""
+
+    store: Store
+    client: Client
+    jobs: Cache[ElasticJob]
+    pods: Cache[Pod]
+    machines: Cache[Node]
+    source: Source | None
+    retention: Retention
+    every: float
+    clock: Clock
+    now: Callable[[], datetime]
+    _logged: set[str] = field(default_factory=set)
+
+    @property
+    def controllers(self) -> Iterator[Controller]:
+        """One for each kind."""
+        yield Controller("brain-jobs", self.job, for_=ELASTICJOB)
+        yield Controller("brain-pods", self.pod, for_=POD)
+        yield Controller("brain-machines", self.machine, for_=NODE)
+
+    async def job(self, key: Key) -> Result:
+        """Keep a job as it is."""
+        now, job = self.now(), self.jobs.get(key)
+        if job is not None:
+            await self.store.see_job(seen_job(job, now), now)
+        await self.store.end_others(jobs, key, job.metadata.uid if job else "", now)
+        return Result.done()
+
+    async def pod(self, key: Key) -> Result:
+        """Keep a pod as it is, with its last lines if it goes."""
+        now, pod = self.now(), self.pods.get(key)
+        if pod is not None and (job := self.jobs.get(Key(key.namespace, pod.metadata.labels[LABEL_JOB]))):
+            try:
+                await self.store.see_pod(seen_pod(pod, job.metadata.uid, now, await self._last_lines(pod)))
+            except NoSuchJob:
+                return Result.again(SOON)
+        await self.store.end_others(pods, key, pod.metadata.uid if pod else "", now)
+        return Result.done()
+
+    async def machine(self, key: Key) -> Result:
+        """Keep a machine as it is."""
+        now, machine = self.now(), self.machines.get(key)
+        if machine is not None:
+            await self.store.see_machine(seen_machine(machine, now))
+        await self.store.end_others(machines, key, machine.metadata.uid if machine else "", now)
+        return Result.done()
+
+    async def _last_lines(self, pod: Pod) -> str:
+        """Return the end of the log of a pod that goes, or has failed, once; "" if it cannot be had."""
+        goes = pod.metadata.deletion_timestamp is not None or pod.status.phase == "Failed"
+        uid = pod.metadata.uid
+        if not goes or uid in self._logged or not pod.spec.containers:
+            return ""
+        self._logged.add(uid)
+        found = b""
+        with suppress(KubeError, TimeoutError):  # its kubelet may have forgotten it already
+            async with asyncio.timeout(PATIENCE):
+                async for chunk in self.client.logs(
+                    pod.metadata.name,
+                    pod.metadata.namespace,
+                    container=pod.spec.containers[0].name,
+                    tail=LINES,
+                ):
+                    found += chunk
+        return found[-LONGEST:].decode(errors="replace").replace("\0", "")
+
+    async def run(self) -> None:
+        """Take samples again and again, and sweep now and then."""
+        await self._end_what_is_gone()
+        swept = -SWEEP_EVERY
+        while True:
+            await self._sample()
+            if self.clock.monotonic() - swept >= SWEEP_EVERY:
+                swept = self.clock.monotonic()
+                if count := await self.store.sweep(self.retention, self.now()):
+                    log.info("old rows deleted", extra={"rows": count})
+            await self.clock.sleep(self.every)
+
+    async def _end_what_is_gone(self) -> None:
+        now = self.now()
+        for table, cache in ((jobs, self.jobs), (pods, self.pods), (machines, self.machines)):
+            await cache.wait_synced()
+            await self.store.end_all_but(table, [item.meta.uid for item in cache.items()], now)
+
+    async def _sample(self) -> None:
+        if self.source is None:
+            return
+        watched = [self._watched(job) for job in self.jobs.list() if job.status.phase in TRAINING]
+        try:
+            found = await self.source.samples(watched, self.now())
+        except SourceError as error:
+            log.warning("no samples: %s", error)
+            return
+        for uid, sample in found.items():
+            with suppress(NoSuchJob):  # it is kept with the next pass over it
+                await self.store.add_samples(uid, [sample])
+
+    def _watched(self, job: ElasticJob) -> Watched:
+        about = job.metadata
+        labels = {LABEL_JOB: about.name, LABEL_ROLE: MASTER}
+        alive = (pod for pod in self.pods.list(about.namespace, labels) if pod.status.phase == "Running")
+        address = next((pod.status.pod_ip for pod in alive if pod.status.pod_ip), "")
+        host = f"[{address}]" if ":" in address else address
+        return Watched(about.uid, about.namespace, about.name, f"{host}:{MASTER_PORT}" if host else "")

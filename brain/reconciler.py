@@ -1,0 +1,152 @@
+"""Writes the ScalePlans of running jobs in cluster mode: observe, decide, keep the decision, write the plan.
+
+A decision is kept, with the name of its plan, before the plan is written. After a crash in between the plan
+is written by the next pass: its name is the same, so that the API server takes it once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, OptimizeMode, Phase
+from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.brain.administor import Pace, event_of, is_settled
+from elasticjob.brain.algorithms.algorithm import Algorithm
+from elasticjob.brain.history import History
+from elasticjob.brain.monitor.objects import facts_of, placement_of
+from elasticjob.brain.planner import kept_of, limits_of, with_placed
+from elasticjob.brain.processor import decide
+from elasticjob.brain.store import Kept, NoSuchJob, Store
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.controller.controller import Result
+from elasticjob.kube.errors import AlreadyExists
+from elasticjob.kube.objects.kinds import Key, Manifest
+from elasticjob.kube.objects.owner import owner_reference
+
+log = logging.getLogger("elasticjob.brain")
+
+PLAIN: Final = SCALEPLAN.untyped()
+WRITTEN: Final = "Written"
+LATE: Final = "Late"
+"""Outcomes of decisions with a plan: it is written; or it was not for so long that it is out of date."""
+OUT_OF_DATE: Final = timedelta(minutes=5)
+LONGEST: Final = 1024
+
+
+@dataclass(frozen=True)
+class Plans:
+    """One pass over one job. Time, the cluster and the table of algorithms are arguments."""
+
+    store: Store
+    client: Client
+    jobs: Cache[ElasticJob]
+    resources: Cache[JobResource]
+    algorithms: tuple[Algorithm, ...]
+    pace: Pace
+    every: timedelta
+    now: Callable[[], datetime]
+
+    async def __call__(self, key: Key) -> Result:
+        """Look at the sizes of a job."""
+        job, resource = self.jobs.get(key), self.resources.get(key)
+        if job is None or resource is None or not is_ours(job):
+            return Result.done()
+        now = self.now()
+        try:
+            history = await self.observe(job, resource, now)
+        except NoSuchJob:  # the monitor has not seen it yet
+            return Result.again(self.every)
+        await self._finish(job, now)
+        event = event_of(history, now, self.pace)
+        if event is not None:
+            placed = placement_of(resource)
+            limits = limits_of(facts_of(job), placed)
+            decision = decide(event, history, limits, now, self.algorithms)
+            if decision:
+                name = plan_name(job, history.decisions + 1)
+                if await self.store.keep(job.metadata.uid, kept_of(decision, now, name), history.decisions):
+                    await self._finish(job, now)
+        return Result.again(self.every)
+
+    async def observe(self, job: ElasticJob, resource: JobResource, now: datetime) -> History:
+        """Return all that a decision rests on. Raises NoSuchJob."""
+        history = await self.store.history(job.metadata.uid, now)
+        history = with_placed(history, placement_of(resource))
+        eta = job.status.training.eta if job.status.training else None
+        return replace(
+            history,
+            settled=is_settled(history, self.pace),
+            remaining=eta - now if eta else None,
+            total=eta - job.status.start_time if eta and job.status.start_time else None,
+        )
+
+    async def _finish(self, job: ElasticJob, now: datetime) -> None:
+        """Write the plan of the last decision, if it has none yet."""
+        decisions = await self.store.decisions_of(job.metadata.uid, 1)
+        if not decisions or not decisions[-1].plan or decisions[-1].outcome:
+            return
+        kept, outcome = decisions[-1], LATE
+        if now - kept.at < OUT_OF_DATE:
+            outcome = WRITTEN
+            try:
+                await self.client.create(PLAIN, manifest(job, kept))
+            except AlreadyExists:
+                pass
+            else:
+                told = {"job": str(job.key), "plan": kept.plan, "why": kept.reason}
+                log.info("ScalePlan written", extra=told)
+        await self.store.decided(job.metadata.uid, kept.number, plan=kept.plan, outcome=outcome)
+
+
+def is_ours(job: ElasticJob) -> bool:
+    """Whether Brain plans for a job now: it runs, in cluster mode, by this operator."""
+    runs = job.status.phase in (Phase.RUNNING, Phase.SCALING, Phase.RESTARTING)
+    return (
+        job.spec.optimize_mode is OptimizeMode.CLUSTER
+        and runs
+        and not job.spec.suspend
+        and not job.spec.managed_by
+        and job.metadata.deletion_timestamp is None
+    )
+
+
+def plan_name(job: ElasticJob, number: int) -> str:
+    """Return the name of the plan of a decision: a namesake of the job gets other ones."""
+    return f"{job.metadata.name}-brain-{job.metadata.uid[:5]}-{number}"
+
+
+def manifest(job: ElasticJob, kept: Kept) -> Manifest:
+    """Return the ScalePlan of a decision."""
+    labels = {LABEL_JOB: job.metadata.name, LABEL_SCALE_TYPE: "auto"}
+    groups: Mapping[str, Mapping[str, Any]] = kept.sizes.get("groups", {})
+    nodes: Mapping[str, Mapping[str, str]] = kept.sizes.get("nodes", {})
+    spec: Manifest = {
+        "ownerJob": job.metadata.name,
+        "replicaResourceSpecs": {role: _group(group) for role, group in groups.items()},
+        "migratePods": [{"name": name, "resource": dict(resource)} for name, resource in nodes.items()],
+        "reason": f"{kept.algorithm}: {kept.reason}"[:LONGEST],
+    }
+    return {
+        "apiVersion": SCALEPLAN.api_version,
+        "kind": SCALEPLAN.name,
+        "metadata": {
+            "name": kept.plan,
+            "namespace": job.metadata.namespace,
+            "labels": labels,
+            "ownerReferences": [owner_reference(job, ELASTICJOB, controller=False)],
+        },
+        "spec": {name: value for name, value in spec.items() if value},
+    }
+
+
+def _group(group: Mapping[str, Any]) -> Manifest:
+    count = group.get("count")
+    sized = {} if count is None else {"replicas": count}
+    return sized | ({"resource": dict(group["resource"])} if group.get("resource") else {})

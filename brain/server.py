@@ -1,0 +1,232 @@
+"""Brain over HTTP: what masters ask and tell, and what people read.
+
+POST /v1/brain/<verb>                            masters; typed (api/rpc/brain.py), with the token of the job
+GET  /v1/jobs, /v1/jobs/<namespace>/<name>       readers; JSON: jobs; one with its samples, decisions and pods
+GET  /, /openapi.json                            readers; the page, and the description of all this
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Histogram
+from sqlalchemy import Row
+
+from elasticjob.api.rpc.brain import AskFirst, AskRecovery, AskSizes, TellStatistics
+from elasticjob.api.rpc.message import JSON, PREFIX, PROBLEM, Problem, Request
+from elasticjob.brain.access import Access
+from elasticjob.brain.planner import Planner
+from elasticjob.brain.store import NoSuchJob, Store
+from elasticjob.kube.http.door import Bounds
+from elasticjob.kube.http.serving import Runner
+
+log = logging.getLogger("elasticjob.brain")
+
+VERBS: Final[Mapping[str, type[Request[Any]]]] = {
+    each.PATH: each for each in (AskSizes, AskRecovery, AskFirst, TellStatistics)
+}
+LARGEST: Final = 4 * 1024 * 1024
+"""Bytes of a request."""
+BOUNDS: Final = Bounds(connections=8192)
+PAGE: Final = Path(__file__).with_name("page.html").read_text()
+POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
+)
+"""The page loads nothing from elsewhere."""
+MOST_JOBS: Final = 1000
+MOST_SAMPLES: Final = 500
+JOB_FIELDS: Final = ("uid", "namespace", "name", "owner", "image", "script", "strategy", "mode", "phase")
+JOB_TIMES: Final = ("began", "seen", "ended")
+POD_FIELDS: Final = ("name", "role", "machine", "phase", "reason", "began", "ended", "log")
+
+
+class Server:
+    """Serves at host:port while it is entered. `now` is the clock."""
+
+    def __init__(
+        self,
+        store: Store,
+        planner: Planner,
+        access: Access,
+        now: Callable[[], datetime],
+        registry: CollectorRegistry,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self._store, self._planner, self._access, self._now = store, planner, access, now
+        self._host, self._port = host, port
+        self._stack = AsyncExitStack()
+        self._seconds = Histogram(
+            "elasticjob_brain_request_seconds", "Time of requests", ["verb", "code"], registry=registry
+        )
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return f"{f'[{self._host}]' if ':' in self._host else self._host}:{self._port}"
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            app = web.Application(client_max_size=LARGEST, middlewares=[_told])
+            app.router.add_post(PREFIX + "brain/{verb}", self._ask)
+            for path, handler in self._pages.items():
+                app.router.add_get(path, self._reading(handler))
+            runner = Runner(app, shutdown_timeout=2.0)
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            self._port = await runner.listen(self._host, self._port, bounds=BOUNDS)
+            self._stack = stack.pop_all()
+        log.info("Brain listens on %s", self.address)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    @property
+    def _pages(self) -> Mapping[str, Callable[[web.Request], Awaitable[web.Response]]]:
+        return {
+            "/": self._page,
+            "/v1/jobs": self._jobs,
+            "/v1/jobs/{namespace}/{name}": self._job,
+            "/openapi.json": self._openapi,
+        }
+
+    # masters
+
+    async def _ask(self, request: web.Request) -> web.Response:
+        verb = request.match_info["verb"]
+        asked = VERBS.get(f"brain/{verb}")
+        if asked is None:
+            known = ", ".join(sorted(VERBS))
+            return _problem(404, "unknown-verb", "No such verb", f"brain/{verb} is not one of {known}")
+        try:
+            given: Any = msgspec.json.decode(await request.read(), type=asked)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return _problem(400, "malformed", "Malformed body", f"brain/{verb}: {error}")
+        if not self._access.is_master_of(given.job.uid, request.headers.get("Authorization", "")):
+            detail = f"send the token of job {given.job.uid}: it is in the Secret of the job, as brain-token"
+            return _problem(401, "unauthenticated", "Wrong or missing token", detail)
+        with self._seconds.labels(verb, "200").time():
+            answer = await self._planner.answer(given, self._now())
+        return web.Response(body=msgspec.json.encode(answer), content_type=JSON)
+
+    # readers
+
+    def _reading(self, handler: Callable[[web.Request], Awaitable[web.Response]]) -> Any:
+        async def guarded(request: web.Request) -> web.Response:
+            if self._access.may_read(request.headers.get("Authorization", "")):
+                return await handler(request)
+            refused = _problem(401, "unauthenticated", "Wrong or missing token", "send the token of readers")
+            refused.headers["WWW-Authenticate"] = 'Basic realm="Brain: any user, the token as password"'
+            return refused
+
+        return guarded
+
+    async def _page(self, _: web.Request) -> web.Response:
+        policy = (
+            "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
+        )
+        headers = {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"}
+        return web.Response(text=PAGE, content_type="text/html", headers=headers)
+
+    async def _jobs(self, request: web.Request) -> web.Response:
+        rows = await self._store.newest_jobs(MOST_JOBS, running="running" in request.query)
+        return _json({"jobs": [_job(row) for row in rows]})
+
+    async def _job(self, request: web.Request) -> web.Response:
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        try:
+            row = await self._store.find(namespace, name)
+        except NoSuchJob as error:
+            return _problem(404, "unknown-job", "No such job", str(error))
+        pods = await self._store.pods_of(row.uid)
+        found = {
+            **_job(row),
+            "facts": row.facts,
+            "samples": await self._store.samples_of(row.uid, MOST_SAMPLES),
+            "decisions": await self._store.decisions_of(row.uid),
+            "pods": [{field: getattr(pod, field) for field in POD_FIELDS} for pod in pods],
+        }
+        return _json(found)
+
+    async def _openapi(self, _: web.Request) -> web.Response:
+        return _json(openapi())
+
+
+def openapi() -> dict[str, Any]:
+    """Return the OpenAPI document of all requests."""
+    _, schemas = msgspec.json.schema_components(VERBS.values(), ref_template="#/components/schemas/{name}")
+    paths: dict[str, Any] = {PREFIX + path: {"post": _call(each)} for path, each in VERBS.items()}
+    reading = {"200": "What was asked for", "401": "A wrong token"}
+    named = [
+        {"name": each, "in": "path", "required": True, "schema": {"type": "string"}}
+        for each in ("namespace", "name")
+    ]
+    one = _responses({**reading, "404": "No such job"})
+    summary = "A job: its samples, decisions and pods."
+    paths["/v1/jobs"] = {"get": {"summary": "The newest jobs.", "responses": _responses(reading)}}
+    paths["/v1/jobs/{namespace}/{name}"] = {
+        "get": {"summary": summary, "parameters": named, "responses": one}
+    }
+    schemes = {"token": {"type": "http", "scheme": "bearer"}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "elasticjob brain", "version": "v1"},
+        "paths": paths,
+        "components": {"schemas": schemas, "securitySchemes": schemes},
+    }
+
+
+def _call(request: type[Request[Any]]) -> dict[str, Any]:
+    schema = {"$ref": f"#/components/schemas/{request.__name__}"}
+    return {
+        "summary": (request.__doc__ or "").strip(),
+        "security": [{"token": []}],
+        "requestBody": {"required": True, "content": {JSON: {"schema": schema}}},
+        "responses": _responses({"200": "The answer", "400": "A malformed body", "401": "A wrong token"}),
+    }
+
+
+def _responses(said: Mapping[str, str]) -> dict[str, Any]:
+    return {code: {"description": text} for code, text in said.items()}
+
+
+def _job(row: Row[Any]) -> dict[str, Any]:
+    names = (*JOB_FIELDS, *JOB_TIMES, "completed", "status")
+    return {name: getattr(row, name) for name in names}
+
+
+def _json(found: object, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(found), content_type=JSON, status=status)
+
+
+def _problem(status: int, code: str, title: str, detail: str) -> web.Response:
+    body = msgspec.json.encode(Problem(title=title, status=status, detail=detail, code=code))
+    return web.Response(body=body, status=status, content_type=PROBLEM)
+
+
+@web.middleware
+async def _told(request: web.Request, handler: Any) -> web.StreamResponse:
+    """Errors of aiohttp as problem+json too; our own are logged, and say nothing of the inside."""
+    try:
+        answer: web.StreamResponse = await handler(request)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        refused = _problem(
+            error.status, "malformed", error.reason, f"{request.method} {request.path}: {error.reason}"
+        )
+        refused.headers.update({name: value for name, value in error.headers.items() if name == "Allow"})
+        return refused
+    except Exception:  # the last place before the socket
+        log.exception("a request failed", extra={"path": request.path})
+        return _problem(500, "failed", "Brain failed", "the log of Brain says why; ask again later")
+    return answer

@@ -1,0 +1,479 @@
+"""Brain's memory: jobs, their samples, pods and machines, and what was decided, in SQLite or PostgreSQL.
+
+    async with opened("sqlite+aiosqlite:///brain.db") as store:
+        await store.tell(job, records, now)
+        history = await store.history(uid, now)
+
+1. Each method is one transaction. Whatever comes again (a sample, an object, an end) changes nothing.
+2. A job that only its master has told of has a row too: its objects follow when the monitor sees them.
+3. Decisions of a job are numbered without gaps; of two that are made from the same state one is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final, cast
+
+import msgspec
+from sqlalchemy import Row, Select, Table, and_, case, delete, event, func, or_, select, text, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from elasticjob.api.resources import Resources
+from elasticjob.api.rpc.brain import JobFacts, Statistics
+from elasticjob.brain.history import History, Killed, Past, Planned, Sample, Stage, Use
+from elasticjob.brain.migrations.run import upgrade
+from elasticjob.brain.tables import decisions, jobs, machines, metadata, pods, samples
+from elasticjob.kube.objects.kinds import Key
+
+OOM: Final = "OOMKilled"
+ALIKE: Final = 8
+"""Earlier jobs of a scenario that count."""
+ALIKE_FOR: Final = timedelta(days=7)
+RECENT: Final = 64
+"""Samples of a job that a decision looks at."""
+PAST_SAMPLES: Final = 8
+PIECE: Final = 1000
+"""Rows that a sweep deletes in one transaction."""
+SCHEMES: Final = {
+    "sqlite": "sqlite+aiosqlite",
+    "postgresql": "postgresql+asyncpg",
+    "postgres": "postgresql+asyncpg",
+}
+
+
+INSERTS: Final[Mapping[str, Callable[[Table], postgresql.Insert]]] = {
+    "postgresql": postgresql.insert,
+    "sqlite": cast(Callable[[Table], postgresql.Insert], sqlite.insert),  # its methods are the same
+}
+
+
+@dataclass(frozen=True)
+class SeenJob:
+    """A job as the cluster has it; `ended` is absent while it goes on."""
+
+    uid: str
+    namespace: str
+    name: str
+    began: datetime
+    owner: str = ""
+    image: str = ""
+    script: str = ""
+    strategy: str = ""
+    mode: str = ""
+    phase: str = ""
+    status: Mapping[str, Any] = field(default_factory=dict)
+    ended: datetime | None = None
+    completed: bool = False
+
+
+@dataclass(frozen=True)
+class SeenPod:
+    """A pod of a job."""
+
+    uid: str
+    job: str
+    name: str
+    role: str
+    began: datetime
+    namespace: str = ""
+    machine: str = ""
+    phase: str = ""
+    reason: str = ""
+    cores: float = 0.0
+    bytes: int = 0
+    ended: datetime | None = None
+    log: str = ""
+
+
+@dataclass(frozen=True)
+class SeenMachine:
+    """A node of the cluster."""
+
+    uid: str
+    name: str
+    began: datetime
+    cores: float = 0.0
+    bytes: int = 0
+    devices: Mapping[str, int] = field(default_factory=dict)
+    ready: bool = True
+    ended: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A decision as it is kept; `plan` names its ScalePlan, "" for an answer to a master."""
+
+    at: datetime
+    event: str
+    algorithm: str
+    reason: str
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    sizes: Mapping[str, Any] = field(default_factory=dict)
+    plan: str = ""
+    outcome: str = ""
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What a sweep leaves: rows younger than `age`, and of each job the newest `samples`."""
+
+    age: timedelta = timedelta(days=90)
+    samples: int = 500
+
+
+class NoSuchJob(LookupError):
+    """No job of this uid, or of this namespace and name, is known."""
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Store]:
+    """Open the database at `url` (sqlite:///file, postgresql://…) with today's tables. Raises ValueError for
+    another scheme, OSError or SQLAlchemyError if it cannot be had."""
+    engine = engine_of(url)
+    try:
+        await upgrade(engine)
+        yield Store(engine)
+    finally:
+        await engine.dispose()
+
+
+def engine_of(url: str) -> AsyncEngine:
+    """Return the engine for a URL; the driver may be left out."""
+    found = make_url(url)
+    scheme = found.drivername if "+" in found.drivername else SCHEMES.get(found.drivername, "")
+    if scheme not in SCHEMES.values():
+        raise ValueError(
+            f"{found.drivername} is no database of ours: write sqlite:///FILE or postgresql://HOST/NAME"
+        )
+    engine = create_async_engine(found.set(drivername=scheme), pool_pre_ping=True, json_serializer=_json)
+    if engine.dialect.name == "sqlite":
+        event.listen(engine.sync_engine, "connect", _set_up)
+    return engine
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _set_up(connection: Any, _: object) -> None:
+    """SQLite: readers beside a writer, references that hold, and patience with another process."""
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=10000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+class Store:
+    """See the module; `opened` makes one."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._insert = INSERTS[engine.dialect.name]
+
+    # what is told
+
+    async def tell(self, job: JobFacts, records: Sequence[Statistics], now: datetime) -> None:
+        """Keep what a master tells."""
+        async with self._engine.begin() as connection:
+            await self._know(connection, job, now)
+            await self._add_samples(connection, job.uid, map(sample_of, records))
+
+    async def add_samples(self, uid: str, found: Iterable[Sample]) -> None:
+        """Keep samples of a known job. Raises NoSuchJob."""
+        async with self._engine.begin() as connection:
+            if await connection.scalar(select(jobs.c.uid).where(jobs.c.uid == uid)) is None:
+                raise NoSuchJob(f"no job of uid {uid} is known")
+            await self._add_samples(connection, uid, found)
+
+    async def see_job(self, seen: SeenJob, now: datetime) -> None:
+        """Keep a job as the cluster has it now; an end stays."""
+        row = {**_row(seen), "status": dict(seen.status), "seen": now}
+        new = self._insert(jobs).values(facts={}, **row)
+        changed: dict[str, Any] = {
+            name: new.excluded[name] for name in row if name not in ("uid", "ended", "completed")
+        }
+        changed["ended"] = func.coalesce(jobs.c.ended, new.excluded.ended)
+        changed["completed"] = or_(jobs.c.completed, new.excluded.completed)
+        async with self._engine.begin() as connection:
+            await connection.execute(new.on_conflict_do_update(index_elements=["uid"], set_=changed))
+
+    async def see_pod(self, seen: SeenPod) -> None:
+        """Keep a pod as the cluster has it now; its end, reason and log stay. Raises NoSuchJob."""
+        new = self._insert(pods).values(**_row(seen))
+        changed: dict[str, Any] = {
+            name: new.excluded[name] for name in ("machine", "phase", "cores", "bytes")
+        }
+        changed["ended"] = func.coalesce(pods.c.ended, new.excluded.ended)
+        changed["reason"] = _first_said(pods.c.reason, new.excluded.reason)
+        changed["log"] = _first_said(new.excluded.log, pods.c.log)
+        try:
+            async with self._engine.begin() as connection:
+                await connection.execute(new.on_conflict_do_update(index_elements=["uid"], set_=changed))
+        except IntegrityError as error:
+            raise NoSuchJob(f"no job of uid {seen.job} is known") from error
+
+    async def see_machine(self, seen: SeenMachine) -> None:
+        """Keep a machine as the cluster has it now."""
+        row = {**_row(seen), "devices": dict(seen.devices)}
+        new = self._insert(machines).values(**row)
+        changed: dict[str, Any] = {
+            name: new.excluded[name] for name in row if name not in ("uid", "name", "began")
+        }
+        async with self._engine.begin() as connection:
+            await connection.execute(new.on_conflict_do_update(index_elements=["uid"], set_=changed))
+
+    async def end_all_but(self, table: Table, uids: Iterable[str], now: datetime) -> int:
+        """End what a full list of the cluster does not have any more; return how many."""
+        gone = update(table).where(table.c.ended.is_(None), table.c.uid.not_in(list(uids))).values(ended=now)
+        async with self._engine.begin() as connection:
+            return (await connection.execute(gone)).rowcount
+
+    async def end_others(self, table: Table, key: Key, uid: str, now: datetime) -> None:
+        """End what had the name of an object before: all but the one with `uid`, "" if there is none now."""
+        named = and_(table.c.name == key.name, table.c.uid != uid, table.c.ended.is_(None))
+        if key.namespace:
+            named = and_(named, table.c.namespace == key.namespace)
+        async with self._engine.begin() as connection:
+            await connection.execute(update(table).where(named).values(ended=now))
+
+    # what is read
+
+    async def history(self, uid: str, now: datetime, stage: Stage = Stage.RUNNING) -> History:
+        """Return what is known of a job and of jobs like it; what its roles have is the caller's to add.
+        Raises NoSuchJob."""
+        async with self._engine.connect() as connection:
+            job = (await connection.execute(select(jobs).where(jobs.c.uid == uid))).first()
+            if job is None:
+                raise NoSuchJob(f"no job of uid {uid} is known")
+            return History(
+                uid=uid,
+                name=job.name,
+                stage=stage,
+                samples=await self._samples(connection, uid, RECENT),
+                past=await self._past(connection, job, now),
+                killed=await self._killed(connection, uid),
+                planned=await self._planned(connection, uid),
+                decisions=job.decisions,
+            )
+
+    async def find(self, namespace: str, name: str) -> Row[Any]:
+        """Return the newest job of a name. Raises NoSuchJob."""
+        asked = select(jobs).where(jobs.c.namespace == namespace, jobs.c.name == name)
+        async with self._engine.connect() as connection:
+            found = (await connection.execute(asked.order_by(jobs.c.began.desc()).limit(1))).first()
+        if found is None:
+            raise NoSuchJob(f"no job {namespace}/{name} is known")
+        return found
+
+    async def newest_jobs(self, most: int, running: bool = False) -> Sequence[Row[Any]]:
+        """Return the newest jobs, or those that run."""
+        asked = select(jobs).order_by(jobs.c.began.desc()).limit(most)
+        async with self._engine.connect() as connection:
+            return (await connection.execute(asked.where(jobs.c.ended.is_(None)) if running else asked)).all()
+
+    async def samples_of(self, uid: str, most: int) -> tuple[Sample, ...]:
+        """Return the newest samples of a job, oldest first."""
+        async with self._engine.connect() as connection:
+            return await self._samples(connection, uid, most)
+
+    async def decisions_of(self, uid: str, most: int = 100) -> tuple[Kept, ...]:
+        """Return the newest decisions of a job, oldest first."""
+        async with self._engine.connect() as connection:
+            return await self._decisions(connection, uid, most)
+
+    async def pods_of(self, uid: str) -> Sequence[Row[Any]]:
+        """Return the pods of a job, oldest first."""
+        async with self._engine.connect() as connection:
+            return (
+                await connection.execute(select(pods).where(pods.c.job == uid).order_by(pods.c.began))
+            ).all()
+
+    async def largest_machine(self) -> Resources | None:
+        """Return the most cores and the most memory of any machine that is ready; None if none is known."""
+        asked = select(func.max(machines.c.cores), func.max(machines.c.bytes))
+        asked = asked.where(machines.c.ended.is_(None), machines.c.ready)
+        async with self._engine.connect() as connection:
+            cores, size = (await connection.execute(asked)).one()
+        return Resources.parse({"cpu": cores, "memory": size}) if cores and size else None
+
+    async def counts(self) -> Mapping[str, int]:
+        """Return how many rows each table has."""
+        async with self._engine.connect() as connection:
+            return {
+                table.name: await connection.scalar(select(func.count()).select_from(table)) or 0
+                for table in metadata.sorted_tables
+            }
+
+    async def answers(self) -> None:
+        """Return if the database does."""
+        async with self._engine.connect() as connection:
+            await connection.execute(text("SELECT 1"))
+
+    # decisions
+
+    async def keep(self, uid: str, kept: Kept, after: int) -> int | None:
+        """Keep a decision that was made when a job had `after` of them; return its number.
+
+        None if there has been another one since: this one was made from what is no longer so.
+        """
+        counted = update(jobs).where(jobs.c.uid == uid, jobs.c.decisions == after).values(decisions=after + 1)
+        row = {**_row(kept), "job": uid, "number": after + 1}
+        async with self._engine.begin() as connection:
+            if (await connection.execute(counted)).rowcount != 1:
+                return None
+            await connection.execute(self._insert(decisions).values(**row))
+        return after + 1
+
+    async def decided(self, uid: str, number: int, *, plan: str, outcome: str) -> None:
+        """Note the ScalePlan of a decision, and how it ended."""
+        one = and_(decisions.c.job == uid, decisions.c.number == number)
+        async with self._engine.begin() as connection:
+            await connection.execute(update(decisions).where(one).values(plan=plan, outcome=outcome))
+
+    async def sweep(self, retention: Retention, now: datetime) -> int:
+        """Delete what is too old or too much, in pieces; return how many rows."""
+        old = now - retention.age
+        queries = (
+            (samples, select(samples.c.id).where(samples.c.at < old)),
+            (samples, _too_many(retention.samples)),
+            (jobs, select(jobs.c.uid).where(jobs.c.ended < old)),
+            (jobs, select(jobs.c.uid).where(jobs.c.ended.is_(None), jobs.c.seen < old)),
+            (machines, select(machines.c.uid).where(machines.c.ended < old)),
+        )
+        return sum([await self._sweep(table, found) for table, found in queries])
+
+    async def _sweep(self, table: Table, found: Select[Any]) -> int:
+        key, swept = next(iter(table.primary_key.columns)), 0
+        while True:
+            async with self._engine.begin() as connection:
+                some = [row[0] for row in await connection.execute(found.limit(PIECE))]
+                if some:
+                    await connection.execute(delete(table).where(key.in_(some)))
+            swept += len(some)
+            if len(some) < PIECE:
+                return swept
+
+    # the statements
+
+    async def _know(self, connection: AsyncConnection, job: JobFacts, now: datetime) -> None:
+        facts = msgspec.to_builtins(job)
+        new = self._insert(jobs).values(
+            uid=job.uid,
+            namespace=job.namespace,
+            name=job.name,
+            strategy=job.strategy,
+            facts=facts,
+            began=now,
+            seen=now,
+        )
+        changed = {"facts": new.excluded.facts, "seen": new.excluded.seen}
+        await connection.execute(new.on_conflict_do_update(index_elements=["uid"], set_=changed))
+
+    async def _add_samples(self, connection: AsyncConnection, uid: str, found: Iterable[Sample]) -> None:
+        rows = [
+            {
+                "job": uid,
+                "at": each.at,
+                "workers": each.workers,
+                "steps": each.steps,
+                "samples": each.samples,
+                "nodes": [
+                    [use.name, use.role, use.cpu, use.memory, use.cores, use.bytes] for use in each.nodes
+                ],
+            }
+            for each in found
+        ]
+        if rows:
+            new = self._insert(samples).on_conflict_do_nothing(index_elements=["job", "at"])
+            await connection.execute(new, rows)
+
+    async def _samples(self, connection: AsyncConnection, uid: str, most: int) -> tuple[Sample, ...]:
+        asked = select(samples).where(samples.c.job == uid).order_by(samples.c.at.desc()).limit(most)
+        return tuple(_sample(row) for row in reversed((await connection.execute(asked)).all()))
+
+    async def _past(self, connection: AsyncConnection, job: Row[Any], now: datetime) -> tuple[Past, ...]:
+        """The newest jobs of the same owner with the same image and script; else of the same name."""
+        same = and_(jobs.c.image == job.image, jobs.c.script == job.script, jobs.c.image != "")
+        alike = and_(jobs.c.owner == job.owner, or_(same, jobs.c.name == job.name), jobs.c.uid != job.uid)
+        asked = select(jobs, case((same, 1), else_=0).label("same")).where(
+            alike, jobs.c.ended >= now - ALIKE_FOR
+        )
+        rows = (await connection.execute(asked.order_by(jobs.c.ended.desc()).limit(4 * ALIKE))).all()
+        chosen = [row for row in rows if row.same] or rows
+        return tuple(
+            [
+                Past(
+                    uid=row.uid,
+                    name=row.name,
+                    ended=row.ended,
+                    completed=row.completed,
+                    samples=await self._samples(connection, row.uid, PAST_SAMPLES),
+                    killed=await self._killed(connection, row.uid),
+                )
+                for row in reversed(chosen[:ALIKE])
+            ]
+        )
+
+    async def _killed(self, connection: AsyncConnection, uid: str) -> tuple[Killed, ...]:
+        asked = select(pods).where(pods.c.job == uid, pods.c.reason == OOM, pods.c.ended.is_not(None))
+        rows = await connection.execute(asked.order_by(pods.c.ended))
+        return tuple(Killed(row.name, row.role, row.ended, row.bytes) for row in rows)
+
+    async def _planned(self, connection: AsyncConnection, uid: str) -> tuple[Planned, ...]:
+        return tuple(planned_of(kept) for kept in await self._decisions(connection, uid, 16))
+
+    async def _decisions(self, connection: AsyncConnection, uid: str, most: int) -> tuple[Kept, ...]:
+        asked = (
+            select(decisions).where(decisions.c.job == uid).order_by(decisions.c.number.desc()).limit(most)
+        )
+        names = Kept.__dataclass_fields__
+        return tuple(
+            Kept(**{name: getattr(row, name) for name in names})
+            for row in reversed((await connection.execute(asked)).all())
+        )
+
+
+def planned_of(kept: Kept) -> Planned:
+    """Return a decision as algorithms see it."""
+    groups = kept.sizes.get("groups", {})
+    counts = {role: group["count"] for role, group in groups.items() if group.get("count") is not None}
+    resources = {role: Resources.parse(group.get("resource")) for role, group in groups.items()}
+    return Planned(kept.at, kept.algorithm, counts, resources)
+
+
+def sample_of(told: Statistics) -> Sample:
+    """Return what a master tells as a sample."""
+    uses = tuple(Use(n.name, n.role, n.cpu, n.memory, n.cores, n.bytes) for n in told.nodes)
+    return Sample(told.at, told.workers, told.steps, told.samples, uses)
+
+
+def _sample(row: Row[Any]) -> Sample:
+    uses = tuple(Use(*each) for each in row.nodes)
+    return Sample(row.at, row.workers, row.steps, row.samples, uses)
+
+
+def _row(seen: Any) -> dict[str, Any]:
+    return {name: getattr(seen, name) for name in seen.__dataclass_fields__}
+
+
+def _told(new: postgresql.Insert, names: Iterable[str]) -> dict[str, Any]:
+    return {name: new.excluded[name] for name in names}
+
+
+def _first_said(one: Any, other: Any) -> Any:
+    """The first of two texts that is not empty."""
+    return case((one != "", one), else_=other)
+
+
+def _too_many(most: int) -> Select[Any]:
+    """The samples beyond the newest `most` of each job."""
+    place = func.row_number().over(partition_by=samples.c.job, order_by=samples.c.at.desc())
+    ranked = select(samples.c.id, place.label("place")).subquery()
+    return select(ranked.c.id).where(ranked.c.place > most)

@@ -1,0 +1,83 @@
+"""`elasticjob brain`: the service that sizes jobs by the history of jobs like them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from elasticjob.cli.errors import Failure
+from elasticjob.cli.options import Context, Kubeconfig, settings_of
+
+
+def brain(
+    database: Annotated[
+        str | None, typer.Option(help="sqlite:///FILE, or postgresql://USER:PASSWORD@HOST/NAME.")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Work in this namespace only.")
+    ] = None,
+    cluster: Annotated[
+        bool | None, typer.Option("--cluster/--no-cluster", help="Watch a cluster and plan for its jobs.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="The port to listen on; 0 for any.")] = None,
+    key_file: Annotated[Path | None, typer.Option(help="The key of the tokens of masters.")] = None,
+    reading_token_file: Annotated[Path | None, typer.Option(help="The token with which people read.")] = None,
+    probes: Annotated[
+        str | None, typer.Option(help="host:port of /healthz, /readyz and /metrics; port 0 for any.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Where samples come from: masters, prometheus or none.")
+    ] = None,
+    prometheus: Annotated[str | None, typer.Option(help="The URL of the Prometheus server.")] = None,
+    leader_election: Annotated[
+        bool | None,
+        typer.Option(
+            "--leader-election/--no-leader-election",
+            help="Be one of several replicas, of which one at a time watches and plans.",
+        ),
+    ] = None,
+    log_format: Annotated[str, typer.Option(help="console or json.")] = "console",
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+) -> None:
+    """Keep the history of jobs, and size jobs in cluster mode by it.
+
+    Every flag can also be set in the environment, as ELASTICJOB_BRAIN_DATABASE and so on; flags win.
+
+    Example, on a laptop: [bold]elasticjob brain --kubeconfig dev.kubeconfig[/], then open http://127.0.0.1:8090
+    """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from elasticjob.brain.main import run
+    from elasticjob.brain.settings import Settings
+    from elasticjob.controllers.logs import configure
+    from elasticjob.kube.errors import ConfigError
+
+    given: dict[str, Any] = {
+        "database": database,
+        "kubeconfig": kubeconfig,
+        "context": context,
+        "namespace": namespace,
+        "cluster": cluster,
+        "host": host,
+        "port": port,
+        "key_file": key_file,
+        "reading_token_file": reading_token_file,
+        "probes": probes,
+        "source": source,
+        "prometheus": prometheus,
+        "leader_election": leader_election,
+    }
+    configure(json=log_format == "json", verbose=verbose)
+    settings = settings_of(Settings, given)
+    try:
+        asyncio.run(run(settings))
+    except (ValueError, SQLAlchemyError) as error:
+        raise Failure(f"the database cannot be had: {error}", next_step="correct --database") from error
+    except ConfigError as error:
+        raise Failure(str(error), next_step="give --kubeconfig, or --no-cluster") from error

@@ -1,0 +1,164 @@
+"""What masters and readers get from Brain over HTTP, on both databases."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest_asyncio
+from prometheus_client import CollectorRegistry
+
+from elasticjob.api.rpc.brain import (
+    AskRecovery,
+    AskSizes,
+    JobFacts,
+    NodeUse,
+    Placement,
+    RoleFacts,
+    Sizes,
+    StageName,
+    Statistics,
+    TellStatistics,
+    job_token,
+)
+from elasticjob.api.rpc.message import Empty, Problem, Request
+from elasticjob.brain.access import Access
+from elasticjob.brain.algorithms import ALGORITHMS
+from elasticjob.brain.planner import Planner
+from elasticjob.brain.server import Server, openapi
+from elasticjob.brain.store import SeenJob, Store
+from elasticjob.master.brain import Brain
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+KEY = b"a key of the operator and of Brain"
+JOB = JobFacts(namespace="team", name="digits", uid="u1", roles={"worker": RoleFacts(most=8)})
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Site:
+    """A Brain at an address, and a session of a master or reader."""
+
+    address: str
+    session: aiohttp.ClientSession
+
+    async def ask(self, request: Request[Any], token: str | None = None) -> Any:
+        """Ask as the real client of masters does."""
+        chosen = job_token(KEY, request.job.uid) if token is None else token  # type: ignore[attr-defined]
+        return await Brain(self.address, lambda: chosen, self.session).call(request)
+
+    async def post(self, path: str, body: bytes, token: str = "") -> tuple[int, Problem]:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with self.session.post(f"http://{self.address}{path}", data=body, headers=headers) as reply:
+            return reply.status, msgspec.json.decode(await reply.read(), type=Problem)
+
+    async def get(self, path: str, **headers: str) -> tuple[int, Any]:
+        async with self.session.get(f"http://{self.address}{path}", headers=headers) as reply:
+            return reply.status, await reply.json(content_type=None)
+
+
+@asynccontextmanager
+async def serving(store: Store, folder: Path, reading: str = "", plans: bool = False) -> AsyncIterator[Site]:
+    (folder / "key").write_bytes(KEY + b"\n")
+    (folder / "reading").write_text(reading)
+    access = Access(folder / "key", folder / "reading" if reading else None)
+    planner = Planner(store, ALGORITHMS, plans=plans)
+    async with (
+        Server(store, planner, access, lambda: NOW, CollectorRegistry()) as server,
+        aiohttp.ClientSession() as session,
+    ):
+        yield Site(server.address, session)
+
+
+@pytest_asyncio.fixture
+async def site(store: Store, tmp_path: Path) -> AsyncIterator[Site]:
+    async with serving(store, tmp_path) as found:
+        yield found
+
+
+def statistics(minutes: int) -> Statistics:
+    node = NodeUse(name="digits-worker-0", role="worker", cpu=3.2, memory=4 * GIB, cores=4.0, bytes=8 * GIB)
+    return Statistics(at=NOW - timedelta(minutes=minutes), workers=3, steps=5.0, samples=320.0, nodes=(node,))
+
+
+async def test_a_job_is_sized_by_an_earlier_one_like_it(site: Site, store: Store) -> None:
+    create = AskSizes(job=JOB, stage=StageName.CREATE)
+    first = await site.ask(create)
+    assert (first.algorithm, first.groups["worker"].count) == ("worker-cold", 1)
+    assert await site.ask(TellStatistics(job=JOB, records=(statistics(2), statistics(1)))) == Empty()
+    seen = SeenJob(
+        "u1", "team", "digits", NOW, owner="ada", image="t:1", script="x", ended=NOW, completed=True
+    )
+    await store.see_job(seen, NOW)
+    await store.see_job(SeenJob("u2", "team", "more", NOW, owner="ada", image="t:1", script="x"), NOW)
+    again = JobFacts(namespace="team", name="more", uid="u2", roles={"worker": RoleFacts(most=8)})
+    second = await site.ask(AskSizes(job=again, stage=StageName.CREATE))
+    assert second.algorithm == "worker-from-history"
+    assert second.groups["worker"].count == 3
+    assert second.groups["worker"].resource == {"cpu": "3840m", "memory": "5735Mi"}
+    (kept,) = await store.decisions_of("u2")
+    assert (kept.number, kept.event, kept.reason) == (1, "Start", second.reason)
+    assert kept.inputs["jobs like it"] == ["digits"]
+
+
+async def test_a_node_without_memory_gets_more(site: Site) -> None:
+    placed = Placement(sizes={"worker": 2}, resources={"worker": {"cpu": "2", "memory": "8Gi"}})
+    found: Sizes = await site.ask(AskRecovery(job=JOB, nodes=("digits-worker-1",), placed=placed))
+    assert found.groups["worker"].resource == {"memory": "12007Mi"}
+    assert "digits-worker-1 was killed for memory at 8 GiB" in found.reason
+
+
+async def test_plans_of_running_jobs_are_not_made_twice(store: Store, tmp_path: Path) -> None:
+    async with serving(store, tmp_path, plans=True) as site:
+        found: Sizes = await site.ask(AskSizes(job=JOB, stage=StageName.RUNNING, settled=True))
+        assert (dict(found.groups), found.reason) == ({}, "Brain writes the plans of running jobs itself")
+
+
+async def test_who_is_refused(site: Site) -> None:
+    body = msgspec.json.encode(AskSizes(job=JOB, stage=StageName.CREATE))
+    for token in ("", "no", job_token(KEY, "u2"), job_token(b"", "u1")):
+        status, problem = await site.post("/v1/brain/sizes", body, token)
+        assert (status, problem.code) == (401, "unauthenticated")
+        assert "token of job u1" in problem.detail
+    status, problem = await site.post("/v1/brain/no", body)
+    assert (status, problem.code) == (404, "unknown-verb")
+    status, problem = await site.post("/v1/brain/sizes", b'{"job": {"uid": 1}}')
+    assert (status, problem.code) == (400, "malformed")
+    assert "`$.job.uid`" in problem.detail or "namespace" in problem.detail
+    assert (await site.get("/v1/jobs/team/absent"))[0] == 404
+    assert (await site.get("/v1/no"))[1]["code"] == "malformed"
+
+
+async def test_people_read_with_a_token(store: Store, tmp_path: Path) -> None:
+    async with serving(store, tmp_path, reading="to read") as site:
+        await site.ask(TellStatistics(job=JOB, records=(statistics(1),)))
+        for header in ({}, {"Authorization": "Bearer no"}, {"Authorization": "Basic !"}):
+            assert (await site.get("/v1/jobs", **header))[0] == 401
+        password = base64.b64encode(b"ada:to read").decode()
+        for sent in ("Bearer to read", f"Basic {password}"):
+            status, found = await site.get("/v1/jobs", Authorization=sent)
+            assert (status, [job["name"] for job in found["jobs"]]) == (200, ["digits"])
+        status, job = await site.get("/v1/jobs/team/digits", Authorization="Bearer to read")
+        assert job["samples"][0]["nodes"][0]["cpu"] == 3.2
+        assert job["facts"]["roles"]["worker"]["most"] == 8
+
+
+async def test_the_description_names_every_call(site: Site) -> None:
+    status, found = await site.get("/openapi.json")
+    assert status == 200
+    assert set(found["paths"]) == {
+        "/v1/brain/sizes",
+        "/v1/brain/recovery",
+        "/v1/brain/first",
+        "/v1/brain/statistics",
+        "/v1/jobs",
+        "/v1/jobs/{namespace}/{name}",
+    }
+    assert set(openapi()["components"]["schemas"]) >= {"AskSizes", "JobFacts", "Statistics"}
