@@ -68,6 +68,8 @@ COMMANDS: tuple[Row, ...] = (
         "elasticjob.cli.run:run",
         settings=AS_TORCHRUN,
     ),
+    Row("top", "Jobs, speeds and ages, as Brain sees them.", "elasticjob.cli.top:top", "Look up"),
+    Row("explain", "Why a job has its sizes.", "elasticjob.cli.explain:explain", "Look up"),
     Row("crds", "Print the custom resource definitions.", "elasticjob.cli.crds:crds", "Look up"),
     Row("version", "Print the version.", "elasticjob.cli.version:version", "Look up"),
 )

@@ -170,12 +170,12 @@ WARNED: list[tuple[dict[str, Any], list[str]]] = [
         [],
     ),
     (
-        {"spec/optimizeMode": "cluster"},
-        ["spec.optimizeMode: cluster has no effect yet, and works as single-job: write single-job"],
+        {"spec/optimizeMode": "manual", "spec/brainService": "brain.dlrover:50001"},
+        ["spec.brainService: this has no effect: write optimizeMode: cluster, or leave it out"],
     ),
     (
         {"spec/brainService": "brain.dlrover:50001"},
-        ["spec.brainService: this has no effect yet, as no Brain is asked: leave it out"],
+        ["spec.brainService: this has no effect: write optimizeMode: cluster, or leave it out"],
     ),
     (
         {f"{MAIN}/command": ["/bin/bash", "-c", "cd /code && dlrover-run --nnodes=2 train.py"]},

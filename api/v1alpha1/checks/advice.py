@@ -59,13 +59,9 @@ def low_priority_has_a_class(job: ElasticJob) -> Iterator[Problem]:
 
 
 def brain_is_not_asked(job: ElasticJob) -> Iterator[Problem]:
-    """Without Brain, cluster mode is single-job mode."""
-    if job.spec.optimize_mode is OptimizeMode.CLUSTER:
-        yield Problem(
-            "spec.optimizeMode", "cluster has no effect yet, and works as single-job: write single-job"
-        )
-    if job.spec.brain_service:
-        yield Problem("spec.brainService", "this has no effect yet, as no Brain is asked: leave it out")
+    """Brain is asked in cluster mode alone."""
+    if job.spec.brain_service and job.spec.optimize_mode is not OptimizeMode.CLUSTER:
+        yield Problem("spec.brainService", "this has no effect: write optimizeMode: cluster, or leave it out")
 
 
 LAUNCHER: Final = re.compile(r"\bdlrover-run\b|\bdlrover\.(?:trainer|python)(?:\.\w+)*")

@@ -1,0 +1,63 @@
+"""Asking Brain on the command line: its address, the token of readers, and errors as sentences."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from elasticjob.cli.errors import Failure
+
+Url = Annotated[str, typer.Option("--brain", envvar="ELASTICJOB_BRAIN_URL", help="Where Brain listens.")]
+TokenFile = Annotated[Path | None, typer.Option(help="The token of readers, if Brain wants one.")]
+HERE = "http://127.0.0.1:8090"
+SECONDS = 10.0
+
+
+def asked(url: str, token_file: Path | None, path: str) -> Any:
+    """Return Brain's answer. Raises Failure."""
+    headers = {"Authorization": f"Bearer {token_file.read_text().strip()}"} if token_file else {}
+    return asyncio.run(_asked(url.rstrip("/") + path, headers))
+
+
+async def _asked(url: str, headers: dict[str, str]) -> Any:
+    import aiohttp
+
+    try:
+        async with (
+            asyncio.timeout(SECONDS),
+            aiohttp.ClientSession() as session,
+            session.get(url, headers=headers) as answer,
+        ):
+            found = await answer.json(content_type=None)
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        why = str(error) or f"no answer within {SECONDS:g} s"
+        step = "give --brain, or kubectl port-forward service/elasticjob-brain 8090"
+        raise Failure(f"Brain at {url} cannot be asked: {why}", next_step=step) from error
+    if answer.status != 200:
+        step = "give --token-file" if answer.status == 401 else "elasticjob top lists the jobs that it knows"
+        raise Failure(f"Brain: {found.get('detail', answer.status)}", next_step=step)
+    return found
+
+
+def sizes(found: dict[str, Any]) -> str:
+    """Return the sizes of a decision in one line."""
+    groups = [
+        " ".join([role, *_count(group), *_amounts(group)]) for role, group in found.get("groups", {}).items()
+    ]
+    nodes = [f"{name} {_joined(each)}" for name, each in found.get("nodes", {}).items()]
+    return "; ".join([*groups, *nodes])
+
+
+def _count(group: dict[str, Any]) -> list[str]:
+    return [] if group.get("count") is None else [f"×{group['count']}"]
+
+
+def _amounts(group: dict[str, Any]) -> list[str]:
+    return [f"{name} {amount}" for name, amount in group.get("resource", {}).items()]
+
+
+def _joined(resource: dict[str, str]) -> str:
+    return " ".join(f"{name} {amount}" for name, amount in resource.items())

@@ -1,0 +1,52 @@
+"""What `elasticjob explain` and `elasticjob top` make of Brain's answers, and of none."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from typer.testing import CliRunner
+
+from elasticjob.cli import explain, top
+from elasticjob.cli.asking import sizes
+from elasticjob.cli.main import application
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+DECISION = {
+    "number": 2,
+    "at": "2026-11-23T11:00:00Z",
+    "event": "Idle",
+    "algorithm": "worker-all-reduce",
+    "plan": "digits-brain-ab123-2",
+    "outcome": "Written",
+    "reason": "2 workers train, and there is room for more",
+    "sizes": {
+        "groups": {"worker": {"count": 4, "resource": {"cpu": "2"}}},
+        "nodes": {"x-ps-0": {"cpu": "8"}},
+    },
+}
+
+
+def test_a_decision_is_told() -> None:
+    assert explain.told(DECISION).splitlines() == [
+        "  2  2026-11-23 11:00:00  Idle: worker-all-reduce, as ScalePlan digits-brain-ab123-2 (Written)",
+        "     worker ×4 cpu 2; x-ps-0 cpu 8",
+        "     2 workers train, and there is room for more",
+    ]
+    assert "as an answer to the master" in explain.told({**DECISION, "plan": ""})
+    assert sizes({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(5, "5s"), (119, "119s"), (120, "2m"), (7200, "2h"), (86400 * 3, "3d"), (-5, "0s")]
+)
+def test_age(seconds: int, said: str) -> None:
+    assert top.age(NOW - timedelta(seconds=seconds), NOW) == said
+
+
+@pytest.mark.parametrize("words", [["top", "--once"], ["explain", "digits"]])
+def test_a_brain_that_is_away_is_named(words: list[str]) -> None:
+    result = CliRunner().invoke(application(words), [*words, "--brain", "http://127.0.0.1:9"])
+    assert result.exit_code == 1
+    assert "Brain at http://127.0.0.1:9/v1/jobs" in result.stderr
+    assert "port-forward" in result.stderr
