@@ -51,6 +51,8 @@ CANNOT_START = "CannotStart"
 """The reason of nodes that could not start, and would not in another pod."""
 OUT_OF_MEMORY = "OutOfMemory"
 """The reason of nodes that spent their restarts, the last one by an OOM kill."""
+UNHEALTHY = "Unhealthy"
+"""Health of a device that does not work; `Unknown` is that of one that is not heard of for a while."""
 MOST_DIGITS = 9
 """Digits of a number in a label or annotation, which users may write: int() refuses thousands."""
 
@@ -91,6 +93,7 @@ class Life:
     version: str = ""
     notice: Notice | None = None  # its machine is about to leave
     stands_in: int | None = None  # the index of the node for which it was made beforehand
+    broken: str = ""  # the devices of its that the kubelet calls unhealthy
 
     @property
     def alive(self) -> bool:
@@ -323,7 +326,21 @@ def life_of(
         version=pod.metadata.resource_version,
         notice=next((each for each in notices if each.holds_for(pod.spec.tolerations)), None),
         stands_in=None if given is None else _number(given),
+        broken=broken_devices(pod),
     )
+
+
+def broken_devices(pod: Pod) -> str:
+    """Return the devices of a pod that the kubelet calls unhealthy, "" if there are none."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    kinds = (kind for status in statuses for kind in status.allocated_resources_status)
+    found = {
+        f"{kind.name} {device.resource_id}"
+        for kind in kinds
+        for device in kind.resources
+        if device.health == UNHEALTHY
+    }
+    return ", ".join(sorted(found))
 
 
 def waiting(pod: Pod) -> str:

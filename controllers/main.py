@@ -15,6 +15,7 @@ from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.elasticjob import controller as jobs
 from elasticjob.controllers.elasticjob.master import Provision
+from elasticjob.controllers.gangs.served import Served
 from elasticjob.controllers.install import install
 from elasticjob.controllers.jobresource import controller as nodes
 from elasticjob.controllers.jobresource.room import Rooms
@@ -71,7 +72,14 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
 
     orphans = Orphans(client, caches, now)
     reconcile_job = jobs.JobReconciler(
-        caches, applier(jobs.MANAGER), orphans, _provision(settings), counters, now, new_token
+        caches,
+        applier(jobs.MANAGER),
+        orphans,
+        _provision(settings),
+        counters,
+        now,
+        new_token,
+        Served(client, now),
     )
     reconcile_nodes = nodes.NodesReconciler(caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches))
     reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), now)
@@ -135,4 +143,5 @@ def _provision(settings: Settings) -> Provision:
         settings.scrapers,
         settings.brain,
         key,
+        gang_scheduler=settings.gang_scheduler,
     )

@@ -68,6 +68,10 @@ class Settings(BaseSettings):
     ending_taints: tuple[str, ...] = ()
     """Keys of more taints, as JSON, of machines that end within minutes: pods leave them at once."""
 
+    gang_scheduler: str = ""
+    """The schedulerName of pods in gangs of scheduler-plugins whose template has none; empty where its plugin
+    Coscheduling is part of the default scheduler."""
+
     concurrency: int = Field(default=8, ge=1)
     """Objects of each kind that are worked on at the same time."""
 

@@ -106,6 +106,11 @@ def values() -> Mapping[str, Value]:
             {},
             {"type": "object", "additionalProperties": text},
         ),
+        "gangScheduler": Value(
+            "The schedulerName of pods in gangs of scheduler-plugins, where that is a second scheduler.",
+            "",
+            text,
+        ),
         "crds": Value(
             "Whether this release brings the CRDs, and the rights on jobs of the cluster's roles view, edit\n"
             "and admin. One release of a cluster does. The CRDs stay when it is uninstalled.",
@@ -201,7 +206,8 @@ SPLICES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
             r"\g<0>"
             + setting("watchNamespace", "NAMESPACE", ". | quote")
             + setting("trainerImage", "TRAINER_IMAGE", ". | quote")
-            + setting("scrapers", "SCRAPERS", ". | toJson | quote"),
+            + setting("scrapers", "SCRAPERS", ". | toJson | quote")
+            + setting("gangScheduler", "GANG_SCHEDULER", ". | quote"),
         ),
         (
             r"^          resources:\n(?: {12}.*\n)+",

@@ -115,11 +115,14 @@ class ExitCodeOperator(StrEnum):
 
 
 class Gang(StrEnum):
-    """The gang scheduler, which places all pods of a job at once."""
+    """The API by which a scheduler is told to place the pods of a job together, or not at all."""
 
     NONE = "none"
-    VOLCANO = "volcano"
-    COSCHEDULING = "coscheduling"
+    VOLCANO = "volcano"  # scheduling.volcano.sh
+    COSCHEDULING = "coscheduling"  # scheduling.x-k8s.io, of scheduler-plugins
+    KUBERNETES = "kubernetes"  # scheduling.k8s.io, of Kubernetes itself
+    REQUIRED = "required"  # whichever the cluster has
+    PREFERRED = "preferred"  # the same; without any, pods are placed one by one
 
 
 class Phase(StrEnum):
@@ -164,19 +167,27 @@ class Scheduling(Part):
     """How the pods of a job are placed."""
 
     gang: Gang = Gang.NONE
-    """The gang scheduler: none, volcano or coscheduling."""
+    """Whether no pod is placed before the least number fits, and by which API: none; required (whichever the
+    cluster has); preferred (the same, and without any of them pods are placed one by one); or kubernetes,
+    coscheduling or volcano. Where the API is absent, the job waits. Changes while the job is suspended."""
 
     min_available: Count | None = None
-    """How many pods must fit before any starts; absent means the minimum sizes of all roles."""
+    """How many pods of the gang must fit before any is placed; absent means the minimum sizes of all
+    roles."""
 
     queue: str = ""
-    """The queue of the gang scheduler."""
+    """The queue of the gang; Volcano alone has queues."""
 
     priority_class_name: str = ""
     """The PriorityClass of pods whose template has none."""
 
+    low_priority_class_name: Annotated[str, Field(max_length=253)] = ""
+    """The PriorityClass of nodes that have low priority by the priority of their role, whatever their
+    template says."""
+
     timeout_seconds: Count | None = None
-    """How long the gang may wait to be placed."""
+    """How long pods of the gang that fit wait for the others, before they give their places up and try
+    again; coscheduling alone has it."""
 
 
 class OnExitCodes(Part):
@@ -323,8 +334,8 @@ class ReplicaSpec(Part):
     """Whether an optimizer may change the number and the resources of this role."""
 
     priority: Annotated[str, Field(max_length=16)] = ""
-    """high, low, or the share of nodes with high priority, such as 0.5; nodes of low priority are preempted
-    first."""
+    """high, low, or the share of nodes with high priority, such as 0.5: the first ones. The others get
+    runPolicy.scheduling.lowPriorityClassName, and are preempted first."""
 
     restart_timeout: Count | None = None
     """Accepted for older manifests, without effect: the master detects lost nodes by heartbeat."""
@@ -565,8 +576,8 @@ class ElasticJobStatus(Part):
     have the sentence."""
 
     conditions: Annotated[list[OneCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
-    """Conditions of the job: Created, Running (pods run), Training (steps are made), Scaling, Restarting,
-    Suspended, Complete (and Succeeded), Failed."""
+    """Conditions of the job: Created, Gang (of jobs that ask for one), Running (pods run), Training (steps
+    are made), Scaling, Restarting, Suspended, Complete (and Succeeded), Failed."""
 
     strategy: DistributionStrategy | None = None
     """How the nodes work together: spec.distributionStrategy, or its default."""

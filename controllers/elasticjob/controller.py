@@ -13,10 +13,13 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.elasticjob.decide import decide
+from elasticjob.controllers.elasticjob.gang import looks_for_an_api
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.obstacles import obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
+from elasticjob.controllers.gangs.choice import possible
+from elasticjob.controllers.gangs.served import Served
 from elasticjob.controllers.news import News
 from elasticjob.controllers.observe import Caches, Machines
 from elasticjob.controllers.orphans import Orphans
@@ -33,6 +36,7 @@ from elasticjob.controllers.triggers import (
 )
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.controller.predicates import any_of
+from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import NODE, POD
 
@@ -52,6 +56,7 @@ class JobReconciler:
     counters: Counters
     now: Callable[[], datetime]
     new_token: Callable[[], str]
+    served: Served
     news: News = field(default_factory=News)
 
     async def __call__(self, key: Key) -> Result:
@@ -64,10 +69,16 @@ class JobReconciler:
         self.counters.found(seen.job, self.now())
         machines = Machines(self.caches.machines)
         seen = replace(seen, masters=await self.applier.confirm(seen.masters, machines))
+        if looks_for_an_api(seen):
+            seen = replace(seen, served=await self.served.look(possible(seen.job)))
         plan = decide(seen, self.now())
         if _makes_anew(seen, plan) and not await self.applier.is_there(ELASTICJOB, seen.job):
             return Result.done()  # the cache is behind: the job is gone, and its objects with it
-        plan = await self.applier.attempt(seen.job, plan)
+        try:
+            plan = await self.applier.attempt(seen.job, plan)
+        except NotFound:  # of the API of a gang scheduler, too
+            self.served.forget()
+            raise
         if plan.reason in HANDS_OFF:
             return Result.again(plan.again_by(await self.orphans.collect(key)).again_in)
         left = await self.orphans.collect(key, ELASTICJOB, plan.obstacle)

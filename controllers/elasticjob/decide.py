@@ -9,6 +9,7 @@ from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, RESTARTS_SPENT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import is_over
+from elasticjob.controllers.elasticjob.gang import begin, changed_gang, changes, wait_for_a_gang_scheduler
 from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict
 from elasticjob.controllers.elasticjob.objects import asked, foundation, job_resource
 from elasticjob.controllers.elasticjob.obstacles import slow_in
@@ -16,6 +17,7 @@ from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.sizes import (
     asked_anew,
     out_of_bounds,
+    regrouped,
     remembered,
     scale_plan,
     suspension,
@@ -207,19 +209,33 @@ def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
     """Token, rights, services and JobResource come with the first master, so that all start together."""
     if seen.resource is not None:
         return None
-    parts = _foundation(seen)
-    last = [job_resource(seen.job)]
+    parts, start = _foundation(seen), begin(seen)
+    last = [job_resource(seen.job, start.gang)]
     if seen.job.spec.needs_master and seen.master.standing(policy(seen.job), now) is Standing.DUE:
         last.insert(0, master_pod(seen.job, seen.master, seen.provision))
-    made = [f"{each.kind.name} {each.manifest['metadata']['name']}" for each in (*parts, *last)]
-    sentence = f"created {len(made)} objects: {', '.join(made)}"
-    return Plan("JobCreated", sentence, groups=(parts, tuple(last)))
+    every = (*start.creations, *parts, *last)
+    made = [f"{each.kind.name} {each.manifest['metadata']['name']}" for each in every]
+    note = Note("JobCreated", f"created {len(made)} objects: {', '.join(made)}")
+    groups = (*start.groups, parts, tuple(last))
+    return Plan(note.reason, note.sentence, groups=groups, details=(note, *start.notes))
 
 
 def resume(seen: Seen, now: datetime) -> Plan | None:
-    """A job that is no longer suspended gets its nodes back."""
-    actions = suspension(seen)
-    return Plan("JobResumed", "the job goes on", groups=group(actions)) if actions else None
+    """A job that is no longer suspended gets its nodes back, in the gang that it asks for now."""
+    if not suspension(seen):
+        return None
+    start, note = begin(seen), Note("JobResumed", "the job goes on")
+    groups = (*start.groups, (regrouped(seen, start.gang),))
+    return Plan(note.reason, note.sentence, groups=groups, details=(note, *start.notes))
+
+
+def have_the_gang_follow(seen: Seen, now: datetime) -> Plan | None:
+    """The least number of a gang, its queue and its time limit follow those of the job."""
+    gang = changed_gang(seen)
+    if gang is None:
+        return None
+    sentence = f"the gang of the job is placed where {gang.least} pods fit"
+    return Plan("GangChanged", sentence, groups=(*changes(seen, gang), (regrouped(seen, gang),)))
 
 
 def make_the_master_again(seen: Seen, now: datetime) -> Plan | None:
@@ -313,8 +329,10 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     fail_when_restarts_are_spent,
     complete_by_the_pods,
     free_everything_when_suspended,
+    wait_for_a_gang_scheduler,
     make_what_is_missing,
     resume,
+    have_the_gang_follow,
     make_the_master_again,
     free_masters_of_lost_machines,
     move_the_master_before_its_machine_ends,

@@ -52,6 +52,8 @@ class Provision:
     """Brain's address as host:port."""
     brain_key: bytes = field(default=b"", repr=False)
     """The key of the tokens with which masters ask Brain."""
+    gang_scheduler: str = ""
+    """The schedulerName of pods in gangs of scheduler-plugins that name none."""
 
 
 class _Words(msgspec.Struct):

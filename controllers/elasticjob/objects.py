@@ -14,6 +14,8 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
+from elasticjob.controllers.gangs import gang as gangs
+from elasticjob.controllers.gangs.gang import Gang
 from elasticjob.controllers.owners import controlled_by, manifest_of
 from elasticjob.controllers.plan import Create
 from elasticjob.kube.objects.kinds import Kind, Manifest
@@ -53,7 +55,7 @@ def foundation(
     return tuple(found)
 
 
-def job_resource(job: ElasticJob) -> Create:
+def job_resource(job: ElasticJob, gang: Gang | None = None) -> Create:
     """Return the JobResource with the sizes that the user asks for; roles without one wait for a plan."""
     sizes = {role: {"replicas": count} for role, count in asked(job).items()}
     spec = {
@@ -65,6 +67,7 @@ def job_resource(job: ElasticJob) -> Create:
     made.manifest["metadata"]["annotations"] = {
         names.ASKED: written(asked(job)),
         names.ASKED_AT: str(job.metadata.generation),
+        **remembered_gang(gang),
     }
     return made
 
@@ -72,6 +75,11 @@ def job_resource(job: ElasticJob) -> Create:
 def asked(job: ElasticJob) -> dict[str, int]:
     """Return the sizes that the user asks for, by role."""
     return {role: spec.replicas for role, spec in sorted(job.spec.roles.items()) if spec.replicas is not None}
+
+
+def remembered_gang(gang: Gang | None) -> dict[str, str]:
+    """Return the annotation from which pods take their place in a gang."""
+    return {names.GANG: gangs.written(gang)} if gang else {}
 
 
 def written(sizes: Mapping[str, int]) -> str:

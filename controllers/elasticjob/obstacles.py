@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
+from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.lives import Life, Node
 from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Plan, refusal, soonest
@@ -47,7 +48,7 @@ def _refusals(seen: Seen, plan: Plan) -> Iterator[Obstacle]:
     ready = find(seen.resource.status.conditions, "Ready") if seen.resource else None
     told = [(plan.reason, plan.sentence)] + ([(ready.reason, ready.message)] if ready else [])
     for reason, sentence in told:
-        if reason in (REFUSED, NAME_TAKEN):
+        if reason in (REFUSED, NAME_TAKEN, GANG_UNAVAILABLE):
             yield Obstacle(refusal(sentence) if reason == REFUSED else reason, sentence)
 
 

@@ -13,6 +13,7 @@ from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names, rules
 from elasticjob.controllers.elasticjob.master import Provision, verdict
 from elasticjob.controllers.exits import ExitReason
+from elasticjob.controllers.gangs.gang import Gang, kept
 from elasticjob.controllers.lives import Life, Node, Policy, nodes
 from elasticjob.controllers.machines import Largest
 
@@ -29,6 +30,19 @@ class Seen:
     provision: Provision = field(default_factory=lambda: Provision(image=""))
     fresh_token: str = ""
     largest: Mapping[str, Largest] = field(default_factory=dict)  # of roles that were out of memory
+    served: frozenset[str] = frozenset()  # the APIs of gang schedulers, as far as the job needs to know
+
+    @cached_property
+    def gang(self) -> Gang | None:
+        """The gang that was made for the job's pods."""
+        return kept(self.resource.metadata.annotations) if self.resource else None
+
+    @property
+    def begins(self) -> bool:
+        """Whether the job is about to have nodes: for the first time, or again after it was suspended."""
+        if self.job.spec.suspend:
+            return False
+        return self.resource is None or self.resource.spec.suspend
 
     @cached_property
     def master(self) -> Node:

@@ -8,8 +8,9 @@ from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers import names
-from elasticjob.controllers.elasticjob.objects import asked, written
+from elasticjob.controllers.elasticjob.objects import asked, remembered_gang, written
 from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.gangs.gang import Gang
 from elasticjob.controllers.owners import controlled_by, manifest_of
 from elasticjob.controllers.plan import Apply, Create
 from elasticjob.kube.objects.kinds import Manifest
@@ -32,22 +33,36 @@ def suspension(seen: Seen) -> tuple[Apply, ...]:
     """Return the write that copies `suspend` to the JobResource, if it differs there."""
     if seen.resource is None or seen.resource.spec.suspend == seen.job.spec.suspend:
         return ()
-    return (_said(seen, seen.last_asked, seen.asked_at),)
+    return (_said(seen, seen.last_asked, seen.asked_at, seen.gang),)
 
 
 def remembered(seen: Seen) -> Apply:
     """Return the write that remembers what the user asks for as carried out."""
-    return _said(seen, asked(seen.job), seen.job.metadata.generation)
+    return _said(seen, asked(seen.job), seen.job.metadata.generation, seen.gang)
 
 
-def _said(seen: Seen, sizes: Mapping[str, int], generation: int) -> Apply:
-    """All fields of an existing JobResource that this controller applies; the others come from plans."""
+def regrouped(seen: Seen, gang: Gang | None) -> Apply:
+    """Return the write that remembers a gang as it has become, and `suspend` as the user has it."""
+    return _said(seen, seen.last_asked, seen.asked_at, gang)
+
+
+def _said(seen: Seen, sizes: Mapping[str, int], generation: int, gang: Gang | None) -> Apply:
+    """All fields of an existing JobResource that this controller applies; the others come from plans.
+
+    A gang that is no more is remembered as an empty one: the annotation may be another manager's, and stay.
+    """
+    had_one = seen.resource is not None and names.GANG in seen.resource.metadata.annotations
     job = seen.job.metadata
     metadata = {
         "name": job.name,
         "namespace": job.namespace,
         "uid": seen.resource.metadata.uid if seen.resource else "",
-        "annotations": {names.ASKED: written(sizes), names.ASKED_AT: str(generation)},
+        "annotations": {
+            names.ASKED: written(sizes),
+            names.ASKED_AT: str(generation),
+            **({names.GANG: ""} if had_one else {}),
+            **remembered_gang(gang),
+        },
     }
     spec = {"selector": {"name": job.name}, "suspend": seen.job.spec.suspend}
     return Apply(JOBRESOURCE, manifest_of(JOBRESOURCE, metadata, spec=spec))

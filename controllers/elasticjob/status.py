@@ -9,14 +9,17 @@ from functools import cached_property
 from typing import Final
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, WORKER
-from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus, Phase, ReplicaStatus
+from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus, Gang, Phase, ReplicaStatus
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import COMPLETE, FAILED, SUSPENDED, is_over
+from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE, ONE_BY_ONE
 from elasticjob.controllers.elasticjob.master import policy
 from elasticjob.controllers.elasticjob.obstacles import Obstacle, obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.exits import ExitReason
+from elasticjob.controllers.gangs.apis import api_of
+from elasticjob.controllers.gangs.choice import absence
 from elasticjob.controllers.lives import Life, Node, Standing
 from elasticjob.controllers.plan import NAME_TAKEN, Outcome, Plan, few
 from elasticjob.controllers.rules import HAS_FAILED, HAS_FINISHED
@@ -213,6 +216,25 @@ def _scaling(picture: Picture) -> Saying:
     return Saying("Scaling", False, "AsPlanned", "no plan is being carried out")
 
 
+def _gang(picture: Picture) -> Saying:
+    """Of jobs that ask for a gang: whether there is one."""
+    seen, plan = picture.seen, picture.plan
+    asked = seen.job.spec.run_policy.scheduling.gang is not Gang.NONE
+    if seen.gang is not None:
+        kind = api_of(seen.gang).kinds[-1]
+        sentence = (
+            f"{kind.name} {seen.gang.name} of {seen.gang.api}: pods are placed where {seen.gang.least} fit"
+        )
+        return Saying("Gang", True, "GangMade", sentence)
+    if plan.reason == GANG_UNAVAILABLE:
+        return Saying("Gang", False, plan.reason, plan.sentence, always=True)
+    there = asked and seen.resource is not None and not seen.begins
+    if seen.job.spec.run_policy.scheduling.gang is Gang.PREFERRED:
+        return Saying("Gang", False, GANG_UNAVAILABLE, f"{absence(seen.job)}: {ONE_BY_ONE}", always=there)
+    told = "pods were made without one: suspend the job, and resume it" if asked else "the job asks for none"
+    return Saying("Gang", False, "NoGang", told, always=there)
+
+
 def _restarting(picture: Picture) -> Saying:
     if picture.outcome is None and picture.restarting and not picture.seen.job.spec.suspend:
         return Saying("Restarting", True, "NodesReplaced", "; ".join(_few(picture.restarting)))
@@ -247,7 +269,7 @@ def _ended(picture: Picture, type_: str, *, succeeded: bool) -> Saying:
 
 
 _SAYINGS: Final = (
-    _created, _running, _training, _scaling, _restarting, _suspended, _complete, _succeeded, _failed
+    _created, _gang, _running, _training, _scaling, _restarting, _suspended, _complete, _succeeded, _failed
 )  # fmt: skip
 
 

@@ -231,6 +231,8 @@ def _steps(seen: Seen, now: datetime) -> Iterator[Step]:
                 yield Step(again_in=node.due(now) - now)
             case Standing.RUNS if node.latest and node.latest.notice and node.latest.notice.at_once:
                 yield from _leave_at_once(seen, node.latest, node.latest.notice)
+            case Standing.RUNS if node.latest and node.latest.broken and not node.latest.terminating:
+                yield _leave_broken_devices(seen, node, node.latest, now)
             case Standing.RUNS:
                 yield from _fit(seen, node, now)
             case Standing.LEAVES | Standing.DONE | Standing.SPENT:
@@ -242,6 +244,14 @@ def _leave_at_once(seen: Seen, life: Life, notice: Notice) -> Iterator[Step]:
     if not life.terminating and _may_leave(seen, life):
         sentence = f"{life.name} leaves {life.machine}, which {notice.why}"
         yield Step((deletion(life),), Note("NodeLeaves", sentence))
+
+
+def _leave_broken_devices(seen: Seen, node: Node, life: Life, now: datetime) -> Step:
+    """A node whose device is broken begins anew: the kubelet gives its next pod devices that work."""
+    if not _may_leave(seen, life):
+        return _beside(seen, node, now)
+    sentence = f"{life.name} is replaced: {life.machine} calls its device {life.broken} unhealthy"
+    return Step((deletion(life),), Note("DeviceUnhealthy", sentence, warning=True))
 
 
 def _begin(seen: Seen, node: Node, now: datetime, beside: standins.Extra | None = None) -> Step:

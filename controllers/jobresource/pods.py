@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
+from elasticjob.api.v1alpha1.gangs import class_of
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.controllers import environment, names
 from elasticjob.controllers.frameworks import framework_of
+from elasticjob.controllers.gangs.apis import Carried, api_of
+from elasticjob.controllers.gangs.gang import kept
 from elasticjob.controllers.owners import controlled_by, manifest_of
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
 
 Resource = Mapping[str, str]
+
+IMPLIED: Final[Mapping[str, Any]] = {"automountServiceAccountToken": False, "enableServiceLinks": False}
+"""Defaults of the template: no credentials for the API server, and no variables of the namespace's Services,
+which grow with every job of the namespace."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +44,25 @@ def pod_manifest(job: ElasticJob, owner: JobResource, birth: Birth, *, master: s
     template: Manifest = replicas.template.get("metadata") or {}
     name = names.pod(job.metadata.name, birth.role, birth.index, birth.relaunch)
     labels = names.pod_labels(job.metadata.name, birth.role, birth.index, birth.relaunch)
+    carried = _carried(owner, birth.role)
     metadata = {
         "name": name,
         "namespace": job.metadata.namespace,
-        "labels": (template.get("labels") or {}) | labels,
-        "annotations": (template.get("annotations") or {}) | _counts(birth),
+        "labels": (template.get("labels") or {}) | dict(carried.labels) | labels,
+        "annotations": (template.get("annotations") or {}) | dict(carried.annotations) | _counts(birth),
         "ownerReferences": [controlled_by(owner)],
     }
     spec = _spec(job, replicas, birth, name=name, master=master, nodes=nodes)
-    return manifest_of(POD, metadata, spec=spec)
+    scheduler = (
+        {} if "schedulerName" in spec or not carried.scheduler else {"schedulerName": carried.scheduler}
+    )
+    return manifest_of(POD, metadata, spec={**spec, **scheduler, **carried.spec})
+
+
+def _carried(owner: JobResource, role: str) -> Carried:
+    """Return what the pod carries of the gang that was made for it."""
+    gang = kept(owner.metadata.annotations)
+    return api_of(gang).carried(gang, role) if gang else Carried()
 
 
 def _counts(birth: Birth) -> Manifest:
@@ -107,17 +124,9 @@ def _spec(
         changed["tolerations"] = environment.tolerations(given)
     if birth.avoid:
         changed["affinity"] = _away_from(given.get("affinity") or {}, birth.avoid)
-    return {**_implied(job), **given, **changed}
-
-
-def _implied(job: ElasticJob) -> Manifest:
-    """Defaults of the template: no credentials for the API server, the job's priority.
-
-    No variables of the namespace's Services either: they grow with every job of the namespace.
-    """
-    priority = job.spec.run_policy.scheduling.priority_class_name
-    implied = {"automountServiceAccountToken": False, "enableServiceLinks": False}
-    return implied | ({"priorityClassName": priority} if priority else {})
+    if priority := class_of(job, birth.role, birth.index, nodes):
+        changed["priorityClassName"] = priority
+    return {**IMPLIED, **given, **changed}
 
 
 def _framework_variables(job: ElasticJob, birth: Birth) -> list[Manifest]:

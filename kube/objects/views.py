@@ -167,6 +167,20 @@ class ContainerState(View, frozen=True):
     terminated: ContainerTerminated | None = None
 
 
+class DeviceHealth(View, frozen=True):
+    """One device that a container has, and `Healthy`, `Unhealthy` or `Unknown`."""
+
+    resource_id: str = field(default="", name="resourceID")
+    health: str = ""
+
+
+class AllocatedResource(View, frozen=True):
+    """The devices of one kind, such as nvidia.com/gpu; claims are called claim:name/request."""
+
+    name: str = ""
+    resources: list[DeviceHealth] = []
+
+
 class ContainerStatus(View, frozen=True):
     name: str
     state: ContainerState = ContainerState()
@@ -179,6 +193,7 @@ class ContainerStatus(View, frozen=True):
     container_id: str = field(default="", name="containerID")
     resources: Resources | None = None
     allocated_resources: dict[str, Quantity] = {}
+    allocated_resources_status: list[AllocatedResource] = []
 
 
 class PodCondition(View, frozen=True):

@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from fractions import Fraction
-from math import ceil
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, WORKER
+from elasticjob.api.v1alpha1.priorities import is_high
 from elasticjob.master.job import Phase
 from elasticjob.master.value import Value
 
@@ -255,23 +254,6 @@ def _budget(part: str) -> tuple[int, int]:
     if not (rank.isdecimal() and relaunches.isdecimal()):
         raise ValueError(f"{part!r} names no critical worker: write id:relaunches,…, all or none")
     return int(rank), int(relaunches)
-
-
-def is_high(priority: str, rank: int, count: int) -> bool:
-    """Whether a node has high priority: `high`, `low`, or a share f: ranks below ⌈count·f⌉ have it."""
-    if priority in ("", "low"):
-        return False
-    return priority == "high" or rank < ceil(_share(priority) * count)
-
-
-def _share(priority: str) -> Fraction:
-    try:
-        share = Fraction(priority)
-    except (ValueError, ZeroDivisionError):
-        share = Fraction(0)
-    if not 0 < share <= 1:
-        raise ValueError(f"{priority!r} is no priority: write high, low, or a share above 0 and up to 1")
-    return share
 
 
 def is_over(members: Members, role: str, priority: str = "") -> bool:

@@ -318,6 +318,33 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "spec.runPolicy.scheduling.minAvailable",
         "9 is more than all 4 pods",
     ),
+    (
+        "a queue where there is none",
+        {"spec/runPolicy": {"scheduling": {"gang": "coscheduling", "queue": "a"}}},
+        "spec.runPolicy.scheduling.queue",
+        "gang coscheduling has no queue: leave it out, or write gang: volcano",
+    ),
+    (
+        "a time limit where there is none",
+        {"spec/runPolicy": {"scheduling": {"gang": "volcano", "timeoutSeconds": 9}}},
+        "spec.runPolicy.scheduling.timeoutSeconds",
+        "gang volcano has no timeoutSeconds: leave it out, or write gang: coscheduling",
+    ),
+    (
+        "two priorities in a gang of one",
+        {
+            f"{W}/priority": "0.5",
+            "spec/runPolicy": {"scheduling": {"gang": "kubernetes", "lowPriorityClassName": "spare"}},
+        },
+        "spec.runPolicy.scheduling.lowPriorityClassName",
+        "gang kubernetes has no nodes of different PriorityClasses: leave it out, or write gang: ",
+    ),
+    (
+        "what no API has together",
+        {"spec/runPolicy": {"scheduling": {"gang": "required", "queue": "a", "timeoutSeconds": 9}}},
+        "spec.runPolicy.scheduling.gang",
+        "there is no API that has queue and timeoutSeconds together: leave one out",
+    ),
 ]
 
 
@@ -352,6 +379,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("generated name", {"metadata/name": ABSENT, "metadata/generateName": "digits-"}),
     ("longest name", {"metadata/name": "a" * 50}),
     ("share of high nodes", {f"{W}/priority": "0.5"}),
+    ("any gang with a queue", {"spec/runPolicy": {"scheduling": {"gang": "preferred", "queue": "a"}}}),
     (
         "names that servers take",
         {
@@ -418,6 +446,19 @@ UPDATES: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     ),
     ("envs", {}, {"spec/envs": {"A": {"value": "b"}}}, ["spec.envs"]),
     ("unit", {}, {"spec/nodeUnit": 2}, ["spec.nodeUnit"]),
+    (
+        "gang",
+        {},
+        {"spec/runPolicy": {"scheduling": {"gang": "required"}}},
+        ["spec.runPolicy.scheduling.gang"],
+    ),
+    ("gang while suspended", SUSPENDED, {"spec/runPolicy": {"scheduling": {"gang": "required"}}}, []),
+    (
+        "least number of a gang",
+        {"spec/runPolicy": {"scheduling": {"gang": "required"}}},
+        {"spec/runPolicy": {"scheduling": {"gang": "required", "minAvailable": 2}}},
+        [],
+    ),
     (
         "finalizer of what was always wrong",
         {f"{C}/image": ""},

@@ -80,6 +80,43 @@ def test_a_pod_is_over_when_all_its_containers_are(phase: str, state: Any, linge
     assert (found.lingers, found.over) == (lingers, over)
 
 
+HEALTH: list[tuple[Any, str]] = [
+    (None, ""),
+    ([], ""),
+    ([{"name": "nvidia.com/gpu", "resources": [{"resourceID": "GPU-1", "health": "Healthy"}]}], ""),
+    ([{"name": "nvidia.com/gpu", "resources": [{"resourceID": "GPU-1", "health": "Unknown"}]}], ""),
+    ([{"name": "nvidia.com/gpu", "resources": None}], ""),
+    (
+        [
+            {
+                "name": "nvidia.com/gpu",
+                "resources": [
+                    {"resourceID": "GPU-2", "health": "Unhealthy"},
+                    {"resourceID": "GPU-1", "health": "Healthy"},
+                ],
+            },
+            {"name": "claim:net/nic", "resources": [{"resourceID": "nic0", "health": "Unhealthy"}]},
+        ],
+        "claim:net/nic nic0, nvidia.com/gpu GPU-2",
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "broken"), HEALTH)
+def test_devices_that_the_kubelet_calls_unhealthy(status: Any, broken: str) -> None:
+    about = {"name": "main", "state": {"running": {}}, "allocatedResourcesStatus": status}
+    made = POD.convert(
+        {
+            "metadata": {"name": "digits-worker-0", "labels": names.pod_labels("digits", "worker", 0, 0)},
+            "spec": {"containers": [{"name": "main"}]},
+            "status": {"phase": "Running", "containerStatuses": [about]},
+        }
+    )
+    found = life_of(made, machines=())
+    assert found is not None
+    assert found.broken == broken
+
+
 @pytest.mark.parametrize(
     ("lives", "restart", "budget", "reason"),
     [

@@ -118,6 +118,36 @@ def test_other_services_set_no_variables_unless_the_template_says_so(given: Mani
     assert [spec["spec"]["enableServiceLinks"] for spec in (pod(job(roles)), made)] == [links, links]
 
 
+SPARE = {"priorityClassName": "gold", "lowPriorityClassName": "spare"}
+
+
+@pytest.mark.parametrize(
+    ("priority", "by_template", "scheduling", "classes"),
+    [
+        ("", "", {}, [None, None, None, None]),
+        ("", "", SPARE, ["gold", "gold", "gold", "gold"]),
+        ("high", "", SPARE, ["gold", "gold", "gold", "gold"]),
+        ("low", "", SPARE, ["spare", "spare", "spare", "spare"]),
+        ("0.5", "", SPARE, ["gold", "gold", "spare", "spare"]),
+        ("0.3", "", SPARE, ["gold", "gold", "spare", "spare"]),
+        ("0.5", "mine", SPARE, ["mine", "mine", "spare", "spare"]),
+        ("0.5", "mine", {}, ["mine", "mine", "mine", "mine"]),
+        ("urgent", "", SPARE, ["gold", "gold", "gold", "gold"]),  # let through where no webhook is
+    ],
+)
+def test_priority_classes(
+    priority: str, by_template: str, scheduling: Manifest, classes: list[str | None]
+) -> None:
+    given = job({"worker": role(4, priority=priority)}, runPolicy={"scheduling": scheduling})
+    if by_template:
+        given.spec.replica_specs["worker"].template["spec"]["priorityClassName"] = by_template
+    pods = (
+        pod_manifest(given, resource({"worker": 4}), Birth("worker", index), master="", nodes=4)
+        for index in range(4)
+    )
+    assert [made["spec"].get("priorityClassName") for made in pods] == classes
+
+
 def test_a_job_without_a_master_has_no_token() -> None:
     made = pod(job(distributionStrategy="Local"), master="")
     assert "volumes" not in made["spec"]

@@ -18,6 +18,7 @@ from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.elasticjob.controller import JobReconciler
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.objects import foundation
+from elasticjob.controllers.gangs.served import Served
 from elasticjob.controllers.jobresource.controller import NodesReconciler
 from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.orphans import Orphans
@@ -168,8 +169,16 @@ class Site:
 
     def jobs(self) -> JobReconciler:
         counters, applier = Counters(CollectorRegistry()), self.server.applier()
+        served = Served(cast(Client, self.server), lambda: self.now)
         return JobReconciler(
-            self.caches, applier, self.orphans, Provision(""), counters, lambda: self.now, lambda: "token"
+            self.caches,
+            applier,
+            self.orphans,
+            Provision(""),
+            counters,
+            lambda: self.now,
+            lambda: "token",
+            served,
         )
 
 

@@ -21,6 +21,7 @@ from elasticjob.controllers.elasticjob import controller as jobs
 from elasticjob.controllers.elasticjob.decide import decide as decide_job
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.status import describe as describe_job
+from elasticjob.controllers.gangs.served import Served
 from elasticjob.controllers.jobresource import controller as nodes
 from elasticjob.controllers.jobresource.decide import decide
 from elasticjob.controllers.jobresource.status import describe
@@ -99,7 +100,8 @@ def of_jobs(
 ) -> jobs.JobReconciler:
     client, counters = cast(Client, server or Server()), Counters(CollectorRegistry())
     applier, orphans = Applier(client, cast(Recorder, Nobody()), "test"), Orphans(client, found, now)
-    return jobs.JobReconciler(found, applier, orphans, Provision(""), counters, now, lambda: "token")
+    served = Served(client, now)
+    return jobs.JobReconciler(found, applier, orphans, Provision(""), counters, now, lambda: "token", served)
 
 
 def of_nodes(

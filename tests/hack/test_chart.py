@@ -89,6 +89,7 @@ def test_values_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
         "trainerImage": "registry.local/trainer:1",
         "image.repository": "registry.local/operator",
         "scrapers.team": "monitoring",
+        "gangScheduler": "second",
         "replicas": "1",
     }
     flags = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
@@ -103,6 +104,7 @@ def test_values_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
         "mine/elasticjob-webhooks",
         {"team": "monitoring"},
     )
+    assert settings.gang_scheduler == "second"
     assert ("ClusterRole", "", settings.webhook_owner) in found
     assert container["image"].startswith("registry.local/operator:")
     assert deployment["replicas"] == 1

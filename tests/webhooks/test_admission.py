@@ -134,21 +134,40 @@ async def test_what_no_schema_would_let_pass_is_refused_and_never_crashes(change
 
 MAIN = "spec/replicaSpecs/worker/template/spec/containers/0"
 MAIN_PATH = "spec.replicaSpecs[worker].template.spec.containers[0]"
-ALONE = "this has no effect yet, and each pod is placed on its own: leave it out"
+ALONE = "this has no effect without a gang: write gang: required, or leave it out"
 OTHERS = "cannot speak to this job's master: write elasticjob run, with torchrun's flags and your script"
 WARNED: list[tuple[dict[str, Any], list[str]]] = [
     ({}, []),
     ({"spec/runPolicy": {"scheduling": {"gang": "none"}}}, []),
     (
         {"spec/runPolicy": {"scheduling": {"gang": "volcano", "queue": "a", "priorityClassName": "b"}}},
-        [f"spec.runPolicy.scheduling.gang: {ALONE}", f"spec.runPolicy.scheduling.queue: {ALONE}"],
+        [],
+    ),
+    (
+        {"spec/runPolicy": {"scheduling": {"minAvailable": 2, "timeoutSeconds": 9}}},
+        [
+            f"spec.runPolicy.scheduling.minAvailable: {ALONE}",
+            f"spec.runPolicy.scheduling.timeoutSeconds: {ALONE}",
+        ],
+    ),
+    (
+        {"spec/runPolicy": {"scheduling": {"gang": "required"}}, "spec/managedBy": "x.example/y"},
+        ["spec.runPolicy.scheduling.gang: the operator makes no gang for a job of x.example/y: leave it out"],
     ),
     (
         {"spec/replicaSpecs/worker/priority": "0.5"},
         [
-            "spec.replicaSpecs[worker].priority: this has no effect yet: leave it out, and set "
-            "priorityClassName in the role's template"
+            "spec.replicaSpecs[worker].priority: nodes of low priority are scheduled like the others: "
+            "name a PriorityClass in spec.runPolicy.scheduling.lowPriorityClassName"
         ],
+    ),
+    ({"spec/replicaSpecs/worker/priority": "high"}, []),
+    (
+        {
+            "spec/replicaSpecs/worker/priority": "0.5",
+            "spec/runPolicy": {"scheduling": {"lowPriorityClassName": "spare"}},
+        },
+        [],
     ),
     (
         {"spec/optimizeMode": "manual", "spec/brainService": "brain.dlrover:50001"},

@@ -19,11 +19,12 @@ def advice(new: ElasticJob, old: ElasticJob | None = None) -> list[Problem]:
     return [problem for each in ADVICE for problem in each(new)]
 
 
-def gangs_are_not_placed(job: ElasticJob) -> Iterator[Problem]:
-    """A gang, its queue, size and time limit wait for a gang scheduler's objects."""
+def fields_of_a_gang_need_one(job: ElasticJob) -> Iterator[Problem]:
+    """A least number of pods, a queue and a time limit are those of a gang."""
     scheduling = job.spec.run_policy.scheduling
+    if scheduling.gang is not Gang.NONE:
+        return
     for field, given in (
-        ("gang", scheduling.gang is not Gang.NONE),
         ("minAvailable", scheduling.min_available is not None),
         ("queue", bool(scheduling.queue)),
         ("timeoutSeconds", scheduling.timeout_seconds is not None),
@@ -31,17 +32,29 @@ def gangs_are_not_placed(job: ElasticJob) -> Iterator[Problem]:
         if given:
             yield Problem(
                 f"spec.runPolicy.scheduling.{field}",
-                "this has no effect yet, and each pod is placed on its own: leave it out",
+                "this has no effect without a gang: write gang: required, or leave it out",
             )
 
 
-def priorities_are_not_set(job: ElasticJob) -> Iterator[Problem]:
-    """The priority of a role is read by no scheduler; a PriorityClass is."""
+def the_master_makes_no_gang(job: ElasticJob) -> Iterator[Problem]:
+    """The objects of a gang are made by the operator."""
+    if job.spec.managed_by and job.spec.run_policy.scheduling.gang is not Gang.NONE:
+        yield Problem(
+            "spec.runPolicy.scheduling.gang",
+            f"the operator makes no gang for a job of {job.spec.managed_by}: leave it out",
+        )
+
+
+def low_priority_has_a_class(job: ElasticJob) -> Iterator[Problem]:
+    """Schedulers know the priority of PriorityClasses alone."""
+    if job.spec.run_policy.scheduling.low_priority_class_name:
+        return
     for role, spec in job.spec.replica_specs.items():
-        if spec.priority:
+        if spec.priority not in ("", "high"):
             yield Problem(
                 f"spec.replicaSpecs[{role}].priority",
-                "this has no effect yet: leave it out, and set priorityClassName in the role's template",
+                "nodes of low priority are scheduled like the others: "
+                "name a PriorityClass in spec.runPolicy.scheduling.lowPriorityClassName",
             )
 
 
@@ -69,8 +82,9 @@ def other_launchers_find_no_master(job: ElasticJob) -> Iterator[Problem]:
 
 
 ADVICE: Final[tuple[Advice, ...]] = (
-    gangs_are_not_placed,
-    priorities_are_not_set,
+    fields_of_a_gang_need_one,
+    the_master_makes_no_gang,
+    low_priority_has_a_class,
     brain_is_not_asked,
     other_launchers_find_no_master,
 )

@@ -1,8 +1,8 @@
 """Immutable fields of an ElasticJob.
 
 Sizes, limits, suspend, restart and run policy, optimizer and priority may change at any time. Fields from
-which running nodes were made (roles, templates, envs, nodeUnit) may change only while the job is suspended,
-so that all nodes come from the same template. The strategy and managedBy never change.
+which running nodes were made (roles, templates, envs, nodeUnit, gang) may change only while the job is
+suspended, so that all nodes come from the same template. The strategy and managedBy never change.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ def what_nodes_are_made_from_stays(old: ElasticJob, new: ElasticJob) -> Iterator
         yield Problem("spec.envs", f"envs cannot change while the job runs: {advice}")
     if old.spec.node_unit != new.spec.node_unit:
         yield Problem("spec.nodeUnit", f"it cannot change while the job runs: {advice}")
+    if old.spec.run_policy.scheduling.gang != new.spec.run_policy.scheduling.gang:
+        path = "spec.runPolicy.scheduling.gang"
+        yield Problem(path, f"the gang cannot change while the job runs: {advice}")
 
 
 CHANGES: Final[tuple[Change, ...]] = (identity_stays, what_nodes_are_made_from_stays)

@@ -35,12 +35,15 @@ from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, MASTER, MASTER_ALIA
 from elasticjob.api.v1alpha1.elasticjob import (
     DistributionStrategy,
     ElasticJob,
+    Gang,
     OlderRole,
     ReplicaSpec,
     SuccessPolicy,
     is_master,
 )
+from elasticjob.api.v1alpha1.gangs import ANY, OFFERS, PRIORITIES, needs
 from elasticjob.api.v1alpha1.older import OLDER_ROLES, command_words, older_container
+from elasticjob.api.v1alpha1.priorities import is_share
 from elasticjob.kube.objects.problem import Problem
 
 Check = Callable[[ElasticJob], Iterable[Problem]]
@@ -301,15 +304,11 @@ def envs_are_variables(job: ElasticJob) -> Iterator[Problem]:
 def priorities_are_shares(job: ElasticJob) -> Iterator[Problem]:
     """priority is high, low, or a share above 0 and up to 1."""
     for role, spec in job.spec.replica_specs.items():
-        if spec.priority and spec.priority not in ("high", "low") and not _is_share(spec.priority):
+        if spec.priority and spec.priority not in ("high", "low") and not is_share(spec.priority):
             yield Problem(
                 f"spec.replicaSpecs[{role}].priority",
                 f"{spec.priority!r} is no priority: write high, low, or the share of high nodes, such as 0.5",
             )
-
-
-def _is_share(text: str) -> bool:
-    return re.fullmatch(r"[0-9]*\.?[0-9]+", text) is not None and 0 < float(text) <= 1
 
 
 def the_least_fits_the_limits(job: ElasticJob) -> Iterator[Problem]:
@@ -359,6 +358,28 @@ def gangs_fit_the_sizes(job: ElasticJob) -> Iterator[Problem]:
         )
 
 
+def the_gang_has_what_is_asked(job: ElasticJob) -> Iterator[Problem]:
+    """An API that has no queues, time limits or different priorities is not asked for them."""
+    scheduling = job.spec.run_policy.scheduling
+    if scheduling.gang is Gang.NONE:
+        return
+    able = [gang for gang, offers in OFFERS.items() if needs(job) <= offers]
+    if scheduling.gang in ANY and not able:
+        fields = " and ".join(sorted(needs(job)))
+        yield Problem(
+            "spec.runPolicy.scheduling.gang", f"there is no API that has {fields} together: leave one out"
+        )
+    if scheduling.gang in ANY:
+        return
+    for field in sorted(needs(job) - OFFERS[scheduling.gang]):
+        others = " or ".join(gang for gang, offers in OFFERS.items() if field in offers)
+        what = "nodes of different PriorityClasses" if field == PRIORITIES else field
+        yield Problem(
+            f"spec.runPolicy.scheduling.{field}",
+            f"gang {scheduling.gang} has no {what}: leave it out, or write gang: {others}",
+        )
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     the_name_leaves_room,
     there_is_a_role,
@@ -375,6 +396,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     the_least_fits_the_limits,
     the_brain_has_an_address,
     gangs_fit_the_sizes,
+    the_gang_has_what_is_asked,
 )
 
 

@@ -13,9 +13,12 @@ from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.controllers.departures import Notice
 from elasticjob.controllers.elasticjob import decide as rules
 from elasticjob.controllers.elasticjob.decide import decide
+from elasticjob.controllers.elasticjob.gang import wait_for_a_gang_scheduler
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.exits import Exit, ExitReason
+from elasticjob.controllers.gangs import gang as gangs
+from elasticjob.controllers.gangs.gang import Gang
 from elasticjob.controllers.lives import Life
 from elasticjob.controllers.plan import Action, Apply, Create, Delete, Outcome
 from elasticjob.controllers.rules import leave_it_to_others, leave_it_to_the_collector
@@ -44,10 +47,34 @@ NO_DATA = {
 }
 
 
+KUBERNETES = "scheduling.k8s.io/v1alpha1"
+VOLCANO = "scheduling.volcano.sh/v1beta1"
+
+
 def seen(
-    job_: Any = None, resource_: Any = None, masters: Any = MASTERS, lives: Any = FULL, plans: Any = ()
+    job_: Any = None,
+    resource_: Any = None,
+    masters: Any = MASTERS,
+    lives: Any = FULL,
+    plans: Any = (),
+    served: Any = frozenset(),
 ) -> Seen:
-    return Seen(job_ or job(), resource_, masters, lives, plans, PROVISION, fresh_token="t0ken")
+    return Seen(job_ or job(), resource_, masters, lives, plans, PROVISION, "t0ken", served=served)
+
+
+def together(gang: str = "volcano", roles: Any = None, **more: Any) -> Any:
+    return job(roles, runPolicy={"scheduling": {"gang": gang, **more.pop("scheduling", {})}}, **more)
+
+
+def grouped(least: int, *, sizes: Any = None, **more: Any) -> Any:
+    """A JobResource whose pods are a gang of Volcano."""
+    made = Gang(VOLCANO, "digits", least, roles={"worker": least})
+    return resource(sizes, gang=gangs.written(made), **more)
+
+
+def immutable(least: int) -> Any:
+    """The JobResource of a suspended job, whose gang cannot change."""
+    return resource(gang=gangs.written(Gang(KUBERNETES, "digits", least)), suspend=True)
 
 
 def running(job_: Any = None, **more: Any) -> Seen:
@@ -75,6 +102,8 @@ def written(action: Action) -> str:
             return f"+{kind.name} {manifest['metadata']['name']}"
         case Delete(kind, name, _, grace):
             return f"-{kind.name} {name}" + ("!" if grace == 0 else "")
+        case Apply(kind, manifest) if "minMember" in manifest["spec"]:
+            return f"={kind.name} minMember {manifest['spec']['minMember']}"
         case Apply(kind, manifest):
             return f"={kind.name} suspend {manifest['spec']['suspend']}"
         case _:
@@ -244,7 +273,78 @@ ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
         {"+Service digits", "+JobResource digits"},
     ),
     (rules.make_what_is_missing, seen(), "JobCreated", FOUNDATION | {"+JobResource digits"}),
+    (
+        rules.make_what_is_missing,
+        seen(together(), masters=(), served={VOLCANO}),
+        "JobCreated",
+        FOUNDATION | {"+PodGroup digits", "+Pod digits-master-0", "+JobResource digits"},
+    ),
+    (
+        rules.make_what_is_missing,
+        seen(together("preferred"), masters=()),
+        "JobCreated",
+        FOUNDATION | {"+Pod digits-master-0", "+JobResource digits"},
+    ),
+    (wait_for_a_gang_scheduler, seen(together(), masters=()), "GangUnavailable", set()),
+    (
+        wait_for_a_gang_scheduler,
+        seen(together("coscheduling"), masters=(), served={VOLCANO}),
+        "GangUnavailable",
+        set(),
+    ),
+    (
+        wait_for_a_gang_scheduler,
+        running(together("required"), resource_=resource(suspend=True)),
+        "GangUnavailable",
+        set(),
+    ),
     (rules.resume, running(resource_=resource(suspend=True)), "JobResumed", {"=JobResource suspend False"}),
+    (
+        rules.resume,
+        running(together("required"), resource_=resource(suspend=True), served={VOLCANO}),
+        "JobResumed",
+        {"+PodGroup digits", "=JobResource suspend False"},
+    ),
+    (
+        rules.resume,
+        running(together(), resource_=grouped(2, suspend=True), served={VOLCANO}),
+        "JobResumed",
+        {"+PodGroup digits", "=JobResource suspend False"},
+    ),
+    (
+        rules.resume,
+        running(together(), resource_=grouped(1, suspend=True), served={VOLCANO}),
+        "JobResumed",
+        {"+PodGroup digits", "=PodGroup minMember 2", "=JobResource suspend False"},
+    ),
+    (
+        rules.resume,
+        running(together("kubernetes", generation=7), resource_=immutable(1), served={KUBERNETES}),
+        "JobResumed",
+        {"+Workload digits-7", "=JobResource suspend False"},
+    ),
+    (
+        rules.resume,
+        running(together("none"), resource_=grouped(2, suspend=True), served={VOLCANO}),
+        "JobResumed",
+        {"=JobResource suspend False"},
+    ),
+    (
+        rules.have_the_gang_follow,
+        running(
+            together(roles={"worker": role(2), "evaluator": role(1)}),
+            resource_=grouped(3, sizes={"worker": 2, "evaluator": 1}),
+            lives=(ended(0, code=0), ended(1), life(0, role="evaluator")),
+        ),
+        "GangChanged",
+        {"=PodGroup minMember 2", "=JobResource suspend False"},
+    ),
+    (
+        rules.have_the_gang_follow,
+        running(together(roles=ELASTIC), resource_=grouped(2)),
+        "GangChanged",
+        {"=PodGroup minMember 1", "=JobResource suspend False"},
+    ),
     (
         rules.make_the_master_again,
         running(masters=(ended(0, code=137, role="master"),)),
@@ -592,3 +692,22 @@ def test_the_end_of_a_failed_job_says_failed() -> None:
     assert [(note.reason, note.sentence) for note in plan.notes] == [
         ("Failed", "the job has failed; deleted digits-master-0 (cleanPodPolicy Running)")
     ]
+
+
+def test_a_gang_that_is_as_it_should_be_is_left_alone() -> None:
+    assert rules.have_the_gang_follow(running(together(), resource_=grouped(2)), NOW) is None
+    kept_by_an_upgrade = running(together(), resource_=resource())
+    assert rules.have_the_gang_follow(kept_by_an_upgrade, NOW) is None
+
+
+def test_every_write_of_the_jobresource_keeps_the_gang() -> None:
+    """An annotation that a server-side apply leaves out is taken away."""
+    given = running(together(roles=ELASTIC, suspend=True), resource_=grouped(1))
+    (write,) = (action for action in decide(given, NOW).actions if isinstance(action, Apply))
+    assert gangs.kept(write.manifest["metadata"]["annotations"]) == given.gang
+
+
+def test_a_gang_that_is_no_longer_asked_for_is_forgotten() -> None:
+    given = running(together("none"), resource_=grouped(2, suspend=True))
+    (write,) = (action for action in decide(given, NOW).actions if isinstance(action, Apply))
+    assert gangs.kept(write.manifest["metadata"]["annotations"]) is None

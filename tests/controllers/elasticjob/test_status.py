@@ -12,6 +12,8 @@ from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.exits import Exit, ExitReason
+from elasticjob.controllers.gangs import gang as gangs
+from elasticjob.controllers.gangs.gang import Gang
 from elasticjob.controllers.plan import REFUSED, Plan
 from elasticjob.kube.objects.conditions import find
 from tests.kit.controllers.build import (
@@ -80,6 +82,13 @@ PHASES: list[tuple[str, Seen, Phase]] = [
 @pytest.mark.parametrize(("case", "given", "phase"), PHASES, ids=[case[0] for case in PHASES])
 def test_phase(case: str, given: Seen, phase: Phase) -> None:
     assert status(given).phase is phase
+
+
+VOLCANO = "scheduling.volcano.sh/v1beta1"
+
+
+def together(gang: str, **scheduling: Any) -> Any:
+    return job(runPolicy={"scheduling": {"gang": gang, **scheduling}})
 
 
 SAYINGS: list[tuple[str, Seen, str, tuple[str, str, str]]] = [
@@ -151,6 +160,28 @@ SAYINGS: list[tuple[str, Seen, str, tuple[str, str, str]]] = [
         Seen(job(), resource(owner="job-0")),
         "Created",
         ("False", "NameTaken", "JobResource digits belongs to another job: waiting until it is gone"),
+    ),
+    (
+        "a gang",
+        seen(together("volcano"), resource(gang=gangs.written(Gang(VOLCANO, "digits", 2)))),
+        "Gang",
+        ("True", "GangMade", f"PodGroup digits of {VOLCANO}: pods are placed where 2 fit"),
+    ),
+    (
+        "a gang that no API can place",
+        Seen(together("volcano")),
+        "Gang",
+        ("False", "GangUnavailable", f"gang volcano: the cluster does not serve PodGroup of {VOLCANO}"),
+    ),
+    (
+        "the same, where it is only preferred",
+        seen(together("preferred", queue="lab")),
+        "Gang",
+        (
+            "False",
+            "GangUnavailable",
+            f"gang preferred: the cluster does not serve PodGroup of {VOLCANO}: pods are placed one by one",
+        ),
     ),
 ]
 

@@ -133,6 +133,27 @@ CONVERGE: list[tuple[str, Seen, set[str]]] = [
     ),
     ("two lives of one place: the newer stays", seen(life(0), life(0, 1), life(1)), {"-digits-worker-0"}),
     (
+        "a node whose device is broken begins anew",
+        seen(life(0, broken="gpu 3"), life(1)),
+        {"-digits-worker-0"},
+    ),
+    ("once", seen(life(0, broken="gpu 3", terminating=True), life(1)), set()),
+    (
+        "without a word about restarts that are spent",
+        seen(life(0, 3, restarts_before=3, broken="gpu 3"), life(1)),
+        {"-digits-worker-0-3"},
+    ),
+    (
+        "a parameter server has its successor first",
+        seen(
+            life(0, role="ps", broken="gpu 3"),
+            life(0),
+            job_=job({"worker": role(1), "ps": role(1)}, distributionStrategy="ParameterServerStrategy"),
+            resource_=resource({"worker": 1, "ps": 1}),
+        ),
+        {"+digits-ps-0-1"},
+    ),
+    (
         "old ends are forgotten",
         seen(*(ended(0, n, code=137) for n in range(5)), life(0, 5), life(1)),
         {"-digits-worker-0", "-digits-worker-0-1"},
@@ -366,3 +387,11 @@ def test_a_pod_that_may_have_ended_the_job_is_not_deleted_unheard(spec: Any, ver
     given = seen(life(0, version="7"), job_=job(**spec), resource_=suspended)
     (deletion,) = (action for action in decide(given, NOW).actions if isinstance(action, Delete))
     assert deletion.version == version
+
+
+def test_an_event_names_the_broken_device() -> None:
+    (note,) = decide(seen(life(0, broken="nvidia.com/gpu GPU-3"), life(1)), NOW).notes
+    assert (note.reason, note.warning) == ("DeviceUnhealthy", True)
+    assert note.sentence == (
+        "digits-worker-0 is replaced: m1 calls its device nvidia.com/gpu GPU-3 unhealthy"
+    )

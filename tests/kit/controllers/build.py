@@ -75,8 +75,10 @@ def resource(
     deleted: bool = False,
     generation: int = 1,
     suspend: bool = False,
+    gang: str | None = None,
 ) -> JobResource:
     annotations = {names.ASKED: asked} | ({names.FOLDED: folded} if folded else {})
+    annotations |= {} if gang is None else {names.GANG: gang}
     reference = {"apiVersion": "v1", "kind": "ElasticJob", "name": "digits", "uid": owner, "controller": True}
     metadata: Manifest = {
         "name": "digits",

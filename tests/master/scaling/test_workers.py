@@ -8,6 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from elasticjob.api.v1alpha1.priorities import is_high
 from elasticjob.master.job import Phase
 from elasticjob.master.scaling.workers import (
     RELAUNCHES,
@@ -16,7 +17,6 @@ from elasticjob.master.scaling.workers import (
     Members,
     Reason,
     down,
-    is_high,
     is_over,
     migrated,
     placed,
