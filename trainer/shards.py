@@ -288,7 +288,7 @@ class _Feed:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._opening = asyncio.Lock()
-        self._openings, self._number, self._term = 0, 0, -1
+        self._openings, self._number = 0, 0
         self._closing = False
         self._over: Exception | None = None
         self._ended = False
@@ -384,7 +384,7 @@ class _Feed:
                     self._taken.setdefault(shard.lease, _Taken(shard, shard.used, shard.used))
                 if new:
                     self._queue.put(shard)
-            self._settle(self._term, dealt.durable)
+            self._settle(dealt.term, dealt.durable)
             if dealt.end:
                 self._queue.put(Incomplete(self.dataset.name, dealt.poisoned) if dealt.poisoned else None)
                 return
@@ -511,7 +511,6 @@ class _Feed:
         self._make_room()
 
     def _settle(self, term: int, durable: int) -> None:
-        self._term = term
         self._unsaved = [each for each in self._unsaved if each.term != term or each.mark > durable]
 
     def _lost(self, leases: tuple[int, ...]) -> None:

@@ -135,12 +135,13 @@ class Saved(Message, frozen=True, kw_only=True):
 
 class Dealt(Message, frozen=True, kw_only=True):
     """New leases. At the `end` there will be none any more; the dataset is complete unless some are
-    poisoned."""
+    poisoned. Changes up to `durable` of the master's `term` are saved."""
 
     shards: tuple[Shard, ...] = ()
     end: bool = False
     poisoned: tuple[Poisoned, ...] = ()
     durable: int = 0
+    term: int = 0
 
 
 class Consumer(Message, frozen=True, kw_only=True):

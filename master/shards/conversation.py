@@ -59,9 +59,11 @@ def lease(job: Job, request: Lease, now: datetime) -> Turn[Dealt]:
     again = tuple(each for each in reader.leases if each.lease not in request.has)
     if dealt or again:
         cut = tuple(ledger.shard(changed, each) for each in (*again, *dealt))
-        return Turn(_put(job, changed, len(dealt)), Dealt(shards=cut, durable=shards.durable))
+        new = Dealt(shards=cut, durable=shards.durable, term=shards.term)
+        return Turn(_put(job, changed, len(dealt)), new)
     if not reader.leases and ledger.may_end(found, gate):
-        return Turn(job, Dealt(end=True, poisoned=found.poisoned, durable=shards.durable))
+        poisoned = found.poisoned
+        return Turn(job, Dealt(end=True, poisoned=poisoned, durable=shards.durable, term=shards.term))
     return Turn(job)
 
 

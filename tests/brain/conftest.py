@@ -1,4 +1,4 @@
-"""Stores in both databases. Each process of the tests starts one PostgreSQL, when it is needed."""
+"""Stores in both databases. PostgreSQL starts once, when it is needed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ from elasticjob.brain.store import Store, opened
 from tests.kit.brain import postgres
 
 NUMBERS = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One process runs what needs PostgreSQL, which then starts once."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "database" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group("postgresql"))
 
 
 @pytest.fixture(scope="session")

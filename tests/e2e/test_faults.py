@@ -155,7 +155,10 @@ async def test_out_of_memory_is_told_with_the_limit_and_spends_the_budget(site: 
     await site.apply(local(greedy, optimizeMode="manual"))
     await site.until(job.has_ended("Failed"))
     await site.event("digits-worker-0-1 replaces digits-worker-0: OOMKilled at 48Mi")
-    sentence = "digits-worker-0-1 failed with OOMKilled at 48Mi; restartCount 1 is spent"
+    sentence = (
+        "digits-worker-0-1 failed with OOMKilled at 48Mi; restartCount 1 is spent; "
+        "optimizeMode is manual, so its memory stays: raise resources.limits.memory of worker"
+    )
     assert job.condition("Failed") == ("True", "OutOfMemory", sentence)
     assert job.born.keys() == {"worker-0", "worker-0-1"}
     assert site.plans() == {}

@@ -53,7 +53,6 @@ class Client:
     node: str
     worker: str
     life: int = 1
-    term: int = -1
     opened: bool = False
     opening: int = 1
     taken: dict[int, Shard] = field(default_factory=dict)
@@ -61,6 +60,10 @@ class Client:
     said: list[Outcome] = field(default_factory=list)
     unsaved: list[tuple[Outcome, int, int]] = field(default_factory=list)
     ended: bool = False
+
+    @property
+    def slot(self) -> str:
+        return self.worker.partition(".")[0]
 
     @property
     def who(self) -> Consumer:
@@ -76,7 +79,6 @@ class Client:
 
     def settle(self, term: int, durable: int) -> list[Outcome]:
         """Forget results that are saved; return them."""
-        self.term = term
         kept = [each for each in self.unsaved if each[2] != term or each[1] > durable]
         final = [each[0] for each in self.unsaved if each not in kept]
         self.unsaved = kept
@@ -121,6 +123,8 @@ class Consumers(RuleBasedStateMachine):
         client = self.clients[which]
         said = list(client.said)
         kept = tuple(each[0] for each in client.unsaved)
+        for each in client.held():
+            self.partly.setdefault(each.number, set()).add(each.used)
         request = Open(
             consumer=client.who,
             dataset=self.dataset,
@@ -163,7 +167,7 @@ class Consumers(RuleBasedStateMachine):
             self.check_shard(shard)
             client.taken[shard.lease] = shard
             self.dealt.setdefault(shard.number, {})[shard.lease] = shard
-        self.finalize(client.settle(client.term, reply.durable))
+        self.finalize(client.settle(reply.term, reply.durable))
         client.ended = reply.end
 
     def check_shard(self, shard: Shard) -> None:
@@ -232,15 +236,16 @@ class Consumers(RuleBasedStateMachine):
 
     @rule(which=ANY, code=st.sampled_from([1, -9, -11, None]))
     def dies(self, which: int, code: int | None) -> None:
-        """A process ends; its agent reports that, or the next process comes before."""
+        """A process ends with its readers; its agent reports that, or the next process comes before."""
         client = self.clients[which]
         if code is not None:
-            slot = int(client.worker.partition(".")[0])
+            slot = int(client.slot)
             sent = failure(client.node, final=False, code=code, number=client.life)
             self.tell(
                 type(sent)(**{f: getattr(sent, f) for f in sent.__struct_fields__} | {"local_rank": slot})
             )
-        self.renew(client)
+        for each in [each for each in self.clients if (each.node, each.slot) == (client.node, client.slot)]:
+            self.renew(each)
 
     def renew(self, client: Client) -> None:
         fresh = Client(client.node, client.worker, client.life + 1)
@@ -282,6 +287,8 @@ class Consumers(RuleBasedStateMachine):
 
     @rule()
     def master_restarts(self) -> None:
+        """Connections end with the old master, and the requests that were under way with them."""
+        self.sent.clear()
         self.game._become(restore(self.disk, self.game.job.spec, self.game.now))
         for node in ("node-0", "node-1"):
             self.tell(watch(node))
