@@ -123,8 +123,8 @@ class Consumers(RuleBasedStateMachine):
         client = self.clients[which]
         said = list(client.said)
         kept = tuple(each[0] for each in client.unsaved)
-        for each in client.held():
-            self.partly.setdefault(each.number, set()).add(each.used)
+        for held in client.held():
+            self.partly.setdefault(held.number, set()).add(held.used)
         request = Open(
             consumer=client.who,
             dataset=self.dataset,
