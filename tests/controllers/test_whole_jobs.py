@@ -194,8 +194,8 @@ async def test_a_plan_and_an_autoscaler_agree_on_the_size(site: Site) -> None:
     for _ in range(2):
         await site.scale(2)  # which the spec says already
     await site.until(lambda: site.job().status.workers == "2/2" and len(site.pods()) == 2)
-    again = [plan.spec.reason for name, plan in site.plans().items() if "-user-" in name]
-    assert again == ["the user asks for worker 2 again"]
+    again = {plan.spec.reason for name, plan in site.plans().items() if "-user-" in name}
+    assert again == {"the user asks for worker 2 again"}  # once or twice: the second may come after the first
 
 
 async def test_users_and_optimizers_in_any_order_end_with_the_last_word(site: Site) -> None:
