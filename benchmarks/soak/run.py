@@ -117,7 +117,7 @@ async def soak(
         await install(client)
         await make_namespace(client, NAMESPACE)
         eyes = Eyes(client, NAMESPACE)
-        weather = Weather(proxy, chance, crash)
+        weather = Weather(proxy, random.Random(options.seed), crash)  # the same one however busy the machine
         users = Users(client, eyes, chance, options.jobs)
         async with eyes.open(), running(proxy, state, eyes, outcome) as it:
             before = await settled(it, None)
