@@ -141,12 +141,12 @@ def _values(job: Job) -> list[tuple[str, str, float | None]]:
 
 def _uses(job: Job) -> Iterator[Metric]:
     """What the nodes that are alive use, and have."""
-    alive = [node for node in job.nodes.values() if node.alive]
+    uses = [use_of(node) for node in job.nodes.values() if node.alive]
     for name, what, value in USES:
         gauge = GaugeMetricFamily(f"elasticjob_node_{name}", what, labels=["job", "node", "role"])
-        for node in alive:
-            if (found := value(use_of(node))) > 0:
-                gauge.add_metric([job.spec.job, node.name, node.role], found)
+        for use in uses:
+            if (found := value(use)) > 0:
+                gauge.add_metric([job.spec.job, use.name, use.role], found)
         yield gauge
 
 
