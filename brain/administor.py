@@ -8,13 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from elasticjob.api.v1alpha1.common import CHIEF, PS, WORKER
+from elasticjob.api.v1alpha1.common import PS
 from elasticjob.brain.algorithms.servers import FULL, HOT
-from elasticjob.brain.algorithms.uses import newest, shares
+from elasticjob.brain.algorithms.uses import TRAIN, newest, shares
 from elasticjob.brain.algorithms.workers import is_slower
 from elasticjob.brain.history import Event, History
-
-TRAIN = (WORKER, CHIEF)
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,7 @@ class Planner:
     def __init__(self, store: Store, algorithms: Sequence[Algorithm], *, plans: bool = False) -> None:
         self._store, self._algorithms, self._plans = store, algorithms, plans
 
-    async def answer(
-        self, asked: AskSizes | AskRecovery | AskFirst | TellStatistics, now: datetime
-    ) -> Sizes | Empty:
+    async def answer(self, asked: Question | TellStatistics, now: datetime) -> Sizes | Empty:
         """Return the answer to a master, and keep what it tells."""
         job = asked.job
         await self._store.tell(job, () if isinstance(asked, AskFirst) else asked.records, now)
@@ -83,7 +81,7 @@ def _placed(asked: Question) -> Placement:
     return Placement() if isinstance(asked, AskFirst) else asked.placed
 
 
-def _asked(history: History, asked: AskSizes | AskRecovery | AskFirst, now: datetime) -> History:
+def _asked(history: History, asked: Question, now: datetime) -> History:
     """The history with what the master says of the present."""
     if isinstance(asked, AskFirst):
         return replace(history, past=(), samples=(), killed=())

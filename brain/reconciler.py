@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, OptimizeMode, Phase
+from elasticjob.api.rpc.brain import Placement
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, OptimizeMode
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, plan_manifest
+from elasticjob.api.v1alpha1.sizing import facts_of, placement_of
 from elasticjob.brain.administor import Pace, event_of, is_settled
 from elasticjob.brain.algorithms.algorithm import Algorithm
 from elasticjob.brain.history import History
-from elasticjob.brain.monitor.objects import facts_of, placement_of
+from elasticjob.brain.monitor.objects import TRAINING
 from elasticjob.brain.planner import kept_of, limits_of, with_placed
 from elasticjob.brain.processor import decide
 from elasticjob.brain.store import Kept, NoSuchJob, Store
@@ -59,14 +60,14 @@ class Plans:
         if job is None or resource is None or not is_ours(job):
             return Result.done()
         now = self.now()
+        placed = placement_of(resource)
         try:
-            history = await self.observe(job, resource, now)
+            history = await self.observe(job, placed, now)
         except NoSuchJob:  # the monitor has not seen it yet
             return Result.again(self.every)
         await self._finish(job, now)
         event = event_of(history, now, self.pace)
         if event is not None:
-            placed = placement_of(resource)
             limits = limits_of(facts_of(job), placed)
             decision = decide(event, history, limits, now, self.algorithms)
             if decision:
@@ -75,10 +76,9 @@ class Plans:
                     await self._finish(job, now)
         return Result.again(self.every)
 
-    async def observe(self, job: ElasticJob, resource: JobResource, now: datetime) -> History:
+    async def observe(self, job: ElasticJob, placed: Placement, now: datetime) -> History:
         """Return all that a decision rests on. Raises NoSuchJob."""
-        history = await self.store.history(job.metadata.uid, now)
-        history = with_placed(history, placement_of(resource))
+        history = with_placed(await self.store.history(job.metadata.uid, now), placed)
         eta = job.status.training.eta if job.status.training else None
         return replace(
             history,
@@ -107,10 +107,9 @@ class Plans:
 
 def is_ours(job: ElasticJob) -> bool:
     """Whether Brain plans for a job now: it runs, in cluster mode, by this operator."""
-    runs = job.status.phase in (Phase.RUNNING, Phase.SCALING, Phase.RESTARTING)
     return (
         job.spec.optimize_mode is OptimizeMode.CLUSTER
-        and runs
+        and job.status.phase in TRAINING
         and not job.spec.suspend
         and not job.spec.managed_by
         and job.metadata.deletion_timestamp is None
@@ -124,26 +123,15 @@ def plan_name(job: ElasticJob, number: int) -> str:
 
 def manifest(job: ElasticJob, kept: Kept) -> Manifest:
     """Return the ScalePlan of a decision."""
-    labels = {LABEL_JOB: job.metadata.name, LABEL_SCALE_TYPE: "auto"}
     groups: Mapping[str, Mapping[str, Any]] = kept.sizes.get("groups", {})
     nodes: Mapping[str, Mapping[str, str]] = kept.sizes.get("nodes", {})
     spec: Manifest = {
-        "ownerJob": job.metadata.name,
         "replicaResourceSpecs": {role: _group(group) for role, group in groups.items()},
         "migratePods": [{"name": name, "resource": dict(resource)} for name, resource in nodes.items()],
         "reason": f"{kept.algorithm}: {kept.reason}"[:LONGEST],
     }
-    return {
-        "apiVersion": SCALEPLAN.api_version,
-        "kind": SCALEPLAN.name,
-        "metadata": {
-            "name": kept.plan,
-            "namespace": job.metadata.namespace,
-            "labels": labels,
-            "ownerReferences": [owner_reference(job, ELASTICJOB, controller=False)],
-        },
-        "spec": {name: value for name, value in spec.items() if value},
-    }
+    owner = owner_reference(job, ELASTICJOB, controller=False)
+    return plan_manifest(kept.plan, job.key, spec, owner, manual=False)
 
 
 def _group(group: Mapping[str, Any]) -> Manifest:

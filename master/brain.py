@@ -34,6 +34,7 @@ from elasticjob.api.rpc.brain import (
 )
 from elasticjob.api.rpc.message import JSON, PREFIX, Problem, Request, answer_type
 from elasticjob.kube.clock import Clock
+from elasticjob.kube.http.bodies import read_bounded
 from elasticjob.master.job import Job
 from elasticjob.master.scaling.bounds import clip
 from elasticjob.master.scaling.optimizer import Optimizer, OptimizerError, Question
@@ -68,9 +69,7 @@ class Brain:
                 asyncio.timeout(SECONDS),
                 self._session.post(self._url + request.PATH, data=body, headers=headers) as response,
             ):
-                found = await response.content.read(LARGEST + 1)
-                while len(found) <= LARGEST and (more := await response.content.read(LARGEST)):
-                    found += more
+                found = await read_bounded(response, LARGEST)
         except TimeoutError:
             raise OptimizerError(f"{where} does not answer within {SECONDS:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
@@ -201,17 +200,7 @@ class Reporter:
 
 def facts(namespace: str, name: str, uid: str, wish: Wish) -> JobFacts:
     """Return which job it is, and what its user says."""
-    roles = {
-        role: RoleFacts(
-            count=each.count,
-            least=each.least,
-            most=each.most,
-            unit=each.unit,
-            auto=each.auto,
-            resource=each.resource,
-        )
-        for role, each in wish.roles.items()
-    }
+    roles = {role: RoleFacts(**msgspec.structs.asdict(each)) for role, each in wish.roles.items()}
     return JobFacts(
         namespace=namespace, name=name, uid=uid, strategy=wish.strategy, roles=roles, limits=wish.limits
     )

@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from elasticjob.api.v1alpha1.common import GROUP, LABEL_JOB, LABEL_SCALE_TYPE, VERSION, WORKER
+from elasticjob.api.v1alpha1.common import GROUP, VERSION, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, plan_manifest
 from elasticjob.kube.errors import AlreadyExists, KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.owner import owner_reference
@@ -56,24 +56,14 @@ def asked_again(review: Review[Scale]) -> int | None:
 def plan(job: ElasticJob, resource: JobResource, replicas: int) -> Manifest:
     """Return the ScalePlan; asking again before the JobResource has changed gives the same name."""
     about = job.metadata
-    metadata = {
-        "name": f"{about.name}-user-{about.generation}-{resource.metadata.generation}",
-        "namespace": about.namespace,
-        "labels": {LABEL_JOB: about.name, LABEL_SCALE_TYPE: "manual"},
-        "ownerReferences": [owner_reference(job, ELASTICJOB, controller=False)],
-    }
     spec = {
-        "ownerJob": about.name,
         "replicaResourceSpecs": {WORKER: {"replicas": replicas}},
         "manualScaling": True,
         "reason": f"the user asks for {WORKER} {replicas} again",
     }
-    return {
-        "apiVersion": SCALEPLAN.api_version,
-        "kind": SCALEPLAN.name,
-        "metadata": metadata,
-        "spec": spec,
-    }
+    owner = owner_reference(job, ELASTICJOB, controller=False)
+    name = f"{about.name}-user-{about.generation}-{resource.metadata.generation}"
+    return plan_manifest(name, job.key, spec, owner, manual=True)
 
 
 def webhook(writer: Writer) -> Webhook[Scale]:

@@ -38,7 +38,7 @@ class StageName(StrEnum):
 
 
 class RoleFacts(Message, frozen=True, kw_only=True):
-    """What the user says about a role; `count` is absent where the optimizer decides."""
+    """The user's settings of a role; without `count` the optimizer decides the number of nodes."""
 
     count: Count | None = None
     least: Count = 1
@@ -49,7 +49,7 @@ class RoleFacts(Message, frozen=True, kw_only=True):
 
 
 class JobFacts(Message, frozen=True, kw_only=True):
-    """Which job it is, and what its user says."""
+    """The job's identity and its user's settings."""
 
     namespace: Name
     name: Name
@@ -60,7 +60,7 @@ class JobFacts(Message, frozen=True, kw_only=True):
 
 
 class NodeUse(Message, frozen=True, kw_only=True):
-    """What a node had and used: cores, bytes; 0 where it is not known."""
+    """Configured and used resources of a node: cores, bytes; 0 if unknown."""
 
     name: Name
     role: Name
@@ -81,7 +81,7 @@ class Statistics(Message, frozen=True, kw_only=True):
 
 
 class Placement(Message, frozen=True, kw_only=True):
-    """What should run now, and what else would fit."""
+    """Desired sizes and resources, and the capacity left in the cluster."""
 
     sizes: dict[str, Count] = msgspec.field(default_factory=dict)
     resources: dict[str, Quantities] = msgspec.field(default_factory=dict)
@@ -91,7 +91,7 @@ class Placement(Message, frozen=True, kw_only=True):
 
 
 class Size(Message, frozen=True, kw_only=True):
-    """What a role should have; absent: as it is."""
+    """The new size of a role; absent fields stay unchanged."""
 
     count: Count | None = None
     resource: Quantities = msgspec.field(default_factory=dict)
@@ -110,7 +110,7 @@ Records = Annotated[tuple[Statistics, ...], msgspec.Meta(max_length=MOST_RECORDS
 
 
 class AskSizes(Request[Sizes], frozen=True, kw_only=True):
-    """What should the job have at this stage?"""
+    """Request the sizes of a job at a stage."""
 
     PATH: ClassVar[str] = "brain/sizes"
 
@@ -123,7 +123,7 @@ class AskSizes(Request[Sizes], frozen=True, kw_only=True):
 
 
 class AskRecovery(Request[Sizes], frozen=True, kw_only=True):
-    """What should these pods get, which were out of memory?"""
+    """Request new sizes after these pods were killed for memory."""
 
     PATH: ClassVar[str] = "brain/recovery"
 
@@ -134,7 +134,7 @@ class AskRecovery(Request[Sizes], frozen=True, kw_only=True):
 
 
 class AskFirst(Request[Sizes], frozen=True, kw_only=True):
-    """What should a job start with of which nothing is known?"""
+    """Request default sizes for a job without history."""
 
     PATH: ClassVar[str] = "brain/first"
 

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from elasticjob.api.v1alpha1.common import (
     GROUP,
+    LABEL_JOB,
     LABEL_SCALE_TYPE,
     MOST_NODES,
     MOST_ROLES,
@@ -32,7 +33,7 @@ from elasticjob.kube.crd.model import (
     Time,
     list_map,
 )
-from elasticjob.kube.objects.kinds import Kind
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 
 
 class PlanPhase(StrEnum):
@@ -181,6 +182,19 @@ class ScalePlan(CustomResource):
 
 
 SCALEPLAN: Final = Kind(GROUP, VERSION, "ScalePlan", "scaleplans", ScalePlan)
+
+
+def plan_manifest(name: str, job: Key, spec: Manifest, owner: Manifest | None, *, manual: bool) -> Manifest:
+    """Return a plan of a job to create, without the empty parts of its spec; `owner` refers to the job."""
+    labels = {LABEL_JOB: job.name, LABEL_SCALE_TYPE: "manual" if manual else "auto"}
+    metadata: Manifest = {"name": name, "namespace": job.namespace, "labels": labels}
+    return {
+        "apiVersion": SCALEPLAN.api_version,
+        "kind": SCALEPLAN.name,
+        "metadata": metadata | ({"ownerReferences": [owner]} if owner else {}),
+        "spec": {"ownerJob": job.name, **{field: value for field, value in spec.items() if value}},
+    }
+
 
 DECLARATION: Final = Declaration(
     SCALEPLAN,

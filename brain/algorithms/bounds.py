@@ -44,9 +44,8 @@ def fitted(proposal: Proposal, role_of_nodes: str, history: History, limits: Lim
     free = limits.roles[role_of_nodes].auto
     for name, wanted in proposal.nodes.items() if free else ():
         given = history.nodes.get(name, NOTHING)
-        if (found := _changed(_of_a_node(name, wanted, limits, cuts), given)) and _fits(
-            found, given, history, limits
-        ):
+        found = _changed(_of_a_node(name, wanted, limits, cuts), given)
+        if found and _fits(found, given, history, limits):
             nodes[name] = found
     return Fitting(groups, nodes, tuple(cuts))
 

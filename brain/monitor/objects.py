@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
-from elasticjob.api.resources import Bytes, Cores, Resources, pod_requests
-from elasticjob.api.rpc.brain import JobFacts, Placement, RoleFacts
+from elasticjob.api.resources import Bytes, Cores, Resources
 from elasticjob.api.v1alpha1.common import LABEL_ROLE, WORKER
 from elasticjob.api.v1alpha1.containers import main_container, main_end
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Phase
-from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.brain.store import SeenJob, SeenMachine, SeenPod
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Node, Pod
 
 OWNERS: Final = ("elasticjob.dlrover/user", "app.kubernetes.io/managed-by-user")
 """Labels and annotations that name whose job it is; without them, its namespace is taken."""
+TRAINING: Final = (Phase.RUNNING, Phase.SCALING, Phase.RESTARTING)
 ENDED: Final = (Phase.SUCCEEDED, Phase.FAILED)
 DEVICE: Final = "/"
 """Names of extended resources have one."""
@@ -91,45 +89,3 @@ def seen_machine(node: Node, now: datetime) -> SeenMachine:
         devices={name: int(amount.value) for name, amount in has.items() if DEVICE in name},
         ready=all(ready) and not node.spec.unschedulable,
     )
-
-
-def facts_of(job: ElasticJob) -> JobFacts:
-    """Return what the user of a job says about sizes."""
-    roles = {
-        name: RoleFacts(
-            count=spec.replicas,
-            least=spec.bounds.least,
-            most=spec.bounds.most,
-            unit=job.spec.node_unit if name == WORKER else 1,
-            auto=spec.auto_scale,
-            resource=pod_requests(spec.pod).manifest(),
-        )
-        for name, spec in job.spec.roles.items()
-    }
-    limits = {name: str(amount) for name, amount in job.spec.resource_limits.items()}
-    about = job.metadata
-    strategy = job.spec.distribution_strategy.value
-    return JobFacts(
-        namespace=about.namespace,
-        name=about.name,
-        uid=about.uid,
-        strategy=strategy,
-        roles=roles,
-        limits=limits,
-    )
-
-
-def placement_of(resource: JobResource) -> Placement:
-    """Return what should run now, and what else would fit."""
-    specs, status = resource.spec.replica_resource_specs, resource.status
-    return Placement(
-        sizes={role: spec.replicas for role, spec in specs.items() if spec.replicas is not None},
-        resources={role: _text(spec.resource.items()) for role, spec in specs.items() if spec.resource},
-        nodes={node.name: _text(node.resource.items()) for node in resource.spec.nodes},
-        room=dict(status.room) if status.room else None,
-        machine=_text(status.machine.items()) if status.machine else None,
-    )
-
-
-def _text(amounts: Iterable[tuple[str, object]]) -> dict[str, str]:
-    return {name: str(amount) for name, amount in amounts}

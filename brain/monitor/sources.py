@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from elasticjob.brain.history import Sample
 from elasticjob.brain.monitor.samples import PREFIX, Reading, sample_of
+from elasticjob.kube.http.bodies import read_bounded
 
 SECONDS: Final = 5.0
 """The longest time of a request."""
@@ -121,9 +122,7 @@ async def _get(session: aiohttp.ClientSession, url: str, query: Mapping[str, str
     """Return the body of an answer. Raises SourceError."""
     try:
         async with asyncio.timeout(SECONDS), session.get(url, params=query) as response:
-            body = await response.content.read(LARGEST + 1)
-            while len(body) <= LARGEST and (more := await response.content.read(LARGEST)):
-                body += more
+            body = await read_bounded(response, LARGEST)
     except TimeoutError:
         raise SourceError(f"{url} does not answer within {SECONDS:g} s") from None
     except (aiohttp.ClientError, OSError) as error:

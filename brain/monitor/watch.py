@@ -16,8 +16,8 @@ from typing import Final
 
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, MASTER
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, Phase
-from elasticjob.brain.monitor.objects import seen_job, seen_machine, seen_pod
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.brain.monitor.objects import TRAINING, seen_job, seen_machine, seen_pod
 from elasticjob.brain.monitor.sources import Source, SourceError, Watched
 from elasticjob.brain.store import NoSuchJob, Retention, Store
 from elasticjob.brain.tables import jobs, machines, pods
@@ -37,7 +37,6 @@ LONGEST: Final = 16 * 1024
 PATIENCE: Final = 2.0
 SOON: Final = timedelta(seconds=1)
 SWEEP_EVERY: Final = 3600.0
-TRAINING: Final = (Phase.RUNNING, Phase.SCALING, Phase.RESTARTING)
 
 
 @dataclass

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from elasticjob.api.resources import Resources
-from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, plan_manifest
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import AlreadyExists, KubeError
 from elasticjob.kube.objects.kinds import Key, Manifest
@@ -38,7 +37,6 @@ class ScalePlanScaler:
 def manifest(job: Key, change: Change, owner: Manifest | None = None) -> Manifest:
     """Return the ScalePlan of a change; `owner` is the reference to its job."""
     spec: Manifest = {
-        "ownerJob": job.name,
         "replicaResourceSpecs": {role: _group(group) for role, group in change.groups.items()},
         "createPods": [
             {"name": n.name, "type": n.role, "rankIndex": n.index, "resource": n.resource.manifest()}
@@ -49,14 +47,7 @@ def manifest(job: Key, change: Change, owner: Manifest | None = None) -> Manifes
         "psHosts": list(change.ps_hosts),
         "reason": change.reason[:1024],
     }
-    labels = {LABEL_JOB: job.name, LABEL_SCALE_TYPE: "auto"}
-    metadata: Manifest = {"name": change.key, "namespace": job.namespace, "labels": labels}
-    return {
-        "apiVersion": SCALEPLAN.api_version,
-        "kind": SCALEPLAN.name,
-        "metadata": metadata | ({"ownerReferences": [owner]} if owner else {}),
-        "spec": {name: value for name, value in spec.items() if value},
-    }
+    return plan_manifest(change.key, job, spec, owner, manual=False)
 
 
 def _group(group: Group) -> Manifest:

@@ -6,11 +6,13 @@ import hashlib
 from collections.abc import Iterable
 from typing import Final
 
-from elasticjob.api.resources import pod_requests
-from elasticjob.api.v1alpha1.common import PS, WORKER
+from msgspec import structs
+
+from elasticjob.api.v1alpha1.common import PS
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.api.v1alpha1.sizing import facts_of, placement_of
 from elasticjob.master.scaling.state import Mode, Placed, Role, Wish, key
 
 MEMORY: Final = "-memory"
@@ -19,15 +21,14 @@ MEMORY: Final = "-memory"
 
 def wish_of(job: ElasticJob) -> Wish:
     """Return what the user says about sizes."""
-    roles = {role: _role(job, role) for role in job.spec.roles}
-    limits = {name: str(amount) for name, amount in job.spec.resource_limits.items()}
+    said = facts_of(job)
     mode = Mode(job.spec.optimize_mode.value)
     return Wish(
         mark=hashlib.sha256(job.metadata.uid.encode()).hexdigest()[:8],
-        strategy=job.spec.distribution_strategy.value,
+        strategy=said.strategy,
         mode=mode,
-        roles=roles,
-        limits=limits,
+        roles={name: Role(**structs.asdict(each)) for name, each in said.roles.items()},
+        limits=said.limits,
     )
 
 
@@ -52,35 +53,13 @@ def placed_of(
     )
     if resource is None:
         return told
-    specs = resource.spec.replica_resource_specs
-    status = resource.status
+    servers = resource.spec.replica_resource_specs.get(PS)
     return told.but(
-        servers=specs[PS].indices if PS in specs and specs[PS].replicas is not None else None,
-        room=dict(status.room) if status.room else None,
-        machine=_text(status.machine) if status.machine else None,
-        sizes={role: spec.replicas for role, spec in specs.items() if spec.replicas is not None},
-        resources={role: _text(spec.resource) for role, spec in specs.items() if spec.resource},
-        nodes={node.name: _text(node.resource) for node in resource.spec.nodes},
+        servers=servers.indices if servers and servers.replicas is not None else None,
+        **structs.asdict(placement_of(resource)),
     )
 
 
 def _number(name: str) -> int:
     number = name.rpartition("-")[2]
     return int(number) if number.isdecimal() else 0
-
-
-def _role(job: ElasticJob, role: str) -> Role:
-    spec = job.spec.roles[role]
-    return Role(
-        count=spec.replicas,
-        least=spec.bounds.least,
-        most=spec.bounds.most,
-        unit=job.spec.node_unit if role == WORKER else 1,
-        auto=spec.auto_scale,
-        resource=pod_requests(spec.pod).manifest(),
-    )
-
-
-def _text(amounts: object) -> dict[str, str]:
-    assert isinstance(amounts, dict)
-    return {name: str(amount) for name, amount in amounts.items()}
