@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -12,12 +13,17 @@ from typing import BinaryIO, Final, cast
 
 from hack.cluster.oci import Image, Store, write_archive
 
+GB: Final = 1_000_000_000
 NAMESPACE: Final = "k8s.io"
 """The containerd namespace of the kubelet."""
 
 
+SPARE: Final = 0.02
+"""The part of a disk that stays free: below 1 % kubelet evicts pods and removes images (nodeconfig)."""
+
+
 class ImportFailed(RuntimeError):
-    """containerd failed to import an image; the message has its output."""
+    """containerd failed to import an image, or the disk has no room for it; the message says which."""
 
 
 class Containerd:
@@ -36,10 +42,13 @@ class Containerd:
         return {words[0]: words[2] for line in lines if len(words := line.split()) > 2}
 
     def load(self, image: Image, store: Store) -> bool:
-        """Load an image, sending only missing blobs; False if it is there already."""
+        """Load an image, sending only missing blobs; False if it is there already. Raises ImportFailed."""
         if self.images().get(image.name) == image.manifest.digest:
             return False
         present = set(self._said("content", "ls", "-q").split())
+        missing = sum(blob.size for blob in image.blobs if blob.digest not in present)
+        if problem := no_room(image.name, 2 * missing, self._socket.parent):  # as it is sent, and unpacked
+            raise ImportFailed(problem)
         command = self._command("images", "import", "-")
         with tempfile.TemporaryFile() as output:
             importing = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output)
@@ -80,3 +89,15 @@ class Containerd:
 
     def _said(self, *words: str) -> str:
         return subprocess.run(self._command(*words), capture_output=True, text=True, check=True).stdout
+
+
+def no_room(name: str, size: int, folder: Path) -> str | None:
+    """Return why an image of `size` bytes has no place in a folder, and what to do; None if it has one."""
+    disk = shutil.disk_usage(folder)
+    left = disk.free - int(SPARE * disk.total)
+    if size <= left:
+        return None
+    return (
+        f"image {name} takes {size / GB:.1f} GB in {folder}, whose disk has {max(left, 0) / GB:.1f} to give: "
+        "free some (`hack/node purge` removes the node with all of its images)"
+    )

@@ -116,20 +116,16 @@ def distributions(requirements: Iterable[str], left_out: tuple[str, ...] = ()) -
     against, where programs cannot be loaded without them.
     """
     entries: dict[str, Entry] = {}
-    spared: dict[Path, str] = {}
+    spared: dict[Path, tuple[str, str]] = {}
     for distribution in closure(requirements):
-        found = dict(_files_of(distribution))
-        if distribution.name.startswith(left_out):
-            spared |= {source.resolve(): place for place, source in found.items()}
-        else:
-            entries |= {
-                name: entry
-                for place, source in found.items()
-                for name, entry in installed(source, place).items()
-            }
-    needed = _linked(_extensions(entries)) if spared else {}
+        for place, source, known in _files_of(distribution):
+            if distribution.name.startswith(left_out):
+                spared[source.resolve()] = (place, known)
+            else:
+                entries |= installed(source, place, known)
+    needed = {path.resolve() for path in _linked(_extensions(entries)).values()} if spared else set()
     return entries | {
-        spared[path]: File(path) for name in needed.values() if (path := name.resolve()) in spared
+        place: File(path, known=known) for path, (place, known) in spared.items() if path in needed
     }
 
 
@@ -181,12 +177,19 @@ def _unchecked(compiled: bytes, source: Path) -> bytes | None:
     return compiled[:4] + (1).to_bytes(4, "little") + digest + compiled[16:]
 
 
-def _files_of(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
-    """Yield what a distribution put into site-packages: its place in an image, and where it is."""
+def _files_of(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path, str]]:
+    """Yield what a distribution put into site-packages: its place in an image, where it is, its digest.
+
+    Its RECORD has the digests of all others. So the same versions are the same layer in each
+    checkout; a file that was edited after it was installed is not noticed.
+    """
     for file in distribution.files or ():
         source = Path(str(distribution.locate_file(file)))
         if ".." not in file.parts and "__pycache__" not in file.parts and source.exists():
-            yield f"{SITE}/{file.as_posix()}", source
+            known = f"{file.hash.mode}:{file.hash.value}" if file.hash else ""
+            if file.name == "RECORD":
+                known = f"the record of {distribution.name} {distribution.version}"
+            yield f"{SITE}/{file.as_posix()}", source, known
 
 
 def _extensions(entries: Entries) -> list[Path]:
@@ -195,11 +198,16 @@ def _extensions(entries: Entries) -> list[Path]:
     return [file for file in files if isinstance(file, Path) and ".cpython-" in file.name]
 
 
-def installed(source: Path, place: str) -> Entries:
-    """Return a file at its place, and the bytecode that belongs to it."""
-    file = File(source, 0o755 if source.stat().st_mode & 0o100 else 0o644)
+def installed(source: Path, place: str, known: str = "") -> Entries:
+    """Return a file at its place, `known` if so by its digest, and the bytecode that belongs to it."""
+    file = File(source, 0o755 if source.stat().st_mode & 0o100 else 0o644, known)
     code = bytecode(source) if source.suffix == ".py" else None
-    return {place: file} | ({importlib.util.cache_from_source(place): File(code)} if code else {})
+    if code is None:
+        return {place: file}
+    return {
+        place: file,
+        importlib.util.cache_from_source(place): File(code, known=known and f"bytecode of {known}"),
+    }
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -30,10 +30,14 @@ CHUNK: Final = 1 << 20
 
 @dataclass(frozen=True)
 class File:
-    """A regular file: bytes, or a copy of a file of this machine."""
+    """A regular file: bytes, or a copy of a file of this machine.
+
+    `known` tells its content from all others where that is known without reading it, wherever it lies.
+    """
 
     content: bytes | Path
     mode: int = 0o644
+    known: str = ""
 
 
 @dataclass(frozen=True)
@@ -210,7 +214,9 @@ def write_archive(store: Store, image: Image, out: BinaryIO, without: Collection
 
 
 def fingerprint(entries: Entries) -> str:
-    """Return a fingerprint of entries without reading files: paths, modes, sizes, times, contents."""
+    """Return a fingerprint of entries without reading files: what is known of each, or where it is,
+    its size and its time.
+    """
     seen = hashlib.sha256()
     for path, entry in sorted(entries.items()):
         seen.update(repr((path, _look(entry))).encode())
@@ -219,6 +225,8 @@ def fingerprint(entries: Entries) -> str:
 
 def _look(entry: Entry) -> tuple[object, ...]:
     match entry:
+        case File(_, mode, known) if known:
+            return ("file", mode, known)
         case File(Path() as source, mode):
             status = source.stat()
             return ("file", mode, str(source), status.st_size, status.st_mtime_ns)

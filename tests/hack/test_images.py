@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import py_compile
+import shutil
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
 
+import packaging
 import pytest
 import yaml
 
 from elasticjob import __version__
 from hack.cluster import images, interpreter
+from hack.cluster.containers import no_room
 from hack.cluster.interpreter import Missing, bytecode, closure
-from hack.cluster.oci import Entries, File, Link, write_layer
+from hack.cluster.oci import Entries, File, Link, fingerprint, write_layer
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = {
@@ -44,6 +48,32 @@ def test_requirements_bring_their_own_and_markers_are_heeded() -> None:
 def test_what_is_required_but_not_installed_is_named() -> None:
     with pytest.raises(Missing, match="no-such-thing is not installed: run"):
         closure(["no-such-thing"])
+
+
+def test_the_same_versions_are_the_same_layer_wherever_they_are_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = interpreter.distributions(["packaging"])
+    site = Path(packaging.__file__).parents[1]
+    for folder in (site / "packaging", *site.glob("packaging-*")):
+        shutil.copytree(folder, tmp_path / folder.name)
+    monkeypatch.syspath_prepend(tmp_path)
+    there = interpreter.distributions(["packaging"])
+    contents = [{one.content for one in found.values() if isinstance(one, File)} for found in (here, there)]
+    assert tmp_path / "packaging" / "tags.py" in contents[1] - contents[0]
+    assert fingerprint(here) == fingerprint(there)
+    version = importlib.metadata.version("packaging")
+    record = tmp_path / f"packaging-{version}.dist-info" / "RECORD"
+    record.write_text(record.read_text().replace("packaging/tags.py,sha256=", "packaging/tags.py,sha256=0"))
+    assert fingerprint(here) != fingerprint(interpreter.distributions(["packaging"]))
+
+
+def test_an_image_without_room_is_refused_in_words(tmp_path: Path) -> None:
+    assert no_room("thing:1", 1 << 20, tmp_path) is None
+    told = no_room("thing:1", 1 << 60, tmp_path)
+    assert told is not None
+    assert told.startswith("image thing:1 takes 1152921504.6 GB in ")
+    assert "hack/node purge" in told
 
 
 def installed_in(folder: Path, entries: Entries) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ import yaml
 from elasticjob.kube.client.client import Client
 from hack.cluster import images
 from hack.cluster.chosen import KIND
+from hack.cluster.images_command import AN_HOUR
 from hack.cluster.kind import KindNode, default_kind_folder
 from hack.cluster.node import Node
 from hack.cluster.oci import Store
@@ -69,6 +71,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     found = Site(node, Kubectl(node.kubectl, node.kubeconfig), Store(images.cache()))
     for name in images.PRODUCTS:
         found.load(name)
+    found.store.sweep(time.time() - AN_HOUR)  # what earlier builds left
     found.install()
     found.seen = len(node.audit())
     request.config.stash[SITE] = found
