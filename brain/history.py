@@ -91,12 +91,15 @@ class Past:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan that Brain has made: its time, and what roles got."""
+    """A decision of Brain: its time, what roles got, its ScalePlan (if it has one) and how that ended."""
 
     at: datetime
     algorithm: str
     counts: Mapping[str, int] = field(default_factory=dict)
     resources: Mapping[str, Resources] = field(default_factory=dict)
+    number: int = 0
+    plan: str = ""
+    outcome: str = ""
 
 
 @dataclass(frozen=True)

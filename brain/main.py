@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.brain.access import Access
 from elasticjob.brain.administor import Pace
 from elasticjob.brain.algorithms import installed
@@ -30,6 +31,7 @@ from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import SystemClock
 from elasticjob.kube.controller.controller import Controller
+from elasticjob.kube.controller.predicates import generation_changed
 from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import NODE, POD
@@ -104,16 +106,22 @@ def compose(
         now,
     )
     pace = Pace().times(settings.pace)
-    plans = Plans(store, client, jobs, resources, installed(), pace, timedelta(seconds=settings.every), now)
+    written, every = operator.cache(SCALEPLAN), timedelta(seconds=settings.every)
+    plans = Plans(store, client, jobs, resources, written, installed(), pace, every, now)
     for each in monitor.controllers:
         operator.add(each)
     operator.add(monitor, Group.CONTROLLERS)
-    operator.add(Controller("brain-plans", plans, for_=ELASTICJOB, watches=((JOBRESOURCE, _same_name),)))
+    watches = ((JOBRESOURCE, _same_name, generation_changed), (SCALEPLAN, _its_job))
+    operator.add(Controller("brain-plans", plans, for_=ELASTICJOB, watches=watches))
     return operator
 
 
 def _same_name(resource: JobResource) -> list[Key]:
     return [resource.key]
+
+
+def _its_job(plan: ScalePlan) -> list[Key]:
+    return [Key(plan.metadata.namespace, plan.spec.owner_job)]
 
 
 async def _stopped() -> None:

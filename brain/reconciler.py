@@ -15,11 +15,11 @@ from typing import Any, Final
 from elasticjob.api.rpc.brain import Placement
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, OptimizeMode
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, plan_manifest
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan, plan_manifest
 from elasticjob.api.v1alpha1.sizing import facts_of, placement_of
 from elasticjob.brain.administor import Pace, event_of, is_settled
 from elasticjob.brain.algorithms.algorithm import Algorithm
-from elasticjob.brain.history import History
+from elasticjob.brain.history import Event, History
 from elasticjob.brain.monitor.objects import TRAINING
 from elasticjob.brain.planner import kept_of, limits_of, with_placed
 from elasticjob.brain.processor import decide
@@ -36,7 +36,8 @@ log = logging.getLogger("elasticjob.brain")
 PLAIN: Final = SCALEPLAN.untyped()
 WRITTEN: Final = "Written"
 LATE: Final = "Late"
-"""Outcomes of decisions with a plan: it is written; or it was not for so long that it is out of date."""
+"""Outcomes of decisions with a plan: it is written; or it was not for so long that it is out of date. Later
+the phase in which the plan ended."""
 OUT_OF_DATE: Final = timedelta(minutes=5)
 LONGEST: Final = 1024
 
@@ -49,6 +50,7 @@ class Plans:
     client: Client
     jobs: Cache[ElasticJob]
     resources: Cache[JobResource]
+    plans: Cache[ScalePlan]
     algorithms: tuple[Algorithm, ...]
     pace: Pace
     every: timedelta
@@ -63,22 +65,27 @@ class Plans:
         placed = placement_of(resource)
         try:
             history = await self.observe(job, placed, now)
+            await self._follow(job, history, now)
+            event = event_of(history, now, self.pace)
+            if event is Event.OOM:  # what jobs like it took counts then, and costs more to read than the rest
+                history = await self.observe(job, placed, now, past=True)
         except NoSuchJob:  # the monitor has not seen it yet
             return Result.again(self.every)
-        await self._finish(job, now)
-        event = event_of(history, now, self.pace)
         if event is not None:
             limits = limits_of(facts_of(job), placed)
             decision = decide(event, history, limits, now, self.algorithms)
             if decision:
                 name = plan_name(job, history.decisions + 1)
-                if await self.store.keep(job.metadata.uid, kept_of(decision, now, name), history.decisions):
-                    await self._finish(job, now)
+                kept = kept_of(decision, now, name)
+                if number := await self.store.keep(job.metadata.uid, kept, history.decisions):
+                    await self._write(job, replace(kept, number=number), now)
         return Result.again(self.every)
 
-    async def observe(self, job: ElasticJob, placed: Placement, now: datetime) -> History:
+    async def observe(
+        self, job: ElasticJob, placed: Placement, now: datetime, *, past: bool = False
+    ) -> History:
         """Return all that a decision rests on. Raises NoSuchJob."""
-        history = with_placed(await self.store.history(job.metadata.uid, now), placed)
+        history = with_placed(await self.store.history(job.metadata.uid, now, past=past), placed)
         eta = job.status.training.eta if job.status.training else None
         return replace(
             history,
@@ -87,12 +94,21 @@ class Plans:
             total=eta - job.status.start_time if eta and job.status.start_time else None,
         )
 
-    async def _finish(self, job: ElasticJob, now: datetime) -> None:
-        """Write the plan of the last decision, if it has none yet."""
-        decisions = await self.store.decisions_of(job.metadata.uid, 1)
-        if not decisions or not decisions[-1].plan or decisions[-1].outcome:
+    async def _follow(self, job: ElasticJob, history: History, now: datetime) -> None:
+        """Write the plan of the last decision, if it is not written yet; note how it ended, once it has."""
+        if not history.planned or not (last := history.planned[-1]).plan:
             return
-        kept, outcome = decisions[-1], LATE
+        if not last.outcome:
+            (kept,) = await self.store.decisions_of(job.metadata.uid, 1)
+            await self._write(job, kept, now)
+        elif last.outcome == WRITTEN:
+            plan = self.plans.get(Key(job.metadata.namespace, last.plan))
+            if plan and plan.status.phase and plan.status.phase.finished:
+                await self.store.decided(job.metadata.uid, last.number, plan.status.phase.value)
+
+    async def _write(self, job: ElasticJob, kept: Kept, now: datetime) -> None:
+        """Write the plan of a decision, unless that is out of date."""
+        outcome = LATE
         if now - kept.at < OUT_OF_DATE:
             outcome = WRITTEN
             try:
@@ -102,7 +118,7 @@ class Plans:
             else:
                 told = {"job": str(job.key), "plan": kept.plan, "why": kept.reason}
                 log.info("ScalePlan written", extra=told)
-        await self.store.decided(job.metadata.uid, kept.number, plan=kept.plan, outcome=outcome)
+        await self.store.decided(job.metadata.uid, kept.number, outcome)
 
 
 def is_ours(job: ElasticJob) -> bool:

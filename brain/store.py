@@ -245,9 +245,11 @@ class Store:
 
     # what is read
 
-    async def history(self, uid: str, now: datetime, stage: Stage = Stage.RUNNING) -> History:
-        """Return what is known of a job and of jobs like it; what its roles have is the caller's to add.
-        Raises NoSuchJob."""
+    async def history(
+        self, uid: str, now: datetime, stage: Stage = Stage.RUNNING, *, past: bool = True
+    ) -> History:
+        """Return what is known of a job and, with `past`, of jobs like it; what its roles have is the
+        caller's to add. Raises NoSuchJob."""
         async with self._engine.connect() as connection:
             job = (await connection.execute(select(jobs).where(jobs.c.uid == uid))).first()
             if job is None:
@@ -257,8 +259,8 @@ class Store:
                 name=job.name,
                 stage=stage,
                 samples=await self._samples(connection, uid, RECENT),
-                past=await self._past(connection, job, now),
-                killed=await self._killed(connection, uid),
+                past=await self._past(connection, job, now) if past else (),
+                killed=(await self._killed(connection, [uid]))[uid],
                 planned=await self._planned(connection, uid),
                 decisions=job.decisions,
             )
@@ -331,11 +333,11 @@ class Store:
             await connection.execute(self._insert(decisions).values(**row))
         return after + 1
 
-    async def decided(self, uid: str, number: int, *, plan: str, outcome: str) -> None:
-        """Note the ScalePlan of a decision, and how it ended."""
+    async def decided(self, uid: str, number: int, outcome: str) -> None:
+        """Note how the ScalePlan of a decision ended."""
         one = and_(decisions.c.job == uid, decisions.c.number == number)
         async with self._engine.begin() as connection:
-            await connection.execute(update(decisions).where(one).values(plan=plan, outcome=outcome))
+            await connection.execute(update(decisions).where(one).values(outcome=outcome))
 
     async def sweep(self, retention: Retention, now: datetime) -> int:
         """Delete what is too old or too much, in pieces; return how many rows."""
@@ -406,25 +408,35 @@ class Store:
             alike, jobs.c.ended >= now - ALIKE_FOR
         )
         rows = (await connection.execute(asked.order_by(jobs.c.ended.desc()).limit(4 * ALIKE))).all()
-        chosen = [row for row in rows if row.same] or rows
+        chosen = ([row for row in rows if row.same] or rows)[:ALIKE]
+        uids = [row.uid for row in chosen]
+        taken, killed = await self._newest(connection, uids), await self._killed(connection, uids)
         return tuple(
-            [
-                Past(
-                    uid=row.uid,
-                    name=row.name,
-                    ended=row.ended,
-                    completed=row.completed,
-                    samples=await self._samples(connection, row.uid, PAST_SAMPLES),
-                    killed=await self._killed(connection, row.uid),
-                )
-                for row in reversed(chosen[:ALIKE])
-            ]
+            Past(row.uid, row.name, row.ended, row.completed, taken[row.uid], killed[row.uid])
+            for row in reversed(chosen)
         )
 
-    async def _killed(self, connection: AsyncConnection, uid: str) -> tuple[Killed, ...]:
-        asked = select(pods).where(pods.c.job == uid, pods.c.reason == OOM, pods.c.ended.is_not(None))
-        rows = await connection.execute(asked.order_by(pods.c.ended))
-        return tuple(Killed(row.name, row.role, row.ended, row.bytes) for row in rows)
+    async def _newest(
+        self, connection: AsyncConnection, uids: Sequence[str]
+    ) -> Mapping[str, tuple[Sample, ...]]:
+        """The newest few samples of each of some jobs, oldest first."""
+        place = func.row_number().over(partition_by=samples.c.job, order_by=samples.c.at.desc())
+        ranked = select(samples, place.label("place")).where(samples.c.job.in_(uids)).subquery()
+        asked = select(ranked).where(ranked.c.place <= PAST_SAMPLES).order_by(ranked.c.at)
+        found: dict[str, list[Sample]] = {uid: [] for uid in uids}
+        for row in await connection.execute(asked):
+            found[row.job].append(_sample(row))
+        return {uid: tuple(taken) for uid, taken in found.items()}
+
+    async def _killed(
+        self, connection: AsyncConnection, uids: Sequence[str]
+    ) -> Mapping[str, tuple[Killed, ...]]:
+        """The pods of each of some jobs that were killed for memory."""
+        asked = select(pods).where(pods.c.job.in_(uids), pods.c.reason == OOM, pods.c.ended.is_not(None))
+        found: dict[str, list[Killed]] = {uid: [] for uid in uids}
+        for row in await connection.execute(asked.order_by(pods.c.ended)):
+            found[row.job].append(Killed(row.name, row.role, row.ended, row.bytes))
+        return {uid: tuple(killed) for uid, killed in found.items()}
 
     async def _planned(self, connection: AsyncConnection, uid: str) -> tuple[Planned, ...]:
         return tuple(planned_of(kept) for kept in await self._decisions(connection, uid, 16))
@@ -445,7 +457,7 @@ def planned_of(kept: Kept) -> Planned:
     groups = kept.sizes.get("groups", {})
     counts = {role: group["count"] for role, group in groups.items() if group.get("count") is not None}
     resources = {role: Resources.parse(group.get("resource")) for role, group in groups.items()}
-    return Planned(kept.at, kept.algorithm, counts, resources)
+    return Planned(kept.at, kept.algorithm, counts, resources, kept.number, kept.plan, kept.outcome)
 
 
 def sample_of(told: Statistics) -> Sample:

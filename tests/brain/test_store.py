@@ -135,12 +135,13 @@ async def test_of_decisions_from_the_same_state_one_is_kept(store: Store) -> Non
     numbers = await asyncio.gather(*(store.keep("u1", KEPT, after=0) for _ in range(5)))
     assert sorted(numbers, key=str) == [1, None, None, None, None]
     assert await store.keep("u1", KEPT, after=1) == 2
-    await store.decided("u1", 2, plan="digits-brain-2", outcome="Succeeded")
+    await store.decided("u1", 2, "Succeeded")
     first, second = await store.decisions_of("u1")
-    assert (first.number, first.inputs, first.plan) == (1, {"x": 1}, "")
-    assert (second.number, second.plan, second.outcome) == (2, "digits-brain-2", "Succeeded")
-    planned = Planned(NOW, "cold", {"ps": 4}, {"ps": Resources.parse({"cpu": "12"})})
-    assert (await store.history("u1", NOW)).planned == (planned, planned)
+    assert (first.number, first.inputs, first.outcome) == (1, {"x": 1}, "")
+    assert (second.number, second.outcome) == (2, "Succeeded")
+    planned = Planned(NOW, "cold", {"ps": 4}, {"ps": Resources.parse({"cpu": "12"})}, 1)
+    ended = replace(planned, number=2, outcome="Succeeded")
+    assert (await store.history("u1", NOW)).planned == (planned, ended)
 
 
 async def test_what_a_full_list_lacks_has_ended(store: Store) -> None:

@@ -56,6 +56,7 @@ class Site:
             helm("upgrade", "elasticjob", str(CHART), *flags, kubeconfig=self.kubectl.kubeconfig)
         else:
             kubectl(*apply, "-k", str(ROOT / "config"))
+        kubectl("-n", SYSTEM, "delete", "pods", "--field-selector=status.phase=Failed")  # of an earlier run
         kubectl(
             "-n", SYSTEM, "rollout", "restart", OPERATOR
         )  # the image of that tag may be another than last time
