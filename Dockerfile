@@ -1,11 +1,13 @@
 # The operator, for whoever has Docker:   docker build -t elasticjob/operator:0.1.0 .
+# and Brain:   docker build --build-arg PROGRAM=brain -t elasticjob/brain:0.1.0 .
 # hack/images builds the same without Docker.
 ARG PYTHON=3.11-slim-bookworm
 FROM python:${PYTHON} AS build
+ARG PROGRAM=operator
 WORKDIR /src
 COPY . .
 RUN python -m venv /opt/elasticjob \
- && /opt/elasticjob/bin/pip install --no-cache-dir '.[operator]'
+ && /opt/elasticjob/bin/pip install --no-cache-dir ".[${PROGRAM}]"
 
 FROM python:${PYTHON}
 COPY --from=build /opt/elasticjob /opt/elasticjob

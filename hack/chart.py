@@ -51,7 +51,8 @@ def outputs() -> Mapping[Path, Callable[[], str]]:
 def sources() -> list[str]:
     """Return the manifests of `config/` that the chart contains, by their paths there."""
     listed: list[str] = yaml.safe_load((CONFIG / "kustomization.yaml").read_text())["resources"]
-    return [name for name in listed if name != LEFT_OUT]
+    brain: list[str] = yaml.safe_load((CONFIG / "brain" / "kustomization.yaml").read_text())["resources"]
+    return [*(name for name in listed if name != LEFT_OUT), *(f"brain/{name}" for name in brain)]
 
 
 def chart_text() -> str:
@@ -69,10 +70,9 @@ def chart_text() -> str:
 
 def values() -> Mapping[str, Value]:
     """Return the chart's values; defaults that `config/` has are read there."""
-    spec = yaml.safe_load((CONFIG / "operator" / "deployment.yaml").read_text())["spec"]
-    (container,) = spec["template"]["spec"]["containers"]
+    spec, container = deployed("operator")
     image = {"repository": container["image"], "tag": "", "pullPolicy": container["imagePullPolicy"]}
-    text = {"type": "string"}
+    text, flag, count = {"type": "string"}, {"type": "boolean"}, {"type": "integer", "minimum": 1}
     parts = {
         "repository": text | {"minLength": 1},
         "tag": text,
@@ -90,7 +90,7 @@ def values() -> Mapping[str, Value]:
         "replicas": Value(
             "Operators that serve webhooks; one of them at a time reconciles.",
             spec["replicas"],
-            {"type": "integer", "minimum": 1},
+            count,
         ),
         "resources": Value(
             "Requests and limits of each operator.", container["resources"], {"type": "object"}
@@ -111,13 +111,57 @@ def values() -> Mapping[str, Value]:
             "",
             text,
         ),
+        "brain": Value(
+            "Brain, which sizes jobs in cluster mode by the history of earlier ones (docs/brain.md).\n"
+            "`secret` names a Secret with `key` and `reading-token`, and, where `postgresql` is true,\n"
+            "`database` (a URL): several replicas need that. Otherwise SQLite is kept on a volume.\n"
+            "`source` is masters, none, or prometheus, whose URL is `prometheus`.",
+            brain_values(),
+            members(
+                {
+                    "enabled": flag,
+                    "image": members({name: parts[name] for name in ("repository", "tag")}),
+                    "replicas": count,
+                    "secret": text | {"minLength": 1},
+                    "postgresql": flag,
+                    "storage": members({"size": text | {"minLength": 1}, "className": text}),
+                    "source": {"enum": ["masters", "prometheus", "none"]},
+                    "prometheus": text,
+                    "resources": {"type": "object"},
+                }
+            ),
+        ),
         "crds": Value(
             "Whether this release brings the CRDs, and the rights on jobs of the cluster's roles view, edit\n"
             "and admin. One release of a cluster does. The CRDs stay when it is uninstalled.",
             True,
-            {"type": "boolean"},
+            flag,
         ),
     }
+
+
+def brain_values() -> Mapping[str, Any]:
+    """Return the values of Brain; defaults that `config/` has are read there."""
+    spec, container = deployed("brain")
+    claim = yaml.safe_load((CONFIG / "brain" / "claim.yaml").read_text())["spec"]
+    return {
+        "enabled": False,
+        "image": {"repository": container["image"], "tag": ""},
+        "replicas": spec["replicas"],
+        "secret": "elasticjob-brain",
+        "postgresql": False,
+        "storage": {"size": claim["resources"]["requests"]["storage"], "className": ""},
+        "source": "masters",
+        "prometheus": "",
+        "resources": container["resources"],
+    }
+
+
+def deployed(folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the spec of the Deployment in a folder of `config/`, and its only container."""
+    spec = yaml.safe_load((CONFIG / folder / "deployment.yaml").read_text())["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    return spec, container
 
 
 def values_text() -> str:
@@ -165,7 +209,7 @@ def template(name: str) -> str:
 def setting(value: str, variable: str, expression: str) -> str:
     """Return a variable of the operator that is set where the chart's value is not empty."""
     return (
-        f"            {{{{- with .Values.{value} }}}}\n"
+        f"            {{{{- with {value if ' ' in value else f'.Values.{value}'} }}}}\n"
         f"            - {{name: ELASTICJOB_OPERATOR_{variable}, value: {{{{ {expression} }}}}}}\n"
         "            {{- end }}\n"
     )
@@ -174,31 +218,107 @@ def setting(value: str, variable: str, expression: str) -> str:
 CONDITIONS: Final = {
     "crd": ".Values.crds",
     "rbac/users.yaml": ".Values.crds",
+    "brain": ".Values.brain.enabled",
+    "brain/claim.yaml": "and .Values.brain.enabled (not .Values.brain.postgresql)",
     "operator/budget.yaml": "gt (int .Values.replicas) 1",  # a replica that is alone could never be moved
 }
 """When manifests are part of a release, by folder or path."""
+IMAGE: Final = '"{{ %s.repository }}:{{ %s.tag | default .Chart.AppVersion }}"'
+SCRAPERS: Final = (
+    '.Values.scrapers | default (ternary (dict "kubernetes.io/metadata.name" .Release.Namespace) '
+    "(dict) .Values.brain.enabled)"
+)
+OPERATORS_BRAIN: Final = """\
+            {{- if .Values.brain.enabled }}
+            - {name: ELASTICJOB_OPERATOR_BRAIN, value: "elasticjob-brain.{{ .Release.Namespace }}:8090"}
+            - {name: ELASTICJOB_OPERATOR_BRAIN_KEY_FILE, value: /brain/key}
+            {{- end }}
+"""
+OPERATORS_KEY: Final = """\
+          {{- if .Values.brain.enabled }}
+          volumeMounts:
+            - {name: brain, mountPath: /brain, readOnly: true}
+      volumes:
+        - name: brain
+          secret: {secretName: {{ .Values.brain.secret | quote }}, items: [{key: key, path: key}]}
+          {{- end }}
+"""
+DATABASE: Final = """\
+            {{- if .Values.brain.postgresql }}
+            - name: ELASTICJOB_BRAIN_DATABASE
+              valueFrom: {secretKeyRef: {name: {{ .Values.brain.secret | quote }}, key: database}}
+            {{- else }}
+            - {name: ELASTICJOB_BRAIN_DATABASE, value: "sqlite:////data/brain.db"}
+            {{- end }}
+            {{- with .Values.watchNamespace }}
+            - {name: ELASTICJOB_BRAIN_NAMESPACE, value: {{ . | quote }}}
+            {{- end }}
+            {{- if ne .Values.brain.source "masters" }}
+            - {name: ELASTICJOB_BRAIN_SOURCE, value: {{ .Values.brain.source }}}
+            {{- end }}
+            {{- with .Values.brain.prometheus }}
+            - {name: ELASTICJOB_BRAIN_PROMETHEUS, value: {{ . | quote }}}
+            {{- end }}
+"""
+
+
+def sqlite(text: str) -> str:
+    """Return lines that are left out where the database is elsewhere."""
+    return "{{- if not .Values.brain.postgresql }}\n" + text + "{{- end }}\n"
+
+
+def of_one_namespace(name: str) -> tuple[tuple[str, str], ...]:
+    """Splices of roles that are bound in one namespace, where only that is watched."""
+    return (
+        (rf"kind: (ClusterRole(?:Binding)?)\nmetadata:\n  name: {name}.*", rf"\g<0>{SUFFIX}"),
+        (
+            rf"ClusterRoleBinding\n(metadata:\n  name: {name}\{{\{{.*\n)",
+            r"{{ .Values.watchNamespace | empty | ternary "
+            r'"ClusterRoleBinding" "RoleBinding" }}\n\1'
+            "  {{- with .Values.watchNamespace }}\n  namespace: {{ . | quote }}\n  {{- end }}\n",
+        ),
+        (rf"(kind: ClusterRole, name: {name}[^}}]*)\}}", rf"\1{SUFFIX}}}"),
+    )
+
+
 SPLICES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "crd": (
         (r"\A# Made by .*\n", ""),
         (r"^metadata:\n  name: .*\n", rf"\g<0>{KEEP}"),
     ),
     "rbac/operator.yaml": (
-        (r"kind: (ClusterRole(?:Binding)?)\nmetadata:\n  name: elasticjob-operator.*", rf"\g<0>{SUFFIX}"),
-        (
-            r"ClusterRoleBinding\n(metadata:\n  name: elasticjob-operator\{\{.*\n)",
-            r"{{ .Values.watchNamespace | empty | ternary "
-            r'"ClusterRoleBinding" "RoleBinding" }}\n\1'
-            "  {{- with .Values.watchNamespace }}\n  namespace: {{ . | quote }}\n  {{- end }}\n",
-        ),
-        (r"(kind: ClusterRole, name: elasticjob-operator[^}]*)\}", rf"\1{SUFFIX}}}"),
+        *of_one_namespace("elasticjob-operator"),
         (r"resourceNames: \[(elasticjob|elasticjob-operator-cluster)\]", rf"resourceNames: [\1{SUFFIX}]"),
+    ),
+    "brain/rbac.yaml": of_one_namespace("elasticjob-brain"),
+    "brain/claim.yaml": (
+        (r"storage: 10Gi", "storage: {{ .Values.brain.storage.size }}"),
+        (
+            r"^  accessModes: .*\n",
+            r"\g<0>  {{- with .Values.brain.storage.className }}\n"
+            "  storageClassName: {{ . }}\n  {{- end }}\n",
+        ),
+    ),
+    "brain/deployment.yaml": (
+        (r"^  replicas: .*", "  replicas: {{ .Values.brain.replicas }}"),
+        (r"type: Recreate", 'type: {{ ternary "RollingUpdate" "Recreate" .Values.brain.postgresql }}'),
+        (r"image: elasticjob/brain$", "image: " + IMAGE.replace("%s", ".Values.brain.image")),
+        (r"imagePullPolicy: .*", "imagePullPolicy: {{ .Values.image.pullPolicy }}"),
+        (r"^ +- \{name: ELASTICJOB_BRAIN_DATABASE, .*\n", DATABASE),
+        (r"^ +- \{name: data, mountPath: /data\}\n", sqlite(r"\g<0>")),
+        (r"^ +- name: data\n.*\n", sqlite(r"\g<0>")),
+        (r"secretName: elasticjob-brain", "secretName: {{ .Values.brain.secret | quote }}"),
+        (
+            r"^          resources:\n(?: {12}.*\n)+",
+            "          resources: {{- toYaml .Values.brain.resources | nindent 12 }}\n",
+        ),
     ),
     "operator/deployment.yaml": (
         (r"^  replicas: .*", "  replicas: {{ .Values.replicas }}"),
         (r"value: elasticjob-operator-cluster", rf"\g<0>{SUFFIX}"),
         (
             r"image: elasticjob/operator$",
-            'image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"',
+            "image: " + IMAGE.replace("%s", ".Values.image"),
         ),
         (r"imagePullPolicy: .*", "imagePullPolicy: {{ .Values.image.pullPolicy }}"),
         (
@@ -206,13 +326,15 @@ SPLICES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
             r"\g<0>"
             + setting("watchNamespace", "NAMESPACE", ". | quote")
             + setting("trainerImage", "TRAINER_IMAGE", ". | quote")
-            + setting("scrapers", "SCRAPERS", ". | toJson | quote")
+            + setting(SCRAPERS, "SCRAPERS", ". | toJson | quote")
+            + OPERATORS_BRAIN
             + setting("gangScheduler", "GANG_SCHEDULER", ". | quote"),
         ),
         (
             r"^          resources:\n(?: {12}.*\n)+",
             "          resources: {{- toYaml .Values.resources | nindent 12 }}\n",
         ),
+        (r"^            capabilities: .*\n", rf"\g<0>{OPERATORS_KEY}"),
     ),
 }
 """Patterns and what takes their place, by folder or path. The namespace is replaced everywhere."""

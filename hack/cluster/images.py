@@ -1,4 +1,4 @@
-"""The images of operator and trainer, from this checkout and its virtual environment, without Docker.
+"""The images of operator, Brain and trainer, from this checkout and its virtual environment, without Docker.
 
 Three layers each: the interpreter, what is installed, the project. Only the last one changes from day to day.
 """
@@ -33,6 +33,7 @@ class Product:
 
 PRODUCTS: Final[Mapping[str, Product]] = {
     "operator": Product(("operator",), ("operator",)),
+    "brain": Product(("brain",), ("brain",)),
     "trainer": Product(("examples",), ("run", "--help")),
 }
 GPU_ONLY: Final = ("nvidia-", "cuda-", "triton")

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 import pytest
 import yaml
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.brain.main import compose as compose_brain
+from elasticjob.brain.reconciler import manifest as plan_of
+from elasticjob.brain.settings import Settings as BrainSettings
+from elasticjob.brain.settings import Source
+from elasticjob.brain.store import Kept, opened
 from elasticjob.controllers.main import compose
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import ApiError
+from elasticjob.kube.errors import ApiError, Forbidden
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from hack import chart
@@ -29,6 +39,7 @@ from tests.kit.waiting import until
 with_helm = pytest.mark.skipif(program() is None, reason="no helm: hack/kube-binaries helm builds it")
 SYSTEM: Final = "elasticjob-system"
 DEPLOYMENT: Kind[Manifest] = Kind("apps", "v1", "Deployment", "deployments", dict)
+NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 KEEP: Final = {"helm.sh/resource-policy": "keep"}
 
 Objects = dict[tuple[str, str, str], Manifest]
@@ -50,15 +61,29 @@ def rendered(*flags: str, namespace: str = SYSTEM) -> Objects:
 
 @with_helm
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH")
-def test_a_release_is_what_kustomize_installs() -> None:
-    command = ["kubectl", "kustomize", str(chart.CONFIG)]
+@pytest.mark.parametrize("components", [(), ("brain",)], ids=["alone", "with Brain"])
+def test_a_release_is_what_kustomize_installs(tmp_path: Path, components: tuple[str, ...]) -> None:
+    overlay = {
+        "resources": [os.path.relpath(chart.CONFIG, tmp_path)],
+        "components": [os.path.relpath(chart.CONFIG / name, tmp_path) for name in components],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    command = ["kubectl", "kustomize", "--load-restrictor=LoadRestrictionsNone", str(tmp_path)]
     installed = objects(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     del installed["Namespace", "", SYSTEM]  # Helm makes it
-    found = rendered()
+    found = rendered(*(word for name in components for word in ("--set", f"{name}.enabled=true")))
     for key, manifest in found.items():
         if key[0] == "CustomResourceDefinition":
             assert manifest["metadata"].pop("annotations") == KEEP
+    for each in (found, installed):
+        container_of(each).get("env", []).sort(key=lambda variable: variable["name"])
     assert found == installed
+
+
+def container_of(found: Objects, name: str = "elasticjob-operator", namespace: str = SYSTEM) -> Manifest:
+    """Return the container of a Deployment."""
+    (container,) = found["Deployment", namespace, name]["spec"]["template"]["spec"]["containers"]
+    return dict(container)
 
 
 @with_helm
@@ -74,6 +99,7 @@ def test_helm_finds_no_fault() -> None:
         ("replicas=0", "at '/replicas': minimum: got 0, want 1"),
         ("image.pullPolicy=Sometimes", "at '/image/pullPolicy': value must be one of 'Always'"),
         ("scrapers=monitoring", "at '/scrapers': got string, want object"),
+        ("brain.source=guesses", "at '/brain/source': value must be one of 'masters'"),
     ],
 )
 def test_wrong_values_are_refused_by_name(given: str, why: str) -> None:
@@ -112,9 +138,38 @@ def test_values_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @with_helm
+def test_values_reach_brain(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {
+        "enabled": "true",
+        "postgresql": "true",
+        "replicas": "2",
+        "secret": "mine",
+        "source": "prometheus",
+        "prometheus": "http://prometheus.monitoring:9090",
+    }
+    flags = [word for name, value in values.items() for word in ("--set", f"brain.{name}={value}")]
+    found = rendered(*flags, "--set", "watchNamespace=team-a", namespace="here")
+    container = container_of(found, "elasticjob-brain", "here")
+    variables = {each["name"]: each for each in container["env"]}
+    assert variables.pop("ELASTICJOB_BRAIN_DATABASE")["valueFrom"] == {
+        "secretKeyRef": {"name": "mine", "key": "database"}
+    }
+    for name, variable in variables.items():
+        monkeypatch.setenv(name, variable.get("value", "here"))
+    settings = BrainSettings()
+    assert (settings.source, settings.prometheus) == ("prometheus", "http://prometheus.monitoring:9090")
+    assert (settings.namespace, settings.leader_election) == ("team-a", True)
+    assert [mount["name"] for mount in container["volumeMounts"]] == ["secret"]
+    assert "PersistentVolumeClaim" not in {kind for kind, *_ in found}
+    assert found["Deployment", "here", "elasticjob-brain"]["spec"]["replicas"] == 2
+    assert ("RoleBinding", "team-a", "elasticjob-brain-team-a") in found
+
+
+@with_helm
 def test_two_releases_in_one_cluster_share_no_object() -> None:
-    first = rendered("--set", "watchNamespace=team-a", namespace="a")
-    second = rendered("--set", "watchNamespace=team-b", "--set", "crds=false", namespace="b")
+    brain = ("--set", "brain.enabled=true")
+    first = rendered("--set", "watchNamespace=team-a", *brain, namespace="a")
+    second = rendered("--set", "watchNamespace=team-b", "--set", "crds=false", *brain, namespace="b")
     assert first.keys() & second.keys() == set()
 
 
@@ -196,6 +251,48 @@ async def test_an_operator_of_one_namespace_needs_no_rights_in_others(
     assert await has_no_webhooks(client, namespace)
     (selector,) = {str(each["namespaceSelector"]["matchLabels"]) for each in hooks["webhooks"]}
     assert selector == str({"kubernetes.io/metadata.name": namespace})
+
+
+@with_helm
+async def test_brain_of_one_namespace_needs_no_rights_in_others(
+    served: Served, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    system = await new_namespace(client, f"{namespace}-brain", accounts=served.real)
+    release = Release(served, system)
+    await release.install(f"watchNamespace={namespace}", "brain.enabled=true")
+    await until(lambda: is_defined(client), "ElasticJobs are served")
+    account = f"system:serviceaccount:{system}:elasticjob-brain"
+    settings = BrainSettings(
+        namespace=namespace,
+        probes="127.0.0.1:0",
+        source=Source.NONE,
+        leader_election=True,
+        lease_namespace=system,
+    )
+    job = await client.create(ELASTICJOB.untyped(), a_job(), namespace)
+    async with (
+        opened(f"sqlite:///{tmp_path}/brain.db") as store,
+        Client(served.config(account, ("system:serviceaccounts",))) as mine,
+        aiohttp.ClientSession() as session,
+    ):
+        brain = compose_brain(mine, settings, store, session, signals=False)
+        running = asyncio.create_task(brain.run())
+        try:
+            await brain.wait_leading()
+
+            async def known() -> bool:
+                return [row.uid for row in await store.newest_jobs(9)] == [job["metadata"]["uid"]]
+
+            await until(known, "Brain knows the job")
+            owner = ElasticJob.model_validate(job)
+            kept = Kept(NOW, "Idle", "worker-all-reduce", "why", sizes={"groups": {"worker": {"count": 1}}})
+            plan = plan_of(owner, replace(kept, plan="digits-brain"))
+            assert (await mine.create(SCALEPLAN.untyped(), plan))["spec"]["ownerJob"] == "digits"
+            with pytest.raises(Forbidden):
+                await mine.create(SCALEPLAN.untyped(), plan, SYSTEM)
+        finally:
+            brain.stop()
+            await running
 
 
 async def has_no_webhooks(client: Client, namespace: str) -> bool:
