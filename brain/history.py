@@ -54,13 +54,15 @@ class Use:
 
 @dataclass(frozen=True)
 class Sample:
-    """A job at one time while all its nodes train: steps and records a second, and what each node used."""
+    """A job at one time while all its nodes train: steps and records a second, what each node used, and the
+    share of all time so far in which it made steps that count, if that is known."""
 
     at: datetime
     workers: int
     steps: float
     samples: float
     nodes: tuple[Use, ...] = ()
+    goodput: float | None = None
 
     def of(self, *roles: str) -> tuple[Use, ...]:
         """Return the nodes of some roles."""

@@ -131,10 +131,7 @@ class Server:
         return guarded
 
     async def _page(self, _: web.Request) -> web.Response:
-        policy = (
-            "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
-        )
-        headers = {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"}
+        headers = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"}
         return web.Response(text=PAGE, content_type="text/html", headers=headers)
 
     async def _jobs(self, request: web.Request) -> web.Response:

@@ -386,6 +386,7 @@ class Store:
                 "workers": each.workers,
                 "steps": each.steps,
                 "samples": each.samples,
+                "goodput": each.goodput,
                 "nodes": [
                     [use.name, use.role, use.cpu, use.memory, use.cores, use.bytes] for use in each.nodes
                 ],
@@ -468,7 +469,7 @@ def sample_of(told: Statistics) -> Sample:
 
 def _sample(row: Row[Any]) -> Sample:
     uses = tuple(Use(*each) for each in row.nodes)
-    return Sample(row.at, row.workers, row.steps, row.samples, uses)
+    return Sample(row.at, row.workers, row.steps, row.samples, uses, row.goodput)
 
 
 def _row(seen: Any) -> dict[str, Any]:

@@ -87,6 +87,7 @@ samples = Table(
     Column("steps", Float, nullable=False),
     Column("samples", Float, nullable=False),
     Column("nodes", JSON, nullable=False),
+    Column("goodput", Float),
     Index("uq_samples_job_at", "job", "at", unique=True),
     Index(None, "at"),
 )

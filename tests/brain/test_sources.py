@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -23,8 +21,7 @@ from elasticjob.brain.monitor.samples import sample_of
 from elasticjob.brain.monitor.sources import Masters, Prometheus, SourceError, Watched, readings_of
 from elasticjob.master.job import Job
 from elasticjob.master.pages import JobCollector
-from tests.kit.brain.postgres import lacking
-from tests.kit.consumers import free_port
+from tests.kit.brain.prometheus import prometheus
 from tests.kit.master import START, Played, join, report, watch
 from tests.kit.waiting import until
 
@@ -57,6 +54,7 @@ EXPECTED = Sample(
     5.0,
     40.0,
     (Use("node-0", "worker", 1.5, 1 << 30, 0.0, 0), Use("node-1", "worker", 2.5, 2 << 30, 0.0, 0)),
+    goodput=1.0,
 )
 
 
@@ -77,36 +75,18 @@ async def served(job: Job) -> AsyncIterator[str]:
         await server.close()
 
 
-@asynccontextmanager
-async def prometheus(folder: Path, target: str) -> AsyncIterator[str]:
-    """A real Prometheus server that finds the master in a file; yields its URL."""
-    program = shutil.which("prometheus") or lacking("prometheus")
-    (folder / "targets.json").write_text(json.dumps([{"targets": [target], "labels": {"namespace": "team"}}]))
-    scrape = {"job_name": "masters", "file_sd_configs": [{"files": [str(folder / "targets.json")]}]}
-    settings = {"global": {"scrape_interval": "200ms"}, "scrape_configs": [scrape]}
-    (folder / "prometheus.yml").write_text(json.dumps(settings))  # YAML holds JSON
-    port = free_port()
-    with (folder / "log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            program,
-            f"--config.file={folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        await process.wait()
+def in_a_file(folder: Path, master: str) -> dict[str, object]:
+    """Name a master in a file that Prometheus watches."""
+    file = folder / "targets.json"
+    file.write_text(json.dumps([{"targets": [master], "labels": {"namespace": "team"}}]))
+    return {"file_sd_configs": [{"files": [str(file)]}]}
 
 
 async def test_both_sources_give_the_same_sample(tmp_path: Path) -> None:
     job = training()
     async with (
         served(job) as master,
-        prometheus(tmp_path, master) as url,
+        prometheus(tmp_path, {"job_name": "masters", **in_a_file(tmp_path, master)}) as url,
         aiohttp.ClientSession() as session,
     ):
         watched = Watched("u1", "team", "digits", master)

@@ -7,13 +7,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection
+from sqlalchemy import Connection, insert
 
 from elasticjob.api.resources import Resources
 from elasticjob.api.rpc.brain import JobFacts, NodeUse, Statistics
 from elasticjob.brain.history import Killed, Planned, Sample, Use
+from elasticjob.brain.migrations.run import configuration
 from elasticjob.brain.store import (
     Kept,
     NoSuchJob,
@@ -25,7 +27,7 @@ from elasticjob.brain.store import (
     engine_of,
     opened,
 )
-from elasticjob.brain.tables import machines, metadata, pods
+from elasticjob.brain.tables import jobs, machines, metadata, pods
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 FACTS = JobFacts(namespace="team", name="digits", uid="u1")
@@ -65,6 +67,22 @@ async def test_migrations_make_the_tables_that_the_code_names(database: str) -> 
         async with engine.connect() as connection:
             assert await connection.run_sync(difference) == []
     await engine.dispose()
+
+
+async def test_a_database_of_the_first_version_keeps_its_rows(database: str) -> None:
+    engine = engine_of(database)
+    row = {"uid": "u1", "namespace": "team", "name": "digits", "began": NOW, "seen": NOW}
+
+    def as_it_was(connection: Connection) -> None:
+        command.upgrade(configuration(connection), "0001")
+        connection.execute(insert(jobs).values(row))
+
+    async with engine.begin() as connection:
+        await connection.run_sync(as_it_was)
+    await engine.dispose()
+    async with opened(database) as store:
+        await store.add_samples("u1", [Sample(NOW, 1, 1.0, 1.0, goodput=0.5)])
+        assert [sample.goodput for sample in (await store.history("u1", NOW)).samples] == [0.5]
 
 
 async def test_what_masters_tell_is_kept_once_and_survives_a_restart(database: str) -> None:

@@ -20,6 +20,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.cli.laptop import free_port, operator_of
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
+from tests.kit.brain.story import TRAINS
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Job, Stage, looking_on, over, role
 from tests.kit.traps.switch import Switch
@@ -27,20 +28,6 @@ from tests.kit.waiting import until
 from tests.kit.whole import WholeClusters
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
-
-TRAINS = """
-import time, torch
-from elasticjob.trainer.torch import Elastic
-model = torch.nn.Linear(1, 1)
-elastic = Elastic(model, torch.optim.SGD(model.parameters(), 0.0))
-data = elastic.loader(torch.utils.data.TensorDataset(torch.ones(840, 1)), global_batch=12)
-for step in elastic.steps(data):
-    with step:
-        for (batch,) in step:
-            step.backward(elastic.model(batch).mean())
-        time.sleep(0.3 / elastic.world_size)
-"""
-"""70 steps, twice as fast with two workers as with one."""
 
 
 @dataclass

@@ -1,0 +1,182 @@
+"""Brain in the cluster: a job is sized by the history of an earlier one, with Prometheus as the source.
+
+Prometheus finds masters by kubernetes_sd, with the configuration that docs/brain.md gives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import pytest
+import yaml
+
+from elasticjob import __version__
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.kube.objects.kinds import Manifest
+from hack.cluster.node import Node
+from tests.kit.brain.prometheus import prometheus
+from tests.kit.brain.story import TRAINS
+from tests.kit.helm import CHART, helm, program
+from tests.kit.node.site import READY, ROOT, SYSTEM, Site
+from tests.kit.node.stage import RESTRICTED, UNPRIVILEGED
+from tests.kit.node.timeline import Row
+from tests.kit.waiting import until
+
+pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
+
+BRAIN: Final = "deployment/elasticjob-brain"
+TOKEN: Final = "what people read with"
+QUICK: Final = ("ELASTICJOB_BRAIN_EVERY=0.3", "ELASTICJOB_BRAIN_PACE=0.02")
+
+
+@dataclass
+class Brain:
+    """Brain as people see it, through its Service."""
+
+    site: Site
+    url: str
+
+    async def job(self, namespace: str, name: str) -> dict[str, Any]:
+        """Return what it knows of a job; nothing while it is away."""
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        try:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"{self.url}/v1/jobs/{namespace}/{name}", headers=headers) as reply,
+            ):
+                return dict(await reply.json(content_type=None))
+        except aiohttp.ClientError:
+            return {}
+
+    async def decisions(self, namespace: str, name: str) -> list[dict[str, Any]]:
+        """Return its decisions about a job."""
+        return list((await self.job(namespace, name)).get("decisions", []))
+
+
+@pytest.fixture
+async def brain(site: Site, tmp_path: Path) -> AsyncIterator[Brain]:
+    """Brain, installed with Helm beside the operator, with its database on a volume of the node."""
+    if not isinstance(site.node, Node) or not program():
+        pytest.skip("needs hack/node and Helm")
+    site.load("brain")
+    documented = re.findall(r"```yaml\n(job_name: .*?)```", (ROOT / "docs" / "brain.md").read_text(), re.S)
+    scrape = yaml.safe_load(documented[0])
+    scrape["kubernetes_sd_configs"][0]["kubeconfig_file"] = str(site.node.kubeconfig)
+    folder = site.node.volumes / "brain"
+    folder.mkdir()
+    folder.chmod(0o777)
+    secret = {"key": "of this test", "reading-token": TOKEN}
+    await site.kubectl.apply(
+        of_kind("Secret", stringData=secret), of_kind("PersistentVolume", spec=volume(folder))
+    )
+    async with prometheus(tmp_path, scrape, site.node.place.address) as source:
+        values = {"enabled": "true", "source": "prometheus", "prometheus": source}
+        flags = [word for name, value in values.items() for word in ("--set", f"brain.{name}={value}")]
+        await asyncio.to_thread(
+            helm,
+            "upgrade",
+            "elasticjob",
+            str(CHART),
+            "-n",
+            SYSTEM,
+            *flags,
+            kubeconfig=site.kubectl.kubeconfig,
+        )
+        try:
+            await site.kubectl("-n", SYSTEM, "set", "env", BRAIN, *QUICK)
+            for each in (BRAIN, "deployment/elasticjob-operator"):
+                await site.kubectl("-n", SYSTEM, "rollout", "status", each, READY)
+            path = "jsonpath={.spec.clusterIP}"
+            address = await site.kubectl("-n", SYSTEM, "get", "service", "elasticjob-brain", "-o", path)
+            yield Brain(site, f"http://{address}:8090")
+        finally:
+            await asyncio.to_thread(site.install)
+            ours = ("secret/elasticjob-brain", "persistentvolume/elasticjob-brain")
+            await site.kubectl("-n", SYSTEM, "delete", *ours, "--ignore-not-found", READY)
+            shutil.rmtree(folder)
+
+
+def of_kind(kind: str, **fields: Any) -> Manifest:
+    """Return an object called elasticjob-brain."""
+    about = {"name": "elasticjob-brain", "namespace": SYSTEM}
+    return {"apiVersion": "v1", "kind": kind, "metadata": about, **fields}
+
+
+def volume(folder: Path) -> Manifest:
+    """Return the spec of the volume that Brain's claim is bound to."""
+    return {
+        "capacity": {"storage": "10Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": "Retain",
+        "hostPath": {"path": str(folder)},
+        "claimRef": {"namespace": SYSTEM, "name": "elasticjob-brain"},
+    }
+
+
+def a_job(namespace: str, name: str) -> Manifest:
+    """Return a job that says nothing about its sizes, but that there are at most two workers."""
+    container = {
+        "name": "main",
+        "image": f"elasticjob/trainer:{__version__}",
+        "command": ["elasticjob", "run", "--no-python", "python3", "-c", TRAINS],
+        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+        "securityContext": UNPRIVILEGED,
+    }
+    worker = {
+        "minReplicas": 1,
+        "maxReplicas": 2,
+        "template": {"spec": {"containers": [container], "securityContext": RESTRICTED}},
+    }
+    spec = {
+        "distributionStrategy": "AllreduceStrategy",
+        "optimizeMode": "cluster",
+        "resourceLimits": {"cpu": "1", "memory": "8Gi"},
+        "replicaSpecs": {"worker": worker},
+    }
+    about = {"name": name, "namespace": namespace}
+    return {"apiVersion": ELASTICJOB.api_version, "kind": ELASTICJOB.name, "metadata": about, "spec": spec}
+
+
+async def test_a_job_is_sized_by_the_history_of_an_earlier_one(site: Site, home: str, brain: Brain) -> None:
+    began = time.time()
+    await site.kubectl.apply(a_job(home, "first"))
+
+    async def grown() -> bool:
+        made = [each["algorithm"] for each in await brain.decisions(home, "first") if each["outcome"]]
+        return "worker-all-reduce" in made
+
+    await until(grown, "Brain grows the job", 120)
+    await site.kubectl("-n", SYSTEM, "delete", "pod", "-l", "app.kubernetes.io/component=brain", "--force")
+    await complete(site, home, "first")
+    await site.kubectl("-n", SYSTEM, "rollout", "status", BRAIN, READY)
+
+    async def learnt() -> bool:
+        job = await brain.job(home, "first")
+        return bool(job.get("completed") and job["samples"][-1]["nodes"])
+
+    await until(learnt, "Brain has seen the end", 60)
+    await site.kubectl.apply(a_job(home, "second"))
+    await complete(site, home, "second")
+    first, second = (await brain.decisions(home, name) for name in ("first", "second"))
+    assert (first[0]["event"], first[0]["algorithm"]) == ("Start", "worker-cold")
+    assert (second[0]["event"], second[0]["algorithm"]) == ("Start", "worker-from-history")
+    plans = json.loads(await site.kubectl("-n", home, "get", "scaleplans", "-o", "json"))["items"]
+    reasons = {plan["metadata"]["name"]: plan["spec"]["reason"] for plan in plans}
+    assert any(reason.startswith("worker-all-reduce: ") for reason in reasons.values()), reasons
+    assert any("1 completed jobs like it" in reason for reason in reasons.values()), reasons
+    took = time.time() - began
+    site.rows.append(Row(0.0, "cluster mode", "the second job starts with what the first one learnt", took))
+
+
+async def complete(site: Site, namespace: str, name: str) -> None:
+    """Wait until a job has succeeded."""
+    await site.kubectl("-n", namespace, "wait", "--for=condition=Complete", f"elasticjob/{name}", READY)
