@@ -75,9 +75,11 @@ def compose(
     session: aiohttp.ClientSession,
     *,
     signals: bool = True,
+    election: Election | None = None,
 ) -> Operator:
-    """Return what watches the cluster and plans for its jobs, not started."""
-    election = Election(settings.lease, settings.lease_namespace) if settings.leader_election else None
+    """Return what watches the cluster and plans for its jobs, not started; `election` is for tests."""
+    if settings.leader_election:
+        election = election or Election(settings.lease, settings.lease_namespace)
     operator = Operator(
         client,
         settings.namespace,

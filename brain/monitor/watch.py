@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.api.rpc.environment import MASTER_PORT
-from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, MASTER
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, MASTER_ALIAS
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.brain.monitor.objects import TRAINING, seen_job, seen_machine, seen_pod
 from elasticjob.brain.monitor.sources import Source, SourceError, Watched
@@ -141,7 +141,7 @@ class Monitor:
 
     def _watched(self, job: ElasticJob) -> Watched:
         about = job.metadata
-        labels = {LABEL_JOB: about.name, LABEL_ROLE: MASTER}
+        labels = {LABEL_JOB: about.name, LABEL_ROLE: MASTER_ALIAS}
         alive = (pod for pod in self.pods.list(about.namespace, labels) if pod.status.phase == "Running")
         address = next((pod.status.pod_ip for pod in alive if pod.status.pod_ip), "")
         host = f"[{address}]" if ":" in address else address

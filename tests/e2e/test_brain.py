@@ -21,6 +21,7 @@ from elasticjob.cli.laptop import free_port, operator_of
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.brain.story import TRAINS
+from tests.kit.browser import dom
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Job, Stage, looking_on, over, role
 from tests.kit.traps.switch import Switch
@@ -161,3 +162,11 @@ async def test_a_job_is_sized_by_the_history_of_an_earlier_one(site: Site, brain
     assert (made["event"], made["algorithm"]) == ("Start", "worker-from-history")
     told = [plan.spec.reason for plan in await site.client.list(SCALEPLAN, site.namespace)]
     assert any("1 completed jobs like it" in reason for reason in told), told
+    picture = process.log.with_name("brain.png")
+    page = await dom(f"{process.url}/#{site.namespace}/first", process.log.parent, picture)
+    assert "worker-all-reduce" in page
+    assert page.count("<polyline") == 4  # speed, workers, goodput, cost
+    assert "core-hours used" in page
+    assert picture.stat().st_size > 10_000
+    everything = await dom(process.url, process.log.parent)
+    assert all(f"{site.namespace}/{name}" in everything for name in ("first", "second"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator
@@ -71,12 +72,13 @@ async def brain(site: Site, tmp_path: Path) -> AsyncIterator[Brain]:
     documented = re.findall(r"```yaml\n(job_name: .*?)```", (ROOT / "docs" / "brain.md").read_text(), re.S)
     scrape = yaml.safe_load(documented[0])
     scrape["kubernetes_sd_configs"][0]["kubeconfig_file"] = str(site.node.kubeconfig)
-    folder = site.node.volumes / "brain"
+    folder = site.node.volumes / f"brain-{secrets.token_hex(3)}"
     folder.mkdir()
     folder.chmod(0o777)
-    secret = {"key": "of this test", "reading-token": TOKEN}
+    tokens = {"key": "of this test", "reading-token": TOKEN}
     await site.kubectl.apply(
-        of_kind("Secret", stringData=secret), of_kind("PersistentVolume", spec=volume(folder))
+        of_kind("Secret", "elasticjob-brain", stringData=tokens),
+        of_kind("PersistentVolume", folder.name, spec=volume(folder)),
     )
     async with prometheus(tmp_path, scrape, site.node.place.address) as source:
         values = {"enabled": "true", "source": "prometheus", "prometheus": source}
@@ -100,14 +102,14 @@ async def brain(site: Site, tmp_path: Path) -> AsyncIterator[Brain]:
             yield Brain(site, f"http://{address}:8090")
         finally:
             await asyncio.to_thread(site.install)
-            ours = ("secret/elasticjob-brain", "persistentvolume/elasticjob-brain")
+            ours = ("secret/elasticjob-brain", f"persistentvolume/{folder.name}")
             await site.kubectl("-n", SYSTEM, "delete", *ours, "--ignore-not-found", READY)
             shutil.rmtree(folder)
 
 
-def of_kind(kind: str, **fields: Any) -> Manifest:
-    """Return an object called elasticjob-brain."""
-    about = {"name": "elasticjob-brain", "namespace": SYSTEM}
+def of_kind(kind: str, name: str, **fields: Any) -> Manifest:
+    """Return an object beside Brain."""
+    about = {"name": name, "namespace": SYSTEM}
     return {"apiVersion": "v1", "kind": kind, "metadata": about, **fields}
 
 
@@ -166,7 +168,7 @@ async def test_a_job_is_sized_by_the_history_of_an_earlier_one(site: Site, home:
     await until(learnt, "Brain has seen the end", 60)
     await site.kubectl.apply(a_job(home, "second"))
     await complete(site, home, "second")
-    first, second = (await brain.decisions(home, name) for name in ("first", "second"))
+    first, second = await brain.decisions(home, "first"), await brain.decisions(home, "second")
     assert (first[0]["event"], first[0]["algorithm"]) == ("Start", "worker-cold")
     assert (second[0]["event"], second[0]["algorithm"]) == ("Start", "worker-from-history")
     plans = json.loads(await site.kubectl("-n", home, "get", "scaleplans", "-o", "json"))["items"]

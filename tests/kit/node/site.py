@@ -52,7 +52,7 @@ class Site:
         apply = ("apply", "--server-side", "--force-conflicts")
         if program():
             kubectl(*apply, "-f", str(ROOT / "config" / "operator" / "namespace.yaml"))
-            flags = ("--install", "--take-ownership", "--namespace", SYSTEM)
+            flags = ("--install", "--reset-values", "--take-ownership", "--namespace", SYSTEM)
             helm("upgrade", "elasticjob", str(CHART), *flags, kubeconfig=self.kubectl.kubeconfig)
         else:
             kubectl(*apply, "-k", str(ROOT / "config"))

@@ -1,0 +1,169 @@
+"""Two Brains on one database, cut off from the API server in turn: each decision has one plan."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+from elasticjob.api.rpc.brain import StageName
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.brain import main
+from elasticjob.brain.algorithms.algorithm import Algorithm, Group, Proposal
+from elasticjob.brain.history import Event, History, Limits, Sample
+from elasticjob.brain.settings import Settings, Source
+from elasticjob.brain.store import Store, opened
+from elasticjob.controllers.install import install
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.election.election import Election, Terms
+from elasticjob.kube.errors import ApiError, LeadershipLost, Unreachable
+from tests.kit.controllers.build import role
+from tests.kit.served import Served
+from tests.kit.traps.switch import Switch
+from tests.kit.waiting import until
+
+NOBODY: Final = 9
+"""A port on which nothing listens."""
+TERMS: Final = Terms(timedelta(seconds=1.5), timedelta(seconds=1), timedelta(seconds=0.2))
+CUTS: Final = 4
+
+
+def propose(history: History, limits: Limits, now: datetime) -> Proposal:
+    """Two to seven workers in turn: never as many as there are, nor as the plan before says."""
+    return Proposal("as many as decisions", {"worker": Group(2 + history.decisions % 6)})
+
+
+RESTLESS: Final = Algorithm("restless", frozenset(Event), frozenset(StageName), "worker", propose)
+
+
+@dataclass
+class Replica:
+    """One Brain, and its line to the API server. One that lost the lease has ended, and is started again."""
+
+    line: Switch
+    port: int
+    served: Served
+    store: Store
+    settings: Settings
+    lost: int = 0
+
+    def cut(self) -> None:
+        self.line.ports = [NOBODY]
+        self.line.cut()
+
+    def heal(self) -> None:
+        self.line.ports = [self.port]
+
+    async def run(self) -> None:
+        """Run as a process that is started again would, until cancelled."""
+        config = self.served.config()
+        config = replace(config, server=self.served.url.replace(f":{self.port}", f":{self.line.port}"))
+        while True:
+            async with Client(config) as client, aiohttp.ClientSession() as session:
+                election = Election("brain", "default", terms=TERMS, exit=lambda code: None)
+                operator = main.compose(
+                    client, self.settings, self.store, session, signals=False, election=election
+                )
+                try:
+                    await operator.run()
+                except LeadershipLost:
+                    self.lost += 1
+                except (Unreachable, ApiError):  # it began while it was cut off
+                    await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def replicas(served: Served, database: str, settings: Settings) -> AsyncIterator[list[Replica]]:
+    port = urlsplit(served.url).port or 0
+    async with (
+        Switch(port) as one,
+        Switch(port) as two,
+        opened(database) as first,
+        opened(database) as second,
+    ):
+        found = [
+            Replica(line, port, served, store, settings) for line, store in ((one, first), (two, second))
+        ]
+        running = [asyncio.create_task(each.run()) for each in found]
+        try:
+            yield found
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+
+async def trains(store: Store, uid: str) -> None:
+    """Have a job train with one worker, again and again."""
+    while True:
+        await store.add_samples(uid, [Sample(datetime.now(UTC), 1, 3.0, 30.0)])
+        await asyncio.sleep(0.02)
+
+
+async def test_two_brains_never_make_two_plans_for_one_decision(
+    served: Served, client: Client, namespace: str, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "installed", lambda: (RESTLESS,))
+    await install(client)
+    spec = {"optimizeMode": "cluster", "replicaSpecs": {"worker": role(None, minReplicas=1, maxReplicas=8)}}
+    made = await client.create(
+        ELASTICJOB.untyped(), {"metadata": {"name": "digits"}, "spec": spec}, namespace
+    )
+    job = ElasticJob.model_validate(made)
+    await client.merge_patch(
+        ELASTICJOB, "digits", {"status": {"phase": "Running"}}, namespace, subresource="status"
+    )
+    sizes = {"selector": {"name": "digits"}, "replicaResourceSpecs": {"worker": {"replicas": 1}}}
+    about = {"name": "digits", "labels": {"elasticjob.dlrover/name": "digits"}}
+    await client.create(JOBRESOURCE.untyped(), {"metadata": about, "spec": sizes}, namespace)
+    settings = Settings(
+        namespace=namespace, probes="", source=Source.NONE, leader_election=True, every=0.05, pace=0.0005
+    )
+    chance = random.Random(1)
+    async with replicas(served, database, settings) as brains:
+        store = brains[0].store
+        await until(lambda: known(store, job.metadata.uid), "a Brain knows the job")
+        training = asyncio.create_task(trains(store, job.metadata.uid))
+        for turn in range(CUTS):
+            before = len(await store.decisions_of(job.metadata.uid))
+            victim = brains[turn % 2]
+            await asyncio.sleep(chance.uniform(0.2, 0.6))
+            victim.cut()
+            await asyncio.sleep(chance.uniform(1.5, 2.5))
+            victim.heal()
+
+            async def goes_on(before: int = before) -> bool:
+                return len(await store.decisions_of(job.metadata.uid)) > before + 2
+
+            await until(goes_on, "decisions go on", 20)
+        training.cancel()
+        with suppress(asyncio.CancelledError):
+            await training
+        decisions = await store.decisions_of(job.metadata.uid, 1000)
+        plans = {plan.metadata.name: plan for plan in await client.list(SCALEPLAN, namespace)}
+        lost = sum(brain.lost for brain in brains)
+    written = {each.plan: each for each in decisions if each.outcome == "Written"}
+    assert Counter(each.number for each in decisions) == Counter(range(1, len(decisions) + 1))
+    assert len({each.plan for each in decisions}) == len(decisions)
+    assert plans.keys() <= {each.plan for each in decisions}
+    assert written.keys() <= plans.keys()
+    counts = {name: plan.spec.replica_resource_specs["worker"].replicas for name, plan in plans.items()}
+    assert counts == {
+        each.plan: each.sizes["groups"]["worker"]["count"] for each in decisions if each.plan in plans
+    }
+    assert lost >= 2
+
+
+async def known(store: Store, uid: str) -> bool:
+    return uid in {row.uid for row in await store.newest_jobs(9)}
