@@ -49,11 +49,22 @@ def table(jobs: Iterable[dict[str, Any]], now: datetime) -> Table:
     from rich.table import Table
 
     made = Table(box=None, header_style="bold")
-    for name in ("NAMESPACE", "NAME", "OWNER", "PHASE", "MODE", "WORLD", "STEPS/S", "GOODPUT", "AGE"):
+    for name in (
+        "NAMESPACE",
+        "NAME",
+        "OWNER",
+        "PHASE",
+        "MODE",
+        "WORLD",
+        "FULFILMENT",
+        "STEPS/S",
+        "GOODPUT",
+        "AGE",
+    ):
         made.add_column(name)
     for job in jobs:
         status = job["status"]
-        world, goodput = status.get("worldSize"), status.get("goodput")
+        world = status.get("worldSize")
         made.add_row(
             job["namespace"],
             job["name"],
@@ -61,11 +72,17 @@ def table(jobs: Iterable[dict[str, Any]], now: datetime) -> Table:
             job["phase"],
             job["mode"],
             "–" if world is None else str(world),
+            share(status.get("fulfilment")),
             f"{status['stepsPerSecond']:.1f}" if status.get("stepsPerSecond") else "–",
-            "–" if goodput is None else f"{goodput:.1%}",
+            share(status.get("goodput")),
             age(datetime.fromisoformat(job["began"]), now),
         )
     return made
+
+
+def share(value: float | None) -> str:
+    """Return a share as people read it."""
+    return "–" if value is None else f"{value:.0%}"
 
 
 def age(began: datetime, now: datetime) -> str:

@@ -29,6 +29,7 @@ def seen_job(job: ElasticJob, now: datetime) -> SeenJob:
     over = job.status.phase in ENDED
     said = {**job.metadata.annotations, **job.metadata.labels}
     training = job.status.training.model_dump(mode="json", by_alias=True) if job.status.training else {}
+    told = training | {"fulfilment": _fulfilment(job)}
     return SeenJob(
         uid=job.metadata.uid,
         namespace=job.metadata.namespace,
@@ -40,10 +41,21 @@ def seen_job(job: ElasticJob, now: datetime) -> SeenJob:
         strategy=job.spec.distribution_strategy.value,
         mode=job.spec.optimize_mode.value,
         phase=job.status.phase.value if job.status.phase else "",
-        status={name: value for name, value in training.items() if value is not None},
+        status={name: value for name, value in told.items() if value is not None},
         ended=(job.status.completion_time or now) if over else None,
         completed=job.status.phase is Phase.SUCCEEDED,
     )
+
+
+def _fulfilment(job: ElasticJob) -> float | None:
+    """Return how much of its range the job's workers have: 0 at the minimum, 1 at the maximum.
+
+    None for a job whose workers have no range.
+    """
+    spec, status = job.spec.roles.get(WORKER), job.status.replica_statuses.get(WORKER)
+    if spec is None or status is None or not spec.bounds.most or spec.bounds.most <= spec.bounds.least:
+        return None
+    return (status.active - spec.bounds.least) / (spec.bounds.most - spec.bounds.least)
 
 
 def _main_container(job: ElasticJob) -> Manifest:
