@@ -13,10 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from elasticjob.api.v1alpha1.placing import is_silent
 from elasticjob.kube.objects.views import Node
 
-OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
-"""The taint of a Node whose machine is known to be down."""
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 """The taint of a Node that is cordoned."""
 LEAVES: Final = (
@@ -58,13 +57,6 @@ class Notice:
 def notices(node: Node, more: Iterable[str] = ()) -> tuple[Notice, ...]:
     """Return what a Node says about its end, the most urgent first; `more` are keys of taints like ENDS."""
     return tuple(sorted(_notices(node, frozenset((*ENDS, *more))), key=lambda notice: not notice.at_once))
-
-
-def is_silent(node: Node) -> bool:
-    """Whether the kubelet of a Node does not report, or an administrator says that it is out of service."""
-    ready = (condition.status for condition in node.status.conditions if condition.type == "Ready")
-    taints = (taint.get("key") for taint in node.spec.taints)
-    return next(ready, "True") != "True" or OUT_OF_SERVICE in taints
 
 
 def _notices(node: Node, ends: frozenset[str]) -> Iterator[Notice]:

@@ -1,18 +1,16 @@
-"""Which machines take a role's pods, by taints and labels, and how much memory the largest has for one."""
+"""The largest machine that takes a role's pods, and how much memory it has for one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from elasticjob.api.resources import Bytes, Resources, container_requests, pod_requests
+from elasticjob.api.resources import Bytes, container_requests, pod_requests
 from elasticjob.api.v1alpha1.elasticjob import ReplicaSpec
-from elasticjob.kube.objects import views
-from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.api.v1alpha1.placing import takes
 from elasticjob.kube.objects.views import Node, Pod
 
-CLOSED: Final = ("NoSchedule", "NoExecute")
 MIB: Final = 1 << 20
 
 
@@ -41,41 +39,9 @@ def largest(spec: ReplicaSpec, machines: Iterable[Node], kept: Callable[[str], B
     return best
 
 
-def takes(node: Node, pod: Manifest) -> bool:
-    """Whether a machine's taints and labels let a pod in."""
-    tolerations = pod.get("tolerations") or []
-    closed = (taint for taint in node.spec.taints if taint.get("effect") in CLOSED)
-    if not all(any(_tolerates(each, taint) for each in tolerations) for taint in closed):
-        return False
-    labels = node.metadata.labels
-    if any(labels.get(name) != value for name, value in (pod.get("nodeSelector") or {}).items()):
-        return False
-    affinity = ((pod.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    terms = (affinity or {}).get("nodeSelectorTerms") or []
-    return not terms or any(_matches(labels, term.get("matchExpressions") or []) for term in terms)
-
-
-def requests(pod: Pod) -> Resources:
-    """Return what a pod asks for, by the scheduler's rule."""
-    spec = {"containers": _raw(pod.spec.containers), "initContainers": _raw(pod.spec.init_containers)}
-    return pod_requests(spec)
-
-
 def stays(pod: Pod) -> bool:
     """Whether a pod belongs to its machine: that of a DaemonSet, or a static one, which its Node owns."""
     return any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
-
-
-def _raw(containers: Iterable[views.Container]) -> list[Manifest]:
-    return [
-        {
-            "resources": {"requests": each.resources.requests, "limits": each.resources.limits},
-            "restartPolicy": each.restart_policy,
-        }
-        for each in containers
-    ]
 
 
 def _memory(node: Node) -> int:
@@ -87,27 +53,3 @@ def _beside(spec: ReplicaSpec) -> int:
     whole, main = pod_requests(spec.pod), container_requests(spec.main_container or {})
     amounts = (each["memory"].value if "memory" in each else 0 for each in (whole, main))
     return int(next(amounts) - next(amounts))
-
-
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    if toleration.get("effect") not in (None, "", taint.get("effect")):
-        return False
-    if toleration.get("operator") == "Exists":
-        return toleration.get("key") in (None, "", taint.get("key"))
-    return toleration.get("key") == taint.get("key") and toleration.get("value", "") == taint.get("value", "")
-
-
-def _matches(labels: Mapping[str, str], expressions: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether labels meet all expressions; comparisons of numbers (Gt, Lt) are taken as met."""
-    for each in expressions:
-        value, values = labels.get(each["key"]), each.get("values") or []
-        match each["operator"]:
-            case "In" if value not in values:
-                return False
-            case "NotIn" if value in values:
-                return False
-            case "Exists" if value is None:
-                return False
-            case "DoesNotExist" if value is not None:
-                return False
-    return True

@@ -13,13 +13,12 @@ from elasticjob.api.resources import Bytes
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.placing import is_silent, requests
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
-from elasticjob.controllers.departures import OUT_OF_SERVICE as OUT_OF_SERVICE
 from elasticjob.controllers.departures import Notice, notices
-from elasticjob.controllers.departures import is_silent as is_silent
 from elasticjob.controllers.lives import Life, life_of
-from elasticjob.controllers.machines import Largest, largest, requests, stays
+from elasticjob.controllers.machines import Largest, largest, stays
 from elasticjob.controllers.memory import limit_of
 from elasticjob.controllers.owners import controller_uid, kind_named, owner_of
 from elasticjob.kube.cache.cache import Cache

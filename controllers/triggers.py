@@ -12,10 +12,11 @@ import msgspec
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.placing import is_silent
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names
 from elasticjob.controllers.conclusions import ENDINGS
-from elasticjob.controllers.departures import Notice, is_silent, notices
+from elasticjob.controllers.departures import Notice, notices
 from elasticjob.controllers.lives import Life
 from elasticjob.controllers.observe import MACHINE, Caches
 from elasticjob.controllers.owners import controller_name, controller_uid

@@ -12,6 +12,7 @@ from elasticjob.api.resources import Resources
 from elasticjob.api.v1alpha1.common import PS
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.placing import resources_of
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers import names, rules
 from elasticjob.controllers.conclusions import FAILED, is_over
@@ -19,7 +20,7 @@ from elasticjob.controllers.departures import Notice
 from elasticjob.controllers.elasticjob.decide import decide as decide_job
 from elasticjob.controllers.elasticjob.seen import Seen as SeenOfJob
 from elasticjob.controllers.jobresource import standins
-from elasticjob.controllers.jobresource.pods import Birth, pod_manifest, resources_of
+from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
 from elasticjob.controllers.lives import Life, Node, Policy, Standing, nodes
 from elasticjob.controllers.machines import Largest
 from elasticjob.controllers.memory import Sizing

@@ -9,6 +9,7 @@ from typing import Any, Final
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
 from elasticjob.api.v1alpha1.gangs import class_of
 from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.placing import resources_of
 from elasticjob.controllers import environment, names
 from elasticjob.controllers.frameworks import framework_of
 from elasticjob.controllers.gangs.apis import Carried, api_of
@@ -70,26 +71,6 @@ def _counts(birth: Birth) -> Manifest:
     forgiven = {names.FORGIVEN: str(birth.forgiven)} if birth.forgiven else {}
     stands_in = {} if birth.stands_in is None else {names.STANDS_IN: str(birth.stands_in)}
     return {names.RESTARTS: str(birth.restarts), **forgiven, **stands_in}
-
-
-def resources_of(container: Manifest, resource: Resource) -> Manifest:
-    """Return a container's resources with `resource` as request and limit.
-
-    Processor time gets a limit only where the template had one: limits throttle, requests are for placing.
-    """
-    given: Manifest = container.get("resources") or {}
-    requests, limits = given.get("requests") or {}, given.get("limits") or {}
-    capped = {name: amount for name, amount in resource.items() if name != "cpu" or "cpu" in limits}
-    merged = {"requests": {**requests, **resource}, "limits": {**limits, **capped}}
-    return {**given, **{key: value for key, value in merged.items() if value}}
-
-
-def sized(replicas: ReplicaSpec, resource: Resource) -> Manifest:
-    """Return the pod spec of a role's template, whose main container gets `resource`."""
-    main = replicas.main_container
-    given: list[Manifest] = replicas.pod.get("containers") or []
-    containers = [{**c, "resources": resources_of(c, resource)} if c is main else c for c in given]
-    return {**replicas.pod, "containers": containers}
 
 
 def _spec(

@@ -16,9 +16,8 @@ from typing import Final
 from elasticjob.api.resources import NOTHING, Amount, Resources, pod_requests, unit
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, OptimizeMode
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.controllers.jobresource.pods import sized
-from elasticjob.controllers.machines import requests, takes
-from elasticjob.controllers.observe import Caches, is_silent
+from elasticjob.api.v1alpha1.placing import is_silent, requests, sized, takes
+from elasticjob.controllers.observe import Caches
 from elasticjob.kube.objects.views import Node, Pod
 
 EVERY: Final = timedelta(seconds=10)

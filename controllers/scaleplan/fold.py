@@ -11,9 +11,9 @@ from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.common import MOST_NODES, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.placing import sized
 from elasticjob.api.v1alpha1.scaleplan import PodPlan, ScalePlan
 from elasticjob.controllers import names
-from elasticjob.controllers.jobresource.pods import sized
 
 Amounts = Mapping[str, str]
 TOLD: Final = 4

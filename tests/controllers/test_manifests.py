@@ -8,12 +8,13 @@ import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.placing import resources_of
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.elasticjob.master import Provision, master_pod, verdict
 from elasticjob.controllers.elasticjob.objects import foundation, job_resource, rights
 from elasticjob.controllers.environment import identity, tolerations
 from elasticjob.controllers.exits import Exit, ExitReason
-from elasticjob.controllers.jobresource.pods import Birth, pod_manifest, resources_of
+from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
 from elasticjob.controllers.lives import Node
 from elasticjob.controllers.owners import unfollowed
 from elasticjob.controllers.plan import Outcome
