@@ -67,7 +67,7 @@ def waits(draft: Draft, who: Planned) -> str:
     each = amounts(who.job.amount) if who.job else ""
     machines = len(draft.rooms.names) if who.permitted is None else len(who.permitted)
     return (
-        f"{who.key} has no place for {who.least - who.bound} of its minimum of {who.least}, each with {each}: "
+        f"{who.key} has no place for {who.least - who.bound} of its minimum of {who.least} ({each} each): "
         f"its {machines} permitted machines, with all that jobs of priority {who.priority} or lower hold "
         f"above their minimum, have room for {draft.places.get(who.key, 0)}"
     )
