@@ -53,8 +53,8 @@ def bounds(job: Job) -> tuple[int, int]:
 
 @st.composite
 def worlds(draw: st.DrawFn, *, jobs: int = 4) -> World:
-    """Heterogeneous clusters: devices, pinned jobs, priorities, steps, jobs outside their range, ranks with no
-    machine or on a lost one, terminating pods, pending pods of others, machines that hold too much.
+    """Heterogeneous clusters: devices, pinned jobs, priorities, steps, jobs outside their range, ranks not bound
+    or on a lost machine, terminating pods, pending pods of others, machines that hold too much.
     """
     names = [f"m{i}" for i in range(draw(st.integers(1, 4)))]
     totals = {name: draw(capacities()) for name in names}

@@ -1,0 +1,23 @@
+"""Planners of the whole cluster in virtual time, beside published results.
+
+python -m benchmarks.cluster experiments
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+
+from benchmarks.cluster import experiments
+
+
+def main() -> None:
+    """Run one of the benchmarks."""
+    parser = ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    experiments.add(commands)
+    options = parser.parse_args()
+    options.run(options)
+
+
+if __name__ == "__main__":
+    main()
