@@ -2,9 +2,9 @@
 
 Source: PaddlePaddle/PaddleCloud, doc/edl/experiment (report, templates and logs of the runs). Its cluster had
 133 machines, and 2.15 % of the cpu in use before the jobs. Machine sizes are not published: ours have 17.669
-cores, so that all have 2,350, and 128 GiB. A job has 2 to 60 trainers of 5 cores and 8 GiB, 10 parameter servers
-of 4 cores and 5 GiB, and a master of 1.2 cores and 1 GiB; no job ends within a run, and a job that never starts
-is pending until the end. Jobs of fixed size have 60 trainers, beside nginx 15, as in the published logs.
+cores, so that all have 2,350, and 128 GiB. A job has 2 to 60 trainers of 5 cores and 8 GiB, 10 parameter
+servers of 4 cores and 5 GiB, and a master of 1.2 cores and 1 GiB. Jobs of fixed size have 60 trainers, beside
+nginx 15, as in the published logs. No job ends within a run; one that never starts is pending until its end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from elasticjob.brain.fulfilment.state import Amounts, Machine, Options
 GIB: Final = 1 << 30
 MACHINES: Final = 133
 LENGTHS: Final = {"20 jobs": 563, "6 jobs beside nginx": 700}
-"""Seconds of a run. The first: so that the 14 fixed jobs that never start are pending as long as published."""
+"""Seconds of a run; in the first case, until the fixed jobs that never start are pending as published."""
 
 
 def _amount(cores: float, gib: int) -> Amounts:
@@ -141,5 +141,8 @@ def main(options: Namespace) -> None:
         ]
         show(Sheet((case, "ours, elastic", "published", "fixed, simulated", "published"), cells))
         print()
+    print(
+        "published cpu in use is a mean of samples, which were denser in the first minute, when few jobs ran"
+    )
     print(f"median (least–most) of {options.passes} passes in virtual time; settle time {options.settle:g} s")
     print(machine())

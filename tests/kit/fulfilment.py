@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from typing import Any
 
 import hypothesis.strategies as st
 
@@ -32,6 +33,32 @@ class World:
         return drafted(self.cluster, self.jobs, self.options, NOW)
 
 
+def world(
+    machines: Mapping[str, Amounts],
+    *jobs: Job,
+    demands: Iterable[Demand] = (),
+    leaving: Mapping[str, Amounts] | None = None,
+    options: Options | None = None,
+) -> World:
+    """Machines with 99 slots, that hold the bound instances of these jobs, and `leaving` in terminating pods."""
+    made = []
+    for name, total in machines.items():
+        held = [job.amount for job in jobs for machine in job.machines if machine == name]
+        whole = {**total, "pods": 99}
+        soon = dict(whole)
+        for each in held:
+            soon = plus(soon, each, -1)
+        made.append(Machine(name, whole, plus(soon, (leaving or {}).get(name, {}), -1), soon))
+    return World(Cluster(tuple(made), tuple(demands)), jobs, options or Options({}, settle=timedelta(0)))
+
+
+def job(key: str, least: int, most: int, on: str = "", cpu: int = 1, **more: Any) -> Job:
+    """A job with instances of so many cores; `on` has the machine of each rank, - without one."""
+    machines = tuple(None if name == "-" else name for name in on.split())
+    settings: dict[str, Any] = {"amount": amount(cpu, 0), "submitted": NOW, **more}
+    return Job(key, least, most, now=len(machines), machines=machines, **settings)
+
+
 def amount(cpu: int = 1, memory: int = 1, **devices: int) -> Amounts:
     """An amount in cores and GiB; devices by the last part of their name."""
     named = {name: devices[name.rpartition("/")[2]] for name in DEVICES if name.rpartition("/")[2] in devices}
@@ -53,8 +80,8 @@ def bounds(job: Job) -> tuple[int, int]:
 
 @st.composite
 def worlds(draw: st.DrawFn, *, jobs: int = 4) -> World:
-    """Heterogeneous clusters: devices, pinned jobs, priorities, steps, jobs outside their range, ranks not bound
-    or on a lost machine, terminating pods, pending pods of others, machines that hold too much.
+    """Heterogeneous clusters: devices, pinned jobs, priorities, steps, jobs outside their range, terminating
+    pods, pending pods of others, ranks not bound or on a lost machine, machines that hold too much.
     """
     names = [f"m{i}" for i in range(draw(st.integers(1, 4)))]
     totals = {name: draw(capacities()) for name in names}
