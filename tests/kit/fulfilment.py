@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 import hypothesis.strategies as st
@@ -40,7 +41,7 @@ def world(
     leaving: Mapping[str, Amounts] | None = None,
     options: Options | None = None,
 ) -> World:
-    """Machines with 99 slots, that hold the bound instances of these jobs, and `leaving` in terminating pods."""
+    """Machines with 99 slots, with the bound instances of these jobs, and `leaving` in terminating pods."""
     made = []
     for name, total in machines.items():
         held = [job.amount for job in jobs for machine in job.machines if machine == name]
@@ -78,88 +79,94 @@ def bounds(job: Job) -> tuple[int, int]:
     return -(-job.least // job.step) * job.step, job.most // job.step * job.step
 
 
-@st.composite
-def worlds(draw: st.DrawFn, *, jobs: int = 4) -> World:
+def worlds(jobs: int = 5) -> st.SearchStrategy[World]:
     """Heterogeneous clusters: devices, pinned jobs, priorities, steps, jobs outside their range, terminating
     pods, pending pods of others, ranks not bound or on a lost machine, machines that hold too much.
+
+    One number decides all but how much there is of each, so that a thousand worlds take a second.
     """
-    names = [f"m{i}" for i in range(draw(st.integers(1, 4)))]
-    totals = {name: draw(capacities()) for name in names}
+    number = st.integers(0, 2**32)
+    return st.builds(random_world, number, st.integers(1, 4), st.integers(1, jobs), st.integers(0, 2))
+
+
+def random_world(number: int, machines: int, jobs: int, demands: int) -> World:
+    random = Random(number)
+    names = [f"m{i}" for i in range(machines)]
+    devices = random.sample(({}, {"gpu": 2}, {"gpu": 4}, {"gpu": 4}, {"npu": 2}, {"gpu": 1, "npu": 3}), 2)
+    totals = {
+        name: {**amount(random.randint(2, 14), random.randint(6, 16), **random.choice(devices)), "pods": 9}
+        for name in names
+    }
     idle = {name: dict(total) for name, total in totals.items()}
-    made = [
-        draw(jobs_on(f"{draw(st.sampled_from('ab'))}/j{i}", idle)) for i in range(draw(st.integers(1, jobs)))
-    ]
-    demands = [
-        Demand(f"d/{i}", draw(requests()), draw(times()), draw(pins(names)), draw(priorities()))
-        for i in range(draw(st.integers(0, 2)))
-    ]
-    machines = []
-    for name in names:
-        soon = plus(idle[name], amount(draw(st.integers(0, 3)), 0), -1)
-        held = amount(draw(st.sampled_from((0, 0, 0, 1, 3))), draw(st.integers(0, 2)))
-        now = plus(soon, held, -1) if fits(soon, held) else soon
-        machines.append(Machine(name, totals[name], now, soon))
-    limits = {"cpu": draw(st.sampled_from((Fraction(1), Fraction(97, 100), Fraction(7, 10))))}
-    return World(Cluster(tuple(machines), tuple(demands)), tuple(made), Options(limits, settle=timedelta(0)))
+    made = tuple(_job(random, f"{random.choice('ab')}/j{i}", idle) for i in range(jobs))
+    pods = (Demand(f"d/{i}", _request(random), _time(random), _pins(random, names)) for i in range(demands))
+    pods = (replace(pod, priority=random.choice((0, 0, 5, 10))) for pod in pods)
+    found = tuple(_machine(random, name, totals[name], idle[name]) for name in names)
+    limits = {"cpu": random.choice((Fraction(1), Fraction(97, 100), Fraction(97, 100), Fraction(8, 10)))}
+    return World(Cluster(found, tuple(pods)), made, Options(limits, settle=timedelta(0)))
 
 
-@st.composite
-def capacities(draw: st.DrawFn) -> Amounts:
-    devices = draw(st.sampled_from(({}, {}, {"gpu": 2}, {"gpu": 4}, {"npu": 2}, {"gpu": 1, "npu": 3})))
-    return {**amount(draw(st.integers(2, 12)), draw(st.integers(4, 12)), **devices), "pods": 9}
+def _machine(random: Random, name: str, total: Amounts, left: Amounts) -> Machine:
+    """Part of what is left is used by others; sometimes more than there is."""
+    cores = left["cpu"] // 1000
+    soon = plus(
+        left, amount(max(0, random.choice((0, 0, 0, cores, cores + 1)) - random.randint(0, 2)), 0), -1
+    )
+    held = amount(random.choice((0, 0, 1, 3)), random.randint(0, 2))
+    return Machine(name, total, plus(soon, held, -1) if fits(soon, held) else soon, soon)
 
 
-def requests() -> st.SearchStrategy[Amounts]:
-    devices = st.sampled_from(({}, {}, {}, {"gpu": 1}, {"gpu": 2}, {"npu": 1}, {"gpu": 1, "npu": 1}))
-    return st.builds(
-        lambda cpu, memory, device: amount(cpu, memory, **device),
-        st.integers(1, 4),
-        st.integers(1, 3),
-        devices,
+def _request(random: Random) -> Amounts:
+    devices = random.choice((*[{}] * 5, *[{"gpu": 1}] * 3, {"gpu": 2}, {"npu": 1}, {"gpu": 1, "npu": 1}))
+    return amount(random.choice((1, 1, 2, 3)), random.choice((1, 1, 2)), **devices)
+
+
+def _time(random: Random) -> datetime:
+    return NOW - timedelta(minutes=random.randint(0, 5))
+
+
+def _pins(random: Random, names: Sequence[str]) -> frozenset[str] | None:
+    return random.choice(
+        (None, None, None, frozenset(random.sample(names, random.randint(0, min(2, len(names))))))
     )
 
 
-def times() -> st.SearchStrategy[datetime]:
-    return st.integers(0, 5).map(lambda minutes: NOW - timedelta(minutes=minutes))
-
-
-def priorities() -> st.SearchStrategy[int]:
-    return st.sampled_from((0, 0, 0, 10))
-
-
-def pins(names: list[str]) -> st.SearchStrategy[frozenset[str] | None]:
-    return st.none() | st.frozensets(st.sampled_from(names), max_size=2)
-
-
-@st.composite
-def jobs_on(draw: st.DrawFn, key: str, idle: dict[str, dict[str, int]]) -> Job:
-    """A job whose bound ranks have room; it is taken from `idle`."""
-    need = draw(requests())
-    least, step = draw(st.integers(0, 3)), draw(st.sampled_from((1, 1, 1, 2, 3)))
-    most = least + draw(st.integers(0, 6))
-    now = draw(st.integers(least, most) | st.integers(0, most + 2))
+def _job(random: Random, key: str, idle: dict[str, dict[str, int]]) -> Job:
+    """A job whose bound ranks have room; it is taken from `idle`. One of four jobs is new."""
+    need, step = _request(random), random.choice((1, 1, 1, 2, 3))
+    least = random.choice((0, 1, 1, 2, 3)) // step * step
+    most = least + random.randint(0, 8) // step * step + random.choice((0, 0, 0, 1))
+    now = random.choice((least, random.randint(least, most), most, most)) // step * step
+    if random.random() < 0.1:
+        now = random.randint(0, most + 2)
+    pins = _pins(random, list(idle))
+    unbound = random.choice((1, 0.1, 0, 0, 0))
+    least = least or int(unbound == 1)
     machines: list[str | None] = []
-    for wanted in draw(
-        st.lists(st.sampled_from((*idle, *idle, *idle, None, LOST)), min_size=now, max_size=now)
-    ):
-        if wanted in idle:
-            if not fits(idle[wanted], need):
-                machines.append(None)
-                continue
-            idle[wanted] = plus(idle[wanted], need, -1)
-        machines.append(wanted)
+    while len(machines) < now:
+        fitting = [name for name in idle if (pins is None or name in pins) and fits(idle[name], need)]
+        if random.random() < unbound:
+            machines.append(None)
+        elif random.random() < 0.1:
+            machines.append(LOST)
+        elif not fitting:
+            break
+        else:
+            name = random.choice(fitting)
+            idle[name] = plus(idle[name], need, -1)
+            machines.append(name)
     return Job(
         key=key,
         least=least,
         most=most,
-        now=now,
+        now=len(machines),
         amount=need,
         machines=tuple(machines),
-        submitted=draw(times()),
+        submitted=_time(random),
         step=step,
-        permitted=draw(pins(list(idle))),
-        priority=draw(priorities()),
-        stays=draw(st.sampled_from(("", "", "", "a pod is terminating"))),
+        permitted=random.choice((pins, pins, pins, _pins(random, list(idle)))),
+        priority=random.choice((0, 0, 0, 5, 10)),
+        stays=random.choice(("", "", "", "a pod is terminating")),
     )
 
 

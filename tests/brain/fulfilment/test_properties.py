@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 import hypothesis.strategies as st
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 
 from elasticjob.brain.fulfilment.draft import Draft, Planned
 from elasticjob.brain.fulfilment.passes import may_grow
@@ -30,7 +30,7 @@ from tests.kit.fulfilment import (
     worlds,
 )
 
-examples = settings(max_examples=100, deadline=None)
+examples = settings(max_examples=200, deadline=None, phases=(Phase.generate,)) # TEMP
 ROUNDS = 12
 """Plans after which a cluster with a constant load must rest."""
 
