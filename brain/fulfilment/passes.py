@@ -88,20 +88,19 @@ def reprieve(draft: Draft, takes: Sequence[Take]) -> None:
 def withdraw(draft: Draft) -> None:
     """Pass 6: drop whole steps above the least whose ranks are all without a place, and at the top.
 
-    A step stays if terminating pods are all that is in its way.
+    A step stays if terminating pods are all that is in its way: it has its place already.
     """
     for who in draft.asking:
         kept = who.now
         while kept > who.least and all(each is None for each in who.machines[kept - who.step : kept]):
             kept -= who.step
         while kept < who.now:
-            found = draft.find(who, who.step, soon=True)
+            found = _place_soon(draft, who)
             if found is None:
                 who.withdrawn = who.now - kept
                 draft.cut(who, kept)
                 break
-            for rank, machine in enumerate(found, kept):
-                who.machines[rank] = machine
+            who.machines[kept : kept + who.step] = found
             kept += who.step
 
 
@@ -111,7 +110,7 @@ def grow(draft: Draft, options: Options, now: datetime) -> None:
     heapify(heap)
     while heap:
         _, who = heappop(heap)
-        if not _keeps_limits(draft, who) or (found := draft.find(who, who.step, soon=False)) is None:
+        if not _keep(draft, who, draft.ceilings) or (found := draft.find(who, who.step, soon=False)) is None:
             continue
         draft.extend(who, found)
         draft.grown.append(who)
@@ -130,9 +129,16 @@ def may_grow(who: Planned, options: Options, now: datetime) -> bool:
     return job.changed is None or now - job.changed >= quiet
 
 
-def _keeps_limits(draft: Draft, who: Planned) -> bool:
-    used, most = draft.rooms.used, draft.ceilings
-    return all(used[i] + who.step * quantity <= most[i] for i, quantity in who.need)
+def _place_soon(draft: Draft, who: Planned) -> list[int] | None:
+    """Return machines that will have room for one more step of a job; None as well for what must wait."""
+    if who.bound < who.least or not _keep(draft, who, draft.limits):
+        return None
+    return draft.find(who, who.step, soon=True)
+
+
+def _keep(draft: Draft, who: Planned, limits: Sequence[int]) -> bool:
+    """Whether all limits are kept with one more step of a job."""
+    return all(draft.rooms.used[i] + who.step * quantity <= limits[i] for i, quantity in who.need)
 
 
 def _returns(draft: Draft, take: Take) -> bool:

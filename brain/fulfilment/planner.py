@@ -41,13 +41,14 @@ def drafted(cluster: Cluster, jobs: Sequence[Job], options: Options, now: dateti
     draft = Draft(cluster, jobs, options)
     minima = Minima(draft)
     bring_into_range(draft)
-    while True:
+    changes = True
+    while changes:
+        taken = list(draft.takes)
         bound = predict(draft)
         met = minima.meet()
         relieve(draft)
         reprieve(draft, draft.takes)
-        if not bound and not met:
-            break
+        changes = bound or met or draft.takes != taken
     withdraw(draft)
     grow(draft, options, now)
     return draft

@@ -240,17 +240,16 @@ def most_used(world: World) -> dict[str, int]:
     return {name: total * world.options.limits.get(name, Fraction(1)) // 1 for name, total in found.items()}
 
 
-def applied(world: World, draft: Draft, *, gone: bool, stays: bool = True) -> World:
-    """The world after a plan: pods are bound that fit, pods that leave are gone, or still terminating.
+def applied(world: World, draft: Draft, *, stays: bool = True) -> World:
+    """The world after a plan: pods are bound that fit, those that leave are gone.
 
-    A job that shrinks may not grow while its pods terminate, with `stays`.
+    With `stays`, a job that was shrunk may not grow, as while its pods terminate.
     """
     idle = {machine.name: dict(machine.idle) for machine in world.cluster.machines}
     soon = {machine.name: dict(machine.soon) for machine in world.cluster.machines}
     for machine, held in released(world, draft):
         soon[machine] = plus(soon[machine], held)
-        if gone:
-            idle[machine] = plus(idle[machine], held)
+        idle[machine] = plus(idle[machine], held)
     pending = set()
     for place in placed(world, draft):
         if place.machine == LOST or fits(idle[place.machine], place.need):
