@@ -79,14 +79,16 @@ def bounds(job: Job) -> tuple[int, int]:
     return -(-job.least // job.step) * job.step, job.most // job.step * job.step
 
 
-def worlds(jobs: int = 5) -> st.SearchStrategy[World]:
+def worlds(jobs: int = 6) -> st.SearchStrategy[World]:
     """Heterogeneous clusters: devices, pinned jobs, priorities, steps, jobs outside their range, terminating
     pods, pending pods of others, ranks not bound or on a lost machine, machines that hold too much.
 
-    One number decides all but how much there is of each, so that a thousand worlds take a second.
+    One number decides all but how many there are of each, so that a thousand worlds take a second.
     """
-    number = st.integers(0, 2**32)
-    return st.builds(random_world, number, st.integers(1, 4), st.integers(1, jobs), st.integers(0, 2))
+    some = st.sampled_from
+    return st.builds(
+        random_world, st.integers(0, 2**32), some((1, 2, 3, 4)), some(range(1, jobs)), some((0, 1, 2))
+    )
 
 
 def random_world(number: int, machines: int, jobs: int, demands: int) -> World:
@@ -98,11 +100,15 @@ def random_world(number: int, machines: int, jobs: int, demands: int) -> World:
         for name in names
     }
     idle = {name: dict(total) for name, total in totals.items()}
-    made = tuple(_job(random, f"{random.choice('ab')}/j{i}", idle) for i in range(jobs))
-    pods = (Demand(f"d/{i}", _request(random), _time(random), _pins(random, names)) for i in range(demands))
+    made = tuple(_job(random, f"{random.choice('ab')}/j{i}", totals, idle) for i in range(jobs))
+    pods = (
+        Demand(f"d/{i}", _request(random, totals), _time(random), _pins(random, names))
+        for i in range(demands)
+    )
     pods = (replace(pod, priority=random.choice((0, 0, 5, 10))) for pod in pods)
     found = tuple(_machine(random, name, totals[name], idle[name]) for name in names)
     limits = {"cpu": random.choice((Fraction(1), Fraction(97, 100), Fraction(97, 100), Fraction(8, 10)))}
+    limits |= {"nvidia.com/gpu": random.choice((Fraction(1), Fraction(1), Fraction(1, 2)))}
     return World(Cluster(found, tuple(pods)), made, Options(limits, settle=timedelta(0)))
 
 
@@ -116,9 +122,11 @@ def _machine(random: Random, name: str, total: Amounts, left: Amounts) -> Machin
     return Machine(name, total, plus(soon, held, -1) if fits(soon, held) else soon, soon)
 
 
-def _request(random: Random) -> Amounts:
-    devices = random.choice((*[{}] * 5, *[{"gpu": 1}] * 3, {"gpu": 2}, {"npu": 1}, {"gpu": 1, "npu": 1}))
-    return amount(random.choice((1, 1, 2, 3)), random.choice((1, 1, 2)), **devices)
+def _request(random: Random, totals: Mapping[str, Amounts]) -> Amounts:
+    """Cores and memory; often a device that one of the machines has, sometimes two."""
+    have = random.choice((*totals.values(),))
+    found = {name.rpartition("/")[2]: random.choice((0, 0, 1, 1, 1, 2)) for name in DEVICES if name in have}
+    return amount(random.choice((1, 1, 2, 3)), random.choice((1, 1, 2)), **found)
 
 
 def _time(random: Random) -> datetime:
@@ -131,16 +139,16 @@ def _pins(random: Random, names: Sequence[str]) -> frozenset[str] | None:
     )
 
 
-def _job(random: Random, key: str, idle: dict[str, dict[str, int]]) -> Job:
+def _job(random: Random, key: str, totals: Mapping[str, Amounts], idle: dict[str, dict[str, int]]) -> Job:
     """A job whose bound ranks have room; it is taken from `idle`. One of four jobs is new."""
-    need, step = _request(random), random.choice((1, 1, 1, 2, 3))
+    need, step = _request(random, totals), random.choice((1, 1, 1, 2, 3))
     least = random.choice((0, 1, 1, 2, 3)) // step * step
     most = least + random.randint(0, 8) // step * step + random.choice((0, 0, 0, 1))
-    now = random.choice((least, random.randint(least, most), most, most)) // step * step
-    if random.random() < 0.1:
+    now = random.choice((least, least, random.randint(least, most), most)) // step * step
+    if random.random() < 0.05:
         now = random.randint(0, most + 2)
     pins = _pins(random, list(idle))
-    unbound = random.choice((1, 0.1, 0, 0, 0))
+    unbound = random.choice((1, 0.3, 0.1, 0, 0, 0, 0))
     least = least or int(unbound == 1)
     machines: list[str | None] = []
     while len(machines) < now:
@@ -149,7 +157,10 @@ def _job(random: Random, key: str, idle: dict[str, dict[str, int]]) -> Job:
             machines.append(None)
         elif random.random() < 0.1:
             machines.append(LOST)
+        elif not fitting and len(machines) < least:
+            machines.append(None)
         elif not fitting:
+            del machines[len(machines) // step * step :]
             break
         else:
             name = random.choice(fitting)
@@ -166,7 +177,7 @@ def _job(random: Random, key: str, idle: dict[str, dict[str, int]]) -> Job:
         step=step,
         permitted=random.choice((pins, pins, pins, _pins(random, list(idle)))),
         priority=random.choice((0, 0, 0, 5, 10)),
-        stays=random.choice(("", "", "", "a pod is terminating")),
+        stays=random.choice(("", "", "", "", "", "a pod is terminating")),
     )
 
 
@@ -181,7 +192,7 @@ class Place:
     permitted: frozenset[str] | None
 
 
-def names_of(world: World, draft: Draft) -> dict[str, tuple[str | None, ...]]:
+def names_of(draft: Draft) -> dict[str, tuple[str | None, ...]]:
     """The machine of each rank after a plan, by the key of the job or of the pod of others."""
     names = draft.rooms.names
     found = {}
@@ -196,7 +207,7 @@ def placed(world: World, draft: Draft) -> Iterator[Place]:
     before: Mapping[str, tuple[str | None, ...]] = {job.key: job.machines for job in world.jobs}
     of: dict[str, Job | Demand] = {job.key: job for job in world.jobs}
     of |= {pod.key: pod for pod in world.cluster.demands}
-    places = names_of(world, draft)
+    places = names_of(draft)
     for who in draft.asking:
         old = before.get(who.key, ())
         for rank, machine in enumerate(places[who.key]):
@@ -257,7 +268,7 @@ def applied(world: World, draft: Draft, *, stays: bool = True) -> World:
             soon[place.machine] = plus(soon[place.machine], place.need, -1)
         else:
             pending.add((place.key, place.rank))
-    places = names_of(world, draft)
+    places = names_of(draft)
     machines = tuple(
         replace(each, idle=idle[each.name], soon=soon[each.name]) for each in world.cluster.machines
     )
