@@ -8,7 +8,7 @@ from random import Random
 from unittest.mock import patch
 
 import hypothesis.strategies as st
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 
 from elasticjob.brain.fulfilment import places
 from elasticjob.brain.fulfilment.draft import Draft, Planned
@@ -32,7 +32,7 @@ from tests.kit.fulfilment import (
     worlds,
 )
 
-examples = settings(max_examples=200, deadline=None, phases=(Phase.generate,))  # TEMP
+examples = settings(max_examples=200)
 ROUNDS = 12
 """Plans after which a cluster with a constant load must rest."""
 
