@@ -71,27 +71,20 @@ class Planned:
         """The order of giving way: `grows_after` reversed."""
         return (self.priority, -self.score, -self.size)
 
-    def top(self) -> list[int | None]:
-        """Return the machines of the highest step."""
-        return self.machines[self.now - self.step :]
-
     def can_give(self) -> bool:
         """Whether it keeps its minimum without the highest step: instances, and bound ones."""
-        if self.now - self.step < self.least:
-            return False
-        kept = self.bound - sum(machine is not None for machine in self.top())
-        return kept >= self.least
+        kept = self.now - self.step
+        return kept >= self.least and kept - self.machines[:kept].count(None) >= self.least
 
     def givable(self) -> list[int]:
         """Return the machines of all instances that it could give, one by one."""
-        now, bound = self.now, self.bound
+        now, spare = self.now, self.bound - self.least
         while now - self.step >= self.least:
-            highest = self.machines[now - self.step : now]
-            bound -= sum(machine is not None for machine in highest)
-            if bound < self.least:
+            spare -= self.step - self.machines[now - self.step : now].count(None)
+            if spare < 0:
                 break
             now -= self.step
-        return [each for each in self.machines[now : self.now] if each is not None and each != ELSEWHERE]
+        return [each for each in self.machines[now:] if each is not None and each != ELSEWHERE]
 
 
 @dataclass(eq=False, slots=True)

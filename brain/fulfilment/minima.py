@@ -63,26 +63,30 @@ class Minima:
         return places
 
     def _take(self, who: Planned, missing: int) -> list[Take]:
-        """Take steps until all missing instances fit: lowest priority first, then the most fulfilled."""
+        """Take steps until all missing instances fit: lowest priority first, then the most fulfilled.
+
+        Only jobs are asked that hold something on a machine where one more instance could fit.
+        """
         draft, rooms = self.draft, self.draft.rooms
         machines = range(len(rooms.names)) if who.permitted is None else who.permitted
+        extra = self._givable(who.priority)
         count = {machine: rooms.count(machine, who.need) for machine in machines}
         places = sum(count.values())
+        helpful = {
+            each for each in extra.keys() & count if rooms.count(each, who.need, extra[each]) > count[each]
+        }
         cause = Cause(who.key, reasons.minimum(who, missing))
-        heap = [
-            (each.gives_after, each)
-            for each in draft.jobs
-            if each.priority <= who.priority and not count.keys().isdisjoint(each.givable())
-        ]
+        lower = (each for each in draft.jobs if each.priority <= who.priority)
+        heap = [(each.gives_after, each) for each in lower if not helpful.isdisjoint(each.givable())]
         heapify(heap)
         takes: list[Take] = []
         while places < missing:
             _, each = heappop(heap)
             takes.append(draft.take(each, cause))
-            for machine in count.keys() & set(takes[-1].machines):
+            for machine in helpful.intersection(takes[-1].machines):
                 places += rooms.count(machine, who.need) - count[machine]
                 count[machine] = rooms.count(machine, who.need)
-            if each.can_give():
+            if not helpful.isdisjoint(each.givable()):
                 heappush(heap, (each.gives_after, each))
         return takes
 
