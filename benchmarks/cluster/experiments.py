@@ -23,7 +23,9 @@ from elasticjob.brain.fulfilment.state import Amounts, Machine, Options
 
 GIB: Final = 1 << 30
 MACHINES: Final = 133
-LENGTHS: Final = {"20 jobs": 563, "6 jobs beside nginx": 700}
+TWENTY: Final = "20 jobs"
+BESIDE: Final = "6 jobs beside nginx"
+LENGTHS: Final = {TWENTY: 563, BESIDE: 700}
 """Seconds of a run; in the first case, until the fixed jobs that never start are pending as published."""
 
 
@@ -61,7 +63,7 @@ def run(case: str, *, elastic: bool, seed: int, options: Options) -> Outcome:
     """Return what a run of a case comes to; the seed decides how long pods take to start."""
     machines = [_machine(i) for i in range(MACHINES)]
     world = Simulated(machines, seed, options if elastic else None)
-    nginx = case == "6 jobs beside nginx"
+    nginx = case == BESIDE
     jobs, least = 6 if nginx else 20, 2 if elastic else 15 if nginx else 60
     outcome = Outcome()
     served = dict(SERVED if nginx else ())
@@ -91,13 +93,13 @@ def _machine(i: int) -> Machine:
 Row = tuple[str, Callable[[Outcome], float], str, str]
 """What is measured; how; the published figures of the elastic and of the fixed runs."""
 ROWS: Final[Mapping[str, Sequence[Row]]] = {
-    "20 jobs": (
+    TWENTY: (
         ("mean pending, s", lambda each: fmean(each.pending), "47.2", "308.5"),
         ("p95 pending, s", lambda each: quantile(each.pending, 0.95), "–", "–"),
         ("cpu in use, 0–550 s, %", lambda each: each.use(0, 550), "76.3", "76.2"),
         ("cpu in use, 300–500 s, %", lambda each: each.use(300, 500), "86.3", "88.7"),
     ),
-    "6 jobs beside nginx": (
+    BESIDE: (
         ("mean pending, s", lambda each: fmean(each.pending), "51.5", "1.5"),
         ("p95 pending, s", lambda each: quantile(each.pending, 0.95), "–", "–"),
         ("cpu in use, whole run, %", lambda each: each.use(), "83.4", "61.9"),

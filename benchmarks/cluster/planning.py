@@ -1,8 +1,8 @@
 """`planning`: how long one plan takes, against the number of jobs and of machines, on random clusters.
 
 Machines have 16 to 64 cores, 64 to 256 GiB and no, 4 or 8 devices; jobs have up to 32 instances, four of ten
-with devices, a quarter pinned to some machines, of three priorities. In a *full* cluster a fifth of the jobs is
-new, and nine tenths of what the others leave is in other use; in an *empty* one all jobs are new.
+with devices, a quarter pinned to some machines, of three priorities. In a *full* cluster a fifth of the jobs
+is new, and nine tenths of what the others leave is in other use; in an *empty* one all jobs are new.
 """
 
 from __future__ import annotations
