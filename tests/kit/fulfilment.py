@@ -1,0 +1,293 @@
+"""Clusters for planners across jobs: random ones, and what a plan makes of them, in plain arithmetic."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import hypothesis.strategies as st
+
+from elasticjob.brain.fulfilment.draft import Draft
+from elasticjob.brain.fulfilment.planner import drafted
+from elasticjob.brain.fulfilment.state import Amounts, Cluster, Demand, Job, Machine, Options
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+DEVICES = ("acme.com/npu", "nvidia.com/gpu")
+LOST = "lost"
+"""A machine that is not ready, and therefore not in the cluster."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The arguments of a planner."""
+
+    cluster: Cluster
+    jobs: tuple[Job, ...]
+    options: Options = Options(settle=timedelta(0))  # noqa: RUF009 - frozen
+
+    def draft(self) -> Draft:
+        return drafted(self.cluster, self.jobs, self.options, NOW)
+
+
+def world(
+    machines: Mapping[str, Amounts],
+    *jobs: Job,
+    demands: Iterable[Demand] = (),
+    leaving: Mapping[str, Amounts] | None = None,
+    options: Options | None = None,
+) -> World:
+    """Machines with 99 slots, with the bound instances of these jobs, and `leaving` in terminating pods."""
+    made = []
+    for name, total in machines.items():
+        held = [job.amount for job in jobs for machine in job.machines if machine == name]
+        whole = {**total, "pods": 99}
+        soon = dict(whole)
+        for each in held:
+            soon = plus(soon, each, -1)
+        made.append(Machine(name, whole, plus(soon, (leaving or {}).get(name, {}), -1), soon))
+    return World(Cluster(tuple(made), tuple(demands)), jobs, options or Options({}, settle=timedelta(0)))
+
+
+def job(key: str, least: int, most: int, on: str = "", cpu: int = 1, **more: Any) -> Job:
+    """A job with instances of so many cores; `on` has the machine of each rank, - without one."""
+    machines = tuple(None if name == "-" else name for name in on.split())
+    settings: dict[str, Any] = {"amount": amount(cpu, 0), "submitted": NOW, **more}
+    return Job(key, least, most, now=len(machines), machines=machines, **settings)
+
+
+def amount(cpu: int = 1, memory: int = 1, **devices: int) -> Amounts:
+    """An amount in cores and GiB; devices by the last part of their name."""
+    named = {name: devices[name.rpartition("/")[2]] for name in DEVICES if name.rpartition("/")[2] in devices}
+    return {"cpu": cpu * 1000, "memory": memory << 30, "pods": 1, **named}
+
+
+def plus(one: Amounts, other: Amounts, times: int = 1) -> dict[str, int]:
+    return {name: one.get(name, 0) + times * other.get(name, 0) for name in one.keys() | other.keys()}
+
+
+def fits(room: Amounts, need: Amounts) -> bool:
+    return all(room.get(name, 0) >= quantity for name, quantity in need.items() if quantity)
+
+
+def bounds(job: Job) -> tuple[int, int]:
+    """The least and the most multiple of the step within a job's range."""
+    return -(-job.least // job.step) * job.step, job.most // job.step * job.step
+
+
+def worlds(jobs: int = 6) -> st.SearchStrategy[World]:
+    """Heterogeneous clusters: devices, pinned jobs, priorities, steps, jobs outside their range, terminating
+    pods, pending pods of others, ranks not bound or on a lost machine, machines that hold too much.
+
+    One number decides all but how many there are of each, so that a thousand worlds take a second.
+    """
+    some = st.sampled_from
+    return st.builds(
+        random_world, st.integers(0, 2**32), some((1, 2, 3, 4)), some(range(1, jobs)), some((0, 1, 2))
+    )
+
+
+def random_world(number: int, machines: int, jobs: int, demands: int) -> World:
+    random = Random(number)
+    names = [f"m{i}" for i in range(machines)]
+    devices = random.sample(({}, {"gpu": 2}, {"gpu": 4}, {"gpu": 4}, {"npu": 2}, {"gpu": 1, "npu": 3}), 2)
+    totals = {
+        name: {**amount(random.randint(2, 14), random.randint(6, 16), **random.choice(devices)), "pods": 9}
+        for name in names
+    }
+    idle = {name: dict(total) for name, total in totals.items()}
+    made = tuple(_job(random, f"{random.choice('ab')}/j{i}", totals, idle) for i in range(jobs))
+    pods = (
+        Demand(f"d/{i}", _request(random, totals), _time(random), _pins(random, names))
+        for i in range(demands)
+    )
+    pods = (replace(pod, priority=random.choice((0, 0, 5, 10))) for pod in pods)
+    found = tuple(_machine(random, name, totals[name], idle[name]) for name in names)
+    limits = {"cpu": random.choice((Fraction(1), Fraction(97, 100), Fraction(97, 100), Fraction(8, 10)))}
+    limits |= {"nvidia.com/gpu": random.choice((Fraction(1), Fraction(1), Fraction(1, 2)))}
+    return World(Cluster(found, tuple(pods)), made, Options(limits, settle=timedelta(0)))
+
+
+def _machine(random: Random, name: str, total: Amounts, left: Amounts) -> Machine:
+    """Part of what is left is used by others; sometimes more than there is."""
+    cores = left["cpu"] // 1000
+    soon = plus(
+        left, amount(max(0, random.choice((0, 0, 0, cores, cores + 1)) - random.randint(0, 2)), 0), -1
+    )
+    held = amount(random.choice((0, 0, 1, 3)), random.randint(0, 2))
+    return Machine(name, total, plus(soon, held, -1) if fits(soon, held) else soon, soon)
+
+
+def _request(random: Random, totals: Mapping[str, Amounts]) -> Amounts:
+    """Cores and memory; often a device that one of the machines has, sometimes two."""
+    have = random.choice((*totals.values(),))
+    found = {name.rpartition("/")[2]: random.choice((0, 0, 1, 1, 1, 2)) for name in DEVICES if name in have}
+    return amount(random.choice((1, 1, 2, 3)), random.choice((1, 1, 2)), **found)
+
+
+def _time(random: Random) -> datetime:
+    return NOW - timedelta(minutes=random.randint(0, 5))
+
+
+def _pins(random: Random, names: Sequence[str]) -> frozenset[str] | None:
+    return random.choice(
+        (None, None, None, frozenset(random.sample(names, random.randint(0, min(2, len(names))))))
+    )
+
+
+def _job(random: Random, key: str, totals: Mapping[str, Amounts], idle: dict[str, dict[str, int]]) -> Job:
+    """A job whose bound ranks have room; it is taken from `idle`. One of four jobs is new."""
+    need, step = _request(random, totals), random.choice((1, 1, 1, 2, 3))
+    least = random.choice((0, 1, 1, 2, 3)) // step * step
+    most = least + random.randint(0, 8) // step * step + random.choice((0, 0, 0, 1))
+    now = random.choice((least, least, random.randint(least, most), most)) // step * step
+    if random.random() < 0.05:
+        now = random.randint(0, most + 2)
+    pins = _pins(random, list(idle))
+    unbound = random.choice((1, 0.3, 0.1, 0, 0, 0, 0))
+    least = least or int(unbound == 1)
+    machines: list[str | None] = []
+    while len(machines) < now:
+        fitting = [name for name in idle if (pins is None or name in pins) and fits(idle[name], need)]
+        if random.random() < unbound:
+            machines.append(None)
+        elif random.random() < 0.1:
+            machines.append(LOST)
+        elif not fitting and len(machines) < least:
+            machines.append(None)
+        elif not fitting:
+            del machines[len(machines) // step * step :]
+            break
+        else:
+            name = random.choice(fitting)
+            idle[name] = plus(idle[name], need, -1)
+            machines.append(name)
+    return Job(
+        key=key,
+        least=least,
+        most=most,
+        now=len(machines),
+        amount=need,
+        machines=tuple(machines),
+        submitted=_time(random),
+        step=step,
+        permitted=random.choice((pins, pins, pins, _pins(random, list(idle)))),
+        priority=random.choice((0, 0, 0, 5, 10)),
+        stays=random.choice(("", "", "", "", "", "a pod is terminating")),
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """An instance that got a machine by a plan, in the order in which pods are bound."""
+
+    key: str
+    rank: int
+    machine: str
+    need: Amounts
+    permitted: frozenset[str] | None
+
+
+def names_of(draft: Draft) -> dict[str, tuple[str | None, ...]]:
+    """The machine of each rank after a plan, by the key of the job or of the pod of others."""
+    names = draft.rooms.names
+    found = {}
+    for who in draft.asking:
+        places = [None if each is None else LOST if each < 0 else names[each] for each in who.machines]
+        found[who.key] = tuple(places)
+    return found
+
+
+def placed(world: World, draft: Draft) -> Iterator[Place]:
+    """The instances that have a place by the plan, and had none."""
+    before: Mapping[str, tuple[str | None, ...]] = {job.key: job.machines for job in world.jobs}
+    of: dict[str, Job | Demand] = {job.key: job for job in world.jobs}
+    of |= {pod.key: pod for pod in world.cluster.demands}
+    places = names_of(draft)
+    for who in draft.asking:
+        old = before.get(who.key, ())
+        for rank, machine in enumerate(places[who.key]):
+            if machine is not None and (rank >= len(old) or old[rank] is None):
+                yield Place(who.key, rank, machine, of[who.key].amount, of[who.key].permitted)
+
+
+def released(world: World, draft: Draft) -> Iterator[tuple[str, Amounts]]:
+    """The machines that instances leave by the plan, with what they held there."""
+    after = {who.key: who.now for who in draft.jobs}
+    for job in world.jobs:
+        for machine in job.machines[after.get(job.key, job.now) :]:
+            if machine is not None and machine != LOST:
+                yield machine, job.amount
+
+
+def rooms_after(world: World, draft: Draft) -> dict[str, dict[str, int]]:
+    """What is left of each machine by the plan, once terminating pods are gone."""
+    rooms = {machine.name: dict(machine.soon) for machine in world.cluster.machines}
+    for machine, held in released(world, draft):
+        rooms[machine] = plus(rooms[machine], held)
+    for place in placed(world, draft):
+        rooms[place.machine] = plus(rooms[place.machine], place.need, -1)
+    return rooms
+
+
+def used(cluster: Cluster, rooms: Mapping[str, Amounts]) -> Counter[str]:
+    """What is used of each resource."""
+    found: Counter[str] = Counter()
+    for machine in cluster.machines:
+        for name, total in machine.total.items():
+            found[name] += total - rooms[machine.name].get(name, 0)
+    return found
+
+
+def most_used(world: World) -> dict[str, int]:
+    """The limit of each resource."""
+    found: Counter[str] = Counter()
+    for machine in world.cluster.machines:
+        found.update(machine.total)
+    return {name: total * world.options.limits.get(name, Fraction(1)) // 1 for name, total in found.items()}
+
+
+def applied(world: World, draft: Draft, *, stays: bool = True) -> World:
+    """The world after a plan: pods are bound that fit, those that leave are gone.
+
+    With `stays`, a job that was shrunk may not grow, as while its pods terminate.
+    """
+    idle = {machine.name: dict(machine.idle) for machine in world.cluster.machines}
+    soon = {machine.name: dict(machine.soon) for machine in world.cluster.machines}
+    for machine, held in released(world, draft):
+        soon[machine] = plus(soon[machine], held)
+        idle[machine] = plus(idle[machine], held)
+    pending = set()
+    for place in placed(world, draft):
+        if place.machine == LOST or fits(idle[place.machine], place.need):
+            idle[place.machine] = plus(idle[place.machine], place.need, -1)
+            soon[place.machine] = plus(soon[place.machine], place.need, -1)
+        else:
+            pending.add((place.key, place.rank))
+    places = names_of(draft)
+    machines = tuple(
+        replace(each, idle=idle[each.name], soon=soon[each.name]) for each in world.cluster.machines
+    )
+    demands = tuple(
+        each for each in world.cluster.demands if places[each.key] == (None,) or (each.key, 0) in pending
+    )
+    jobs = []
+    for job in world.jobs:
+        if job.key not in places:
+            jobs.append(job)
+            continue
+        ranks = tuple(
+            None if (job.key, rank) in pending else machine for rank, machine in enumerate(places[job.key])
+        )
+        why = "a pod is terminating" if stays and len(ranks) < job.now else job.stays
+        jobs.append(replace(job, now=len(ranks), machines=ranks, stays=why))
+    return replace(world, cluster=Cluster(machines, demands), jobs=tuple(jobs))
+
+
+def sizes(deltas: Iterable[object]) -> list[tuple[object, ...]]:
+    """Deltas, or waiting entries, without their sentences."""
+    return [tuple(vars(each).values())[:-1] for each in deltas]
