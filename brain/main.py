@@ -19,6 +19,9 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.brain.access import Access
 from elasticjob.brain.administor import Pace
 from elasticjob.brain.algorithms import installed
+from elasticjob.brain.fulfilment.fulfilment import Fulfilment, Measures
+from elasticjob.brain.fulfilment.planner import plan
+from elasticjob.brain.fulfilment.state import Options
 from elasticjob.brain.monitor.sources import Masters, Prometheus, Source
 from elasticjob.brain.monitor.watch import Monitor
 from elasticjob.brain.planner import Planner
@@ -38,6 +41,8 @@ from elasticjob.kube.objects.views import NODE, POD
 from elasticjob.kube.operator.operator import Group, Operator
 
 NAME: Final = "elasticjob-brain"
+COUNT_ALGORITHMS: Final = ("worker-beside-ps", "worker-all-reduce")
+"""They decide numbers of workers by what one job gains: a planner of the whole cluster takes their place."""
 
 
 async def run(settings: Settings) -> None:
@@ -89,6 +94,7 @@ def compose(
         election=election,
     )
     jobs, resources = operator.cache(ELASTICJOB), operator.cache(JOBRESOURCE)
+    pods = operator.cache(POD, labels="" if settings.fulfilment else LABEL_JOB)
     sources: Mapping[From, Source | None] = {
         From.MASTERS: Masters(session),
         From.PROMETHEUS: Prometheus(settings.prometheus, session),
@@ -99,7 +105,7 @@ def compose(
         store,
         client,
         jobs,
-        operator.cache(POD, labels=LABEL_JOB),
+        pods,
         operator.cache(NODE),
         sources[settings.source],
         settings.retention,
@@ -109,12 +115,31 @@ def compose(
     )
     pace = Pace().times(settings.pace)
     written, every = operator.cache(SCALEPLAN), timedelta(seconds=settings.every)
-    plans = Plans(store, client, jobs, resources, written, installed(), pace, every, now)
+    algorithms = tuple(
+        each for each in installed() if not (settings.fulfilment and each.name in COUNT_ALGORITHMS)
+    )
+    plans = Plans(store, client, jobs, resources, written, algorithms, pace, every, now)
     for each in monitor.controllers:
         operator.add(each)
     operator.add(monitor, Group.CONTROLLERS)
     watches = ((JOBRESOURCE, _same_name, generation_changed), (SCALEPLAN, _its_job))
     operator.add(Controller("brain-plans", plans, for_=ELASTICJOB, watches=watches))
+    if settings.fulfilment:
+        operator.add(
+            Fulfilment(
+                plans,
+                pods,
+                operator.cache(NODE),
+                plan,
+                Options(settle=timedelta(seconds=settings.settle)),
+                settings.every,
+                operator.clock,
+                now,
+                operator.recorder,
+                Measures(operator.metrics.registry),
+            ),
+            Group.CONTROLLERS,
+        )
     return operator
 
 

@@ -75,11 +75,19 @@ class Plans:
             limits = limits_of(facts_of(job), placed)
             decision = decide(event, history, limits, now, self.algorithms)
             if decision:
-                name = plan_name(job, history.decisions + 1)
-                kept = kept_of(decision, now, name)
-                if number := await self.store.keep(job.metadata.uid, kept, history.decisions):
-                    await self._write(job, replace(kept, number=number), now)
+                await self.carry_out(job, kept_of(decision, now), history.decisions, now)
         return Result.again(self.every)
+
+    async def carry_out(self, job: ElasticJob, kept: Kept, after: int, now: datetime) -> bool:
+        """Keep a decision that was made when a job had `after` of them, and write its plan.
+
+        False if there has been another decision since.
+        """
+        kept = replace(kept, plan=plan_name(job, after + 1))
+        if (number := await self.store.keep(job.metadata.uid, kept, after)) is None:
+            return False
+        await self._write(job, replace(kept, number=number), now)
+        return True
 
     async def observe(
         self, job: ElasticJob, placed: Placement, now: datetime, *, past: bool = False

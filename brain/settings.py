@@ -67,6 +67,13 @@ class Settings(BaseSettings):
     every: float = Field(default=15.0, gt=0)
     """Seconds between two samples of a job, and between two looks at its sizes."""
 
+    fulfilment: bool = False
+    """Whether to share the cluster among the jobs in cluster mode whose workers have a range: the numbers of
+    their workers are then decided for all jobs at once, and no longer by what each of them gains."""
+
+    settle: float = Field(default=60.0, ge=0)
+    """Seconds after a change of its size in which a job does not grow, when the cluster is shared."""
+
     pace: float = Field(default=1.0, gt=0)
     """The times between two decisions about a job, as a share of the usual ones: less for trials."""
 

@@ -22,6 +22,7 @@ from elasticjob.brain.monitor.sources import Source, SourceError, Watched
 from elasticjob.brain.store import NoSuchJob, Retention, Store
 from elasticjob.brain.tables import jobs, machines, pods
 from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.controller.controller import Controller, Result
@@ -59,7 +60,7 @@ class Monitor:
     def controllers(self) -> Iterator[Controller]:
         """One for each kind."""
         yield Controller("brain-jobs", self.job, for_=ELASTICJOB)
-        yield Controller("brain-pods", self.pod, for_=POD)
+        yield Controller("brain-pods", self.pod, for_=POD, when=_is_of_a_job)
         yield Controller("brain-machines", self.machine, for_=NODE)
 
     async def job(self, key: Key) -> Result:
@@ -73,6 +74,8 @@ class Monitor:
     async def pod(self, key: Key) -> Result:
         """Keep a pod as it is, with its last lines if it goes."""
         now, pod = self.now(), self.pods.get(key)
+        if pod is not None and LABEL_JOB not in pod.metadata.labels:
+            pod = None  # another pod has the name now
         if pod is not None and (job := self.jobs.get(Key(key.namespace, pod.metadata.labels[LABEL_JOB]))):
             try:
                 await self.store.see_pod(seen_pod(pod, job.metadata.uid, now, await self._last_lines(pod)))
@@ -146,3 +149,9 @@ class Monitor:
         address = next((pod.status.pod_ip for pod in alive if pod.status.pod_ip), "")
         host = f"[{address}]" if ":" in address else address
         return Watched(about.uid, about.namespace, about.name, f"{host}:{MASTER_PORT}" if host else "")
+
+
+def _is_of_a_job(change: Change) -> bool:
+    """Whether a change is about a pod of a job: where the cluster is shared, all pods are watched."""
+    items = (item for item in (change.old, change.new) if item is not None)
+    return any(LABEL_JOB in (item.meta.labels or {}) for item in items)

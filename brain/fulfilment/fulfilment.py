@@ -1,0 +1,144 @@
+"""Shares the cluster among elastic jobs: looks at all of it, plans, and writes ScalePlans.
+
+A pass runs soon after a job, pod or machine has changed, and now and then. What is decided is kept like each
+decision of Brain: `elasticjob explain` tells it, and what was not written is written after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.brain.fulfilment.observed import Objects, observed
+from elasticjob.brain.fulfilment.state import Cluster, Delta, Job, Options, Plan, Waiting
+from elasticjob.brain.reconciler import Plans
+from elasticjob.brain.store import Kept, NoSuchJob
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.client.recorder import Recorder, reference
+from elasticjob.kube.clock import Clock
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import Node, Pod
+
+log = logging.getLogger("elasticjob.brain")
+
+EVENT: Final = "Fulfilment"
+WAITS: Final = "WaitingForMinimum"
+SOON: Final = 0.5
+"""Seconds after a change, in which further ones are waited for."""
+
+
+class Planner(Protocol):
+    """Decides the sizes of all jobs."""
+
+    def __call__(self, cluster: Cluster, jobs: Sequence[Job], options: Options, now: datetime) -> Plan:
+        """Return what changes, and who waits."""
+        ...
+
+
+@dataclass
+class Measures:
+    """What Prometheus is told."""
+
+    registry: CollectorRegistry
+    seconds: Histogram = field(init=False)
+    steps: Counter = field(init=False)
+    waiting: Gauge = field(init=False)
+    score: Gauge = field(init=False)
+
+    def __post_init__(self) -> None:
+        name, registry = "elasticjob_fulfilment", self.registry
+        self.seconds = Histogram(f"{name}_plan_seconds", "Time of one plan", registry=registry)
+        what = "Instances that plans added and took"
+        self.steps = Counter(f"{name}_instances", what, ["direction"], registry=registry)
+        self.waiting = Gauge(f"{name}_waiting_jobs", "Jobs without room for their minimum", registry=registry)
+        what = "How much of its range a job has: 0 at the least, 1 at the most"
+        self.score = Gauge(f"{name}_score", what, ["namespace", "job"], registry=registry)
+
+
+@dataclass
+class Fulfilment:
+    """See the module. `run` works until cancelled."""
+
+    plans: Plans
+    pods: Cache[Pod]
+    machines: Cache[Node]
+    planner: Planner
+    options: Options
+    every: float
+    clock: Clock
+    now: Callable[[], datetime]
+    recorder: Recorder
+    measures: Measures
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _waiting: dict[str, str] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Plan soon after each change, and at least every so many seconds."""
+        plans = self.plans
+        watched: list[Cache[Any]] = [plans.jobs, plans.resources, plans.plans, self.pods, self.machines]
+        for cache in watched:
+            await cache.wait_synced()
+            cache.subscribe(lambda change: self._changed.set())
+        while True:
+            await self.look()
+            try:
+                async with asyncio.timeout(self.every):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+            await self.clock.sleep(SOON)
+            self._changed.clear()
+
+    async def look(self) -> Plan:
+        """Plan once, and write what changes."""
+        now, jobs = self.now(), {str(job.key): job for job in self.plans.jobs.list()}
+        cluster, planned = observed(
+            Objects(
+                self.machines.list(),
+                self.pods.list(),
+                list(jobs.values()),
+                {resource.key: resource for resource in self.plans.resources.list()},
+                self.plans.plans.list(),
+            )
+        )
+        with self.measures.seconds.time():
+            plan = self.planner(cluster, planned, self.options, now)
+        for delta in plan.deltas:
+            await self._carry_out(jobs[delta.job], delta, now)
+        self._tell(jobs, planned, plan.waiting)
+        return plan
+
+    async def _carry_out(self, job: ElasticJob, delta: Delta, now: datetime) -> None:
+        try:
+            after = (await self.plans.store.history(job.metadata.uid, now, past=False)).decisions
+        except NoSuchJob:  # the monitor has not seen it yet
+            return
+        sizes = {"groups": {WORKER: {"count": delta.after}}}
+        inputs = {"before": delta.before, "after": delta.after}
+        kept = Kept(now, EVENT, "fulfilment", delta.reason, inputs, sizes)
+        if await self.plans.carry_out(job, kept, after, now):
+            direction = "added" if delta.after > delta.before else "taken"
+            self.measures.steps.labels(direction).inc(abs(delta.after - delta.before))
+
+    def _tell(self, jobs: dict[str, ElasticJob], planned: Iterable[Job], waiting: Sequence[Waiting]) -> None:
+        """Tell the users of jobs that wait, once for each reason."""
+        self.measures.waiting.set(len(waiting))
+        self.measures.score.clear()
+        for each in planned:
+            namespace, name = Key(*each.key.split("/"))
+            self.measures.score.labels(namespace, name).set(
+                (each.now - each.least) / (each.most - each.least)
+            )
+        for one in waiting:
+            if self._waiting.get(one.job) != one.reason and one.job in jobs:
+                about = reference(ELASTICJOB, jobs[one.job])
+                self.recorder.event(about, "Warning", WAITS, one.reason)
+        self._waiting = {one.job: one.reason for one in waiting}

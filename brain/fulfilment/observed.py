@@ -1,0 +1,187 @@
+"""From the objects of a cluster to what planners read: machines, demands, planned jobs. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from elasticjob.api.resources import Resources, pod_requests
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE, WORKER
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, OptimizeMode, Phase
+from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.placing import is_silent, requests, sized, takes
+from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.brain.fulfilment.state import CPU, PODS, Amounts, Cluster, Demand, Job, Machine
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import Node, Pod
+
+ENDED: Final = ("Succeeded", "Failed")
+OVER: Final = (None, Phase.SUCCEEDED, Phase.FAILED, Phase.SUSPENDED)
+WITHDRAWS: Final = "withdraws"
+"""In the reason of a plan that gives up instances which found no machine."""
+
+
+@dataclass(frozen=True)
+class Objects:
+    """What the caches have; pods are all of the cluster, those of jobs and all others."""
+
+    machines: Sequence[Node]
+    pods: Sequence[Pod]
+    jobs: Sequence[ElasticJob]
+    resources: Mapping[Key, JobResource]
+    plans: Sequence[ScalePlan]
+
+
+def observed(objects: Objects) -> tuple[Cluster, tuple[Job, ...]]:
+    """Return the cluster, and its jobs in cluster mode whose workers have a range."""
+    open_ = [node for node in objects.machines if not node.spec.unschedulable and not is_silent(node)]
+    alive = [pod for pod in objects.pods if pod.status.phase not in ENDED]
+    workers, plans = defaultdict[Key, list[Pod]](list), defaultdict[Key, list[ScalePlan]](list)
+    for pod in alive:
+        if pod.metadata.labels.get(LABEL_ROLE) == WORKER and LABEL_JOB in pod.metadata.labels:
+            workers[Key(pod.metadata.namespace, pod.metadata.labels[LABEL_JOB])].append(pod)
+    for plan in objects.plans:
+        plans[Key(plan.metadata.namespace, plan.spec.owner_job)].append(plan)
+    planned = {
+        job.key: found
+        for job in objects.jobs
+        if (resource := objects.resources.get(job.key)) is not None
+        and (found := job_of(job, resource, workers[job.key], plans[job.key], open_)) is not None
+    }
+    others = [pod for pod in alive if not pod.spec.node_name and not _is_planned(pod, planned)]
+    demands = tuple(demand_of(pod, open_) for pod in others if not pod.metadata.deletion_timestamp)
+    return Cluster(machines_of(open_, alive), demands), tuple(planned.values())
+
+
+def machines_of(nodes: Iterable[Node], pods: Iterable[Pod]) -> tuple[Machine, ...]:
+    """Return the machines with what is idle, and what is once terminating pods have ended."""
+    held, going = defaultdict[str, list[Amounts]](list), defaultdict[str, list[Amounts]](list)
+    for pod in pods:
+        if pod.spec.node_name:
+            held[pod.spec.node_name].append(one_pod(requests(pod)))
+            if pod.metadata.deletion_timestamp:
+                going[pod.spec.node_name].append(one_pod(requests(pod)))
+    found = []
+    for node in nodes:
+        name = node.metadata.name
+        total = amounts(Resources.parse({n: str(a) for n, a in node.status.allocatable.items()}))
+        idle = _less(total, held[name])
+        freed = {n: idle[n] + sum(each.get(n, 0) for each in going[name]) for n in total}
+        found.append(Machine(name, total, idle, freed))
+    return tuple(found)
+
+
+def job_of(
+    job: ElasticJob,
+    resource: JobResource,
+    pods: Sequence[Pod],
+    plans: Sequence[ScalePlan],
+    machines: Iterable[Node],
+) -> Job | None:
+    """Return a job as planners read it; None if its workers are not theirs to plan."""
+    spec = job.spec.roles.get(WORKER)
+    placed = resource.spec.replica_resource_specs.get(WORKER)
+    if spec is None or placed is None or placed.replicas is None or not _is_ours(job):
+        return None
+    least, most = spec.bounds
+    if not spec.auto_scale or most is None or least >= most:
+        return None
+    newest = sorted(plans, key=lambda plan: (str(plan.metadata.creation_timestamp), plan.metadata.name))
+    stay = sorted((pod for pod in pods if not pod.metadata.deletion_timestamp), key=_index)
+    now = _target(newest, placed.replicas)
+    pod = sized(spec, {name: str(amount) for name, amount in placed.resource.items()})
+    begun = job.metadata.creation_timestamp
+    assert begun is not None, "an object of a server has a time of creation"
+    return Job(
+        key=str(job.key),
+        least=least,
+        most=most,
+        now=now,
+        amount=one_pod(pod_requests(pod)),
+        machines=tuple(each.spec.node_name or None for each in stay[:now]) + (None,) * (now - len(stay)),
+        submitted=begun,
+        step=job.spec.node_unit,
+        permitted=permitted(pod, machines),
+        priority=max((each.spec.priority or 0 for each in pods), default=0),
+        changed=newest[-1].metadata.creation_timestamp if newest else None,
+        withdrawn=_withdrawn(newest),
+        stays="a pod is terminating" if len(stay) < len(pods) else "",
+    )
+
+
+def permitted(pod: Mapping[str, object], machines: Iterable[Node]) -> frozenset[str] | None:
+    """Return the machines whose taints and labels let a pod in; None for all."""
+    machines = list(machines)
+    found = frozenset(node.metadata.name for node in machines if takes(node, dict(pod)))
+    return None if len(found) == len(machines) else found
+
+
+def demand_of(pod: Pod, machines: Iterable[Node]) -> Demand:
+    """Return a pending pod that is not ours to plan."""
+    spec = {
+        "tolerations": pod.spec.tolerations,
+        "nodeSelector": pod.spec.node_selector,
+        "affinity": pod.spec.affinity,
+    }
+    key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+    begun = pod.metadata.creation_timestamp
+    assert begun is not None, "an object of a server has a time of creation"
+    needs = one_pod(requests(pod))
+    return Demand(key, needs, begun, permitted(spec, machines), pod.spec.priority or 0)
+
+
+def amounts(resources: Resources) -> dict[str, int]:
+    """Return amounts as integers, rounded up: milli-cores, bytes, whole devices."""
+    return {name: ceil(amount.value * (1000 if name == CPU else 1)) for name, amount in resources.items()}
+
+
+def one_pod(resources: Resources) -> dict[str, int]:
+    """Return what a pod takes: its requests, and one of a machine's pod slots."""
+    return {**amounts(resources), PODS: 1}
+
+
+def _is_ours(job: ElasticJob) -> bool:
+    runs = job.status.phase not in OVER and not job.spec.suspend and not job.metadata.deletion_timestamp
+    return runs and job.spec.optimize_mode is OptimizeMode.CLUSTER and not job.spec.managed_by
+
+
+def _is_planned(pod: Pod, planned: Mapping[Key, Job]) -> bool:
+    labels = pod.metadata.labels
+    key = Key(pod.metadata.namespace, labels.get(LABEL_JOB, ""))
+    return labels.get(LABEL_ROLE) == WORKER and key in planned
+
+
+def _target(plans: Sequence[ScalePlan], placed: int) -> int:
+    """The size that the newest plan which is not carried out yet asks for; else the present one."""
+    for plan in reversed(plans):
+        size = plan.spec.replica_resource_specs.get(WORKER)
+        if not (plan.status.phase and plan.status.phase.finished) and size and size.replicas is not None:
+            return size.replicas
+    return placed
+
+
+def _withdrawn(plans: Sequence[ScalePlan]) -> int:
+    """How many growths in a row were withdrawn, up to now."""
+    count = 0
+    for plan in reversed(plans):
+        if WITHDRAWS in plan.spec.reason:
+            count += 1
+        elif "grows" not in plan.spec.reason:
+            break
+    return count
+
+
+def _index(pod: Pod) -> int:
+    return int(pod.metadata.labels.get(LABEL_INDEX, "0"))
+
+
+def _less(total: Amounts, taken: Iterable[Amounts]) -> dict[str, int]:
+    left = dict(total)
+    for each in taken:
+        for name, amount in each.items():
+            if name in left:
+                left[name] = max(0, left[name] - amount)
+    return left
