@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from random import Random
 from unittest.mock import patch
@@ -11,26 +10,27 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from elasticjob.brain.fulfilment import places
-from elasticjob.brain.fulfilment.draft import Draft, Planned
 from elasticjob.brain.fulfilment.passes import may_grow
 from elasticjob.brain.fulfilment.planner import plan, told
-from elasticjob.brain.fulfilment.state import Amounts, Cluster, Job, Machine, Plan
-from tests.kit.fulfilment import (
-    LOST,
-    NOW,
-    World,
+from elasticjob.brain.fulfilment.state import Amounts, Cluster, Machine, Plan
+from tests.kit.fulfilment.replay import (
     applied,
-    bounds,
-    fits,
+    asked,
+    bound,
+    gives,
+    grows,
     most_used,
     names_of,
+    order,
+    ours,
     placed,
-    plus,
     rooms_after,
+    rooms_now,
+    shift,
     sizes,
     used,
-    worlds,
 )
+from tests.kit.fulfilment.worlds import LOST, NOW, World, bounds, plus, worlds
 
 examples = settings(max_examples=200)
 ROUNDS = 12
@@ -294,60 +294,3 @@ def rested(world: World) -> World:
             break
         world = applied(world, world.draft(), stays=False)
     return world
-
-
-def ours(world: World, draft: Draft) -> Iterator[tuple[Planned, Job]]:
-    jobs = {job.key: job for job in world.jobs}
-    yield from ((who, jobs[who.key]) for who in draft.jobs)
-
-
-def asked(job: Job) -> list[str]:
-    return [name for name, quantity in job.amount.items() if quantity]
-
-
-def bound(who: Planned) -> int:
-    return sum(machine is not None for machine in who.machines)
-
-
-def gives(who: Planned) -> bool:
-    """Whether a job keeps its minimum without its highest step."""
-    kept = who.machines[: who.now - who.step]
-    return who.now - who.step >= who.least and len([each for each in kept if each is not None]) >= who.least
-
-
-def order(who: Planned, size: int) -> tuple[int, float]:
-    return -who.priority, (size - who.least) / (who.most - who.least)
-
-
-def rooms_now(world: World, draft: Draft) -> dict[str, dict[str, int]]:
-    """What is left of each machine by the plan while pods that were terminating before still hold theirs."""
-    rooms = rooms_after(world, draft)
-    for machine in world.cluster.machines:
-        rooms[machine.name] = plus(rooms[machine.name], plus(machine.soon, machine.idle, -1), -1)
-    return rooms
-
-
-def shift(
-    now: dict[str, dict[str, int]],
-    after: dict[str, dict[str, int]],
-    machine: str | None,
-    amount: Amounts,
-    sign: int,
-) -> None:
-    assert machine is not None
-    for rooms in (now, after):
-        rooms[machine] = plus(rooms[machine], amount, sign)
-
-
-def grows(world: World, who: Planned, job: Job, rooms: Mapping[str, Amounts], use: Mapping[str, int]) -> bool:
-    """Whether one more step of a job finds places, and keeps the limits."""
-    most = most_used(world)
-    if any(use.get(name, 0) + who.step * job.amount[name] > most.get(name, 0) for name in asked(job)):
-        return False
-    left = {name: room for name, room in rooms.items() if job.permitted is None or name in job.permitted}
-    for _ in range(who.step):
-        machine = next((name for name, room in left.items() if fits(room, job.amount)), None)
-        if machine is None:
-            return False
-        left[machine] = plus(left[machine], job.amount, -1)
-    return True
