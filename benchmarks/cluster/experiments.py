@@ -125,12 +125,13 @@ def add(commands: _SubParsersAction[ArgumentParser]) -> None:
     parser = commands.add_parser("experiments", help="EDL's published experiments with our planner")
     parser.add_argument("--passes", type=int, default=10)
     parser.add_argument("--settle", type=float, default=60.0, help="seconds before a job grows again")
+    parser.add_argument("--rebalance", action="store_true", help="move steps between running jobs")
     parser.set_defaults(run=main)
 
 
 def main(options: Namespace) -> None:
     """Run both cases, elastic and of fixed size, and print them beside the published figures."""
-    settings = Options(settle=timedelta(seconds=options.settle))
+    settings = Options(settle=timedelta(seconds=options.settle), rebalance=options.rebalance)
     for case, rows in ROWS.items():
         found: dict[bool, list[Outcome]] = {True: [], False: []}
         for elastic in found:

@@ -149,6 +149,15 @@ class Draft:
         self.takes.append(take)
         return take
 
+    def give_back(self, take: Take) -> None:
+        """Undo the last take."""
+        self.takes.remove(take)
+        take.who.takes.remove(take)
+        for machine in take.machines:
+            if machine is not None and machine != ELSEWHERE:
+                self.rooms.put(machine, take.who.need)
+        self.extend(take.who, take.machines)
+
     def find(self, who: Planned, number: int, *, soon: bool) -> list[int] | None:
         """Return machines for some instances, which have their room then; None unless there is one for each.
 

@@ -110,7 +110,10 @@ def grow(draft: Draft, options: Options, now: datetime) -> None:
     heapify(heap)
     while heap:
         _, who = heappop(heap)
-        if not _keep(draft, who, draft.ceilings) or (found := draft.find(who, who.step, soon=False)) is None:
+        if (
+            not keeps_limits(draft, who, draft.ceilings)
+            or (found := draft.find(who, who.step, soon=False)) is None
+        ):
             continue
         draft.extend(who, found)
         draft.grown.append(who)
@@ -121,8 +124,15 @@ def grow(draft: Draft, options: Options, now: datetime) -> None:
 
 def may_grow(who: Planned, options: Options, now: datetime) -> bool:
     """Whether growth is open to a job: settled, all ranks with a place, and none taken away in this plan."""
+    return (
+        is_settled(who, options, now) and not who.shrunk and who.now < who.most and None not in who.machines
+    )
+
+
+def is_settled(who: Planned, options: Options, now: datetime) -> bool:
+    """Whether nothing keeps a job from growing, and its last change is long enough ago."""
     job = who.job
-    if job is None or job.stays or who.shrunk or who.now >= who.most or None in who.machines:
+    if job is None or job.stays:
         return False
     longest = max(options.settle, options.longest)
     quiet = min(options.settle * 2 ** min(job.withdrawn, 32), longest)
@@ -131,12 +141,12 @@ def may_grow(who: Planned, options: Options, now: datetime) -> bool:
 
 def _place_soon(draft: Draft, who: Planned) -> list[int] | None:
     """Return machines that will have room for one more step of a job; None as well for what must wait."""
-    if who.bound < who.least or not _keep(draft, who, draft.limits):
+    if who.bound < who.least or not keeps_limits(draft, who, draft.limits):
         return None
     return draft.find(who, who.step, soon=True)
 
 
-def _keep(draft: Draft, who: Planned, limits: Sequence[int]) -> bool:
+def keeps_limits(draft: Draft, who: Planned, limits: Sequence[int]) -> bool:
     """Whether all limits are kept with one more step of a job."""
     return all(draft.rooms.used[i] + who.step * quantity <= limits[i] for i, quantity in who.need)
 

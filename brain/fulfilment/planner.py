@@ -28,6 +28,7 @@ from elasticjob.brain.fulfilment.passes import (
     reprieve,
     withdraw,
 )
+from elasticjob.brain.fulfilment.rebalance import rebalance
 from elasticjob.brain.fulfilment.state import Cluster, Delta, Job, Options, Plan, Waiting
 
 
@@ -51,6 +52,8 @@ def drafted(cluster: Cluster, jobs: Sequence[Job], options: Options, now: dateti
         changes = bound or met or draft.takes != taken
     withdraw(draft)
     grow(draft, options, now)
+    if options.rebalance:
+        rebalance(draft, options, now)
     return draft
 
 

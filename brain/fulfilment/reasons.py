@@ -42,6 +42,11 @@ def limit(draft: Draft, resource: int) -> str:
     return f"because {used} would be used, with a limit of {most} of {quantity(name, rooms.total[resource])}"
 
 
+def poorer(rich: Planned, poor: Planned) -> str:
+    """Why a step is taken: a job that is less fulfilled."""
+    return f"for {poor.key}, which had a score of {poor.score:.2f}, while its own was {rich.score:.2f}"
+
+
 def ranged(who: Planned, before: int) -> str:
     """Why a size was outside its range."""
     steps = f" in steps of {who.step}" if who.step > 1 else ""
@@ -51,8 +56,8 @@ def ranged(who: Planned, before: int) -> str:
 def changed(draft: Draft, who: Planned) -> str:
     """Return the sentence of a delta."""
     parts = [who.ranged] if who.ranged else []
-    causes = {take.cause.of: take.cause for take in who.takes}
-    for cause in causes.values():
+    causes = {take.cause.of: take.cause for take in reversed(who.takes)}
+    for cause in reversed(causes.values()):
         number = sum(len(take.machines) for take in who.takes if take.cause.of == cause.of)
         parts.append(f"gives up {instances(number)} {cause.sentence}")
     if who.withdrawn:

@@ -10,7 +10,7 @@ import pytest
 
 from elasticjob.brain.fulfilment.planner import plan
 from elasticjob.brain.fulfilment.state import Demand, Job, Options, Plan
-from tests.kit.fulfilment import LOST, NOW, World, amount, job, world
+from tests.kit.fulfilment.worlds import LOST, NOW, World, amount, job, world
 
 EARLIER = NOW - timedelta(minutes=5)
 PACKED = {"m0": amount(4, 9, gpu=4), "m1": amount(8, 9)}
@@ -189,6 +189,19 @@ ROWS = {
     ),
     "equal names in two namespaces are two jobs": Row(
         world(cores(4), job("a/x", 1, 2, "m0"), job("b/x", 1, 2, "m0")), {"a/x": 2, "b/x": 2}
+    ),
+    "running jobs are not rebalanced": Row(
+        world(cores(6), job("a", 1, 9, "m0 m0 m0 m0 m0"), job("b", 1, 9, "m0"))
+    ),
+    "as an option they are, until equals": Row(
+        world(
+            cores(6),
+            job("a", 1, 9, "m0 m0 m0 m0 m0"),
+            job("b", 1, 9, "m0"),
+            options=Options({}, settle=timedelta(0), rebalance=True),
+        ),
+        {"a": 3, "b": 3},
+        says="a gives up 2 instances for b, which had a score of 0.00, while its own was 0.50",
     ),
     "an empty cluster has an empty plan": Row(world({})),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from random import Random
 from unittest.mock import patch
@@ -11,26 +10,27 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from elasticjob.brain.fulfilment import places
-from elasticjob.brain.fulfilment.draft import Draft, Planned
 from elasticjob.brain.fulfilment.passes import may_grow
 from elasticjob.brain.fulfilment.planner import plan, told
-from elasticjob.brain.fulfilment.state import Amounts, Cluster, Job, Machine, Plan
-from tests.kit.fulfilment import (
-    LOST,
-    NOW,
-    World,
+from elasticjob.brain.fulfilment.state import Amounts, Cluster, Machine, Plan
+from tests.kit.fulfilment.replay import (
     applied,
-    bounds,
-    fits,
+    asked,
+    bound,
+    gives,
+    grows,
     most_used,
     names_of,
+    order,
+    ours,
     placed,
-    plus,
     rooms_after,
+    rooms_now,
+    shift,
     sizes,
     used,
-    worlds,
 )
+from tests.kit.fulfilment.worlds import LOST, NOW, World, bounds, plus, worlds
 
 examples = settings(max_examples=200)
 ROUNDS = 12
@@ -235,11 +235,7 @@ def test_the_plan_of_the_applied_plan_is_empty(world: World) -> None:
 @examples
 @given(worlds())
 def test_a_constant_load_comes_to_rest(world: World) -> None:
-    for _ in range(ROUNDS):
-        if not planned(world).deltas:
-            return
-        world = applied(world, world.draft(), stays=False)
-    raise AssertionError(f"still {planned(world).deltas} after {ROUNDS} plans")
+    assert planned(rested(world)).deltas == ()
 
 
 @examples
@@ -270,58 +266,31 @@ def test_every_entry_has_a_sentence_with_name_and_figures(world: World) -> None:
     assert all(missing > 0 for missing in waiting.values())
 
 
-def ours(world: World, draft: Draft) -> Iterator[tuple[Planned, Job]]:
-    jobs = {job.key: job for job in world.jobs}
-    yield from ((who, jobs[who.key]) for who in draft.jobs)
-
-
-def asked(job: Job) -> list[str]:
-    return [name for name, quantity in job.amount.items() if quantity]
-
-
-def bound(who: Planned) -> int:
-    return sum(machine is not None for machine in who.machines)
-
-
-def gives(who: Planned) -> bool:
-    """Whether a job keeps its minimum without its highest step."""
-    kept = who.machines[: who.now - who.step]
-    return who.now - who.step >= who.least and len([each for each in kept if each is not None]) >= who.least
-
-
-def order(who: Planned, size: int) -> tuple[int, float]:
-    return -who.priority, (size - who.least) / (who.most - who.least)
-
-
-def rooms_now(world: World, draft: Draft) -> dict[str, dict[str, int]]:
-    """What is left of each machine by the plan while pods that were terminating before still hold theirs."""
+@examples
+@given(worlds())
+def test_rebalancing_brings_scores_closer(world: World) -> None:
+    draft = replace(world, options=replace(world.options, rebalance=True)).draft()
+    before, after = ({who.key: who for who in each.jobs} for each in (world.draft(), draft))
+    moved = [key for key in after if after[key].now != before[key].now]
+    for key in moved:
+        assert after[key].score >= min(before[each].score for each in moved)
+        assert after[key].score <= max(before[each].score for each in moved)
+        for take in after[key].takes[len(before[key].takes) :]:
+            assert after[key].priority <= after[take.cause.of].priority
     rooms = rooms_after(world, draft)
-    for machine in world.cluster.machines:
-        rooms[machine.name] = plus(rooms[machine.name], plus(machine.soon, machine.idle, -1), -1)
-    return rooms
+    assert all(rooms[place.machine][name] >= 0 for place in placed(world, draft) for name in place.need)
 
 
-def shift(
-    now: dict[str, dict[str, int]],
-    after: dict[str, dict[str, int]],
-    machine: str | None,
-    amount: Amounts,
-    sign: int,
-) -> None:
-    assert machine is not None
-    for rooms in (now, after):
-        rooms[machine] = plus(rooms[machine], amount, sign)
+@examples
+@given(worlds())
+def test_rebalancing_comes_to_rest(world: World) -> None:
+    assert planned(rested(replace(world, options=replace(world.options, rebalance=True)))).deltas == ()
 
 
-def grows(world: World, who: Planned, job: Job, rooms: Mapping[str, Amounts], use: Mapping[str, int]) -> bool:
-    """Whether one more step of a job finds places, and keeps the limits."""
-    most = most_used(world)
-    if any(use.get(name, 0) + who.step * job.amount[name] > most.get(name, 0) for name in asked(job)):
-        return False
-    left = {name: room for name, room in rooms.items() if job.permitted is None or name in job.permitted}
-    for _ in range(who.step):
-        machine = next((name for name, room in left.items() if fits(room, job.amount)), None)
-        if machine is None:
-            return False
-        left[machine] = plus(left[machine], job.amount, -1)
-    return True
+def rested(world: World) -> World:
+    """The world after some plans."""
+    for _ in range(ROUNDS):
+        if not planned(world).deltas:
+            break
+        world = applied(world, world.draft(), stays=False)
+    return world

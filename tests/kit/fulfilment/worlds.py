@@ -1,9 +1,8 @@
-"""Clusters for planners across jobs: random ones, and what a plan makes of them, in plain arithmetic."""
+"""Clusters for planners across jobs: by hand, and random ones."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -179,115 +178,3 @@ def _job(random: Random, key: str, totals: Mapping[str, Amounts], idle: dict[str
         priority=random.choice((0, 0, 0, 5, 10)),
         stays=random.choice(("", "", "", "", "", "a pod is terminating")),
     )
-
-
-@dataclass(frozen=True)
-class Place:
-    """An instance that got a machine by a plan, in the order in which pods are bound."""
-
-    key: str
-    rank: int
-    machine: str
-    need: Amounts
-    permitted: frozenset[str] | None
-
-
-def names_of(draft: Draft) -> dict[str, tuple[str | None, ...]]:
-    """The machine of each rank after a plan, by the key of the job or of the pod of others."""
-    names = draft.rooms.names
-    found = {}
-    for who in draft.asking:
-        places = [None if each is None else LOST if each < 0 else names[each] for each in who.machines]
-        found[who.key] = tuple(places)
-    return found
-
-
-def placed(world: World, draft: Draft) -> Iterator[Place]:
-    """The instances that have a place by the plan, and had none."""
-    before: Mapping[str, tuple[str | None, ...]] = {job.key: job.machines for job in world.jobs}
-    of: dict[str, Job | Demand] = {job.key: job for job in world.jobs}
-    of |= {pod.key: pod for pod in world.cluster.demands}
-    places = names_of(draft)
-    for who in draft.asking:
-        old = before.get(who.key, ())
-        for rank, machine in enumerate(places[who.key]):
-            if machine is not None and (rank >= len(old) or old[rank] is None):
-                yield Place(who.key, rank, machine, of[who.key].amount, of[who.key].permitted)
-
-
-def released(world: World, draft: Draft) -> Iterator[tuple[str, Amounts]]:
-    """The machines that instances leave by the plan, with what they held there."""
-    after = {who.key: who.now for who in draft.jobs}
-    for job in world.jobs:
-        for machine in job.machines[after.get(job.key, job.now) :]:
-            if machine is not None and machine != LOST:
-                yield machine, job.amount
-
-
-def rooms_after(world: World, draft: Draft) -> dict[str, dict[str, int]]:
-    """What is left of each machine by the plan, once terminating pods are gone."""
-    rooms = {machine.name: dict(machine.soon) for machine in world.cluster.machines}
-    for machine, held in released(world, draft):
-        rooms[machine] = plus(rooms[machine], held)
-    for place in placed(world, draft):
-        rooms[place.machine] = plus(rooms[place.machine], place.need, -1)
-    return rooms
-
-
-def used(cluster: Cluster, rooms: Mapping[str, Amounts]) -> Counter[str]:
-    """What is used of each resource."""
-    found: Counter[str] = Counter()
-    for machine in cluster.machines:
-        for name, total in machine.total.items():
-            found[name] += total - rooms[machine.name].get(name, 0)
-    return found
-
-
-def most_used(world: World) -> dict[str, int]:
-    """The limit of each resource."""
-    found: Counter[str] = Counter()
-    for machine in world.cluster.machines:
-        found.update(machine.total)
-    return {name: total * world.options.limits.get(name, Fraction(1)) // 1 for name, total in found.items()}
-
-
-def applied(world: World, draft: Draft, *, stays: bool = True) -> World:
-    """The world after a plan: pods are bound that fit, those that leave are gone.
-
-    With `stays`, a job that was shrunk may not grow, as while its pods terminate.
-    """
-    idle = {machine.name: dict(machine.idle) for machine in world.cluster.machines}
-    soon = {machine.name: dict(machine.soon) for machine in world.cluster.machines}
-    for machine, held in released(world, draft):
-        soon[machine] = plus(soon[machine], held)
-        idle[machine] = plus(idle[machine], held)
-    pending = set()
-    for place in placed(world, draft):
-        if place.machine == LOST or fits(idle[place.machine], place.need):
-            idle[place.machine] = plus(idle[place.machine], place.need, -1)
-            soon[place.machine] = plus(soon[place.machine], place.need, -1)
-        else:
-            pending.add((place.key, place.rank))
-    places = names_of(draft)
-    machines = tuple(
-        replace(each, idle=idle[each.name], soon=soon[each.name]) for each in world.cluster.machines
-    )
-    demands = tuple(
-        each for each in world.cluster.demands if places[each.key] == (None,) or (each.key, 0) in pending
-    )
-    jobs = []
-    for job in world.jobs:
-        if job.key not in places:
-            jobs.append(job)
-            continue
-        ranks = tuple(
-            None if (job.key, rank) in pending else machine for rank, machine in enumerate(places[job.key])
-        )
-        why = "a pod is terminating" if stays and len(ranks) < job.now else job.stays
-        jobs.append(replace(job, now=len(ranks), machines=ranks, stays=why))
-    return replace(world, cluster=Cluster(machines, demands), jobs=tuple(jobs))
-
-
-def sizes(deltas: Iterable[object]) -> list[tuple[object, ...]]:
-    """Deltas, or waiting entries, without their sentences."""
-    return [tuple(vars(each).values())[:-1] for each in deltas]
