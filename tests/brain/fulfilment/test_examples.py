@@ -10,7 +10,7 @@ import pytest
 
 from elasticjob.brain.fulfilment.planner import plan
 from elasticjob.brain.fulfilment.state import Demand, Job, Options, Plan
-from tests.kit.fulfilment.worlds import LOST, NOW, World, amount, job, world
+from tests.kit.planning.worlds import LOST, NOW, World, amount, job, world
 
 EARLIER = NOW - timedelta(minutes=5)
 PACKED = {"m0": amount(4, 9, gpu=4), "m1": amount(8, 9)}

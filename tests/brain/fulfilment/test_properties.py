@@ -13,7 +13,7 @@ from elasticjob.brain.fulfilment import places
 from elasticjob.brain.fulfilment.passes import may_grow
 from elasticjob.brain.fulfilment.planner import plan, told
 from elasticjob.brain.fulfilment.state import Amounts, Cluster, Machine, Plan
-from tests.kit.fulfilment.replay import (
+from tests.kit.planning.replay import (
     applied,
     asked,
     bound,
@@ -30,7 +30,7 @@ from tests.kit.fulfilment.replay import (
     sizes,
     used,
 )
-from tests.kit.fulfilment.worlds import LOST, NOW, World, bounds, plus, worlds
+from tests.kit.planning.worlds import LOST, NOW, World, bounds, plus, worlds
 
 examples = settings(max_examples=200)
 ROUNDS = 12

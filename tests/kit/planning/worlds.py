@@ -98,8 +98,14 @@ def random_world(number: int, machines: int, jobs: int, demands: int) -> World:
         name: {**amount(random.randint(2, 14), random.randint(6, 16), **random.choice(devices)), "pods": 9}
         for name in names
     }
+    if random.random() < 0.3:
+        totals = dict.fromkeys(names, totals["m0"])
     idle = {name: dict(total) for name, total in totals.items()}
-    made = tuple(_job(random, f"{random.choice('ab')}/j{i}", totals, idle) for i in range(jobs))
+    made: list[Job] = []
+    for i in range(jobs):
+        key = f"{random.choice('ab')}/j{i}"
+        twin = made and random.random() < 0.3
+        made.append(_like(made[-1], key) if twin else _job(random, key, totals, idle))
     pods = (
         Demand(f"d/{i}", _request(random, totals), _time(random), _pins(random, names))
         for i in range(demands)
@@ -108,7 +114,11 @@ def random_world(number: int, machines: int, jobs: int, demands: int) -> World:
     found = tuple(_machine(random, name, totals[name], idle[name]) for name in names)
     limits = {"cpu": random.choice((Fraction(1), Fraction(97, 100), Fraction(97, 100), Fraction(8, 10)))}
     limits |= {"nvidia.com/gpu": random.choice((Fraction(1), Fraction(1), Fraction(1, 2)))}
-    return World(Cluster(found, tuple(pods)), made, Options(limits, settle=timedelta(0)))
+    return World(Cluster(found, tuple(pods)), tuple(made), Options(limits, settle=timedelta(0)))
+
+
+def _like(job: Job, key: str) -> Job:
+    return replace(job, key=key, machines=tuple(each and LOST for each in job.machines))
 
 
 def _machine(random: Random, name: str, total: Amounts, left: Amounts) -> Machine:

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from elasticjob.brain.fulfilment.draft import Draft, Planned
 from elasticjob.brain.fulfilment.state import Amounts, Cluster, Demand, Job
-from tests.kit.fulfilment.worlds import LOST, World, fits, plus
+from tests.kit.planning.worlds import LOST, World, fits, plus
 
 
 @dataclass(frozen=True)
