@@ -6,7 +6,8 @@ others may have to repeat the end of the training.
 3. A world is complete as soon as no node is missing. After a member with the model's state has joined, the
 last-call timeout bounds the wait.
 4. Survivors come first, the oldest is rank 0; newcomers follow by place, or as `topology.py` says. A newcomer
-never displaces a node that holds the model's state.
+never displaces a node that holds the model's state. Beside elastic workers, scripts that are not known to be
+elastic are newcomers, and come last: they begin again with each world, and take seconds to open its store.
 5. A world that ends stays ended. Its number is never reused, so it fences every later message.
 6. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room. Where
 that restarts the workers (plain scripts), newcomers are gathered until no other has come for a while.
@@ -176,20 +177,21 @@ def _last_call(job: Job, survivors: bool) -> datetime:
 
 
 class _Age:
-    """Sort key of nodes: the round in which each entered the lineage, then its place."""
+    """Sort key of nodes: the round in which each entered the lineage, elastic ones first, then its place."""
 
     def __init__(self, job: Job) -> None:
         self.newest = _newest(job)
         self.world = job.world.round if job.world else 0
         self.since = {member.node: member.since for member in job.world.members} if job.world else {}
         self.next = job.round + 1
+        self.elastic = job.nodes.count(lambda kind: kind.joined and not kind.costly) > 0
 
-    def __call__(self, node: Node) -> tuple[int, tuple[str, int, str]]:
-        return self.entered(node), node.place
+    def __call__(self, node: Node) -> tuple[int, bool, tuple[str, int, str]]:
+        return self.entered(node), node.kind.costly, node.place
 
     def entered(self, node: Node) -> int:
         """Return the round since which the node holds the model's state; the next one for a newcomer."""
-        if not node.round or node.round < self.newest:
+        if not node.round or node.round < self.newest or (self.elastic and node.kind.costly):
             return self.next
         return self.since.get(node.name, node.round) if node.round == self.world else node.round
 

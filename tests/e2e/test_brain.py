@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
-import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -20,6 +13,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.cli.laptop import free_port, operator_of
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
+from tests.kit.brain.process import BrainProcess, brain_of
 from tests.kit.brain.story import TRAINS
 from tests.kit.browser import dom
 from tests.kit.controllers.site import Site
@@ -29,64 +23,6 @@ from tests.kit.waiting import until
 from tests.kit.whole import WholeClusters
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
-
-
-@dataclass
-class BrainProcess:
-    """A Brain of a cluster, as a process that may be killed and started again."""
-
-    command: list[str]
-    port: int
-    log: Path
-    process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        with self.log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                *self.command,
-                env={**os.environ, "ELASTICJOB_BRAIN_EVERY": "0.3", "ELASTICJOB_BRAIN_PACE": "0.02"},
-                stdout=log,
-                stderr=log,
-            )
-        await until(self._answers, f"Brain answers: {self.log}")
-
-    async def end(self, how: str = "terminate") -> None:
-        if self.process and self.process.returncode is None:
-            getattr(self.process, how)()
-            await self.process.wait()
-
-    async def get(self, path: str) -> Any:
-        async with aiohttp.ClientSession() as session, session.get(self.url + path) as reply:
-            return await reply.json(content_type=None)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    async def _answers(self) -> bool:
-        try:
-            return "jobs" in await self.get("/v1/jobs")
-        except aiohttp.ClientError:
-            return False
-
-
-@asynccontextmanager
-async def brain_of(kubeconfig: Path, folder: Path, key: Path, port: int) -> AsyncIterator[BrainProcess]:
-    flags = {
-        "--kubeconfig": kubeconfig,
-        "--database": f"sqlite:///{folder / 'brain.db'}",
-        "--port": port,
-        "--probes": "",
-        "--key-file": key,
-    }
-    words = [str(word) for flag in flags.items() for word in flag]
-    command = [sys.executable, "-m", "elasticjob.cli", "brain", *words]
-    found = BrainProcess(command, port, folder / "brain.log")
-    try:
-        await found.start()
-        yield found
-    finally:
-        await found.end()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

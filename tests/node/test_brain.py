@@ -175,6 +175,8 @@ async def test_a_job_is_sized_by_the_history_of_an_earlier_one(site: Site, home:
     reasons = {plan["metadata"]["name"]: plan["spec"]["reason"] for plan in plans}
     assert any(reason.startswith("worker-all-reduce: ") for reason in reasons.values()), reasons
     assert any("1 completed jobs like it" in reason for reason in reasons.values()), reasons
+    samples = (await brain.job(home, "second"))["samples"]
+    assert any(sample["goodput"] for sample in samples)  # which Prometheus alone has told
     took = time.time() - began
     site.rows.append(Row(0.0, "cluster mode", "the second job starts with what the first one learnt", took))
 

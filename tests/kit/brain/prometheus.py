@@ -9,16 +9,24 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
+
+from hack.cluster.binaries import Places, catalog
 from tests.kit.brain.postgres import lacking
 from tests.kit.consumers import free_port
+from tests.kit.waiting import until
 
 
 @asynccontextmanager
 async def prometheus(
     folder: Path, scrape: Mapping[str, object], address: str = "127.0.0.1"
 ) -> AsyncIterator[str]:
-    """Run a server with its files in `folder` and one entry of `scrape_configs`; yields its URL."""
-    program = shutil.which("prometheus") or lacking("prometheus")
+    """Run a server with its files in `folder` and one entry of `scrape_configs`; yields its URL.
+
+    Debian's program is built without kubernetes_sd; the one that hack/kube-binaries builds has it.
+    """
+    built = Places.of().find(catalog().programs["prometheus"])
+    program = built or shutil.which("prometheus") or lacking("prometheus")
     settings = {"global": {"scrape_interval": "200ms"}, "scrape_configs": [scrape]}
     (folder / "prometheus.yml").write_text(json.dumps(settings))  # YAML holds JSON
     port = free_port()
@@ -31,8 +39,21 @@ async def prometheus(
             stdout=log,
             stderr=log,
         )
+    url = f"http://{address}:{port}"
+
+    async def is_ready() -> bool:
+        assert process.returncode is None, (folder / "prometheus.log").read_text()
+        try:
+            async with session.get(f"{url}/-/ready") as reply:
+                return reply.status == 200
+        except aiohttp.ClientError:
+            return False
+
     try:
-        yield f"http://{address}:{port}"
+        async with aiohttp.ClientSession() as session:
+            await until(is_ready, "Prometheus is ready", 30)
+        yield url
     finally:
-        process.terminate()
-        await process.wait()
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()

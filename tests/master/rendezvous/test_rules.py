@@ -295,6 +295,17 @@ def plain(name: str, **more: Any) -> Join:
     return join(name, recovery=Recovery.RESTART, wait=60.0, **more)
 
 
+def test_a_script_that_is_not_known_to_be_elastic_comes_after_those_that_are() -> None:
+    game = Played(maximum=3)
+    game.ask(watch("node-0"), plain("node-0"))
+    assert game.names() == ["node-0"]
+    game.ask(watch("node-1"), join("node-1"))
+    game.ask(plain("node-0", after=1))
+    assert game.names() == ["node-1", "node-0"]  # the store of node-1 listens, that of node-0 may not yet
+    game.ask(join("node-0", after=2), join("node-1", after=2))
+    assert game.names() == ["node-0", "node-1"]
+
+
 def test_late_nodes_of_a_plain_script_cost_one_restart_together() -> None:
     game = played("node-0", "node-1", maximum=9)
     for name in NODES[2:6]:
