@@ -91,7 +91,8 @@ class Application:
     @cached_property
     def ends(self) -> Array:
         """The progress at which each epoch ends: the least of all measured batches."""
-        return np.min([each.progress[: self.epochs] for each in self.validations], axis=0)
+        ends: Array = np.min([each.progress[: self.epochs] for each in self.validations], axis=0)
+        return ends
 
     def step_time(self, placement: Sequence[int], local: int) -> tuple[float, float]:
         """Return seconds of a step, and of the synchronisation in it, with so many GPUs on each node."""
@@ -161,7 +162,9 @@ def read_application(folder: Path) -> Application:
     path = folder / "placements.csv"
     for line, row in _rows(path, PLACEMENTS):
         if not row["placement"].isdigit() or "0" in row["placement"]:
-            raise BadTrace(f"{path}, line {line}: placement {row['placement']!r} is not a digit for each node")
+            raise BadTrace(
+                f"{path}, line {line}: placement {row['placement']!r} is not a digit for each node"
+            )
         batch, step, sync = (_number(row[name], path, line, name) for name in PLACEMENTS[1:])
         placed.setdefault(tuple(map(int, row["placement"])), []).append((batch, step, sync))
     path = folder / "scalability.csv"

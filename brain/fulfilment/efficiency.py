@@ -1,15 +1,15 @@
 """How fast a data-parallel job trains with other sizes: step time, statistical efficiency, best batch. Pure.
 
-Source: Pollux (Qiao et al., OSDI 2021), sections 3.1 (efficiency), 3.2 (throughput) and 4.1 (what is assumed
-before it is measured). With n instances on N machines, m records of each instance in a micro-step, and s extra
+Source: Pollux (Qiao et al., OSDI 2021), sections 3.1 (efficiency), 3.2 (throughput) and 4.1 (what is
+assumed before it is measured). With n instances, m records of each instance in a micro-step, and s extra
 micro-steps before each synchronisation:
 
     compute = α_c + β_c·m                         synchronise = 0 if n = 1, else α + β·(n − 2)
     step    = s·compute + (compute^γ + synchronise^γ)^(1/γ)
     gain    = (var + sqr) / (var·M0/M + sqr)      goodput = gain / step
 
-α and β differ between one machine and several. M = n·m·(s + 1) is the global batch, M0 the first one. A step at
-M is worth `gain` steps at M0, so goodput is counted in steps at M0 a second. Times are seconds.
+α and β differ between one machine and several. M = n·m·(s + 1) is the global batch, M0 the first one. A step
+at M is worth `gain` steps at M0, so goodput is counted in steps at M0 a second. Times are seconds.
 """
 
 from __future__ import annotations
@@ -145,7 +145,9 @@ def configure(
     extra = np.where(alone, np.maximum(extra, 1), extra)
     local = np.ceil(wanted / (extra + 1) - tiny)
     local = np.minimum(local, np.floor(batches.most / (count * (extra + 1))))
-    goodput = noise.gain(count * local * (extra + 1)) / model.seconds(np.asarray(machines), count, local, extra)
+    goodput = noise.gain(count * local * (extra + 1)) / model.seconds(
+        np.asarray(machines), count, local, extra
+    )
     goodput = np.where((local >= batches.least_local) & (local <= batches.most_local), goodput, 0.0)
     best = np.argmax(goodput, axis=0), np.arange(len(count))
     return Configurations(goodput[best], local[best].astype(int), extra[best].astype(int))

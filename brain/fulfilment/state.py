@@ -97,6 +97,8 @@ class Options:
     settle: timedelta = timedelta(seconds=60)
     longest: timedelta = timedelta(minutes=30)
     """The settle time after withdrawn growths is no longer than this."""
+    rebalance: bool = False
+    """Move steps between running jobs, from one that stays at least as fulfilled as the other becomes."""
 
 
 @dataclass(frozen=True)
