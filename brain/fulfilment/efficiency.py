@@ -14,8 +14,8 @@ at M is worth `gain` steps at M0, so goodput is counted in steps at M0 a second.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -48,18 +48,30 @@ class Measurement:
     compute: float
 
 
+Ratios = tuple[Array, Array]
+"""Records of a micro-step, ascending, and for each the time that was measured over that of the model."""
+
+
 @dataclass(frozen=True)
 class StepTime:
-    """The fitted model of a step; pairs are α and β."""
+    """The fitted model of a step; pairs are α and β.
+
+    What was measured counts more than the model: `micros` corrects the time of a micro-step, `steps` that of a
+    whole step by machines and instances, between the measured batches in proportion.
+    """
 
     compute: tuple[float, float]
     within: tuple[float, float]
     between: tuple[float, float]
     overlap: float
+    micros: Ratios | None = None
+    steps: Mapping[tuple[int, int], Ratios] = field(default_factory=dict)
 
     def micro(self, local: ArrayLike) -> Array:
         """Return the time of a micro-step without synchronisation."""
-        return np.asarray(self.compute[0] + self.compute[1] * np.asarray(local, dtype=float))
+        local = np.asarray(local, dtype=float)
+        line = self.compute[0] + self.compute[1] * local
+        return np.asarray(line if self.micros is None else line * np.interp(local, *self.micros))
 
     def seconds(self, machines: ArrayLike, count: ArrayLike, local: ArrayLike, extra: ArrayLike = 0) -> Array:
         """Return the time of a step with `extra` micro-steps before the last; arguments are broadcast."""
@@ -70,7 +82,17 @@ class StepTime:
         sync = np.where(machines > 1, between, np.where(count > 1, within, 0.0))
         micro = self.micro(local)
         last = (micro**self.overlap + sync**self.overlap) ** (1 / self.overlap)
-        return np.asarray(np.asarray(extra) * micro + last)
+        return np.asarray(np.asarray(extra) * micro + last * self._measured(machines, count, local))
+
+    def _measured(self, machines: ArrayLike, count: ArrayLike, local: ArrayLike) -> Array:
+        """Return the ratio of measured to modelled time for each argument, 1 where nothing was measured."""
+        machines, count, local = np.broadcast_arrays(machines, count, np.asarray(local, dtype=float))
+        found = np.ones(local.shape)
+        for (on, instances), ratios in self.steps.items():
+            same = (machines == on) & (count == instances)
+            if same.any():
+                found[same] = np.interp(local[same], *ratios)
+        return found
 
 
 @dataclass(frozen=True)
@@ -126,7 +148,17 @@ def fit(measured: Sequence[Measurement]) -> StepTime:
         model = StepTime(fitted, within, between, overlap)
         error = np.log(model.seconds(machines, count, local) / step)
         found.append((float(np.sqrt(np.mean(error**2))) + PREFERRED * (overlap - 1) ** 2, model))
-    return min(found, key=lambda each: each[0])[1]
+    model = min(found, key=lambda each: each[0])[1]
+    model = replace(model, micros=_ratios(local, compute / model.micro(local)))
+    ratio = step / model.seconds(machines, count, local)
+    places = set(zip(machines.astype(int).tolist(), count.astype(int).tolist(), strict=True))
+    same = {place: (machines == place[0]) & (count == place[1]) for place in places}
+    return replace(model, steps={place: _ratios(local[at], ratio[at]) for place, at in same.items()})
+
+
+def _ratios(local: Array, ratio: Array) -> Ratios:
+    known = np.unique(local)
+    return known, np.array([ratio[local == each].mean() for each in known])
 
 
 def configure(
