@@ -32,6 +32,8 @@ class Training:
     local: int = 0
     extra: int = 0
     _measured: dict[tuple[int, int, int], Measurement] = field(default_factory=dict)
+    fair: list[float] = field(default_factory=list)
+    """The goodput that a fair share would have had, at each plan."""
     known: tuple[object, dict[int, float]] | None = None
     """The goodput by number of GPUs, with what it was computed from."""
     _fitted: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from statistics import fmean
 from time import perf_counter
 from typing import Final
 
@@ -39,8 +40,8 @@ class Rules:
 
 @dataclass
 class Outcome:
-    """What a run came to: for each job hours from submission to end, finish-time fairness, changes; seconds of
-    each plan."""
+    """What a run came to: by job hours from submission to end, finish-time fairness, and changes of its
+    places; seconds of each plan."""
 
     hours: dict[str, float] = field(default_factory=dict)
     rho: dict[str, float] = field(default_factory=dict)
@@ -48,38 +49,30 @@ class Outcome:
     plans: list[float] = field(default_factory=list)
 
 
-def run(
-    submissions: Sequence[Submission], applications: Mapping[str, Application], rules: Rules
-) -> Outcome:
+def run(submissions: Sequence[Submission], applications: Mapping[str, Application], rules: Rules) -> Outcome:
     """Return what a workload comes to under the goodput planner."""
     waiting = [Training(each, applications[each.application]) for each in submissions]
     running: list[Training] = []
-    fair: dict[str, float] = {}
     outcome, now = Outcome(), 0.0
-    options = replace(rules.options, restart=timedelta(seconds=rules.resize), settle=timedelta(0), suspend=True)
+    options = replace(
+        rules.options, restart=timedelta(seconds=rules.resize), settle=timedelta(0), suspend=True
+    )
     while waiting or running:
         for each in running:
             each.advance(now, TICK)
         now += TICK
         for each in [each for each in running if each.completed is not None]:
             running.remove(each)
-            _end(each, fair, outcome)
+            _end(each, outcome)
         running += [each for each in waiting if each.submission.time <= now]
         waiting = [each for each in waiting if each.submission.time > now]
         if running:
-            _plan(running, options, rules, now, fair, outcome)
+            _plan(running, options, rules, now, outcome)
     return outcome
 
 
-def _plan(
-    running: Sequence[Training],
-    options: Options,
-    rules: Rules,
-    now: float,
-    fair: dict[str, float],
-    outcome: Outcome,
-) -> None:
-    """Ask the planner, and do what it says; note how much a job would have done with its fair share."""
+def _plan(running: Sequence[Training], options: Options, rules: Rules, now: float, outcome: Outcome) -> None:
+    """Ask the planner, and do what it says."""
     for each in running:
         each.learn()
     jobs = [trained(each, rules) for each in running]
@@ -89,14 +82,19 @@ def _plan(
     for each in running:
         name = each.submission.name
         places = planned.places[name]
+        if each.model is not None:
+            each.fair.append(planned.shares[name].fair)
         if places != each.places:
             each.place(places, now, rules.resize if set(places) & set(each.places) else rules.restart)
 
 
-def _end(job: Training, fair: Mapping[str, float], outcome: Outcome) -> None:
+def _end(job: Training, outcome: Outcome) -> None:
     name = job.submission.name
     assert job.completed is not None
-    outcome.hours[name] = (job.completed - job.submission.time) / 3600
+    seconds = job.completed - job.submission.time
+    fair = fmean(job.fair) if job.fair else job.progress / job.trained
+    outcome.hours[name] = seconds / 3600
+    outcome.rho[name] = seconds * fair / job.progress
     outcome.changes[name] = job.changes
 
 

@@ -56,8 +56,8 @@ Ratios = tuple[Array, Array]
 class StepTime:
     """The fitted model of a step; pairs are α and β.
 
-    What was measured counts more than the model: `micros` corrects the time of a micro-step, `steps` that of a
-    whole step by machines and instances, between the measured batches in proportion.
+    What was measured counts more than the model: `micros` corrects the time of a micro-step, `steps` that of
+    a whole step by machines and instances, between the measured batches in proportion.
     """
 
     compute: tuple[float, float]

@@ -76,13 +76,14 @@ class Trained:
 
 @dataclass(frozen=True)
 class Share:
-    """What a job has after a plan: its size, its speed against that of a fair share, and its fairness.
+    """What a job has after a plan: its size, the speed of a fair share, its own against that, its fairness.
 
     `rho` is the expected time from submission to the end, divided by that with a fair share all the time
     (finish-time fairness, Themis, NSDI 2020); more than 1 is worse than fair, infinite for a job that waits.
     """
 
     size: int
+    fair: float
     speedup: float
     rho: float
 
@@ -195,16 +196,22 @@ def _sizes(
 
 
 def _limited(room: Room, drafts: Sequence[_Draft]) -> tuple[str, ...]:
-    """Return the resources of which all jobs together could want more than there is."""
-    wanted = dict.fromkeys(room.resources, 0)
-    for each in drafts:
-        for name, amount in each.job.amount.items():
-            wanted[name] = wanted.get(name, 0) + amount * max(each.sizes, default=0)
-    return tuple(
-        name
-        for at, name in enumerate(room.resources)
-        if wanted[name] > int(room.free[:, at].sum()) and name != PODS
+    """Return the resources that bound the sizes: of which all jobs together could want more than there is, and
+    which are not kept by keeping another."""
+    wanted, free = (
+        dict.fromkeys(room.resources, 0),
+        dict(zip(room.resources, room.free.sum(axis=0), strict=True)),
     )
+    for each in drafts:
+        for name in room.resources:
+            wanted[name] += each.job.amount.get(name, 0) * max(each.sizes, default=0)
+    limited = [name for name in room.resources if wanted[name] > free[name] and name != PODS]
+    amounts = {tuple(each.job.amount.get(name, 0) for name in limited) for each in drafts}
+    for at, name in reversed(list(enumerate(limited))):
+        others = [index for index, other in enumerate(limited) if other != name and other in free]
+        if any(all(each[at] * free[limited[o]] <= each[o] * free[name] for each in amounts) for o in others):
+            del free[name]
+    return tuple(name for name in limited if name in free)
 
 
 def _limit(name: str, free: int, cluster: Cluster, options: Options) -> int:
@@ -278,7 +285,7 @@ def _share(draft: _Draft, size: int, now: datetime) -> Share:
     speed = draft.speeds.get(size, 0.0)
     age = (now - draft.job.submitted).total_seconds()
     alone = (draft.trained.done + draft.left) / draft.fair
-    return Share(size, speed / draft.fair, (age + draft.left / speed) / alone if speed else inf)
+    return Share(size, draft.fair, speed / draft.fair, (age + draft.left / speed) / alone if speed else inf)
 
 
 def _reason(draft: _Draft, size: int, share: Share) -> str:
