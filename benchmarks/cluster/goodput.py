@@ -10,7 +10,8 @@ from time import perf_counter
 from typing import Final
 
 from benchmarks.figures import Sheet, machine, number, quantile, show
-from elasticjob.brain.fulfilment.goodput import Options, Trained, drafted
+from elasticjob.brain.fulfilment.goodput import drafted
+from elasticjob.brain.fulfilment.offers import Options, Trained
 from elasticjob.brain.fulfilment.state import CPU, Cluster, Job, Machine
 
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -36,9 +37,9 @@ def main(options: Namespace) -> None:
     for title, scarce in (("GPUs are scarce", False), ("GPUs and cores are scarce", True)):
         first, second = [], []
         for seed in range(options.instances):
-            times = timed(Random(seed), options.jobs, options.gpus, scarce=scarce)
-            first.append(1000 * times[0])
-            second.append(1000 * times[1])
+            new, later = timed(Random(seed), options.jobs, options.gpus, scarce=scarce)
+            first.append(1000 * new)
+            second.append(1000 * later)
         for what, times in (("all jobs are new", first), ("a tenth is new", second)):
             quantiles = [number(quantile(times, share)) for share in (0.5, 0.99, 1.0)]
             rows.append([f"{title}, {what}", *quantiles])

@@ -24,7 +24,7 @@ from benchmarks.cluster.traces import Application, BadTrace, read_applications, 
 from benchmarks.cluster.workload import Outcome, Rules, run
 from benchmarks.figures import Sheet, machine, number, quantile, show
 from benchmarks.programs import say
-from elasticjob.brain.fulfilment.goodput import Options
+from elasticjob.brain.fulfilment.offers import Options
 
 Row = tuple[float, ...]
 PUBLISHED: Final[Mapping[str, Mapping[str, tuple[Row, float, float]]]] = {

@@ -12,7 +12,8 @@ from typing import Final
 from benchmarks.cluster.traces import Application, Submission
 from benchmarks.cluster.training import Training
 from elasticjob.brain.fulfilment.efficiency import configure
-from elasticjob.brain.fulfilment.goodput import Options, Trained, drafted
+from elasticjob.brain.fulfilment.goodput import drafted
+from elasticjob.brain.fulfilment.offers import Options, Trained
 from elasticjob.brain.fulfilment.state import Cluster, Job, Machine
 
 BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
