@@ -166,6 +166,10 @@ def read_application(folder: Path) -> Application:
                 f"{path}, line {line}: placement {row['placement']!r} is not a digit for each node"
             )
         batch, step, sync = (_number(row[name], path, line, name) for name in PLACEMENTS[1:])
+        if not (batch and sync < step):
+            raise BadTrace(
+                f"{path}, line {line}: a step of {step:g} s is not longer than its synchronisation"
+            )
         placed.setdefault(tuple(map(int, row["placement"])), []).append((batch, step, sync))
     path = folder / "scalability.csv"
     scaled = [

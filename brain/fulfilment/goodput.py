@@ -116,10 +116,10 @@ def _must(
 ) -> dict[str, int]:
     """Return how many instances each job has to have: its least if it runs, or has waited for too long."""
     must, left = dict.fromkeys((each.key for each in drafts), 0), dict(capacity)
-    for each in sorted(drafts, key=lambda each: (-each.job.priority, not each.job.now, _since(each.job))):
-        recent = now - _since(each.job) < options.patience
-        held = each.job.now > 0 and (not options.suspend or (recent and each.job.changed is not None))
-        least = each.sizes[0] if each.sizes and (held or (each.job.now == 0 and not recent)) else 0
+    for each in sorted(drafts, key=lambda each: (not each.job.now, -each.job.priority, _since(each.job))):
+        recent, began = now - _since(each.job) < options.patience, each.job.changed is not None
+        has_to = (not options.suspend or (recent and began)) if each.job.now else not recent
+        least = each.first if has_to and each.sizes else 0
         if all(least * each.amount(name) <= left[name] for name in left):
             must[each.key] = least
             left = {name: amount - least * each.amount(name) for name, amount in left.items()}
