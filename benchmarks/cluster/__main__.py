@@ -2,21 +2,23 @@
 
 python -m benchmarks.cluster experiments
 python -m benchmarks.cluster planning
+python -m benchmarks.cluster pollux --traces FOLDER
+python -m benchmarks.cluster goodput
 """
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
 
-from benchmarks.cluster import experiments, planning
+from benchmarks.cluster import experiments, goodput, planning, pollux
 
 
 def main() -> None:
     """Run one of the benchmarks."""
     parser = ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    experiments.add(commands)
-    planning.add(commands)
+    for benchmark in (experiments, planning, pollux, goodput):
+        benchmark.add(commands)
     options = parser.parse_args()
     options.run(options)
 

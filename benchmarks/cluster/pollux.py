@@ -1,0 +1,169 @@
+"""`pollux`: the 24 published workloads of the Pollux paper under the goodput planner, beside its results.
+
+Source: Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI 2021;
+traces and completion times of petuum/adaptdl, branch osdi21-artifact (Apache-2.0). 16 nodes of 4 GPUs, a plan
+each minute; a policy knows of a job what it has measured, and tries at most twice the GPUs that it has had.
+
+    python -m benchmarks.cluster pollux --traces FOLDER --load 1.0
+    python -m benchmarks.cluster pollux --jobs FILE --models FOLDER
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from argparse import ArgumentParser, Namespace, _SubParsersAction
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from statistics import fmean
+from typing import Final
+
+from benchmarks.cluster.traces import Application, BadTrace, read_applications, read_jobs
+from benchmarks.cluster.workload import Outcome, Rules, run
+from benchmarks.figures import Sheet, machine, number, quantile, show
+from benchmarks.programs import say
+from elasticjob.brain.fulfilment.offers import Options
+
+Row = tuple[float, ...]
+PUBLISHED: Final[Mapping[str, Mapping[str, tuple[Row, float, float]]]] = {
+    "0.5": {
+        "Pollux": ((0.29, 0.51, 0.36, 0.42, 0.27, 0.36), 0.37, 2.6),
+        "Optimus": ((0.36, 0.87, 0.55, 0.60, 0.37, 0.54), 0.55, 4.1),
+        "Tiresias": ((0.40, 0.65, 0.52, 0.54, 0.40, 0.51), 0.50, 4.4),
+    },
+    "1.0": {
+        "Pollux": ((0.58, 0.92, 0.61, 0.76, 0.74, 0.68), 0.71, 10.4),
+        "Optimus": ((1.14, 1.92, 1.10, 1.66, 1.57, 1.47), 1.48, 12.3),
+        "Tiresias": ((0.69, 1.43, 1.08, 0.91, 0.97, 0.96), 1.01, 13.4),
+    },
+    "1.5": {
+        "Pollux": ((1.07, 0.94, 0.92, 1.08, 1.11, 0.96), 1.01, 13.1),
+        "Optimus": ((2.13, 1.85, 1.58, 2.13, 2.19, 2.08), 2.00, 16.7),
+        "Tiresias": ((1.53, 1.76, 1.82, 1.55, 1.90, 1.62), 1.70, 17.1),
+    },
+    "2.0": {
+        "Pollux": ((1.72, 1.16, 1.43, 1.46, 1.83, 1.42), 1.50, 17.4),
+        "Optimus": ((3.00, 2.37, 2.32, 2.87, 3.29, 2.71), 2.76, 23.1),
+        "Tiresias": ((2.82, 2.40, 2.98, 2.69, 3.36, 2.85), 2.85, 25.0),
+    },
+}
+"""By load and policy: mean completion time of workloads 1 to 6, its mean, the mean of their p99. Hours."""
+WORKLOADS: Final = 6
+UNKNOWN: Final = Options(power=-0.5)
+KNOWN: Final = Options(power=0.5, favour=0.5)
+RULES: Final[Mapping[str, Rules]] = {
+    "restart 30 s": Rules(30, 30, options=UNKNOWN),
+    "resize 0.1 s, start or move 30 s": Rules(30, 0.1, options=UNKNOWN),
+    "any change 0.1 s": Rules(0.1, 0.1, options=UNKNOWN),
+    "any change 0.1 s, work left is known": Rules(0.1, 0.1, known=True, options=KNOWN),
+}
+HEADS: Final = ("mean h", "of Pollux", "p99 h", "rho, mean", "rho, p99", "changes a job")
+
+
+def add(commands: _SubParsersAction[ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser(
+        "pollux", help="the published workloads of the Pollux paper", description=__doc__
+    )
+    parser.add_argument("--traces", type=Path, help="a folder with jobs/<load>/<n>.csv and models/")
+    parser.add_argument(
+        "--load", action="append", choices=list(PUBLISHED), help="default: all; may be repeated"
+    )
+    parser.add_argument("--workload", action="append", type=int, help="by number; may be repeated")
+    parser.add_argument("--jobs", type=Path, help="one file of jobs, instead of --traces")
+    parser.add_argument("--models", type=Path, help="the folder of applications for --jobs")
+    parser.add_argument("--only", action="append", choices=list(RULES), help="a row; may be repeated")
+    parser.add_argument("--power", type=float, help="p of the power mean")
+    parser.add_argument("--favour", type=float, help="how much short jobs are favoured")
+    parser.add_argument("--short", type=float, help="jobs of fewer hours are equally short")
+    parser.set_defaults(run=main)
+
+
+def main(options: Namespace) -> None:
+    """Run the workloads, print a table for each load."""
+    if bool(options.traces) == bool(options.jobs) or bool(options.jobs) != bool(options.models):
+        sys.exit("either --traces, or --jobs and --models are needed")
+    rules = {name: adapted(RULES[name], options) for name in options.only or RULES}
+    try:
+        applications = read_applications(options.models or options.traces / "models")
+        if options.jobs:
+            one(options.jobs, applications, rules)
+        for load in () if options.jobs else options.load or PUBLISHED:
+            numbers = options.workload or range(1, WORKLOADS + 1)
+            loaded(load, options.traces / "jobs" / load, list(numbers), applications, rules)
+    except BadTrace as error:
+        sys.exit(str(error))
+    print(f"made by {shlex.join(['python', '-m', 'benchmarks.cluster', *sys.argv[1:]])}")
+    print(machine())
+
+
+def adapted(rules: Rules, options: Namespace) -> Rules:
+    """Return the rules with what was given on the command line."""
+    given = {
+        name: getattr(options, name) for name in ("power", "favour") if getattr(options, name) is not None
+    }
+    if options.short is not None:
+        given["short"] = timedelta(hours=options.short)
+    return replace(rules, options=replace(rules.options, **given))
+
+
+def one(path: Path, applications: Mapping[str, Application], rules: Mapping[str, Rules]) -> None:
+    """Run the jobs of one file."""
+    jobs = read_jobs(path, applications)
+    rows = [cells(name, [run(jobs, applications, each)], None) for name, each in rules.items()]
+    show(Sheet((path.name, *HEADS), rows))
+
+
+def loaded(
+    load: str,
+    folder: Path,
+    numbers: Sequence[int],
+    applications: Mapping[str, Application],
+    rules: Mapping[str, Rules],
+) -> None:
+    """Run workloads of a load, print them beside what was published."""
+    published = {name: [means[at - 1] for at in numbers] for name, (means, _, _) in PUBLISHED[load].items()}
+    pollux = fmean(published["Pollux"])
+    rows = [
+        [
+            name,
+            *map(number, means),
+            number(fmean(means)),
+            number(fmean(means) / pollux),
+            tail(load, name, numbers),
+        ]
+        for name, means in published.items()
+    ]
+    for name, each in rules.items():
+        outcomes = []
+        for at in numbers:
+            outcomes.append(run(read_jobs(folder / f"{at}.csv", applications), applications, each))
+            say(f"load {load}, workload {at}, {name}: {mean(outcomes[-1]):.3f} h")
+        single = [number(mean(outcome)) for outcome in outcomes]
+        rows.append([name, *single, *cells("", outcomes, pollux)[1:]])
+    show(Sheet((f"load {load}", *(f"{at}, h" for at in numbers), *HEADS), rows))
+
+
+def tail(load: str, name: str, numbers: Sequence[int]) -> str:
+    """Return the published p99, which is known for all workloads together."""
+    return number(PUBLISHED[load][name][2]) if len(numbers) == WORKLOADS else "–"
+
+
+def mean(outcome: Outcome) -> float:
+    return fmean(outcome.hours.values())
+
+
+def cells(name: str, outcomes: Sequence[Outcome], pollux: float | None) -> list[str]:
+    """Return the cells of a row: means over the workloads."""
+    means = fmean(mean(each) for each in outcomes)
+    return [
+        name,
+        number(means),
+        number(means / pollux) if pollux else "–",
+        number(fmean(quantile(list(each.hours.values()), 0.99) for each in outcomes)),
+        number(fmean(fmean(each.rho.values()) for each in outcomes)),
+        number(fmean(quantile(list(each.rho.values()), 0.99) for each in outcomes)),
+        number(fmean(fmean(each.changes.values()) for each in outcomes)),
+    ]
