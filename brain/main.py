@@ -19,7 +19,6 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.brain.access import Access
 from elasticjob.brain.administor import Pace
 from elasticjob.brain.algorithms import installed
-from elasticjob.brain.fulfilment.fulfilment import Fulfilment, Measures
 from elasticjob.brain.fulfilment.planner import plan
 from elasticjob.brain.fulfilment.state import Options
 from elasticjob.brain.monitor.sources import Masters, Prometheus, Source
@@ -29,6 +28,7 @@ from elasticjob.brain.reconciler import Plans
 from elasticjob.brain.server import Server
 from elasticjob.brain.settings import Settings
 from elasticjob.brain.settings import Source as From
+from elasticjob.brain.sharing import Measures, Sharing
 from elasticjob.brain.store import Store, opened
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
@@ -126,7 +126,7 @@ def compose(
     operator.add(Controller("brain-plans", plans, for_=ELASTICJOB, watches=watches))
     if settings.fulfilment:
         operator.add(
-            Fulfilment(
+            Sharing(
                 plans,
                 pods,
                 operator.cache(NODE),

@@ -64,7 +64,7 @@ class Measures:
 
 
 @dataclass
-class Fulfilment:
+class Sharing:
     """See the module. `run` works until cancelled."""
 
     plans: Plans
