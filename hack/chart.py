@@ -115,6 +115,7 @@ def values() -> Mapping[str, Value]:
             "Brain, which sizes jobs in cluster mode by the history of earlier ones (docs/brain.md).\n"
             "`secret` names a Secret with `key` and `reading-token`, and, where `postgresql` is true,\n"
             "`database` (a URL): several replicas need that. Otherwise SQLite is kept on a volume.\n"
+            "`fulfilment` shares the cluster among jobs whose workers have a range.\n"
             "`source` is masters, none, or prometheus, whose URL is `prometheus`.",
             brain_values(),
             members(
@@ -125,6 +126,7 @@ def values() -> Mapping[str, Value]:
                     "secret": text | {"minLength": 1},
                     "postgresql": flag,
                     "storage": members({"size": text | {"minLength": 1}, "className": text}),
+                    "fulfilment": flag,
                     "source": {"enum": ["masters", "prometheus", "none"]},
                     "prometheus": text,
                     "resources": {"type": "object"},
@@ -151,6 +153,7 @@ def brain_values() -> Mapping[str, Any]:
         "secret": "elasticjob-brain",
         "postgresql": False,
         "storage": {"size": claim["resources"]["requests"]["storage"], "className": ""},
+        "fulfilment": False,
         "source": "masters",
         "prometheus": "",
         "resources": container["resources"],
@@ -255,6 +258,9 @@ DATABASE: Final = """\
             {{- end }}
             {{- if ne .Values.brain.source "masters" }}
             - {name: ELASTICJOB_BRAIN_SOURCE, value: {{ .Values.brain.source }}}
+            {{- end }}
+            {{- if .Values.brain.fulfilment }}
+            - {name: ELASTICJOB_BRAIN_FULFILMENT, value: "true"}
             {{- end }}
             {{- with .Values.brain.prometheus }}
             - {name: ELASTICJOB_BRAIN_PROMETHEUS, value: {{ . | quote }}}
