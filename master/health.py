@@ -34,6 +34,14 @@ def succeed_when_all_finished(job: Job, now: datetime) -> Verdict | None:
     return _success(job, len(job.world.members), f" of round {job.world.round}", now)
 
 
+def succeed_when_newcomers_alone_are_left(job: Job, now: datetime) -> Verdict | None:
+    """The older members of the world succeeded, and the others, which came at the end, hold no state."""
+    if not job.world or not rules.is_over(job):
+        return None
+    many = sum(_finished(job, member.node) for member in job.world.members)
+    return _success(job, many, f" with the state of round {job.world.round}", now)
+
+
 def succeed_when_the_leader_finished(job: Job, now: datetime) -> Verdict | None:
     """The node whose success is the job's succeeded, whoever else goes on."""
     if not job.spec.leader or not _finished(job, job.spec.leader):
@@ -122,6 +130,7 @@ def fail_when_nothing_is_computed(job: Job, now: datetime) -> Verdict | None:
 
 RULES: tuple[Rule, ...] = (
     succeed_when_all_finished,
+    succeed_when_newcomers_alone_are_left,
     succeed_when_all_that_are_known_finished,
     succeed_when_the_leader_finished,
     fail_by_the_failure_policy,

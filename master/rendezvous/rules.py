@@ -9,7 +9,8 @@ last-call timeout bounds the wait.
 never displaces a node that holds the model's state. Beside elastic workers, scripts that are not known to be
 elastic are newcomers, and come last: they begin again with each world, and take seconds to open its store.
 5. A world that ends stays ended. Its number is never reused, so it fences every later message.
-6. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room. Where
+6. No world is formed of newcomers alone, once an older member has finished: the training is over.
+7. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room. Where
 that restarts the workers (plain scripts), newcomers are gathered until no other has come for a while.
 """
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from elasticjob.api.rpc.rendezvous import Member, World
+from elasticjob.api.rpc.rendezvous import Member, Recovery, World
 from elasticjob.master.job import NAMED, Change, Ending, Job, Joined, Node
 from elasticjob.master.rendezvous import topology
 from elasticjob.master.roster import Kind, Roster
@@ -57,7 +58,7 @@ def settle(job: Job, now: datetime) -> Job:
     if job.verdict:
         return job
     job = _cut_in(job, now)
-    if job.running:
+    if job.running or is_over(job):
         return job
     if job.gathering is None:
         job = job.but(gathering=now)
@@ -77,6 +78,25 @@ def choose(job: Job, now: datetime) -> tuple[Node, ...]:
     age = _Age(job)
     joined = sorted((node for node in job.nodes.values() if node.joined), key=age)
     return topology.lay_out(joined[:size], job.topology, age.entered)
+
+
+def is_over(job: Job) -> bool:
+    """Whether older members have finished, and the rest are newcomers to them that have joined again.
+
+    They entered while the others were at the end. Alone they would train from the beginning.
+    """
+    if not job.world or not job.nodes.count(lambda kind: kind.completed):
+        return False
+    members = [(member.since, job.nodes.get(member.node)) for member in job.world.members]
+    finished = [since for since, node in members if node and node.completed]
+    rest = [(since, node) for since, node in members if not (node and node.completed)]
+    if not finished or not rest:
+        return False
+    return all(since > min(finished) and node and _is_elastic(node) for since, node in rest)
+
+
+def _is_elastic(node: Node) -> bool:
+    return node.joined is not None and node.joined.recovery is Recovery.IN_PROCESS
 
 
 def why_waiting(job: Job, now: datetime) -> str:

@@ -10,7 +10,7 @@ from elasticjob.api.rpc.nodes import Order
 from elasticjob.api.rpc.rendezvous import Join, Recovery, World
 from elasticjob.master.errors import Refused, Stale, Stopping
 from elasticjob.master.job import NAMED, Bounds, Phase
-from tests.kit.master import Played, finish, join, leave, played, pod, watch
+from tests.kit.master import Played, finish, join, leave, played, pod, report, watch
 
 NODES = [f"node-{index}" for index in range(9)]
 
@@ -304,6 +304,19 @@ def test_a_script_that_is_not_known_to_be_elastic_comes_after_those_that_are() -
     assert game.names() == ["node-1", "node-0"]  # the store of node-1 listens, that of node-0 may not yet
     game.ask(join("node-0", after=2), join("node-1", after=2))
     assert game.names() == ["node-0", "node-1"]
+
+
+def test_who_enters_while_the_others_finish_does_not_train_again() -> None:
+    game = played("node-0", maximum=3)
+    game.ask(report("node-0", 1, 9), watch("node-1"), plain("node-1"))
+    game.wait(5, "node-0", "node-1")
+    game.ask(join("node-0", after=1))
+    assert game.names() == ["node-0", "node-1"]  # the script of node-1 starts, and turns out to be elastic
+    game.ask(finish("node-0", 2))
+    assert game.job.verdict is None
+    game.ask(join("node-1", after=2))
+    assert game.job.verdict is not None
+    assert game.job.verdict.message == "the node with the state of round 2 finished after step 9"
 
 
 def test_late_nodes_of_a_plain_script_cost_one_restart_together() -> None:
