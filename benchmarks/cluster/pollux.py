@@ -20,9 +20,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
+import numpy as np
+
 from benchmarks.cluster.traces import Application, BadTrace, read_applications, read_jobs
 from benchmarks.cluster.workload import Outcome, Rules, run
-from benchmarks.figures import Sheet, machine, number, quantile, show
+from benchmarks.figures import Sheet, machine, number, show
 from benchmarks.programs import say
 from elasticjob.brain.fulfilment.offers import Options
 
@@ -164,8 +166,8 @@ def cells(name: str, outcomes: Sequence[Outcome], pollux: float | None) -> list[
         name,
         number(means),
         number(means / pollux) if pollux else "–",
-        number(fmean(quantile(list(each.hours.values()), 0.99) for each in outcomes)),
+        number(fmean(float(np.percentile(list(each.hours.values()), 99)) for each in outcomes)),
         number(fmean(fmean(each.rho.values()) for each in outcomes)),
-        number(fmean(quantile(list(each.rho.values()), 0.99) for each in outcomes)),
+        number(fmean(float(np.percentile(list(each.rho.values()), 99)) for each in outcomes)),
         number(fmean(fmean(each.changes.values()) for each in outcomes)),
     ]

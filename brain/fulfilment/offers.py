@@ -51,9 +51,6 @@ class Trained:
     done: float = 0.0
     left: float | None = None
 
-    def speed(self, size: int) -> float:
-        return self.speeds.get(size, 0.0)
-
 
 @dataclass(frozen=True)
 class Draft:
@@ -88,6 +85,7 @@ class Draft:
 
 
 def draft(trained: Trained, jobs: int, room: Room, options: Options) -> Draft:
+    """Return what a job may have, one of so many that share the room."""
     job = trained.job
     first = job.step * max(1, -(-job.least // job.step))
     allowed = [n for n in trained.speeds if job.least <= n <= job.most and n % job.step == 0 and n > 0]
