@@ -62,8 +62,9 @@ RULES: Final[Mapping[str, Rules]] = {
     "resize 0.1 s, start or move 30 s": Rules(30, 0.1, options=UNKNOWN),
     "restart 30 s, work left is known": Rules(30, 30, known=True, options=KNOWN),
     "any change 0.1 s, work left is known": Rules(0.1, 0.1, known=True, options=KNOWN),
+    "the same, a plan each 15 s": Rules(0.1, 0.1, known=True, tick=15, options=KNOWN),
 }
-HEADS: Final = ("mean h", "of Pollux", "p99 h", "rho, mean", "rho, p99", "changes a job")
+HEADS: Final = ("mean h", "of Pollux", "p99 h", "rho, mean", "rho, p99", "changes a job", "plan, ms")
 
 
 def add(commands: _SubParsersAction[ArgumentParser]) -> None:
@@ -170,4 +171,5 @@ def cells(name: str, outcomes: Sequence[Outcome], pollux: float | None) -> list[
         number(fmean(fmean(each.rho.values()) for each in outcomes)),
         number(fmean(float(np.percentile(list(each.rho.values()), 99)) for each in outcomes)),
         number(fmean(fmean(each.changes.values()) for each in outcomes)),
+        number(1000 * fmean(fmean(each.plans) for each in outcomes)),
     ]
