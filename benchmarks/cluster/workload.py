@@ -29,8 +29,8 @@ ONE_GPU: Final = ("ncf",)
 @dataclass(frozen=True)
 class Rules:
     """How long a job stands still: `restart` when it begins or none of its nodes stays, `resize` when its
-    list of nodes changes otherwise. `tick` is the time between two plans; all in seconds. `known`: the planner
-    is told how much work is left."""
+    list of nodes changes otherwise. `tick` is the time between two plans; all in seconds. `known`: the
+    planner is told how much work is left."""
 
     restart: float = 30.0
     resize: float = 30.0
