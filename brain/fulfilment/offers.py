@@ -17,7 +17,7 @@ FLOOR: Final = 0.02
 """The speed-up of a job without instances, where the power mean would otherwise be without bound."""
 KEEP: Final = 1e-6
 """What it is worth to change nothing, where nothing else decides."""
-YOUNG: Final = 300.0
+YOUNG: Final = 600.0
 """Seconds of training that are assumed at least, of a job whose remaining work is not known."""
 
 
