@@ -158,26 +158,20 @@ def read_applications(folder: Path) -> dict[str, Application]:
 
 def read_application(folder: Path) -> Application:
     """Return what was measured of an application. Raises BadTrace."""
-    placed: dict[tuple[int, ...], list[tuple[float, float, float]]] = {}
+    placed: dict[tuple[int, ...], list[tuple[float, ...]]] = {}
     path = folder / "placements.csv"
     for line, row in _rows(path, PLACEMENTS):
         if not row["placement"].isdigit() or "0" in row["placement"]:
             raise BadTrace(
                 f"{path}, line {line}: placement {row['placement']!r} is not a digit for each node"
             )
-        batch, step, sync = (_number(row[name], path, line, name) for name in PLACEMENTS[1:])
-        if not (batch and sync < step):
-            raise BadTrace(
-                f"{path}, line {line}: a step of {step:g} s is not longer than its synchronisation"
-            )
-        placed.setdefault(tuple(map(int, row["placement"])), []).append((batch, step, sync))
+        placed.setdefault(tuple(map(int, row["placement"])), []).append(
+            _times(row, path, line, PLACEMENTS[1:])
+        )
     path = folder / "scalability.csv"
-    scaled = [
-        tuple(_number(row[name], path, line, name) for name in SCALABILITY)
-        for line, row in _rows(path, SCALABILITY)
-    ]
+    scaled = [_times(row, path, line, SCALABILITY) for line, row in _rows(path, SCALABILITY)]
     validations = _validations(folder)
-    locals_ = [batch for rows in placed.values() for batch, _, _ in rows]
+    locals_ = [batch for rows in placed.values() for batch, *_ in rows]
     epochs = min(len(each.progress) for each in validations)
     return Application(
         name=folder.name,
@@ -210,13 +204,13 @@ def _validations(folder: Path) -> tuple[Validation, ...]:
     return tuple(sorted(found, key=lambda each: each.batch))
 
 
-def _sorted(rows: Sequence[tuple[float, float, float]]) -> tuple[Array, Array]:
+def _sorted(rows: Sequence[tuple[float, ...]]) -> tuple[Array, Array]:
     table = np.array(sorted(rows))
     return table[:, 0], table[:, 1:]
 
 
 def _points(
-    placed: Mapping[tuple[int, ...], Sequence[tuple[float, float, float]]],
+    placed: Mapping[tuple[int, ...], Sequence[tuple[float, ...]]],
     scaled: Sequence[tuple[float, ...]],
 ) -> tuple[Array, Array]:
     """Return the means of placements with the same number of nodes and GPUs, and what was scaled."""
@@ -248,6 +242,14 @@ def _rows(path: Path, columns: Sequence[str]) -> list[tuple[int, dict[str, str]]
     if not rows:
         raise BadTrace(f"{path} has no rows")
     return rows
+
+
+def _times(row: Mapping[str, str], path: Path, line: int, columns: Sequence[str]) -> tuple[float, ...]:
+    """Return the numbers of a row, the last two of which are a step and the synchronisation in it."""
+    *key, step, sync = (_number(row[name], path, line, name) for name in columns)
+    if not (all(key) and sync < step):
+        raise BadTrace(f"{path}, line {line}: a step of {step:g} s is not longer than its synchronisation")
+    return (*key, step, sync)
 
 
 def _number(text: str, path: Path, line: int, column: str) -> float:

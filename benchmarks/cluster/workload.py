@@ -1,4 +1,4 @@
-"""A workload on a cluster in virtual time: each minute jobs advance, then the goodput planner decides."""
+"""A workload on a cluster in virtual time: at each tick jobs advance, then the goodput planner decides."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from elasticjob.brain.fulfilment.offers import Options, Trained
 from elasticjob.brain.fulfilment.state import Cluster, Job, Machine
 
 BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
-TICK: Final = 60.0
-"""Seconds between two plans."""
 NODES: Final = 16
 GPU: Final = "nvidia.com/gpu"
 GPUS: Final = 4
@@ -30,12 +28,14 @@ ONE_GPU: Final = ("ncf",)
 
 @dataclass(frozen=True)
 class Rules:
-    """How long a job stands still: when it begins or no GPU of it stays, and when its list of nodes changes
-    otherwise. `known`: the planner is told how much work is left."""
+    """How long a job stands still: `restart` when it begins or none of its nodes stays, `resize` when its
+    list of nodes changes otherwise. `tick` is the time between two plans; all in seconds. `known`: the
+    planner is told how much work is left."""
 
     restart: float = 30.0
     resize: float = 30.0
     known: bool = False
+    tick: float = 60.0
     options: Options = field(default_factory=Options)
 
 
@@ -60,8 +60,8 @@ def run(submissions: Sequence[Submission], applications: Mapping[str, Applicatio
     )
     while waiting or running:
         for each in running:
-            each.advance(now, TICK)
-        now += TICK
+            each.advance(now, rules.tick)
+        now += rules.tick
         for each in [each for each in running if each.completed is not None]:
             running.remove(each)
             _end(each, outcome)

@@ -14,7 +14,7 @@ is made only if it pays within the time that the job is expected to take. Weight
 
 Guarantees: equal input, equal plan; sizes within [least, most], multiples of the step; no machine above its
 capacity; the plan for the applied plan is empty; no job waits for longer than `patience` while others have
-more than their least.
+more than their least, unless free room is scattered over machines that are too small for its instances.
 Assumptions: a job whose remaining work is not known takes as long as it has taken (heavy tails, as in
 Tiresias, NSDI 2019); a job's instances are packed on few machines.
 """
@@ -53,7 +53,7 @@ def drafted(cluster: Cluster, jobs: Sequence[Trained], options: Options, now: da
     drafts = [draft(each, len(jobs), room, options) for each in jobs]
     sizes = _sizes(cluster, room, drafts, options, now)
     places = pack(cluster, [each.job for each in jobs], sizes)
-    return _told(drafts, places, now)
+    return _told(drafts, places, options, now)
 
 
 def _sizes(
@@ -130,12 +130,12 @@ def _since(job: Job) -> datetime:
     return job.changed or job.submitted
 
 
-def _told(drafts: Sequence[Draft], places: Places, now: datetime) -> Planned:
+def _told(drafts: Sequence[Draft], places: Places, options: Options, now: datetime) -> Planned:
     shares = {each.key: share(each, len(places[each.key]), now) for each in drafts}
     deltas = tuple(
-        Delta(each.key, each.job.now, size, reason(each, shares[each.key]))
+        Delta(each.key, each.job.now, after, reason(each, after, shares[each.key]))
         for each in drafts
-        if (size := shares[each.key].size) != each.job.now
+        if (after := _after(each, shares[each.key].size, options)) != each.job.now
     )
     waiting = tuple(
         Waiting(each.key, each.first - size, waits(each, each.first - size))
@@ -143,3 +143,13 @@ def _told(drafts: Sequence[Draft], places: Places, now: datetime) -> Planned:
         if (size := shares[each.key].size) < each.first
     )
     return Planned(Plan(deltas, waiting), places, shares)
+
+
+def _after(draft: Draft, size: int, options: Options) -> int:
+    """Return the desired size of a job that has places for `size` instances.
+
+    Without places for its least it waits: with pods that are pending if it has some, none if it is suspended.
+    """
+    if size >= draft.first or not draft.job.now or (options.suspend and not size):
+        return size if size >= draft.first else 0
+    return draft.job.now if draft.job.now in draft.sizes else draft.first

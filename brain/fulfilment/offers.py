@@ -17,7 +17,7 @@ FLOOR: Final = 0.02
 """The speed-up of a job without instances, where the power mean would otherwise be without bound."""
 KEEP: Final = 1e-6
 """What it is worth to change nothing, where nothing else decides."""
-YOUNG: Final = 60.0
+YOUNG: Final = 600.0
 """Seconds of training that are assumed at least, of a job whose remaining work is not known."""
 
 
@@ -50,9 +50,6 @@ class Trained:
     speeds: Mapping[int, float] = field(default_factory=dict)
     done: float = 0.0
     left: float | None = None
-
-    def speed(self, size: int) -> float:
-        return self.speeds.get(size, 0.0)
 
 
 @dataclass(frozen=True)
@@ -88,6 +85,7 @@ class Draft:
 
 
 def draft(trained: Trained, jobs: int, room: Room, options: Options) -> Draft:
+    """Return what a job may have, one of so many that share the room."""
     job = trained.job
     first = job.step * max(1, -(-job.least // job.step))
     allowed = [n for n in trained.speeds if job.least <= n <= job.most and n % job.step == 0 and n > 0]

@@ -7,6 +7,7 @@ from datetime import datetime
 from math import inf
 
 from elasticjob.brain.fulfilment.offers import Draft
+from elasticjob.brain.fulfilment.state import Job
 
 
 @dataclass(frozen=True)
@@ -24,15 +25,20 @@ class Share:
 
 
 def share(draft: Draft, size: int, now: datetime) -> Share:
+    """Return what a job has with places for so many instances."""
     speed = draft.speeds.get(size, 0.0)
     age = (now - draft.job.submitted).total_seconds()
     alone = (draft.trained.done + draft.left) / draft.fair
     return Share(size, draft.fair, speed / draft.fair, (age + draft.left / speed) / alone if speed else inf)
 
 
-def reason(draft: Draft, share: Share) -> str:
-    """Return the sentence of a delta."""
-    job, before, size = draft.job, draft.job.now, share.size
+def reason(draft: Draft, size: int, share: Share) -> str:
+    """Return why the desired size becomes `size`, in one sentence."""
+    job, before = draft.job, draft.job.now
+    if size != share.size and size:
+        return (
+            f"{job.key} must have {draft.first} to {job.most} instances{_steps(job)}, not {before}, and waits"
+        )
     told = f"{share.speedup:.2f} times the speed of its fair share, rho {share.rho:.2f}"
     if not size:
         return f"{job.key} is suspended: its {_instances(before)} speed up other jobs more"
@@ -42,11 +48,8 @@ def reason(draft: Draft, share: Share) -> str:
     faster = f"{draft.speeds[size] / had:.2f} times as fast as now, " if had else ""
     if size > before:
         return f"{job.key} grows from {before} to {_instances(size)}: {faster}{told}"
-    why = (
-        "which speed up other jobs more"
-        if had and draft.speeds[size] <= had
-        else "without which it is faster"
-    )
+    slower = not had or draft.speeds[size] <= had
+    why = "which speed up other jobs more" if slower else "without which it is faster"
     return f"{job.key} gives up {_instances(before - size)} of {before}, {why}: {faster}{told}"
 
 
@@ -56,6 +59,10 @@ def waits(draft: Draft, missing: int) -> str:
     if not draft.sizes:
         return f"{job.key} has no size in {job.least} to {job.most} that is a multiple of {job.step}"
     return f"{job.key} has no place for {missing} of its minimum of {draft.first}"
+
+
+def _steps(job: Job) -> str:
+    return f" in steps of {job.step}" if job.step > 1 else ""
 
 
 def _instances(number: int) -> str:

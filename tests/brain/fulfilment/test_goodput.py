@@ -63,11 +63,12 @@ def applied(before: Cluster, jobs: Sequence[Trained], planned: Planned) -> tuple
         for name in planned.places[each.job.key]:
             free[name].subtract(each.job.amount)
     machines = tuple(replace(each, idle=free[each.name], soon=free[each.name]) for each in before.machines)
-    after = [
-        replace(each, job=replace(each.job, now=len(places), machines=places))
-        for each in jobs
-        for places in [planned.places[each.job.key]]
-    ]
+    wanted = {delta.job: delta.after for delta in planned.plan.deltas}
+    after = []
+    for each in jobs:
+        now, places = wanted.get(each.job.key, each.job.now), planned.places[each.job.key]
+        pending = (None,) * (now - len(places))
+        after.append(replace(each, job=replace(each.job, now=now, machines=(*places, *pending))))
     return replace(before, machines=machines), after
 
 
@@ -93,14 +94,15 @@ def clusters(draw: st.DrawFn) -> tuple[Cluster, list[Trained]]:
                 for resource, value in amount.items():
                     free[name][resource] += value
             places = []
+        ranks = (*places, *[None] * draw(st.sampled_from((0, 0, 0, step)))) if len(places) < most else places
         spec = job(
             f"job-{at}",
             least,
             most,
-            len(places),
+            len(ranks),
             step=step,
             amount=amount,
-            machines=tuple(places),
+            machines=tuple(ranks),
             priority=draw(st.sampled_from((0, 0, 5))),
         )
         known = range(1, most + 1) if draw(st.booleans()) else ()
@@ -193,6 +195,22 @@ def test_solver_agrees_with_programming(monkeypatch: pytest.MonkeyPatch) -> None
     assert sum(choices[j][at].value for j, at in enumerate(solved)) == pytest.approx(
         sum(choices[j][at].value for j, at in enumerate(exact))
     )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.integers(0, 6), OPTIONS, st.booleans())
+def test_no_job_starves(running: list[int], spare: int, options: Options, suspend: bool) -> None:
+    gpus = sum(max(1, count) for count in running) + spare
+    jobs = [
+        Trained(job(f"job-{at}", now=count, most=4), linear(4, at / 10), done=10.0**at)
+        for at, count in enumerate(running)
+    ]
+    before = Cluster((machine("m0", gpus, used={GPU: sum(running)}),))
+    planned = drafted(before, jobs, replace(options, suspend=suspend), NOW)
+    waited = [each.job.key for each in jobs if not each.job.now]
+    assert all(planned.shares[key].size >= 1 for key in waited)
+    assert suspend or min(share.size for share in planned.shares.values()) >= 1
+    assert all(0 < planned.shares[key].rho < inf for key in waited)
 
 
 def test_equal_jobs_get_equal_shares() -> None:
