@@ -30,7 +30,7 @@ test-kube: $(READY) ## the integration tests again, on a real control plane (hac
 
 e2e: $(READY) ## the demo's story with the operator in the cluster, on a real node with containers (as root; or ON=kind)
 	@on=$$($(BIN)/python -m hack.cluster.chosen $(ON)) || exit 1; \
-	[ "$$on" = kind ] || hack/kube-binaries control-plane node helm prometheus || exit 1; \
+	[ "$$on" = kind ] || hack/kube-binaries control-plane node helm || exit 1; \
 	$(BIN)/pytest tests/node --node --on "$$on" -m node
 
 conformance: $(READY) ## the same requests to devcluster and to the real server; writes docs/devcluster-conformance.md

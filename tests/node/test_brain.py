@@ -1,13 +1,9 @@
-"""Brain in the cluster: a job is sized by the history of an earlier one, with Prometheus as the source.
-
-Prometheus finds masters by kubernetes_sd, with the configuration that docs/brain.md gives.
-"""
+"""Brain in the cluster: a job is sized by the history of an earlier one."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 import secrets
 import shutil
 import time
@@ -18,16 +14,14 @@ from typing import Any, Final
 
 import aiohttp
 import pytest
-import yaml
 
 from elasticjob import __version__
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.objects.kinds import Manifest
 from hack.cluster.node import Node
-from tests.kit.brain.prometheus import prometheus
 from tests.kit.brain.story import TRAINS
 from tests.kit.helm import CHART, helm, program
-from tests.kit.node.site import READY, ROOT, SYSTEM, Site
+from tests.kit.node.site import READY, SYSTEM, Site
 from tests.kit.node.stage import RESTRICTED, UNPRIVILEGED
 from tests.kit.node.timeline import Row
 from tests.kit.waiting import until
@@ -64,14 +58,11 @@ class Brain:
 
 
 @pytest.fixture
-async def brain(site: Site, tmp_path: Path) -> AsyncIterator[Brain]:
+async def brain(site: Site) -> AsyncIterator[Brain]:
     """Brain, installed with Helm beside the operator, with its database on a volume of the node."""
     if not isinstance(site.node, Node) or not program():
         pytest.skip("needs hack/node and Helm")
     site.load("brain")
-    documented = re.findall(r"```yaml\n(job_name: .*?)```", (ROOT / "docs" / "brain.md").read_text(), re.S)
-    scrape = yaml.safe_load(documented[0])
-    scrape["kubernetes_sd_configs"][0]["kubeconfig_file"] = str(site.node.kubeconfig)
     folder = site.node.volumes / f"brain-{secrets.token_hex(3)}"
     folder.mkdir()
     folder.chmod(0o777)
@@ -80,31 +71,32 @@ async def brain(site: Site, tmp_path: Path) -> AsyncIterator[Brain]:
         of_kind("Secret", "elasticjob-brain", stringData=tokens),
         of_kind("PersistentVolume", folder.name, spec=volume(folder)),
     )
-    async with prometheus(tmp_path, scrape, site.node.place.address) as source:
-        values = {"enabled": "true", "source": "prometheus", "prometheus": source}
-        flags = [word for name, value in values.items() for word in ("--set", f"brain.{name}={value}")]
-        await asyncio.to_thread(
-            helm,
-            "upgrade",
-            "elasticjob",
-            str(CHART),
-            "-n",
-            SYSTEM,
-            *flags,
-            kubeconfig=site.kubectl.kubeconfig,
-        )
-        try:
-            await site.kubectl("-n", SYSTEM, "set", "env", BRAIN, *QUICK)
-            for each in (BRAIN, "deployment/elasticjob-operator"):
-                await site.kubectl("-n", SYSTEM, "rollout", "status", each, READY)
-            path = "jsonpath={.spec.clusterIP}"
-            address = await site.kubectl("-n", SYSTEM, "get", "service", "elasticjob-brain", "-o", path)
-            yield Brain(site, f"http://{address}:8090")
-        finally:
-            await asyncio.to_thread(site.install)
-            ours = ("secret/elasticjob-brain", f"persistentvolume/{folder.name}")
-            await site.kubectl("-n", SYSTEM, "delete", *ours, "--ignore-not-found", READY)
-            shutil.rmtree(folder)
+    old = await site.kubectl.names("pods", SYSTEM)
+    upgrade = ("upgrade", "elasticjob", str(CHART), "-n", SYSTEM, "--set", "brain.enabled=true")
+    await asyncio.to_thread(helm, *upgrade, kubeconfig=site.kubectl.kubeconfig)
+    try:
+        await site.kubectl("-n", SYSTEM, "set", "env", BRAIN, *QUICK)
+        for each in (BRAIN, "deployment/elasticjob-operator"):
+            await site.kubectl("-n", SYSTEM, "rollout", "status", each, READY)
+        # an operator that still leads would make jobs without Brain
+        await site.kubectl("-n", SYSTEM, "wait", "--for=delete", READY, *old)
+        await until(lambda: leads(site), "Brain leads", 60)
+        path = "jsonpath={.spec.clusterIP}"
+        address = await site.kubectl("-n", SYSTEM, "get", "service", "elasticjob-brain", "-o", path)
+        yield Brain(site, f"http://{address}:8090")
+    finally:
+        await asyncio.to_thread(site.install)
+        ours = ("secret/elasticjob-brain", f"persistentvolume/{folder.name}")
+        await site.kubectl("-n", SYSTEM, "delete", *ours, "--ignore-not-found", READY)
+        shutil.rmtree(folder)
+
+
+async def leads(site: Site) -> bool:
+    """Whether a Brain that runs holds the lease; one that was killed holds it for some seconds."""
+    pods = {name.removeprefix("pod/") for name in await site.kubectl.names("pods", SYSTEM)}
+    path = "jsonpath={.spec.holderIdentity}"
+    holder = await site.kubectl("-n", SYSTEM, "get", "lease", "elasticjob-brain", "-o", path)
+    return holder.partition("_")[0] in pods
 
 
 def of_kind(kind: str, name: str, **fields: Any) -> Manifest:
@@ -176,7 +168,7 @@ async def test_a_job_is_sized_by_the_history_of_an_earlier_one(site: Site, home:
     assert any(reason.startswith("worker-all-reduce: ") for reason in reasons.values()), reasons
     assert any("1 completed jobs like it" in reason for reason in reasons.values()), reasons
     samples = (await brain.job(home, "second"))["samples"]
-    assert any(sample["goodput"] for sample in samples)  # which Prometheus alone has told
+    assert any(sample["goodput"] for sample in samples)  # which the metrics of masters alone have told
     took = time.time() - began
     site.rows.append(Row(0.0, "cluster mode", "the second job starts with what the first one learnt", took))
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import aiohttp
 
-from hack.cluster.binaries import Places, catalog
 from tests.kit.brain.postgres import lacking
 from tests.kit.consumers import free_port
 from tests.kit.waiting import until
@@ -21,12 +20,8 @@ from tests.kit.waiting import until
 async def prometheus(
     folder: Path, scrape: Mapping[str, object], address: str = "127.0.0.1"
 ) -> AsyncIterator[str]:
-    """Run a server with its files in `folder` and one entry of `scrape_configs`; yields its URL.
-
-    Debian's program is built without kubernetes_sd; the one that hack/kube-binaries builds has it.
-    """
-    built = Places.of().find(catalog().programs["prometheus"])
-    program = built or shutil.which("prometheus") or lacking("prometheus")
+    """Run a server with its files in `folder` and one entry of `scrape_configs`; yields its URL."""
+    program = shutil.which("prometheus") or lacking("prometheus")
     settings = {"global": {"scrape_interval": "200ms"}, "scrape_configs": [scrape]}
     (folder / "prometheus.yml").write_text(json.dumps(settings))  # YAML holds JSON
     port = free_port()
