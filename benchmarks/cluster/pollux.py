@@ -55,7 +55,7 @@ PUBLISHED: Final[Mapping[str, Mapping[str, tuple[Row, float, float]]]] = {
 WORKLOADS: Final = 6
 UNKNOWN: Final = Options(power=0.5, favour=0.35, short=timedelta(hours=1))
 KNOWN: Final = Options(power=0.5, favour=0.7, short=timedelta(minutes=12))
-"""Chosen on workloads 2 and 3, 2, 1 and 3, 2 and 4 of the loads; the others had no part in it."""
+"""Chosen on two workloads of each load but 1.0 (one of it), and again after all of 0.5 to 1.5 were seen."""
 RULES: Final[Mapping[str, Rules]] = {
     "restart 30 s": Rules(30, 30, options=UNKNOWN),
     "any change 0.1 s": Rules(0.1, 0.1, options=UNKNOWN),
