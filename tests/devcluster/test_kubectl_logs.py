@@ -85,7 +85,7 @@ async def test_a_reader_that_goes_away_disturbs_nobody(
     await asyncio.to_thread(gate.write_text, "\n")
     await reader.stdout.readline()
     reader.kill()
-    await reader.wait()
+    await reader.communicate()  # wait() alone never returns: a full pipe is not read to its end
     await cluster.finished("p")
     assert (await cluster.logs("p", tail=1)) == "200000\n"
     assert not [record for record in caplog.records if record.exc_info]
