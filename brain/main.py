@@ -19,8 +19,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.brain.access import Access
 from elasticjob.brain.administor import Pace
 from elasticjob.brain.algorithms import installed
-from elasticjob.brain.fulfilment.planner import plan
-from elasticjob.brain.fulfilment.state import Options
+from elasticjob.brain.fulfilment.planners import PLANNERS
 from elasticjob.brain.monitor.sources import Masters, Prometheus, Source
 from elasticjob.brain.monitor.watch import Monitor
 from elasticjob.brain.planner import Planner
@@ -94,7 +93,8 @@ def compose(
         election=election,
     )
     jobs, resources = operator.cache(ELASTICJOB), operator.cache(JOBRESOURCE)
-    pods = operator.cache(POD, labels="" if settings.fulfilment else LABEL_JOB)
+    row = PLANNERS.get(settings.share)
+    pods = operator.cache(POD, labels=LABEL_JOB if row is None else "")
     sources: Mapping[From, Source | None] = {
         From.MASTERS: Masters(session),
         From.PROMETHEUS: Prometheus(settings.prometheus, session),
@@ -115,23 +115,21 @@ def compose(
     )
     pace = Pace().times(settings.pace)
     written, every = operator.cache(SCALEPLAN), timedelta(seconds=settings.every)
-    algorithms = tuple(
-        each for each in installed() if not (settings.fulfilment and each.name in COUNT_ALGORITHMS)
-    )
+    algorithms = tuple(each for each in installed() if row is None or each.name not in COUNT_ALGORITHMS)
     plans = Plans(store, client, jobs, resources, written, algorithms, pace, every, now)
     for each in monitor.controllers:
         operator.add(each)
     operator.add(monitor, Group.CONTROLLERS)
     watches = ((JOBRESOURCE, _same_name, generation_changed), (SCALEPLAN, _its_job))
     operator.add(Controller("brain-plans", plans, for_=ELASTICJOB, watches=watches))
-    if settings.fulfilment:
+    if row is not None:
         operator.add(
             Sharing(
                 plans,
                 pods,
                 operator.cache(NODE),
-                plan,
-                Options(settle=timedelta(seconds=settings.settle)),
+                row,
+                timedelta(seconds=settings.settle),
                 settings.every,
                 operator.clock,
                 now,

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from elasticjob.brain.fulfilment.planners import Share
 from elasticjob.brain.store import Retention
 
 
@@ -67,9 +68,9 @@ class Settings(BaseSettings):
     every: float = Field(default=15.0, gt=0)
     """Seconds between two samples of a job, and between two looks at its sizes."""
 
-    fulfilment: bool = False
-    """Whether to share the cluster among the jobs in cluster mode whose workers have a range: the numbers of
-    their workers are then decided for all jobs at once, and no longer by what each of them gains."""
+    share: Share = Share.NONE
+    """How to share the cluster among the jobs in cluster mode whose workers have a range: fulfilment,
+    goodput, or none. The numbers of their workers are then decided for all jobs at once."""
 
     settle: float = Field(default=60.0, ge=0)
     """Seconds after a change of its size in which a job does not grow, when the cluster is shared."""

@@ -10,15 +10,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Final, Protocol
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.brain.fulfilment.observed import Objects, observed
-from elasticjob.brain.fulfilment.state import Cluster, Delta, Job, Options, Plan, Waiting
+from elasticjob.brain.fulfilment.planners import Row
+from elasticjob.brain.fulfilment.speeds import trained
+from elasticjob.brain.fulfilment.state import Delta, Job, Plan, Waiting
 from elasticjob.brain.reconciler import Plans
 from elasticjob.brain.store import Kept, NoSuchJob
 from elasticjob.kube.cache.cache import Cache
@@ -33,14 +35,6 @@ EVENT: Final = "Fulfilment"
 WAITS: Final = "WaitingForMinimum"
 SOON: Final = 0.5
 """Seconds after a change, in which further ones are waited for."""
-
-
-class Planner(Protocol):
-    """Decides the sizes of all jobs."""
-
-    def __call__(self, cluster: Cluster, jobs: Sequence[Job], options: Options, now: datetime) -> Plan:
-        """Return what changes, and who waits."""
-        ...
 
 
 @dataclass
@@ -70,8 +64,8 @@ class Sharing:
     plans: Plans
     pods: Cache[Pod]
     machines: Cache[Node]
-    planner: Planner
-    options: Options
+    planner: Row
+    settle: timedelta
     every: float
     clock: Clock
     now: Callable[[], datetime]
@@ -109,8 +103,13 @@ class Sharing:
                 self.plans.plans.list(),
             )
         )
+        speeds = await self.plans.store.speeds() if self.planner.speeds else {}
+        known = [
+            trained(each, speeds.get(jobs[each.key].metadata.uid, {}), jobs[each.key], now)
+            for each in planned
+        ]
         with self.measures.seconds.time():
-            plan = self.planner(cluster, planned, self.options, now)
+            plan = self.planner.plan(cluster, known, self.settle, now)
         for delta in plan.deltas:
             await self._carry_out(jobs[delta.job], delta, now)
         self._tell(jobs, planned, plan.waiting)
@@ -123,7 +122,7 @@ class Sharing:
             return
         sizes = {"groups": {WORKER: {"count": delta.after}}}
         inputs = {"before": delta.before, "after": delta.after}
-        kept = Kept(now, EVENT, "fulfilment", delta.reason, inputs, sizes)
+        kept = Kept(now, EVENT, self.planner.name, delta.reason, inputs, sizes)
         if await self.plans.carry_out(job, kept, after, now):
             direction = "added" if delta.after > delta.before else "taken"
             self.measures.steps.labels(direction).inc(abs(delta.after - delta.before))

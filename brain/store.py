@@ -285,6 +285,19 @@ class Store:
         async with self._engine.connect() as connection:
             return await self._samples(connection, uid, most)
 
+    async def speeds(self) -> Mapping[str, Mapping[int, float]]:
+        """Return the mean records a second of jobs that have not ended, by uid and number of workers."""
+        running = select(jobs.c.uid).where(jobs.c.ended.is_(None))
+        asked = select(samples.c.job, samples.c.workers, func.avg(samples.c.samples))
+        asked = asked.where(samples.c.job.in_(running), samples.c.samples > 0)
+        found: dict[str, dict[int, float]] = {}
+        async with self._engine.connect() as connection:
+            for job, workers, speed in await connection.execute(
+                asked.group_by(samples.c.job, samples.c.workers)
+            ):
+                found.setdefault(job, {})[workers] = speed
+        return found
+
     async def decisions_of(self, uid: str, most: int = 100) -> tuple[Kept, ...]:
         """Return the newest decisions of a job, oldest first."""
         async with self._engine.connect() as connection:

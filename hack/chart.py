@@ -115,7 +115,7 @@ def values() -> Mapping[str, Value]:
             "Brain, which sizes jobs in cluster mode by the history of earlier ones (docs/brain.md).\n"
             "`secret` names a Secret with `key` and `reading-token`, and, where `postgresql` is true,\n"
             "`database` (a URL): several replicas need that. Otherwise SQLite is kept on a volume.\n"
-            "`fulfilment` shares the cluster among jobs whose workers have a range.\n"
+            "`share` is fulfilment or goodput: the cluster is shared among jobs whose workers have a range.\n"
             "`source` is masters, none, or prometheus, whose URL is `prometheus`.",
             brain_values(),
             members(
@@ -126,7 +126,7 @@ def values() -> Mapping[str, Value]:
                     "secret": text | {"minLength": 1},
                     "postgresql": flag,
                     "storage": members({"size": text | {"minLength": 1}, "className": text}),
-                    "fulfilment": flag,
+                    "share": {"enum": ["none", "fulfilment", "goodput"]},
                     "source": {"enum": ["masters", "prometheus", "none"]},
                     "prometheus": text,
                     "resources": {"type": "object"},
@@ -153,7 +153,7 @@ def brain_values() -> Mapping[str, Any]:
         "secret": "elasticjob-brain",
         "postgresql": False,
         "storage": {"size": claim["resources"]["requests"]["storage"], "className": ""},
-        "fulfilment": False,
+        "share": "none",
         "source": "masters",
         "prometheus": "",
         "resources": container["resources"],
@@ -259,8 +259,8 @@ DATABASE: Final = """\
             {{- if ne .Values.brain.source "masters" }}
             - {name: ELASTICJOB_BRAIN_SOURCE, value: {{ .Values.brain.source }}}
             {{- end }}
-            {{- if .Values.brain.fulfilment }}
-            - {name: ELASTICJOB_BRAIN_FULFILMENT, value: "true"}
+            {{- if ne .Values.brain.share "none" }}
+            - {name: ELASTICJOB_BRAIN_SHARE, value: {{ .Values.brain.share }}}
             {{- end }}
             {{- with .Values.brain.prometheus }}
             - {name: ELASTICJOB_BRAIN_PROMETHEUS, value: {{ . | quote }}}

@@ -15,8 +15,6 @@ from elasticjob.brain.fulfilment.state import Job
 
 FLOOR: Final = 0.02
 """The speed-up of a job without instances, where the power mean would otherwise be without bound."""
-KEEP: Final = 1e-6
-"""What it is worth to change nothing, where nothing else decides."""
 YOUNG: Final = 600.0
 """Seconds of training that are assumed at least, of a job whose remaining work is not known."""
 
@@ -35,6 +33,8 @@ class Options(state.Options):
     """How long a job stands still when its size changes."""
     suspend: bool = False
     """Whether running jobs may lose all instances for others."""
+    keep: float = 1e-6
+    """What it is worth to change nothing: a change has to bring more."""
     patience: timedelta = timedelta(minutes=30)
     """A job that waits for longer gets its least first; one that changed more recently is not suspended."""
 
@@ -127,7 +127,7 @@ def offers(
     found = []
     for size in sizes:
         value = draft.weight * _utility(draft.speedup(size, restart), options.power)
-        value += KEEP * draft.weight if size == job.now else 0.0
+        value += options.keep * draft.weight if size == job.now else 0.0
         found.append((size, Choice(tuple(size * draft.amount(name) for name in resources), value)))
     return found
 

@@ -36,7 +36,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ELASTICJOB_OPERATOR_BRAIN", f"127.0.0.1:{port}")
         patch.setenv("ELASTICJOB_OPERATOR_BRAIN_KEY_FILE", str(key))
-        settings = {"ELASTICJOB_BRAIN_FULFILMENT": "true", "ELASTICJOB_BRAIN_SETTLE": "1"}
+        settings = {"ELASTICJOB_BRAIN_SHARE": "fulfilment", "ELASTICJOB_BRAIN_SETTLE": "1"}
         async with (
             DevCluster(folder, nodes=[VirtualNode("shared", CAPACITY)]) as cluster,
             Client(cluster.config()) as client,

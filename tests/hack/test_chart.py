@@ -145,7 +145,7 @@ def test_values_reach_brain(monkeypatch: pytest.MonkeyPatch) -> None:
         "replicas": "2",
         "secret": "mine",
         "source": "prometheus",
-        "fulfilment": "true",
+        "share": "goodput",
         "prometheus": "http://prometheus.monitoring:9090",
     }
     flags = [word for name, value in values.items() for word in ("--set", f"brain.{name}={value}")]
@@ -159,7 +159,7 @@ def test_values_reach_brain(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, variable.get("value", "here"))
     settings = BrainSettings()
     assert (settings.source, settings.prometheus) == ("prometheus", "http://prometheus.monitoring:9090")
-    assert (settings.namespace, settings.leader_election, settings.fulfilment) == ("team-a", True, True)
+    assert (settings.namespace, settings.leader_election, settings.share) == ("team-a", True, "goodput")
     assert [mount["name"] for mount in container["volumeMounts"]] == ["secret"]
     assert "PersistentVolumeClaim" not in {kind for kind, *_ in found}
     assert found["Deployment", "here", "elasticjob-brain"]["spec"]["replicas"] == 2

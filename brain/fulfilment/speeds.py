@@ -1,0 +1,59 @@
+"""How fast a job trains with other numbers of workers, from what was measured of it. Pure.
+
+    per_size({1: 100.0, 2: 170.0}, most=8)   # {1: 100.0, 2: 170.0, 3: 222.0, 4: 261.5}
+
+A step takes the same records for every number of workers n, so a record takes
+
+    t(n) = c0/n + c1·(n − 1)/n        all c ≥ 0
+
+seconds: computing in parallel, and an all-reduce whose bytes per worker grow with (n − 1)/n (Patarasuk and
+Yuan, 2009). What was measured counts as it is. What was not is assumed to scale perfectly until there are two
+sizes (Pollux, OSDI 2021, section 4.1), so that it is tried: at most twice the largest size that was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+from scipy.optimize import nnls
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.brain.fulfilment.offers import Trained
+from elasticjob.brain.fulfilment.state import Job
+
+AHEAD: Final = 2
+"""Sizes up to so many times the largest that was seen are tried."""
+
+
+def per_size(measured: Mapping[int, float], most: int) -> dict[int, float]:
+    """Return records a second for each size from 1 on; empty where nothing was measured."""
+    known = {n: speed for n, speed in measured.items() if n > 0 and speed > 0}
+    if not known:
+        return {}
+    n = np.array(sorted(known), dtype=float)
+    times = np.array([1 / known[int(size)] for size in n])
+    rows = np.stack([1 / n, (n - 1) / n], axis=1)
+    if len(n) == 1:
+        costs = np.array([times[0] * n[0], 0.0])
+    else:
+        costs, _ = nnls(rows / times[:, None], np.ones(len(n)))
+    sizes = np.arange(1, min(most, AHEAD * int(n[-1])) + 1)
+    perfect = np.min(times * n) / sizes  # by the worker that was fastest
+    fitted = np.maximum(costs[0] / sizes + costs[1] * (sizes - 1) / sizes, perfect)
+    found = zip(sizes.tolist(), fitted.tolist(), strict=True)
+    return {size: known.get(size, 1 / time) for size, time in found}
+
+
+def trained(job: Job, measured: Mapping[int, float], seen: ElasticJob, now: datetime) -> Trained:
+    """Return a job with its speeds, and what it has done and has left to do, in records, where that is
+    known."""
+    speeds = per_size(measured, job.most)
+    status = seen.status
+    speed = speeds.get(job.now, 0.0)
+    done = speed * (now - status.start_time).total_seconds() if status.start_time else 0.0
+    eta = status.training.eta if status.training else None
+    left = speed * (eta - now).total_seconds() if eta and eta > now and speed else None
+    return Trained(job, speeds, done, left)

@@ -1,0 +1,78 @@
+"""How fast a job is expected to train with other numbers of workers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elasticjob.brain.fulfilment.planners import PLANNERS, Row, Share
+from elasticjob.brain.fulfilment.speeds import per_size, trained
+from elasticjob.brain.fulfilment.state import Cluster, Job, Machine
+from tests.kit.controllers.build import at, job
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+TRAINS = Job("ml/digits", 1, 4, 2, {"cpu": 1000}, ("m", "m"), NOW)
+
+
+@pytest.mark.parametrize(
+    ("measured", "most", "expected"),
+    [
+        ({}, 4, {}),
+        ({1: 100.0}, 8, {1: 100, 2: 200}),  # perfect until it is measured, and no more than twice
+        ({3: 90.0}, 4, {1: 30, 2: 60, 3: 90, 4: 120}),
+        ({1: 100.0, 2: 100.0}, 8, {1: 100, 2: 100, 3: 100, 4: 100}),
+        ({1: 100.0, 2: 160.0}, 3, {1: 100, 2: 160, 3: 200}),  # 1/160 = 0.01/2 + c1/2: c1 = 0.0025
+        ({1: 100.0, 4: 400.0}, 2, {1: 100, 2: 200}),
+        ({1: 0.0, 2: -1.0}, 2, {}),
+    ],
+)
+def test_speeds(measured: dict[int, float], most: int, expected: dict[int, float]) -> None:
+    assert per_size(measured, most) == pytest.approx(expected)
+
+
+@given(st.dictionaries(st.integers(1, 64), st.floats(1e-3, 1e6), min_size=1, max_size=8), st.integers(1, 200))
+def test_what_was_measured_counts_and_the_rest_is_positive(measured: dict[int, float], most: int) -> None:
+    found = per_size(measured, most)
+    assert list(found) == list(range(1, min(most, 2 * max(measured)) + 1))
+    assert all(speed > 0 for speed in found.values())
+    assert {n: found[n] for n in measured if n <= most} == {n: v for n, v in measured.items() if n <= most}
+
+
+@pytest.mark.parametrize(
+    ("status", "done", "left"),
+    [
+        ({}, 0.0, None),
+        ({"startTime": at(NOW - timedelta(seconds=60))}, 60 * 50.0, None),
+        ({"training": {"eta": at(NOW + timedelta(seconds=30))}}, 0.0, 30 * 50.0),
+        ({"training": {"eta": at(NOW - timedelta(seconds=30))}}, 0.0, None),
+    ],
+)
+def test_work_is_done_and_left(status: dict[str, Any], done: float, left: float | None) -> None:
+    found = trained(TRAINS, {2: 50.0}, job(status=status), NOW)
+    assert (found.done, found.left, found.speeds[4]) == (done, left, 100.0)
+
+
+@pytest.mark.parametrize("row", PLANNERS.values(), ids=lambda row: row.name)
+def test_every_planner_gives_a_new_job_its_least_and_says_why(row: Row) -> None:
+    room = Machine("m", {"cpu": 4000}, {"cpu": 2000}, {"cpu": 2000})
+    new = Job("ml/new", 1, 4, 0, {"cpu": 1000}, (), NOW)
+    plan = row.plan(Cluster((room,)), [trained(new, {}, job(), NOW)], timedelta(0), NOW)
+    (delta,) = plan.deltas
+    assert (delta.before, delta.after >= 1, "ml/new" in delta.reason) == (0, True, True)
+
+
+def test_the_goodput_planner_gives_room_to_who_gains_by_it() -> None:
+    room = Machine("m", {"cpu": 8000}, {"cpu": 4000}, {"cpu": 4000})
+    flat = Job("ml/flat", 1, 4, 2, {"cpu": 1000}, ("m", "m"), NOW)
+    seen = job()
+    jobs = [
+        trained(TRAINS, {1: 10.0, 2: 20.0}, seen, NOW),
+        trained(flat, {1: 10.0, 2: 10.1}, seen, NOW),
+    ]
+    plan = PLANNERS[Share.GOODPUT].plan(Cluster((room,)), jobs, timedelta(0), NOW)
+    assert [(delta.job, delta.after) for delta in plan.deltas] == [("ml/digits", 4)]
+    assert "times as fast as now" in plan.deltas[0].reason
