@@ -1,8 +1,9 @@
-"""Jobs with real processes share a full cluster: a fourth gets its minimum, and room goes to the others."""
+"""Jobs that train share a full cluster: a fourth gets its minimum, others grow later, no step is lost."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -10,12 +11,13 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.laptop import free_port, operator_of
+from elasticjob.cli.report.plot import Event, Figure, Panel, draw
 from elasticjob.devcluster import DevCluster
 from elasticjob.devcluster.node.heartbeat import VirtualNode
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import POD
 from tests.kit.brain.process import brain_of
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Job, Stage, looking_on, over, role
@@ -23,8 +25,25 @@ from tests.kit.traps.switch import Switch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
+TRAINS: Final = """
+import pathlib, sys, time, torch
+from elasticjob.trainer.torch import Elastic
+model = torch.nn.Linear(1, 1)
+elastic = Elastic(model, torch.optim.SGD(model.parameters(), 0.0))
+steps = int(sys.argv[2])
+data = elastic.loader(torch.utils.data.TensorDataset(torch.ones(12 * steps, 1)), global_batch=12)
+for step in elastic.steps(data):
+    with step:
+        for (batch,) in step:
+            step.backward(elastic.model(batch).mean())
+        time.sleep(0.2)
+    if step.done and elastic.is_main:
+        with pathlib.Path(sys.argv[1]).open("a") as file:
+            print(step.number, file=file)
+"""
 CAPACITY: Final = {"cpu": "2", "memory": "32Gi", "pods": "110"}
 """Room for five workers of 300m beside three masters of 100m, and for four beside four."""
+STEPS: Final = {"first": 60, "second": 180, "third": 180, "fourth": 80}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -48,10 +67,11 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
             yield Stage(client, operator, line, onlooker)
 
 
-def spec() -> Manifest:
-    """Return a job of one to four workers."""
+def spec(folder: Path, name: str) -> Manifest:
+    """Return a job of one to four workers that notes its steps in a file."""
+    command = ["elasticjob", "run", "--no-python", "python", "-c", TRAINS]
     worker = role(
-        ["elasticjob", "run", "--no-python", "sleep", "600"],
+        [*command, str(folder / name), str(STEPS[name])],
         minReplicas=1,
         maxReplicas=4,
         resources={"requests": {"cpu": "300m", "memory": "1Gi"}},
@@ -65,16 +85,71 @@ def workers(job: Job) -> int:
     return sum(name.startswith("worker") for name in job.running())
 
 
-async def test_a_full_cluster_is_shared_fairly(site: Site) -> None:
-    jobs = {name: Job(site, name) for name in ("first", "second", "third", "fourth")}
+class Shares:
+    """Who had how many workers, over time."""
+
+    def __init__(self, site: Site, jobs: Sequence[Job]) -> None:
+        self._jobs = jobs
+        self._began = time.monotonic()
+        self._counts: dict[str, list[tuple[float, float]]] = {job.name: [(0.0, 0.0)] for job in jobs}
+        self._events: list[Event] = []
+        site.operator.cache(POD).subscribe(lambda change: self._look())
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def note(self, what: str) -> None:
+        """Mark this moment."""
+        self._events.append(Event(self.seconds, what, "resize"))
+
+    def draw(self) -> str:
+        """Return the picture."""
+        self._look()
+        panels = [
+            Panel(
+                f"workers of {name}",
+                "world",
+                "stairs",
+                (*points, (self.seconds, points[-1][1])),
+                60,
+                whole=True,
+            )
+            for name, points in self._counts.items()
+        ]
+        return draw(Figure(self.seconds, tuple(panels), tuple(self._events)), title="Who had what")
+
+    def _look(self) -> None:
+        for job in self._jobs:
+            points, count = self._counts[job.name], workers(job)
+            if points[-1][1] != count:
+                points.append((self.seconds, float(count)))
+
+
+async def test_a_full_cluster_is_shared_and_no_step_is_lost(site: Site, tmp_path: Path) -> None:
+    jobs: Mapping[str, Job] = {name: Job(site, name) for name in STEPS}
+    shares = Shares(site, list(jobs.values()))
     three = [jobs[name] for name in ("first", "second", "third")]
     for job in three:
-        await site.apply(spec(), job.name)
-    await site.until(lambda: min(map(workers, three)) == 1 and sum(map(workers, three)) == 5, 60)
-    await site.apply(spec(), "fourth")
-    await site.until(lambda: sorted(map(workers, jobs.values())) == [1, 1, 1, 2], 60)
+        await site.apply(spec(tmp_path, job.name), job.name)
+    await site.until(lambda: sorted(map(workers, three)) == [1, 2, 2], 90)
+    shares.note("the cluster is full")
+    began = time.monotonic()
+    await site.apply(spec(tmp_path, "fourth"), "fourth")
+    shares.note("a fourth job")
+    await site.until(lambda: workers(jobs["fourth"]) == 1, 60)
+    print(f"the fourth job had its minimum after {time.monotonic() - began:.1f} s")
+    await site.until(lambda: sorted(map(workers, jobs.values())) == [1, 1, 1, 2], 30)
+    await site.until(jobs["first"].has_ended("Complete"), 120)
+    shares.note("the first one ends")
+    await site.until(lambda: sum(map(workers, jobs.values())) == 5, 60)
+    for job in jobs.values():
+        await site.until(job.has_ended("Complete"), 180)
+    (tmp_path / "sharing.svg").write_text(shares.draw())
+    for name, count in STEPS.items():
+        made = [int(line) for line in (tmp_path / name).read_text().splitlines()]
+        assert made == list(range(1, count + 1)), name
+        assert jobs[name].status.restarts == 0
     reasons = [plan.spec.reason for plan in site.plans().values()]
-    await site.client.delete(ELASTICJOB, "first", site.namespace)
-    await site.until(lambda: sorted(map(workers, [*three[1:], jobs["fourth"]])) == [1, 2, 2], 60)
     assert any("gives up 1 instance for " in reason and "/fourth" in reason for reason in reasons), reasons
     assert any("least fulfilled first" in reason for reason in reasons), reasons
