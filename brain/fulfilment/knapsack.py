@@ -12,11 +12,16 @@ from math import gcd
 from typing import Final
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_matrix
 
 LONGEST: Final = 20_000
 """Steps of a capacity up to which dynamic programming is used."""
+CORE: Final = 0.1
+"""Choices of a reduced cost up to so much of a job's mean value are tried first; then WIDER times that."""
+WIDER: Final = 8
+TINY: Final = 1e-9
+SOLVED: Final = 0
 
 
 @dataclass(frozen=True)
@@ -66,21 +71,41 @@ def _by_programming(choices: Sequence[Sequence[tuple[int, float]]], capacity: in
 
 
 def _by_highs(choices: Sequence[Sequence[Choice]], capacity: Sequence[int]) -> list[int] | None:
+    """Solve without integrality first: in all but a few jobs that is the choice already.
+
+    Whatever uses a choice of the reduced cost r is worse than that bound by r at least. So a solution among
+    the choices below some r, which is worse than the bound by less than r, is the best of all.
+    """
     flat = [choice for each in choices for choice in each]
     jobs = np.repeat(np.arange(len(choices)), [len(each) for each in choices])
+    cost = np.array([-choice.value for choice in flat])
     one_each = csr_matrix((np.ones(len(flat)), (jobs, np.arange(len(flat)))))
-    share = np.array([choice.size for choice in flat], dtype=float).T / np.maximum(capacity, 1)[:, None]
-    solved = milp(
-        [-choice.value for choice in flat],
-        integrality=np.ones(len(flat)),
-        bounds=Bounds(0, 1),
-        constraints=[
-            LinearConstraint(one_each, 1, 1),
-            LinearConstraint(csr_matrix(share), -np.inf, np.minimum(capacity, 1)),
-        ],
-        options={"mip_rel_gap": 0.0},
+    share = csr_matrix(
+        np.array([choice.size for choice in flat], dtype=float).T / np.maximum(capacity, 1)[:, None]
     )
-    if solved.x is None:
+    most = np.minimum(capacity, 1)
+    bound = linprog(cost, share, most, one_each, np.ones(len(choices)), method="highs")
+    if bound.status != SOLVED:
         return None
-    picked = np.flatnonzero(np.round(solved.x))
+    reduced = cost - one_each.T @ bound.eqlin.marginals - share.T @ bound.ineqlin.marginals
+    near = max(abs(bound.fun) / len(choices), TINY) * CORE
+    while True:
+        core = np.flatnonzero(reduced <= near)
+        solved = milp(
+            cost[core],
+            integrality=np.ones(len(core)),
+            bounds=Bounds(0, 1),
+            constraints=[
+                LinearConstraint(one_each[:, core], 1, 1),
+                LinearConstraint(share[:, core], -np.inf, most),
+            ],
+            options={"mip_rel_gap": 0.0},
+        )
+        whole = len(core) == len(flat)
+        if solved.x is not None and (whole or solved.fun - bound.fun <= near):
+            break
+        if whole:
+            return None
+        near *= WIDER
+    picked = core[np.flatnonzero(np.round(solved.x))]
     return [int(at) for at in picked - np.searchsorted(jobs, np.arange(len(choices)))]
