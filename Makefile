@@ -10,7 +10,7 @@ IN_PARALLEL := -n 4 --dist loadgroup --no-loadscope-reorder --durations 10
 export OMP_NUM_THREADS ?= 1
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test test-kube e2e conformance check generate fix fuzz bench-training bench-scaling bench-kube bench-scale chaos chaos-training drains soak clean
+.PHONY: help demo test test-kube e2e conformance check generate fix fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale chaos chaos-training drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ bench-training: $(READY) ## recovery, step cost and master load; torchrun, DLRov
 
 bench-scaling: $(READY) ## sizes and memory decided by us, by fixed settings and by DLRover's rules, simulated (5 minutes)
 	$(BIN)/python -m benchmarks.simulator $(FLAGS)
+
+bench-cluster: $(READY) ## planners of a shared cluster beside published results, simulated, with plots in bench-cluster/ (15 minutes)
+	$(BIN)/python -m benchmarks.cluster $(FLAGS)
 
 bench-kube: $(READY) ## cache, watch and reconcile figures on a real API server, other Python clients beside us
 	@hack/kube-binaries control-plane

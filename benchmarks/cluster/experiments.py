@@ -13,9 +13,11 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from statistics import fmean
 from typing import Final
 
+from benchmarks.cluster.plots import Line, plot
 from benchmarks.cluster.simulated import Simulated
 from benchmarks.figures import Sheet, machine, quantile, show, spread
 from benchmarks.programs import say
@@ -126,6 +128,7 @@ def add(commands: _SubParsersAction[ArgumentParser]) -> None:
     parser.add_argument("--passes", type=int, default=10)
     parser.add_argument("--settle", type=float, default=60.0, help="seconds before a job grows again")
     parser.add_argument("--rebalance", action="store_true", help="move steps between running jobs")
+    parser.add_argument("--plots", type=Path, help="write plots into this folder")
     parser.set_defaults(run=main)
 
 
@@ -144,8 +147,20 @@ def main(options: Namespace) -> None:
         ]
         show(Sheet((case, "ours, elastic", "published", "fixed, simulated", "published"), cells))
         print()
+        if options.plots:
+            ours, theirs = found[True][0], found[False][0]
+            lines = (
+                ("cpu in use, %; faint: jobs of fixed size", percent(ours.cpu), percent(theirs.cpu)),
+                ("spread of scores between jobs, %", percent(ours.spread), ()),
+            )
+            plot(options.plots, case, "s", lines)
     print(
         "published cpu in use is a mean of samples, which were denser in the first minute, when few jobs ran"
     )
     print(f"median (least–most) of {options.passes} passes in virtual time; settle time {options.settle:g} s")
     print(machine())
+
+
+def percent(shares: Sequence[float]) -> Line:
+    """Return shares by second as points."""
+    return [(float(second), 100 * share) for second, share in enumerate(shares)]

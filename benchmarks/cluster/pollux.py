@@ -4,8 +4,8 @@ Source: Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimiz
 traces and completion times of petuum/adaptdl, branch osdi21-artifact (Apache-2.0). 16 nodes of 4 GPUs, a plan
 each minute; a policy knows of a job what it has measured, and tries at most twice the GPUs that it has had.
 
-    python -m benchmarks.cluster pollux --traces FOLDER --load 1.0
-    python -m benchmarks.cluster pollux --jobs FILE --models FOLDER
+    python -m benchmarks.cluster pollux --load 1.0
+    python -m benchmarks.cluster --jobs FILE --models FOLDER
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks.cluster.plots import plot
 from benchmarks.cluster.traces import Application, BadTrace, read_applications, read_jobs
 from benchmarks.cluster.workload import Outcome, Rules, run
 from benchmarks.figures import Sheet, machine, number, show
@@ -52,6 +53,7 @@ PUBLISHED: Final[Mapping[str, Mapping[str, tuple[Row, float, float]]]] = {
     },
 }
 """By load and policy: mean completion time of workloads 1 to 6, its mean, the mean of their p99. Hours."""
+TRACES: Final = Path(__file__).parent / "published"
 WORKLOADS: Final = 6
 UNKNOWN: Final = Options(power=0.5, favour=0.35, short=timedelta(hours=1))
 KNOWN: Final = Options(power=0.5, favour=0.7, short=timedelta(minutes=12))
@@ -72,13 +74,16 @@ def add(commands: _SubParsersAction[ArgumentParser]) -> None:
     parser = commands.add_parser(
         "pollux", help="the published workloads of the Pollux paper", description=__doc__
     )
-    parser.add_argument("--traces", type=Path, help="a folder with jobs/<load>/<n>.csv and models/")
+    parser.add_argument(
+        "--traces", type=Path, default=TRACES, help="a folder with jobs/<load>/<n>.csv and models/"
+    )
     parser.add_argument(
         "--load", action="append", choices=list(PUBLISHED), help="default: all; may be repeated"
     )
     parser.add_argument("--workload", action="append", type=int, help="by number; may be repeated")
-    parser.add_argument("--jobs", type=Path, help="one file of jobs, instead of --traces")
+    parser.add_argument("--jobs", type=Path, help="one file of jobs, instead of all")
     parser.add_argument("--models", type=Path, help="the folder of applications for --jobs")
+    parser.add_argument("--plots", type=Path, help="write plots into this folder")
     parser.add_argument("--only", action="append", choices=list(RULES), help="a row; may be repeated")
     parser.add_argument("--power", type=float, help="p of the power mean")
     parser.add_argument("--favour", type=float, help="how much short jobs are favoured")
@@ -88,16 +93,18 @@ def add(commands: _SubParsersAction[ArgumentParser]) -> None:
 
 def main(options: Namespace) -> None:
     """Run the workloads, print a table for each load."""
-    if bool(options.traces) == bool(options.jobs) or bool(options.jobs) != bool(options.models):
-        sys.exit("either --traces, or --jobs and --models are needed")
+    if bool(options.jobs) != bool(options.models):
+        sys.exit("--jobs FILE and --models FOLDER are given together")
     rules = {name: adapted(RULES[name], options) for name in options.only or RULES}
     try:
         applications = read_applications(options.models or options.traces / "models")
         if options.jobs:
-            one(options.jobs, applications, rules)
+            one(options.jobs, applications, rules, options.plots)
         for load in () if options.jobs else options.load or PUBLISHED:
             numbers = options.workload or range(1, WORKLOADS + 1)
-            loaded(load, options.traces / "jobs" / load, list(numbers), applications, rules)
+            outcomes = loaded(load, options.traces / "jobs" / load, list(numbers), applications, rules)
+            if options.plots:
+                draw(options.plots, f"load {load}, workload {numbers[0]}", outcomes)
     except BadTrace as error:
         sys.exit(str(error))
     print(f"made by {shlex.join(['python', '-m', 'benchmarks.cluster', *sys.argv[1:]])}")
@@ -114,11 +121,28 @@ def adapted(rules: Rules, options: Namespace) -> Rules:
     return replace(rules, options=replace(rules.options, **given))
 
 
-def one(path: Path, applications: Mapping[str, Application], rules: Mapping[str, Rules]) -> None:
+def one(
+    path: Path, applications: Mapping[str, Application], rules: Mapping[str, Rules], plots: Path | None
+) -> None:
     """Run the jobs of one file."""
     jobs = read_jobs(path, applications)
-    rows = [cells(name, [run(jobs, applications, each)], None) for name, each in rules.items()]
-    show(Sheet((path.name, *HEADS), rows))
+    outcomes = {name: run(jobs, applications, each) for name, each in rules.items()}
+    show(Sheet((path.name, *HEADS), [cells(name, [each], None) for name, each in outcomes.items()]))
+    if plots:
+        draw(plots, path.name, outcomes)
+
+
+def draw(folder: Path, title: str, outcomes: Mapping[str, Outcome]) -> None:
+    """Plot the cheapest resizes of the chosen rows, beside the dearest."""
+    (_, dear), *_, (name, cheap) = outcomes.items()
+    first = next(iter(outcomes))
+    jobs, gpus = ([(busy[0], float(busy[at])) for busy in cheap.busy] for at in (1, 2))
+    beside = [[(busy[0], float(busy[at])) for busy in dear.busy] for at in (1, 2)]
+    lines = (
+        (f"jobs that have not ended; {name}, faint: {first}", jobs, beside[0]),
+        ("GPUs in use", gpus, beside[1]),
+    )
+    plot(folder, title, "h", lines)
 
 
 def loaded(
@@ -127,8 +151,8 @@ def loaded(
     numbers: Sequence[int],
     applications: Mapping[str, Application],
     rules: Mapping[str, Rules],
-) -> None:
-    """Run workloads of a load, print them beside what was published."""
+) -> dict[str, Outcome]:
+    """Run workloads of a load, print them beside what was published; return the outcomes of the first one."""
     published = {name: [means[at - 1] for at in numbers] for name, (means, _, _) in PUBLISHED[load].items()}
     pollux = fmean(published["Pollux"])
     rows = [
@@ -141,6 +165,7 @@ def loaded(
         ]
         for name, means in published.items()
     ]
+    firsts = {}
     for name, each in rules.items():
         outcomes = []
         for at in numbers:
@@ -148,7 +173,9 @@ def loaded(
             say(f"load {load}, workload {at}, {name}: {mean(outcomes[-1]):.3f} h")
         single = [number(mean(outcome)) for outcome in outcomes]
         rows.append([name, *single, *cells("", outcomes, pollux)[1:]])
+        firsts[name] = outcomes[0]
     show(Sheet((f"load {load}", *(f"{at}, h" for at in numbers), *HEADS), rows))
+    return firsts
 
 
 def tail(load: str, name: str, numbers: Sequence[int]) -> str:

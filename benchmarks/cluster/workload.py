@@ -48,6 +48,8 @@ class Outcome:
     rho: dict[str, float] = field(default_factory=dict)
     changes: dict[str, int] = field(default_factory=dict)
     plans: list[float] = field(default_factory=list)
+    busy: list[tuple[float, int, int]] = field(default_factory=list)
+    """At each tick: hours, jobs that have not ended, GPUs in use."""
 
 
 def run(submissions: Sequence[Submission], applications: Mapping[str, Application], rules: Rules) -> Outcome:
@@ -69,6 +71,7 @@ def run(submissions: Sequence[Submission], applications: Mapping[str, Applicatio
         waiting = [each for each in waiting if each.submission.time > now]
         if running:
             _plan(running, options, rules, now, outcome)
+        outcome.busy.append((now / 3600, len(running), sum(len(each.places) for each in running)))
     return outcome
 
 

@@ -62,12 +62,13 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """The content of one plot; times are seconds since the beginning."""
+    """The content of one plot; times are seconds since the beginning, or in another `unit`."""
 
     seconds: float
     panels: tuple[Panel, ...]
     events: tuple[Event, ...] = ()
     bands: tuple[Band, ...] = ()
+    unit: str = "s"
 
 
 def draw(figure: Figure, *, title: str) -> str:
@@ -81,7 +82,7 @@ def draw(figure: Figure, *, title: str) -> str:
         *_bands(figure.bands, time, tops[0], bottom),
         *_events(figure.events, placed, time, bottom),
         *(line for y, panel in zip(tops, figure.panels, strict=True) for line in _panel(panel, time, y)),
-        *_time_axis(time, bottom),
+        *_time_axis(time, bottom, figure.unit),
     ]
     body = "\n".join(parts)
     return (
@@ -185,11 +186,11 @@ def _bands(bands: Sequence[Band], time: Scale, top: float, bottom: float) -> Ite
         )
 
 
-def _time_axis(time: Scale, bottom: float) -> Iterator[str]:
+def _time_axis(time: Scale, bottom: float, unit: str) -> Iterator[str]:
     yield f'<line class="axis" x1="{LEFT:g}" x2="{WIDTH - RIGHT:g}" y1="{bottom:g}" y2="{bottom:g}"/>'
     for tick in time.ticks(10):
         place = f'x="{time(tick):.1f}" y="{bottom + 20:g}" text-anchor="middle"'
-        yield f'<text class="tick" {place}>{tick:g} s</text>'
+        yield f'<text class="tick" {place}>{tick:g} {unit}</text>'
 
 
 def _events(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks.cluster.__main__ import main
+from benchmarks.cluster.pollux import PUBLISHED, TRACES
 from benchmarks.cluster.traces import BadTrace, read_application, read_applications, read_jobs
 from benchmarks.cluster.workload import Rules, run
 from elasticjob.brain.fulfilment.efficiency import Batches, Measurement, Noise, configure, fit
@@ -146,3 +149,24 @@ def test_a_workload_runs_to_its_end(tmp_path: Path) -> None:
     assert all(80 / 3600 < fast.hours[name] < slow.hours[name] < 600 / 3600 for name in slow.hours)
     assert all(rho > 0 for rho in slow.rho.values())
     assert run(jobs, applications, Rules(30, 30)).hours == slow.hours
+
+
+def test_any_workload_is_run_and_plotted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = written(tmp_path)
+    main(["--jobs", f"{folder / 'jobs.csv'}", "--models", f"{folder / 'models'}", "--plots", f"{tmp_path}"])
+    assert "restart 30 s" in capsys.readouterr().out
+    picture = ElementTree.parse(tmp_path / "jobs.csv.svg")
+    titles = [each.text for each in picture.iter() if each.get("class") == "title"]
+    assert titles[-1] == "GPUs in use"
+
+
+def test_jobs_without_models_are_refused() -> None:
+    with pytest.raises(SystemExit, match="--jobs FILE and --models FOLDER are given together"):
+        main(["--jobs", "jobs.csv"])
+
+
+def test_the_published_workloads_are_there() -> None:
+    applications = read_applications(TRACES / "models")
+    for load in PUBLISHED:
+        for number in range(1, 7):
+            assert len(read_jobs(TRACES / "jobs" / load / f"{number}.csv", applications)) > 60
