@@ -45,8 +45,9 @@ class Elastic:
     used for the backward passes and the optimizers. `keep` names objects with a state_dict (moving averages,
     metrics) or dicts, which travel to new workers and into checkpoints with the model; change them outside of
     `with step`. With `checkpoint`, rank 0 saves there every `save_every` steps, at the end and when the job
-    is stopped; a new job resumes from the newest file. `ddp` is passed to DistributedDataParallel. Without an
-    agent this is a single worker.
+    is stopped; a new job resumes from the newest file. With `noise_every`, each so many steps measure the
+    noise scale of the gradient, the metric `gradient_noise_scale`, in records. `ddp` is passed to
+    DistributedDataParallel. Without an agent this is a single worker.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Elastic:
         seed: int = 0,
         checkpoint: str | Path | None = None,
         save_every: int = 1000,
+        noise_every: int = 0,
         ddp: Mapping[str, Any] | None = None,
     ) -> None:
         check_keep(keep or {})
@@ -83,6 +85,7 @@ class Elastic:
             seed=seed,
             checkpoints=Checkpoints(folder(checkpoint)) if checkpoint else None,
             save_every=save_every,
+            noise_every=noise_every,
             ddp=ddp or {},
             environment=os.environ,
         )

@@ -28,6 +28,7 @@ from elasticjob.trainer.torch import record as records
 from elasticjob.trainer.torch.checkpoint import Checkpoints
 from elasticjob.trainer.torch.data import Loader, Place
 from elasticjob.trainer.torch.link import Stopped
+from elasticjob.trainer.torch.noise import METRIC, Noise
 from elasticjob.trainer.torch.peers import Peers, Sum
 from elasticjob.trainer.torch.sampler import Piece, Position, Sampler, Window
 from elasticjob.trainer.torch.state import NOTHING, Done, State
@@ -35,7 +36,7 @@ from elasticjob.trainer.torch.state import NOTHING, Done, State
 log = logging.getLogger("elasticjob")
 
 REPORT_EVERY = 0.25  # seconds
-NUMBERS = 4  # loss, weight, interrupted, step
+NUMBERS = 5  # loss, weight, interrupted, step, squares of gradients
 ALONE = Enter(round=1, rank=0, size=1, address="", port=0, batch_slots=1)
 
 
@@ -61,6 +62,7 @@ class Run:
         seed: int,
         checkpoints: Checkpoints | None,
         save_every: int,
+        noise_every: int,
         ddp: Mapping[str, Any],
         environment: Mapping[str, str],
     ) -> None:
@@ -68,6 +70,7 @@ class Run:
         self.seed = seed
         self.device = next(state.model.parameters()).device
         self.peers = Peers(ALONE, self.device)
+        self.noise = Noise(noise_every)
         self.evaluating = self.ended = False
         self._checkpoints, self._save_every = checkpoints, save_every
         self._ddp = {"init_sync": False, "gradient_as_bucket_view": True, **ddp}
@@ -430,6 +433,8 @@ class Run:
         done = self.state.done
         noted, self._noted = self._noted, {}
         self._metrics |= {name: float(value) for name, value in noted.items()}
+        if self.noise.scale is not None:
+            self._metrics[METRIC] = self.noise.scale
         records = self.sampler.records
         return Progress(
             step=done.step,

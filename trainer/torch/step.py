@@ -60,6 +60,7 @@ class Step:
         self._scope.__enter__()
         self._run.say(Phase.COMPUTING)
         self._pieces = self._run.begin_step(self._window)
+        self._run.noise.begin(self.number, self._window.count, self._run.trained_parameters())
         return self
 
     def __exit__(
@@ -75,6 +76,7 @@ class Step:
                 raise
             broken = failed
         finally:
+            self._run.noise.end()
             self._scope.__exit__(None, None, None)
         if isinstance(error, RuntimeError) and self._run.broken_by(error):
             broken = error
@@ -130,7 +132,11 @@ class Step:
             self._losses = self._losses + known * counts
             self._weights += counts
         scaled = loss if run.state.scaler is None else run.state.scaler.scale(loss)
-        roots, gradients = [scaled], [torch.full_like(scaled, self._factor(counts))]
+        factor = self._factor(counts)
+        if run.noise.measures:
+            scale = run.state.scaler.get_scale() if run.state.scaler else 1.0
+            run.noise.weigh(counts / self.records, factor * scale)
+        roots, gradients = [scaled], [torch.full_like(scaled, factor)]
         if self._last and (sent := self._send()) is not None:
             roots.append(sent[0])
             gradients.append(sent[1])
@@ -160,6 +166,10 @@ class Step:
             self._unscaled = True
             for optimizer in self._run.state.optimizers:
                 scaler.unscale_(optimizer)
+        run = self._run
+        if run.noise.measures and not self._weighted:
+            round_, count = run.peers.place.round, self._window.count
+            run.noise.finish(round_, count, self.records, run.trained_parameters())
 
     def log(self, **metrics: float | Tensor) -> None:
         """Add your own numbers (learning rate, gradient norm) to the progress in the job's status.
@@ -188,7 +198,8 @@ class Step:
         fold = (self.number - 1) % FOLD
         known = isinstance(self._losses, float)
         first = self._losses if known else 0.0
-        numbers = torch.tensor((first, self._weights, run.interrupted(), fold), device=run.device)
+        squares = run.noise.mine(run.peers.place.round)
+        numbers = torch.tensor((first, self._weights, run.interrupted(), fold, squares), device=run.device)
         if not known:
             numbers[0] = self._losses
         return run.send(numbers)
@@ -202,16 +213,17 @@ class Step:
         return self._run.sums()
 
     def _finish(self) -> None:
-        loss, weights, interrupted, steps = self._means()
-        size = self._run.peers.size
+        loss, weights, interrupted, steps, squares = self._means()
+        run, size = self._run, self._run.peers.size
         if abs(steps - (self.number - 1) % FOLD) > 0.25 / size:
             raise RuntimeError(
                 f"the workers take different steps: this one step {self.number}, and the mean of all is "
                 f"{steps:.4f} (modulo {FOLD})"
             )
-        if self._weighted:
+        if self._weighted or run.noise.measures:
             self.unscale()
-        self._run.step_optimizers()
+        run.noise.learn(squares * size)
+        run.step_optimizers()
         self.loss = loss / weights if weights else float("nan")
-        self._run.count_step(self.records, self._next, self.loss, interrupted > 0)
+        run.count_step(self.records, self._next, self.loss, interrupted > 0)
         self.done = True

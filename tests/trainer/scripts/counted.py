@@ -44,7 +44,7 @@ def main(epochs: int, checkpoint: str = "") -> None:
         for parameter in model.parameters():
             parameter.copy_(torch.linspace(-1, 1, parameter.numel(), dtype=torch.float64).view_as(parameter))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    elastic = Elastic(model, optimizer, checkpoint=checkpoint or None, save_every=50)
+    elastic = Elastic(model, optimizer, checkpoint=checkpoint or None, save_every=50, noise_every=2)
     data = elastic.loader(Numbered(101), global_batch=8, workers=int(os.environ.get("READERS", "0")))
     print(json.dumps({"pid": os.getpid(), "started": elastic.progress.step}), flush=True)
     folder = Path(os.environ["COUNTED"])
