@@ -145,10 +145,11 @@ class Node(Value, frozen=True):
     """One place of the job, and its present incarnation.
 
     `round` is the world whose model state the node holds, 0 if none. `beat` is the last heartbeat of its
-    agent, None without an agent. `left` is the last round that it left while alive. `pod` is the name of this
-    incarnation's pod, as its agent reports it; `phase`, `uid` (of the newest pod) and `pods` come from the
-    API server. `failures` counts incarnations that failed for good, the last one at `failed_at`; `reported`
-    is the last failure counted (round, local rank). `excluded` says why it enters no world any more.
+    agent, None without an agent. `elastic`: its script goes from world to world without a restart, as it has
+    told. `left` is the last round that it left while alive. `pod` is the name of this incarnation's pod, as
+    its agent reports it; `phase`, `uid` (of the newest pod) and `pods` come from the API server. `failures`
+    counts incarnations that failed for good, the last one at `failed_at`; `reported` is the last failure
+    counted (round, local rank). `excluded` says why it enters no world any more.
     """
 
     name: str
@@ -165,6 +166,7 @@ class Node(Value, frozen=True):
     round: int = 0
     left: int = 0
     joined: Joined | None = None
+    elastic: bool = False
     finished: bool = False
     failed: bool = False
     failures: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from elasticjob.api.rpc.message import Empty
-from elasticjob.api.rpc.rendezvous import Join, Leave, World
+from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
 from elasticjob.master import lives
 from elasticjob.master.errors import Refused, Stale, Stopping
 from elasticjob.master.job import Job, Joined, Node, Turn
@@ -24,7 +24,8 @@ def join(job: Job, request: Join, now: datetime) -> Turn[World]:
         return Turn(job.put(node.but(beat=now)))
     if node.leaving or node.ended:
         raise Refused(f"{node.name} {_why_not(node)}: it enters no world any more")
-    job = job.put(node.but(beat=now, joined=_joined(job, node, request, now)))
+    elastic = request.recovery is Recovery.IN_PROCESS
+    job = job.put(node.but(beat=now, joined=_joined(job, node, request, now), elastic=elastic))
     job = rules.settle(_end_own_world(job, request, now), now)
     return Turn(job, answer(job, request))
 

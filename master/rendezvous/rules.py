@@ -9,7 +9,7 @@ last-call timeout bounds the wait.
 never displaces a node that holds the model's state. Beside elastic workers, scripts that are not known to be
 elastic are newcomers, and come last: they begin again with each world, and take seconds to open its store.
 5. A world that ends stays ended. Its number is never reused, so it fences every later message.
-6. No world is formed of newcomers alone, once an older member has finished: the training is over.
+6. No world is formed of newcomers alone, once an older elastic member has finished: the training is over.
 7. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room. Where
 that restarts the workers (plain scripts), newcomers are gathered until no other has come for a while.
 """
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from elasticjob.api.rpc.rendezvous import Member, Recovery, World
+from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.master.job import NAMED, Change, Ending, Job, Joined, Node
 from elasticjob.master.rendezvous import topology
 from elasticjob.master.roster import Kind, Roster
@@ -58,7 +58,7 @@ def settle(job: Job, now: datetime) -> Job:
     if job.verdict:
         return job
     job = _cut_in(job, now)
-    if job.running or is_over(job):
+    if job.running or are_newcomers_alone(job):
         return job
     if job.gathering is None:
         job = job.but(gathering=now)
@@ -80,23 +80,30 @@ def choose(job: Job, now: datetime) -> tuple[Node, ...]:
     return topology.lay_out(joined[:size], job.topology, age.entered)
 
 
-def is_over(job: Job) -> bool:
-    """Whether older members have finished, and the rest are newcomers to them that have joined again.
+def are_newcomers_alone(job: Job) -> bool:
+    """Whether an older elastic member has finished, and all that have not are newcomers to it.
 
     They entered while the others were at the end. Alone they would train from the beginning.
     """
+    finished, rest = _finished_and_rest(job)
+    return bool(finished and rest) and all(since > min(finished) for since, _ in rest)
+
+
+def is_over(job: Job) -> bool:
+    """Whether newcomers alone are left, and none of them still trains: it has joined again, or is gone."""
+    if not are_newcomers_alone(job):
+        return False
+    _, rest = _finished_and_rest(job)
+    return all(node is None or node.joined or node.kind.out for _, node in rest)
+
+
+def _finished_and_rest(job: Job) -> tuple[list[int], list[tuple[int, Node | None]]]:
+    """Return since when the finished elastic members of the world were in it, and the unfinished ones."""
     if not job.world or not job.nodes.count(lambda kind: kind.completed):
-        return False
+        return [], []
     members = [(member.since, job.nodes.get(member.node)) for member in job.world.members]
-    finished = [since for since, node in members if node and node.completed]
-    rest = [(since, node) for since, node in members if not (node and node.completed)]
-    if not finished or not rest:
-        return False
-    return all(since > min(finished) and node and _is_elastic(node) for since, node in rest)
-
-
-def _is_elastic(node: Node) -> bool:
-    return node.joined is not None and node.joined.recovery is Recovery.IN_PROCESS
+    finished = [since for since, node in members if node and node.completed and node.elastic]
+    return finished, [(since, node) for since, node in members if not (node and node.completed)]
 
 
 def why_waiting(job: Job, now: datetime) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -317,6 +318,31 @@ def test_who_enters_while_the_others_finish_does_not_train_again() -> None:
     game.ask(join("node-1", after=2))
     assert game.job.verdict is not None
     assert game.job.verdict.message == "the node with the state of round 2 finished after step 9"
+
+
+@pytest.mark.parametrize("again", [plain, join], ids=["not known to be elastic", "elastic"])
+def test_two_who_enter_while_the_others_finish_do_not_train_again(again: Callable[..., Join]) -> None:
+    game = played("node-0", maximum=3)
+    game.ask(report("node-0", 1, 9), watch("node-1"), plain("node-1"), watch("node-2"), plain("node-2"))
+    game.wait(5, "node-0", "node-1", "node-2")
+    game.ask(join("node-0", after=1))
+    assert game.names() == ["node-0", "node-1", "node-2"]
+    game.ask(finish("node-0", 2), join("node-1", after=2, wait=60.0))
+    game.wait(40, "node-1", "node-2")  # longer than the last call
+    assert game.job.verdict is None
+    assert game.job.running is None
+    game.ask(again("node-2", after=2))
+    assert game.job.verdict is not None
+    assert game.job.verdict.message == "the node with the state of round 2 finished after step 9"
+
+
+def test_newcomers_that_are_gone_do_not_keep_a_finished_job() -> None:
+    game = played("node-0", maximum=2)
+    game.ask(report("node-0", 1, 9), watch("node-1"), plain("node-1"))
+    game.wait(5, "node-0", "node-1")
+    game.ask(join("node-0", after=1), finish("node-0", 2))
+    game.see(pod("node-1", Phase.FAILED))
+    assert game.job.verdict is not None
 
 
 def test_late_nodes_of_a_plain_script_cost_one_restart_together() -> None:
