@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
@@ -23,6 +24,7 @@ from elasticjob.controllers.observe import Caches
 from elasticjob.controllers.orphans import Orphans
 from elasticjob.controllers.scaleplan import controller as plans
 from elasticjob.controllers.settings import Settings
+from elasticjob.controllers.trainingjob import controller as trainings
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.election.election import Election
@@ -83,9 +85,13 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
     )
     reconcile_nodes = nodes.NodesReconciler(caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches))
     reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), now)
+    reconcile_trainings = trainings.TrainingJobReconciler(
+        operator.cache(TRAININGJOB), caches.jobs, applier(trainings.MANAGER)
+    )
     operator.add(jobs.controller(reconcile_job, settings.concurrency))
     operator.add(nodes.controller(reconcile_nodes, settings.concurrency))
     operator.add(plans.controller(reconcile_plans, settings.concurrency))
+    operator.add(trainings.controller(reconcile_trainings, settings.concurrency))
     return operator
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
@@ -24,7 +25,7 @@ from elasticjob.kube.objects.views import (
     OwnerReference,
 )
 
-_KINDS: Final[tuple[Kind[Any], ...]] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN)
+_KINDS: Final[tuple[Kind[Any], ...]] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN, TRAININGJOB)
 _UNFOLLOWED: Final[Mapping[Kind[Any], Callable[[str], str]]] = {
     SECRET: names.token,
     SERVICE_ACCOUNT: names.master,

@@ -38,7 +38,7 @@ from hack.example import example_job
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "digits"
 DOCS = ROOT / "docs" / "crd-generation.md"
-HEADER = "# Made by `make generate` from api/v1alpha1; do not edit.\n"
+HEADER = "# Made by `make generate` from the models in api/; do not edit.\n"
 
 
 def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:

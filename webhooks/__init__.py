@@ -10,6 +10,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from elasticjob.kube.webhook.review import Webhook
-from elasticjob.webhooks import elasticjob, jobresource, scaleplan
+from elasticjob.webhooks import elasticjob, jobresource, scaleplan, trainingjob
 
-WEBHOOKS: Final[tuple[Webhook[Any], ...]] = (elasticjob.WEBHOOK, jobresource.WEBHOOK, scaleplan.WEBHOOK)
+WEBHOOKS: Final[tuple[Webhook[Any], ...]] = (
+    elasticjob.WEBHOOK,
+    jobresource.WEBHOOK,
+    scaleplan.WEBHOOK,
+    trainingjob.WEBHOOK,
+)

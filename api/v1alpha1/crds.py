@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
+from elasticjob.api.paddle import trainingjob
 from elasticjob.api.v1alpha1 import elasticjob, jobresource, scaleplan
 from elasticjob.kube.crd.embedded import Detail, embedded_schema
 from elasticjob.kube.crd.generate import crd_manifest
@@ -15,6 +16,7 @@ DECLARATIONS: Final[tuple[Declaration, ...]] = (
     elasticjob.DECLARATION,
     jobresource.DECLARATION,
     scaleplan.DECLARATION,
+    trainingjob.DECLARATION,
 )
 
 

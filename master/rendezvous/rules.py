@@ -9,7 +9,8 @@ last-call timeout bounds the wait.
 never displaces a node that holds the model's state. Beside elastic workers, scripts that are not known to be
 elastic are newcomers, and come last: they begin again with each world, and take seconds to open its store.
 5. A world that ends stays ended. Its number is never reused, so it fences every later message.
-6. No world is formed of newcomers alone, once an older elastic member has finished: the training is over.
+6. No world is formed once all members of the last one have finished, or of newcomers alone, once an older
+elastic member has: the training is over.
 7. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room. Where
 that restarts the workers (plain scripts), newcomers are gathered until no other has come for a while.
 """
@@ -58,7 +59,7 @@ def settle(job: Job, now: datetime) -> Job:
     if job.verdict:
         return job
     job = _cut_in(job, now)
-    if job.running or are_newcomers_alone(job):
+    if job.running or is_trained(job):
         return job
     if job.gathering is None:
         job = job.but(gathering=now)
@@ -80,28 +81,29 @@ def choose(job: Job, now: datetime) -> tuple[Node, ...]:
     return topology.lay_out(joined[:size], job.topology, age.entered)
 
 
-def are_newcomers_alone(job: Job) -> bool:
-    """Whether an older elastic member has finished, and all that have not are newcomers to it.
+def is_trained(job: Job) -> bool:
+    """Whether all members of the world have finished, or all but newcomers to a finished elastic one.
 
-    They entered while the others were at the end. Alone they would train from the beginning.
+    They entered while the others were at the end, or wait to enter. Alone they would train from the
+    beginning.
     """
-    finished, rest = _finished_and_rest(job)
-    return bool(finished and rest) and all(since > min(finished) for since, _ in rest)
+    if not job.world or not job.nodes.count(lambda kind: kind.completed):
+        return False
+    finished, rest = _finished_and_rest(job.world, job)
+    return not rest or (bool(finished) and all(since > min(finished) for since, _ in rest))
 
 
 def is_over(job: Job) -> bool:
-    """Whether newcomers alone are left, and none of them still trains: it has joined again, or is gone."""
-    if not are_newcomers_alone(job):
+    """Whether newcomers alone are left, if any, and none of them trains: it has joined again, or is gone."""
+    if not job.world or not is_trained(job):
         return False
-    _, rest = _finished_and_rest(job)
+    _, rest = _finished_and_rest(job.world, job)
     return all(node is None or node.joined or node.kind.out for _, node in rest)
 
 
-def _finished_and_rest(job: Job) -> tuple[list[int], list[tuple[int, Node | None]]]:
+def _finished_and_rest(world: World, job: Job) -> tuple[list[int], list[tuple[int, Node | None]]]:
     """Return since when the finished elastic members of the world were in it, and the unfinished ones."""
-    if not job.world or not job.nodes.count(lambda kind: kind.completed):
-        return [], []
-    members = [(member.since, job.nodes.get(member.node)) for member in job.world.members]
+    members = [(member.since, job.nodes.get(member.node)) for member in world.members]
     finished = [since for since, node in members if node and node.completed and node.elastic]
     return finished, [(since, node) for since, node in members if not (node and node.completed)]
 

@@ -59,7 +59,12 @@ def test_every_field_of_ours_is_explained(declaration: Declaration) -> None:
 
 def test_short_names_and_the_scale_subresource() -> None:
     names = {one.kind.name: one.short_names for one in DECLARATIONS}
-    assert names == {"ElasticJob": ("ej",), "JobResource": ("jr",), "ScalePlan": ("sp",)}
+    assert names == {
+        "ElasticJob": ("ej",),
+        "JobResource": ("jr",),
+        "ScalePlan": ("sp",),
+        "TrainingJob": ("tj",),
+    }
     job, nodes = (yaml.safe_load(crd_path(one).read_text()) for one in DECLARATIONS[:2])
     assert job["spec"]["versions"][0]["subresources"]["scale"] == {
         "specReplicasPath": ".spec.replicaSpecs.worker.replicas",
@@ -125,7 +130,8 @@ def test_a_breaking_change_is_told_and_not_written(
     assert "breaking v1alpha1.spec.older: the field is gone" in output.out
     assert "stored objects: it is pruned when they are read, and lost with their next write" in output.out
     assert "breaking changes of ScalePlan: undo them, or say --allow-breaking" in output.err
-    assert sorted(path.stem for path in with_one_field_more.iterdir()) == ["elasticjobs", "jobresources"]
+    written = {path.stem for path in with_one_field_more.iterdir()}
+    assert written == {"elasticjobs", "jobresources", "trainingjobs"}
 
 
 def test_a_breaking_change_is_written_where_it_is_allowed(with_one_field_more: Path) -> None:

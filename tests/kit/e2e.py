@@ -32,6 +32,7 @@ class Stage:
     operator: OperatorProcess
     line: Switch
     onlooker: Operator
+    kubeconfig: Path | None = None
 
 
 class Job:

@@ -34,6 +34,13 @@ PLAN: Manifest = {
     "spec": {"ownerJob": "digits", "replicaResourceSpecs": {"worker": {"replicas": 3}}},
 }
 
+TRAINING: Manifest = {
+    "apiVersion": "paddlepaddle.org/v1",
+    "kind": "TrainingJob",
+    "metadata": {"name": "digits", "namespace": "lab", "uid": "t"},
+    "spec": {"image": "i", "trainer": {"entrypoint": "train", "min-instance": 2, "max-instance": 4}},
+}
+
 
 def changed(manifest: Manifest, changes: dict[str, Any]) -> Manifest:
     """Return a copy with the values of dotted paths set; `*` in a path means every item of a list."""
@@ -60,7 +67,7 @@ def plan(**changes: Any) -> ScalePlan:
 
 def declared(kind: Kind[Any]) -> Manifest:
     """Return the manifest above of a kind."""
-    return {"ElasticJob": JOB, "JobResource": RESOURCE, "ScalePlan": PLAN}[kind.name]
+    return {"ElasticJob": JOB, "JobResource": RESOURCE, "ScalePlan": PLAN, "TrainingJob": TRAINING}[kind.name]
 
 
 def _put(node: Any, path: list[str], value: Any) -> None:

@@ -336,6 +336,17 @@ def test_two_who_enter_while_the_others_finish_do_not_train_again(again: Callabl
     assert game.job.verdict.message == "the node with the state of round 2 finished after step 9"
 
 
+@pytest.mark.parametrize("first", [plain, join], ids=["not known to be elastic", "elastic"])
+def test_who_waits_to_enter_while_all_others_finish_does_not_train_again(first: Callable[..., Join]) -> None:
+    game = Played(maximum=2)
+    game.ask(watch("node-0"), first("node-0"), report("node-0", 1, 9), watch("node-1"), plain("node-1"))
+    game.wait(5, "node-0", "node-1")
+    assert game.order("node-0") is Order.REGROUP
+    game.ask(finish("node-0", 1))
+    assert game.job.verdict is not None
+    assert game.job.verdict.message == "the node of round 1 finished after step 9"
+
+
 def test_newcomers_that_are_gone_do_not_keep_a_finished_job() -> None:
     game = played("node-0", maximum=2)
     game.ask(report("node-0", 1, 9), watch("node-1"), plain("node-1"))

@@ -1,0 +1,1 @@
+"""The kinds of PaddlePaddle's EDL that we serve."""

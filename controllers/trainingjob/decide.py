@@ -1,0 +1,85 @@
+"""Which ElasticJob a TrainingJob should have, and what its status says of that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from elasticjob.api.paddle.convert import elasticjob_of, problems
+from elasticjob.api.paddle.trainingjob import TrainingJob, TrainingJobPhase, TrainingJobStatus
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, Phase
+from elasticjob.controllers.owners import controlled_by, controller_uid
+from elasticjob.controllers.plan import LATER, NAME_TAKEN, REFUSED, Apply, Create, Plan
+from elasticjob.kube.objects.kinds import Manifest
+
+PHASES: Final = {
+    None: TrainingJobPhase.NONE,
+    Phase.CREATED: TrainingJobPhase.CREATING,
+    Phase.PENDING: TrainingJobPhase.CREATING,
+    Phase.RUNNING: TrainingJobPhase.RUNNING,
+    Phase.SCALING: TrainingJobPhase.SCALING,
+    Phase.RESTARTING: TrainingJobPhase.RUNNING,
+    Phase.SUSPENDED: TrainingJobPhase.NONE,
+    Phase.SUCCEEDED: TrainingJobPhase.SUCCEEDED,
+    Phase.FAILED: TrainingJobPhase.FAILED,
+}
+LONGEST: Final = 1024
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A TrainingJob, and the ElasticJob of its name, whoever that belongs to."""
+
+    job: TrainingJob
+    found: ElasticJob | None
+
+    @property
+    def child(self) -> ElasticJob | None:
+        """The ElasticJob that was made for it."""
+        ours = self.found and controller_uid(self.found.metadata) == self.job.metadata.uid
+        return self.found if ours else None
+
+
+def decide(seen: Seen) -> Plan:
+    """Return what is written for a TrainingJob."""
+    job = seen.job
+    if job.metadata.deletion_timestamp or (job.status.phase and job.status.phase.finished):
+        return Plan(quiet=True)
+    if wrong := problems(job):  # of a cluster without the webhook
+        return Plan(REFUSED, "; ".join(map(str, wrong)), quiet=True)
+    if seen.found is not None and seen.child is None:
+        what = f"ElasticJob {job.metadata.name} exists and is not of this TrainingJob: delete it, or rename"
+        return Plan(NAME_TAKEN, what, again_in=LATER, quiet=True)
+    if seen.child is None:
+        what = f"ElasticJob {job.metadata.name} runs it"
+        return Plan("ElasticJobCreated", what, groups=((Create(ELASTICJOB, wanted(job)),),))
+    if job.status.observed_generation not in (None, job.metadata.generation):
+        what = f"ElasticJob {job.metadata.name} follows the new spec"
+        return Plan("ElasticJobUpdated", what, groups=((Apply(ELASTICJOB, wanted(job)),),))
+    return Plan(quiet=True)
+
+
+def wanted(job: TrainingJob) -> Manifest:
+    """Return the ElasticJob that runs a TrainingJob."""
+    manifest = elasticjob_of(job)
+    owned = {**manifest["metadata"], "ownerReferences": [controlled_by(job)]}
+    return {**manifest, "metadata": owned}
+
+
+def status_of(seen: Seen, plan: Plan) -> TrainingJobStatus:
+    """Return the status after a plan was carried out; that of a finished job stays."""
+    before, child = seen.job.status, seen.child
+    if before.phase and before.phase.finished:
+        return before
+    refused = plan.reason in (REFUSED, NAME_TAKEN)
+    if child is None:
+        why = f"{plan.reason}: {plan.sentence}"[:LONGEST] if refused else ""
+        phase = TrainingJobPhase.NONE if refused else TrainingJobPhase.CREATING
+        generation = None if refused else seen.job.metadata.generation
+        return TrainingJobStatus(phase=phase, reason=why, observed_generation=generation)
+    return TrainingJobStatus(
+        phase=PHASES[child.status.phase] if child.status.phase else TrainingJobPhase.CREATING,
+        reason=f"{plan.reason}: {plan.sentence}"[:LONGEST] if refused else child.status.reason or "",
+        trainers=child.status.workers,
+        observed_generation=before.observed_generation if refused else seen.job.metadata.generation,
+    )

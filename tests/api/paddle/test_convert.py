@@ -1,0 +1,201 @@
+"""From a TrainingJob to its ElasticJob, field by field; and what is refused or noted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from elasticjob.api.paddle.convert import elasticjob_of, notes, problems
+from elasticjob.api.paddle.trainingjob import TrainingJob
+from tests.kit.manifests import ABSENT, changed
+
+EXAMPLE = yaml.safe_load((Path(__file__).parents[3] / "examples" / "trainingjob.yaml").read_text())
+SMALL: dict[str, Any] = {
+    "metadata": {"name": "job-1", "namespace": "lab"},
+    "spec": {"image": "i", "trainer": {"entrypoint": "train", "min-instance": 2, "max-instance": 4}},
+}
+WORKER = "spec/replicaSpecs/worker"
+POD = f"{WORKER}/template/spec"
+MAIN = f"{POD}/containers/0"
+RANGE = {"min-instance": 3, "max-instance": 5}
+
+
+def made(changes: dict[str, Any], base: dict[str, Any] = SMALL) -> TrainingJob:
+    return TrainingJob.model_validate(changed(base, changes))
+
+
+def at(manifest: Any, path: str) -> Any:
+    """Return what is at a path; None if nothing is."""
+    for part in path.split("/"):
+        manifest = manifest[int(part)] if isinstance(manifest, list) else manifest.get(part)
+        if manifest is None:
+            return None
+    return manifest
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "expected"),
+    [
+        ({}, f"{MAIN}/image", "i"),
+        ({}, f"{WORKER}/replicas", 2),
+        ({}, f"{WORKER}/minReplicas", 2),
+        ({}, f"{WORKER}/maxReplicas", 4),
+        ({}, "spec/distributionStrategy", "AllreduceStrategy"),
+        ({}, "spec/optimizeMode", "cluster"),
+        ({"spec/trainer/max-instance": 2}, "spec/optimizeMode", "manual"),
+        (
+            {"spec/trainer/entrypoint": "python 'my train.py' -x"},
+            f"{MAIN}/command",
+            ["python", "my train.py", "-x"],
+        ),
+        ({"spec/trainer/entrypoint": ABSENT}, f"{MAIN}/command", None),
+        ({"spec/trainer/workspace": "/home/job"}, f"{MAIN}/workingDir", "/home/job"),
+        (
+            {"spec/trainer/resources": {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}}},
+            f"{MAIN}/resources",
+            {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}},
+        ),
+        (
+            {"spec/trainer/resources": {"limits": {"alpha.kubernetes.io/nvidia-gpu": 2}}},
+            f"{MAIN}/resources",
+            {"requests": {"nvidia.com/gpu": 2}, "limits": {"nvidia.com/gpu": 2}},
+        ),
+        ({"spec/pserver": RANGE}, "spec/distributionStrategy", "ParameterServerStrategy"),
+        ({"spec/pserver": RANGE}, "spec/replicaSpecs/ps/replicas", 3),
+        ({"spec/pserver": RANGE}, "spec/replicaSpecs/ps/autoScale", False),
+        ({"spec/pserver": RANGE}, "spec/replicaSpecs/ps/template/spec/containers/0/image", "i"),
+        (
+            {"spec/master": {"resources": {"requests": {"cpu": "1"}}}},
+            "spec/replicaSpecs/dlrover-master/template/spec/containers/0/resources",
+            {"requests": {"cpu": "1"}},
+        ),
+        ({"spec/master": {}}, "spec/replicaSpecs/dlrover-master", None),
+        ({"spec/fault_tolerant": True}, f"{WORKER}/restartCount", None),
+        (
+            {"spec/fault_tolerant": False, "spec/trainer/max-instance": 2},
+            f"{WORKER}/restartCount",
+            0,
+        ),
+        (
+            {"spec/port": 8000, "spec/ports_num": 2},
+            f"{MAIN}/ports",
+            [{"name": f"jobport-{port}", "containerPort": port} for port in (8000, 8001, 8002)],
+        ),
+        ({}, f"{MAIN}/ports/0/name", "jobport-7164"),
+        ({"spec/passes": 7}, f"{MAIN}/env/4", {"name": "PADDLE_INIT_NUM_PASSES", "value": "7"}),
+        ({"spec/volumes": [{"name": "v", "emptyDir": {}}]}, f"{POD}/volumes/0/name", "v"),
+        (
+            {"spec/VolumeMounts": [{"name": "v", "mountPath": "/v"}]},
+            f"{MAIN}/volumeMounts",
+            [{"name": "v", "mountPath": "/v"}],
+        ),
+        ({"spec/imagePullSecrets": [{"name": "s"}]}, f"{POD}/imagePullSecrets", [{"name": "s"}]),
+        ({"spec/hostNetwork": True}, f"{POD}/hostNetwork", True),
+        ({"spec/host_network": True}, f"{POD}/hostNetwork", True),
+        ({"spec/NodeSelector": {"disk": "ssd"}}, f"{POD}/nodeSelector", {"disk": "ssd"}),
+    ],
+)
+def test_what_follows_from_a_field(changes: dict[str, Any], path: str, expected: object) -> None:
+    assert at(elasticjob_of(made(changes)), path) == expected
+
+
+def test_the_manifest_of_the_design_is_accepted() -> None:
+    job = TrainingJob.model_validate(changed(EXAMPLE, {"spec/fault_tolerant": ABSENT}))
+    assert (problems(job), notes(job)) == ([], [])
+    assert elasticjob_of(job)["spec"]["replicaSpecs"].keys() == {"worker", "ps", "dlrover-master"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"spec/image": ABSENT}, "spec.image: is missing: name the image of trainers and parameter servers"),
+        (
+            {"spec/trainer/min-instance": 5},
+            "spec.trainer.min-instance: is more than max-instance 4: lower it, or raise max-instance",
+        ),
+        (
+            {"spec/pserver": {"min-instance": 3, "max-instance": 2}},
+            "spec.pserver.min-instance: is more than max-instance 2: lower it, or raise max-instance",
+        ),
+        (
+            {"spec/fault_tolerant": False},
+            "spec.fault_tolerant: is false, and the number of trainers may change: make it true, or "
+            "min-instance = max-instance",
+        ),
+        (
+            {"spec/hostNetwork": True, "spec/host_network": False},
+            "spec.hostNetwork: is not as host_network says: write one of them",
+        ),
+        (
+            {"spec/ports_num": 200},
+            "spec.ports_num: leads to 201 ports from 7164 on: use at most 100, up to 65535",
+        ),
+        (
+            {"spec/port": 65_535},
+            "spec.ports_num: leads to 2 ports from 65535 on: use at most 100, up to 65535",
+        ),
+        (
+            {"spec/trainer/entrypoint": "python 'train.py"},
+            "spec.trainer.entrypoint: has a quotation mark without its end: close it",
+        ),
+        (
+            {"spec/trainer/resources": {"request": {"cpu": 1}}},
+            "spec.trainer.resources.request: is unknown: resources have requests and limits",
+        ),
+        (
+            {"spec/trainer/resources": {"requests": 1}},
+            "spec.trainer.resources.requests: is no object: write amounts by resource, such as cpu: 500m",
+        ),
+        (
+            {
+                "spec/master": {
+                    "resources": {"limits": {"alpha.kubernetes.io/nvidia-gpu": 1, "nvidia.com/gpu": 1}}
+                }
+            },
+            "spec.master.resources.limits: has alpha.kubernetes.io/nvidia-gpu and nvidia.com/gpu: write one",
+        ),
+        ({"metadata/name": "Job_1"}, "spec: its ElasticJob is refused: metadata.name"),
+        (
+            {"spec/trainer/resources": {"requests": {"cpu": "many"}}},
+            "spec: its ElasticJob is refused: spec.replicaSpecs[worker]",
+        ),
+        (
+            {"spec/VolumeMounts": [{"name": "absent", "mountPath": "/v"}]},
+            "spec: its ElasticJob is refused: spec.replicaSpecs[worker]",
+        ),
+    ],
+)
+def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
+    found = [str(each) for each in problems(made(changes))]
+    assert found
+    assert found[0].startswith(message)
+
+
+def test_what_cannot_change() -> None:
+    (found,) = problems(made({"spec/pserver": RANGE}), made({}))
+    assert str(found).startswith("spec.pserver: cannot be added or removed while the job exists")
+    assert problems(made({"spec/image": ABSENT}), made({"spec/image": ABSENT})) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        (
+            {"spec/master": {"etcd-endpoint": "http://etcd:2379"}},
+            "spec.master.etcd-endpoint: has no effect: the master keeps its own state",
+        ),
+        (
+            {"spec/pserver": RANGE},
+            "spec.pserver.max-instance: has no effect: there are always 3 parameter servers",
+        ),
+        (
+            {"spec/trainer/entrypoint": "cd /data && python train.py"},
+            "spec.trainer.entrypoint: is not given to a shell: write sh -c '…' around a line for one",
+        ),
+    ],
+)
+def test_what_is_noted(changes: dict[str, Any], note: str) -> None:
+    assert [str(each) for each in notes(made(changes))] == [note]

@@ -1,0 +1,25 @@
+"""The webhook of TrainingJobs: validates, and warns of what means something else than in EDL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from elasticjob.api.paddle.convert import notes, problems
+from elasticjob.api.paddle.trainingjob import TRAININGJOB, TrainingJob
+from elasticjob.kube.objects.problem import Problem
+from elasticjob.kube.webhook.review import Review, Webhook
+
+
+def validate(review: Review[TrainingJob]) -> Sequence[Problem]:
+    """Return the problems of a TrainingJob that is created or updated."""
+    return problems(review.new, review.old) if review.new is not None else ()
+
+
+def warn(review: Review[TrainingJob]) -> Sequence[str]:
+    """Return a sentence for each thing that is accepted without effect."""
+    if review.new is None or problems(review.new, review.old):
+        return ()
+    return [str(each) for each in notes(review.new)]
+
+
+WEBHOOK = Webhook(TRAININGJOB, validate=validate, warn=warn)
