@@ -167,6 +167,7 @@ async def test_a_full_cluster_is_shared_and_no_step_is_lost(site: Site, stage: S
     await site.until(lambda: sum(map(workers, jobs.values())) == 5, 60)
     for job in jobs.values():
         await site.until(job.has_ended("Complete"), 180)
+    reasons = [plan.spec.reason for plan in site.plans().values()]
     restarts = {name: job.status.restarts for name, job in jobs.items()}
     await site.until(lambda: site.job("third").status.phase == "Succeeded")
     if KUBECTL and stage.kubeconfig:
@@ -180,6 +181,5 @@ async def test_a_full_cluster_is_shared_and_no_step_is_lost(site: Site, stage: S
         made = [int(line) for line in (tmp_path / name).read_text().splitlines()]
         assert made == list(range(1, count + 1)), name
         assert restarts[name] == 0
-    reasons = [plan.spec.reason for plan in site.plans().values()]
     assert any("gives up 1 instance for " in reason and "/fourth" in reason for reason in reasons), reasons
     assert any("least fulfilled first" in reason for reason in reasons), reasons

@@ -329,8 +329,8 @@ def test_two_who_enter_while_the_others_finish_do_not_train_again(again: Callabl
     assert game.names() == ["node-0", "node-1", "node-2"]
     game.ask(finish("node-0", 2), join("node-1", after=2, wait=60.0))
     game.wait(40, "node-1", "node-2")  # longer than the last call
-    assert game.job.verdict is None
-    assert game.job.running is None
+    assert game.ended() is None
+    assert not game.job.running
     game.ask(again("node-2", after=2))
     assert game.job.verdict is not None
     assert game.job.verdict.message == "the node with the state of round 2 finished after step 9"
