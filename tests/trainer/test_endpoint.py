@@ -90,6 +90,6 @@ async def test_master_returns_to_the_endpoint_with_a_node_that_comes_there(
             await job.until(job.trains_in_a_round_after(before["round"]))
             agents.append(await job.peer("counted.py", 20, flags=machines[0]))
             await job.until(job.trains_with(3, after=before["step"] + 1))
+            await job.until(lambda: said(job, "gives its own up"))
         assert [await job.ends(agent) for agent in agents] == [0, 0, 0]
-        assert said(job, "gives its own up")
         assert counted(job.steps())[-1] > before["step"]
