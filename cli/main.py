@@ -60,6 +60,7 @@ COMMANDS: tuple[Row, ...] = (
         PASSES_ARGUMENTS_ON,
     ),
     Row("operator", "Make ElasticJobs of a cluster real.", "elasticjob.cli.operator:operator"),
+    Row("di-server", "Give coordinators of DIJobs their replicas.", "elasticjob.cli.di_server:di_server"),
     Row("brain", "Size jobs by the history of jobs like them.", "elasticjob.cli.brain:brain"),
     Row("master", "Hold one job's workers together.", "elasticjob.cli.master:master"),
     Row(

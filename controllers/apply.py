@@ -74,12 +74,13 @@ class Applier:
         self._manager = manager
         self._slots = asyncio.Semaphore(AT_ONCE)
 
-    async def attempt(self, owner: CustomResource, plan: Plan) -> Plan:
+    async def attempt(self, owner: CustomResource, plan: Plan, *, refused: str = "") -> Plan:
         """Carry out `plan` and return it; or return a plan that says why not, and when to try again.
 
         NameTaken: another owner's object has a wanted name. Refused: the server does not accept a write, for
         example because of an invalid pod template or a used-up quota. If an object has changed since it was
-        seen, the plan itself comes back, with a time to look again.
+        seen, the plan itself comes back, with a time to look again. `refused` is the reason of the event
+        about a refusal; "" says QuotaExceeded or Refused.
         """
         try:
             await self.perform(owner, plan)
@@ -88,7 +89,7 @@ class Applier:
         except Behind:
             return plan.again_by(SOON)
         except (BadRequest, Forbidden, Invalid) as error:
-            self.tell(owner, Note(refusal(error.message), error.message, warning=True))
+            self.tell(owner, Note(refused or refusal(error.message), error.message, warning=True))
             return Plan(REFUSED, error.message, again_in=LATER)
         return plan
 

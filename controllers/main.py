@@ -8,12 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from elasticjob.api.diengine.dijob import DIJOB
+from elasticjob.api.diengine.pods import Server
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.counters import Counters
+from elasticjob.controllers.dijob import controller as dijobs
+from elasticjob.controllers.dijob.seen import Caches as DIJobCaches
 from elasticjob.controllers.elasticjob import controller as jobs
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.gangs.served import Served
@@ -88,10 +92,19 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
     reconcile_trainings = trainings.TrainingJobReconciler(
         operator.cache(TRAININGJOB), caches.jobs, applier(trainings.MANAGER)
     )
+    reconcile_dijobs = dijobs.DIJobReconciler(
+        DIJobCaches(operator.cache(DIJOB), caches.pods, caches.services),
+        applier(dijobs.MANAGER),
+        now,
+        Server(settings.di_server, settings.di_server_version),
+        settings.di_server_key_file,
+        settings.di_graceful,
+    )
     operator.add(jobs.controller(reconcile_job, settings.concurrency))
     operator.add(nodes.controller(reconcile_nodes, settings.concurrency))
     operator.add(plans.controller(reconcile_plans, settings.concurrency))
     operator.add(trainings.controller(reconcile_trainings, settings.concurrency))
+    operator.add(dijobs.controller(reconcile_dijobs, settings.concurrency))
     return operator
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
@@ -26,6 +27,8 @@ from elasticjob.kube.objects.views import (
 )
 
 _KINDS: Final[tuple[Kind[Any], ...]] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN, TRAININGJOB)
+_WITHOUT_ORPHANS: Final[tuple[Kind[Any], ...]] = (DIJOB,)
+"""The garbage collector alone removes what belongs to these."""
 _UNFOLLOWED: Final[Mapping[Kind[Any], Callable[[str], str]]] = {
     SECRET: names.token,
     SERVICE_ACCOUNT: names.master,
@@ -58,7 +61,7 @@ def manifest_of(kind: Kind[Any], metadata: Manifest, **body: Any) -> Manifest:
 
 def kind_of(thing: CustomResource) -> Kind[Any]:
     """Return the kind of one of our objects."""
-    return next(kind for kind in _KINDS if isinstance(thing, kind.model))
+    return next(kind for kind in (*_KINDS, *_WITHOUT_ORPHANS) if isinstance(thing, kind.model))
 
 
 def controller_uid(metadata: ObjectMeta) -> str:

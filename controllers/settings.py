@@ -65,6 +65,18 @@ class Settings(BaseSettings):
     brain_key_file: Path | None = None
     """The key of the tokens with which masters ask Brain; Brain has the same."""
 
+    di_server: str = "http://di-server.di-system:8080"
+    """The URL of di-server, which pods of DIJobs are told."""
+
+    di_server_version: str = ""
+    """The path prefix that they are told, such as /v1alpha2; empty leaves it to them."""
+
+    di_server_key_file: Path | None = None
+    """The key of the tokens with which they call di-server, which has the same; without it none are made."""
+
+    di_graceful: bool = False
+    """Whether pods of DIJobs that have ended get their own grace period, and not none."""
+
     ending_taints: tuple[str, ...] = ()
     """Keys of more taints, as JSON, of machines that end within minutes: pods leave them at once."""
 

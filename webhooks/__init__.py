@@ -10,11 +10,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from elasticjob.kube.webhook.review import Webhook
-from elasticjob.webhooks import elasticjob, jobresource, scaleplan, trainingjob
+from elasticjob.webhooks import dijob, elasticjob, jobresource, scaleplan, trainingjob
 
 WEBHOOKS: Final[tuple[Webhook[Any], ...]] = (
     elasticjob.WEBHOOK,
     jobresource.WEBHOOK,
     scaleplan.WEBHOOK,
     trainingjob.WEBHOOK,
+    dijob.WEBHOOK,
+    dijob.CONFIG_WEBHOOK,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
+from elasticjob.api.diengine import aggregatorconfig, dijob
 from elasticjob.api.paddle import trainingjob
 from elasticjob.api.v1alpha1 import elasticjob, jobresource, scaleplan
 from elasticjob.kube.crd.embedded import Detail, embedded_schema
@@ -17,6 +18,8 @@ DECLARATIONS: Final[tuple[Declaration, ...]] = (
     jobresource.DECLARATION,
     scaleplan.DECLARATION,
     trainingjob.DECLARATION,
+    dijob.DECLARATION,
+    aggregatorconfig.DECLARATION,
 )
 
 

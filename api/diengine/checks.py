@@ -1,0 +1,104 @@
+"""What is refused in a DIJob or an AggregatorConfig, and what is accepted with a warning. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from elasticjob.api.core import POD_TEMPLATE_SPEC
+from elasticjob.api.core.shape import shape_problems, unknown_fields
+from elasticjob.api.diengine.aggregatorconfig import AggregatorConfig
+from elasticjob.api.diengine.dijob import DIJob
+from elasticjob.api.diengine.names import CONTAINER, LONGEST_JOB, Role
+from elasticjob.api.v1alpha1.checks.common import DNS_LABEL_OF_A_SERVICE
+from elasticjob.api.v1alpha1.checks.templates import container_problems, repeated_containers
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.problem import Problem
+
+WITH_TEMPLATE: Final = (Role.COORDINATOR, Role.COLLECTOR, Role.LEARNER)
+
+
+def problems(new: DIJob, old: DIJob | None = None) -> list[Problem]:
+    """Return the errors of a job that is created, or updated from `old`.
+
+    A job that an earlier release accepted can still be deleted, and its status be written.
+    """
+    if old is not None and (new.spec == old.spec or new.metadata.deletion_timestamp is not None):
+        return []
+    templates = [problem for path, one in _templates(new) for problem in template_problems(path, one)]
+    return [*_name(new), *templates, *(() if templates else _volumes(new))]
+
+
+def config_problems(config: AggregatorConfig, old: AggregatorConfig | None = None) -> list[Problem]:
+    """Return the errors of an AggregatorConfig that is created or changed."""
+    if old is not None and config.spec == old.spec:
+        return []
+    return list(template_problems("spec.aggregator.template", config.spec.aggregator.template))
+
+
+def template_problems(path: str, template: Manifest) -> Iterator[Problem]:
+    """Find what keeps pods of a template from being made."""
+    shape = list(shape_problems(path, template, POD_TEMPLATE_SPEC))
+    yield from shape
+    if shape:
+        return
+    pod = template.get("spec") or {}
+    if not pod.get("containers"):
+        what = f"there is no container: write one called {CONTAINER}, with an image"
+        yield Problem(f"{path}.spec.containers", what)
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(pod.get(field) or ()):
+            yield from container_problems(f"{path}.spec.{field}[{index}]", container, image_is_known=False)
+    yield from repeated_containers(f"{path}.spec", pod)
+
+
+def warnings(new: DIJob, old: DIJob | None) -> list[str]:
+    """Return what is accepted without the effect that it seems to have."""
+    found = [str(problem) for path, one in _templates(new) for problem in template_advice(path, one)]
+    if old is not None:
+        before = dict(_templates(old))
+        changed = [path for path, one in _templates(new) if before.get(path, one) != one]
+        found += [f"{path}: pods that exist keep the old template" for path in changed]
+    return found
+
+
+def template_advice(path: str, template: Manifest) -> Iterator[Problem]:
+    """Find fields that Kubernetes does not know, and the lack of the container that is given ports."""
+    yield from unknown_fields(path, template, POD_TEMPLATE_SPEC)
+    names = [each.get("name") for each in (template.get("spec") or {}).get("containers") or ()]
+    if names and CONTAINER not in names:
+        what = f"no container is called {CONTAINER}: none is given ports, and none the resources of a request"
+        yield Problem(f"{path}.spec.containers", what)
+
+
+def _name(job: DIJob) -> Iterator[Problem]:
+    name = job.metadata.name
+    if len(name) > LONGEST_JOB:
+        what = f"has {len(name)} characters: write at most {LONGEST_JOB}, since pods add -ddp-learner-xxxxx"
+        yield Problem("metadata.name", what)
+    if DNS_LABEL_OF_A_SERVICE.fullmatch(name) is None:
+        what = f"{name!r} is not the name of a Service: write small letters, digits and inner dashes"
+        yield Problem("metadata.name", what)
+
+
+def _volumes(job: DIJob) -> Iterator[Problem]:
+    seen = set[str]()
+    for index, volume in enumerate(job.spec.volumes):
+        name = volume.get("name")
+        if not isinstance(name, str) or not name:
+            yield Problem(f"spec.volumes[{index}].name", "is missing: volumes are mounted by their names")
+        elif name in seen:
+            yield Problem(f"spec.volumes[{index}].name", f"two volumes are called {name}: rename one")
+        else:
+            seen.add(name)
+    for path, template in _templates(job):
+        for index, volume in enumerate((template.get("spec") or {}).get("volumes") or ()):
+            if volume.get("name") in seen:
+                what = f"spec.volumes has a volume {volume.get('name')} too: rename one"
+                yield Problem(f"{path}.spec.volumes[{index}].name", what)
+
+
+def _templates(job: DIJob) -> list[tuple[str, Manifest]]:
+    """The templates that a job has, with their paths."""
+    given = ((role, job.spec.template(role)) for role in WITH_TEMPLATE)
+    return [(f"spec.{role}.template", one.template) for role, one in given if one is not None]

@@ -1,0 +1,66 @@
+"""`elasticjob di-server`: the HTTP server that coordinators of DIJobs ask for collectors and learners."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from elasticjob.cli.errors import Failure
+from elasticjob.cli.options import Context, Kubeconfig, settings_of
+
+
+def di_server(
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Work in this namespace only.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="The port to listen on; 0 for any.")] = None,
+    url: Annotated[str | None, typer.Option(help="The URL of di-server that new pods are told.")] = None,
+    key_file: Annotated[Path | None, typer.Option(help="The key of the tokens of jobs.")] = None,
+    agconfig_namespace: Annotated[
+        str | None, typer.Option(help="Where the AggregatorConfig of the cluster is.")
+    ] = None,
+    agconfig_name: Annotated[str | None, typer.Option(help="Its name.")] = None,
+    local_ports: Annotated[
+        bool | None,
+        typer.Option(
+            "--local-ports/--released-ports", help="Count ports of ddp learners from each pod's first."
+        ),
+    ] = None,
+    log_format: Annotated[str, typer.Option(help="console or json.")] = "console",
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+) -> None:
+    """Make and delete collectors and learners as coordinators of DIJobs ask for them.
+
+    Every flag can also be set in the environment, as ELASTICJOB_DI_SERVER_PORT and so on; flags win.
+
+    Example, on a laptop: [bold]elasticjob di-server --kubeconfig dev.kubeconfig --url http://127.0.0.1:8080[/],
+    then curl http://127.0.0.1:8080/v1alpha1/replicas
+    """
+    from elasticjob.controllers.diserver.main import run
+    from elasticjob.controllers.diserver.settings import Settings
+    from elasticjob.controllers.logs import configure
+    from elasticjob.kube.errors import ConfigError
+
+    given: dict[str, Any] = {
+        "kubeconfig": kubeconfig,
+        "context": context,
+        "namespace": namespace,
+        "host": host,
+        "port": port,
+        "url": url,
+        "key_file": key_file,
+        "agconfig_namespace": agconfig_namespace,
+        "agconfig_name": agconfig_name,
+        "local_ports": local_ports,
+    }
+    configure(json=log_format == "json", verbose=verbose)
+    try:
+        asyncio.run(run(settings_of(Settings, given)))
+    except ConfigError as error:
+        raise Failure(str(error), next_step="give --kubeconfig") from error

@@ -1,0 +1,1 @@
+"""DIJobs of DI-engine: the coordinator, the services of all pods, the status, and the end of a job."""

@@ -1,0 +1,62 @@
+"""The controller of DIJobs: read, decide, write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from elasticjob.api.diengine.access import token_of
+from elasticjob.api.diengine.dijob import DIJOB, DIJob
+from elasticjob.api.diengine.pods import Server
+from elasticjob.controllers.apply import Applier
+from elasticjob.controllers.dijob.decide import NOT_CREATED, Terms, decide
+from elasticjob.controllers.dijob.seen import Caches, keys_of, observe
+from elasticjob.controllers.dijob.status import status_of, step
+from elasticjob.controllers.triggers import those_of
+from elasticjob.kube.controller.controller import Controller, Result
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import POD, SERVICE
+
+MANAGER: Final = "elasticjob-dijobs"
+
+
+@dataclass(frozen=True)
+class DIJobReconciler:
+    """One pass over one DIJob."""
+
+    caches: Caches
+    applier: Applier
+    now: Callable[[], datetime]
+    server: Server
+    key_file: Path | None = None
+    graceful: bool = False
+
+    async def __call__(self, key: Key) -> Result:
+        """Bring the coordinator and the services of a job to what they should be, and write its status."""
+        seen = observe(self.caches, key)
+        if seen is None:
+            return Result.done()
+        plan = await self.applier.attempt(seen.job, decide(seen, self._terms(seen.job)), refused=NOT_CREATED)
+        for note in plan.details if not plan.actions else ():
+            self.applier.tell(seen.job, note)
+        status = status_of(seen, step(seen), self.now()).manifest()
+        await self.applier.write_status(DIJOB, seen.job, status, seen.job.status.manifest())
+        return Result.again(plan.again_in)
+
+    def _terms(self, job: DIJob) -> Terms:
+        key = self.key_file.read_bytes().strip() if self.key_file else b""
+        token = token_of(key, job.metadata.uid) if key else ""
+        return Terms(replace(self.server, tokens=bool(token)), token, self.graceful)
+
+
+def controller(reconcile: DIJobReconciler, concurrency: int) -> Controller:
+    """Return the controller, with the changes that cause a pass."""
+
+    def is_known(key: Key) -> bool:
+        return reconcile.caches.jobs.meta(key) is not None
+
+    watched = tuple((kind, those_of(is_known, keys_of)) for kind in (POD, SERVICE))
+    return Controller("dijob", reconcile, for_=DIJOB, watches=watched, concurrency=concurrency)

@@ -1,0 +1,35 @@
+"""Who may call for a job: with tokens, the pods of that job alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from elasticjob.api.diengine.access import is_token_of
+from elasticjob.controllers.diserver.asked import Refused
+
+
+@dataclass(frozen=True)
+class Access:
+    """The key of the tokens, read for each call: a Secret can change. Without it everybody may call."""
+
+    key_file: Path | None = None
+
+    def check(self, uid: str, token: str) -> None:
+        """Raise Refused unless `token` is that of the job with this uid."""
+        if self.key_file is None:
+            return
+        if not token:
+            raise Refused(
+                401,
+                "a token is missing: send it as Authorization: Bearer, or as the path /t/<token>/v1alpha1",
+            )
+        if not is_token_of(self.key_file.read_bytes().strip(), uid, token):
+            raise Refused(403, "the token is not that of this job")
+
+    def check_all(self, token: str) -> None:
+        """Raise Refused where callers are bound to one job: lists of several are for nobody then."""
+        if self.key_file is not None:
+            raise Refused(
+                403 if token else 401, "tokens are bound to one job: name its coordinator or aggregator"
+            )

@@ -1,0 +1,63 @@
+"""di-server as a process: caches, the desk, the server."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Callable
+from typing import Final
+
+from elasticjob.api.diengine.aggregatorconfig import AGGREGATORCONFIG
+from elasticjob.api.diengine.dijob import DIJOB
+from elasticjob.api.diengine.names import OURS, SUFFIX
+from elasticjob.api.diengine.pods import Server as Told
+from elasticjob.controllers.diserver.access import Access
+from elasticjob.controllers.diserver.desk import Caches, Desk, Limits
+from elasticjob.controllers.diserver.server import Server
+from elasticjob.controllers.diserver.settings import Settings
+from elasticjob.kube.client import config
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import POD
+from elasticjob.kube.operator.operator import Group, Operator
+
+NAME: Final = "elasticjob-di-server"
+LETTERS: Final = string.ascii_lowercase + string.digits
+
+
+async def run(settings: Settings) -> None:
+    """Run di-server until SIGTERM, SIGINT or cancellation."""
+    found = await config.load(settings.kubeconfig, settings.context)
+    async with Client(found, user_agent=NAME) as client:
+        operator, _ = compose(client, settings)
+        await operator.run()
+
+
+def compose(
+    client: Client, settings: Settings, *, signals: bool = True, letters: Callable[[], str] | None = None
+) -> tuple[Operator, Server]:
+    """Return di-server, not started, and the part of it that listens."""
+    operator = Operator(client, settings.namespace, name=NAME, signals=signals)
+    caches = Caches(operator.cache(DIJOB), operator.cache(POD, labels=OURS), operator.cache(AGGREGATORCONFIG))
+    limits = Limits(
+        settings.most_per_request,
+        settings.most_per_job,
+        Key(settings.agconfig_namespace, settings.agconfig_name),
+        settings.local_ports,
+    )
+    told = Told(settings.url, settings.api_version, settings.key_file is not None)
+    desk = Desk(client, caches, operator.recorder, operator.clock, letters or draw, told, limits)
+    server = Server(
+        desk,
+        Access(settings.key_file),
+        operator.metrics.registry,
+        host=settings.host,
+        port=settings.port,
+    )
+    operator.add(server, Group.HTTP)
+    return operator, server
+
+
+def draw() -> str:
+    """Return five small letters and digits by chance."""
+    return "".join(secrets.choice(LETTERS) for _ in range(SUFFIX))

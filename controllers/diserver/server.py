@@ -1,0 +1,327 @@
+"""The calls of di-server over HTTP. Both prefixes, /v1alpha1 and /v1alpha2, do the same.
+
+GET    /v1alpha1/replicas           all, or those of a namespace, a coordinator, an aggregator
+POST   /v1alpha1/replicas           more collectors and learners
+DELETE /v1alpha1/replicas           fewer
+POST   /v1alpha1/replicas/failed    others in their places
+GET    /healthz, /readyz, /metrics, /openapi.json
+
+DI-engine's client dies of every 4xx and 5xx, so trouble that passes is waited for, and then told with 200 and
+`success: false`, which it asks again after. It sends no Content-Type, and a body with GET.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from aiohttp import ClientConnectionError, web
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from elasticjob.api.diengine.dijob import DIJob
+from elasticjob.controllers.diserver.access import Access
+from elasticjob.controllers.diserver.asked import Refused, ask_of, digest_of, id_of, query_of, report_of
+from elasticjob.controllers.diserver.desk import PASSING, Call, Desk, Waiting
+from elasticjob.controllers.diserver.openapi import PREFIXES, openapi
+from elasticjob.controllers.diserver.seen import Replicas
+from elasticjob.kube.errors import KubeError
+from elasticjob.kube.http.door import Bounds
+from elasticjob.kube.http.serving import Runner
+
+LARGEST: Final = 1024 * 1024
+"""Bytes of a body."""
+BOUNDS: Final = Bounds(connections=8192)
+REMEMBERED: Final = 60.0
+"""Seconds for which the answer to a call is kept whose response could not be delivered."""
+GRACE: Final = 25.0
+LONGEST_KEY: Final = 255
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is sent: a status, and the members of the envelope."""
+
+    message: str
+    data: object = None
+    status: int = 200
+    success: bool = True
+
+    def body(self) -> bytes:
+        """Return the envelope that DI-engine reads."""
+        code = 0 if self.success else 1
+        found = {"success": self.success, "code": code, "message": self.message, "data": self.data}
+        return msgspec.json.encode(found)
+
+
+@dataclass
+class Joined:
+    """A call that writes, while it runs, until its response is delivered, and until that is noted."""
+
+    job: DIJob
+    call: Call
+    work: asyncio.Task[Answer]
+    delivered: bool = False
+    noted: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Server:
+    """Serves at host:port while `run` runs."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        access: Access,
+        registry: CollectorRegistry,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self._desk, self._access, self._registry = desk, access, registry
+        self._host, self._port = host, port
+        self._joined: dict[tuple[str, ...], Joined] = {}
+        self._settling: set[asyncio.Task[None]] = set()
+        self._started, self._stopping = asyncio.Event(), asyncio.Event()
+        self._seconds = Histogram(
+            "elasticjob_di_server_request_seconds",
+            "Time of calls, waiting for the cluster included",
+            ["call", "code"],
+            registry=registry,
+        )
+
+    @property
+    def url(self) -> str:
+        """Where it listens, once started."""
+        return f"http://{f'[{self._host}]' if ':' in self._host else self._host}:{self._port}"
+
+    async def wait_started(self) -> None:
+        """Return once it listens."""
+        await self._started.wait()
+
+    def drain(self) -> None:
+        """Let calls under way end, then stop listening."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Serve until drained or cancelled."""
+        app = web.Application(client_max_size=LARGEST)
+        for prefix in PREFIXES:
+            for root in (prefix, f"/t/{{token}}{prefix}"):
+                app.router.add_route("*", f"{root}/replicas", self._replicas)
+                app.router.add_route("*", f"{root}/replicas/failed", self._failed)
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/openapi.json", self._openapi)
+        app.router.add_route("*", "/{path:.*}", self._unknown)
+        runner = Runner(app, shutdown_timeout=GRACE)
+        await runner.setup()
+        try:
+            self._port = await runner.listen(self._host, self._port, bounds=BOUNDS)
+            self._started.set()
+            log.info("di-server listens on %s", self.url)
+            await self._stopping.wait()
+        finally:
+            await runner.cleanup()
+            for task in self._settling:
+                task.cancel()
+
+    # calls
+
+    async def _replicas(self, request: web.Request) -> web.StreamResponse:
+        match request.method:
+            case "GET":
+                return await self._told("get", request, self._get)
+            case "POST" | "DELETE":
+                return await self._told(request.method.lower(), request, self._change)
+            case _:
+                return await self._told("other", request, _not_implemented)
+
+    async def _failed(self, request: web.Request) -> web.StreamResponse:
+        if request.method != "POST":
+            return await self._told("other", request, _not_implemented)
+        return await self._told("failed", request, self._change)
+
+    async def _unknown(self, request: web.Request) -> web.StreamResponse:
+        return await self._told("other", request, _not_found)
+
+    async def _get(self, request: web.Request) -> Answer:
+        query = query_of(request.query)
+        token = _token(request)
+        if (caller := query.coordinator or query.aggregator or query.name) and query.namespace:
+            if self._access.key_file is not None:
+                crew, _ = await self._desk.crew(query.namespace, caller)
+                self._access.check(crew.job.metadata.uid, token)
+        else:
+            self._access.check_all(token)
+        return Answer("successfully get replicas", _data(await self._desk.read(query)))
+
+    async def _change(self, request: web.Request) -> Answer:
+        """Carry out a call that writes, once for all equal calls that wait for it."""
+        body, failed = await request.read(), request.path.endswith("/failed")
+        verb = "failed" if failed else request.method.lower()
+        asked = report_of(body) if failed else ask_of(body)
+        digest = digest_of(verb, asked)
+        key = request.headers.get("Idempotency-Key", "")
+        if len(key) > LONGEST_KEY:
+            raise Refused(400, f"the Idempotency-Key is longer than {LONGEST_KEY} characters")
+        caller = asked.caller if failed else asked.coordinator  # type: ignore[union-attr]
+        crew, pod = await self._desk.crew(asked.namespace, caller)
+        self._access.check(crew.job.metadata.uid, _token(request))
+        uid = crew.job.metadata.uid
+        known = (verb, uid, "key", key) if key else (verb, uid, digest)
+        if (joined := self._joined.get(known)) is not None and joined.delivered:
+            await joined.noted.wait()
+            joined = self._joined.get(known)
+        if joined is None:
+            call_id = id_of(key, uid) if key else digest[:24] + self._desk.letters()
+            call = Call(call_id, digest, bool(key))
+            work: Callable[[], Awaitable[Replicas]]
+            if failed:
+                work = partial(self._desk.replace, crew, pod, asked)  # type: ignore[arg-type]
+            elif verb == "post":
+                work = partial(self._desk.add, crew, asked, call)  # type: ignore[arg-type]
+            else:
+                work = partial(self._desk.remove, crew, asked)  # type: ignore[arg-type]
+            joined = self._joined[known] = Joined(crew.job, call, asyncio.create_task(_done(verb, work)))
+        elif joined.call.digest != digest:
+            raise Refused(409, "the Idempotency-Key was used for another body: use a new one")
+        request["joined"] = known, joined
+        return await asyncio.shield(joined.work)
+
+    # around a call
+
+    async def _told(
+        self, name: str, request: web.Request, handler: Callable[[web.Request], Awaitable[Answer]]
+    ) -> web.StreamResponse:
+        """Respond with what a handler returns or raises, and note whether the response was delivered."""
+        began = asyncio.get_running_loop().time()
+        answer = await self._answered(request, handler)
+        response = web.Response(body=answer.body(), status=answer.status, content_type="application/json")
+        delivered = await _deliver(request, response)
+        if "joined" in request:
+            known, joined = request["joined"]
+            self._settle(known, joined, delivered=delivered)
+        self._seconds.labels(name, str(answer.status)).observe(asyncio.get_running_loop().time() - began)
+        return response
+
+    async def _answered(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[Answer]]
+    ) -> Answer:
+        empty = None if request.method == "GET" else _nothing()
+        try:
+            await self._in_step()
+            return await handler(request)
+        except Refused as error:
+            done = error.done if error.done is not None else empty
+            return Answer(error.message, done, error.status, success=False)
+        except Waiting as error:
+            done = error.done.json() if error.done is not None else empty
+            return Answer(error.message, done, success=False)
+        except PASSING as error:
+            return Answer(_plain(f"the cluster does not answer, ask again: {error}"), empty, success=False)
+        except web.HTTPRequestEntityTooLarge:
+            return Answer(f"the body is larger than {LARGEST} bytes", empty, 413, success=False)
+        except KubeError as error:
+            log.warning("a call failed", extra={"path": request.path, "error": str(error)})
+            return Answer(_plain(str(error)), empty, 500, success=False)
+        except Exception:  # the last place before the socket
+            log.exception("a call failed", extra={"path": request.path})
+            return Answer("di-server failed: its log says why", empty, 500, success=False)
+
+    async def _in_step(self) -> None:
+        """Wait until the caches are in step. Raises Waiting after a while."""
+        for _ in range(int(self._desk.limits.patience / 0.1)):
+            if self._desk.caches.synced:
+                return
+            await asyncio.sleep(0.1)
+        if not self._desk.caches.synced:
+            raise Waiting("di-server has not read the cluster yet, ask again")
+
+    def _settle(self, known: tuple[str, ...], joined: Joined, *, delivered: bool) -> None:
+        """Forget a call whose response is delivered, once that is noted; one that is not, after a while."""
+        if joined.delivered or self._joined.get(known) is not joined:
+            return
+        joined.delivered = delivered
+        task = asyncio.create_task(self._forget(known, joined))
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    async def _forget(self, known: tuple[str, ...], joined: Joined) -> None:
+        noted = joined.delivered
+        try:
+            if noted:
+                await self._desk.delivered(joined.job, joined.call)
+            else:
+                await self._desk.clock.sleep(REMEMBERED)
+        finally:
+            if self._joined.get(known) is joined and joined.delivered is noted:
+                del self._joined[known]
+                joined.noted.set()
+
+    # the rest
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        if self._stopping.is_set() or not self._desk.caches.synced:
+            return web.Response(text="not ready: the caches are not in step\n", status=503)
+        return web.Response(text="ok\n")
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(
+            body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
+
+    async def _openapi(self, _: web.Request) -> web.Response:
+        return web.json_response(openapi())
+
+
+async def _done(verb: str, work: Callable[[], Awaitable[Replicas]]) -> Answer:
+    said = {"post": "create", "delete": "delete", "failed": "recreate"}[verb]
+    return Answer(f"successfully {said} replicas", (await work()).json())
+
+
+async def _deliver(request: web.Request, response: web.Response) -> bool:
+    """Send a response; returns whether the connection took it."""
+    try:
+        await response.prepare(request)
+        await response.write_eof()
+    except (ConnectionError, ClientConnectionError):
+        return False
+    return request.transport is not None and not request.transport.is_closing()
+
+
+async def _not_implemented(request: web.Request) -> Answer:
+    raise Refused(501, f"{request.method} is not a call of {request.path}")
+
+
+async def _not_found(request: web.Request) -> Answer:
+    raise Refused(404, f"there is no {_plain(request.path)}: calls begin with {' or '.join(PREFIXES)}")
+
+
+def _token(request: web.Request) -> str:
+    header = request.headers.get("Authorization", "")
+    return request.match_info.get("token") or header.removeprefix("Bearer ") * header.startswith("Bearer ")
+
+
+def _nothing() -> Mapping[str, Any]:
+    return {"namespace": "", "coordinator": "", "collectors": [], "learners": []}
+
+
+def _data(found: list[Replicas] | Replicas | None) -> object:
+    if isinstance(found, list):
+        return [each.json() for each in found]
+    return found.json() if found is not None else None
+
+
+def _plain(text: str) -> str:
+    return text.replace("'", "").replace('"', "")[:500]

@@ -1,0 +1,48 @@
+"""The webhooks of DIJobs and AggregatorConfigs: the default policy, checks, and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from elasticjob.api.diengine.aggregatorconfig import AGGREGATORCONFIG, AggregatorConfig
+from elasticjob.api.diengine.checks import config_problems, problems, template_advice, warnings
+from elasticjob.api.diengine.dijob import DIJOB, CleanPodPolicy, DIJob
+from elasticjob.kube.objects.problem import Problem
+from elasticjob.kube.webhook.review import JsonPatchOperation, Review, Webhook
+
+
+def mutate(review: Review[DIJob]) -> Sequence[JsonPatchOperation]:
+    """Write the default for an empty cleanPodPolicy; an absent one has it from the schema."""
+    if (review.raw.get("spec") or {}).get("cleanPodPolicy") != "":
+        return ()
+    return [{"op": "replace", "path": "/spec/cleanPodPolicy", "value": CleanPodPolicy.RUNNING.value}]
+
+
+def validate(review: Review[DIJob]) -> Sequence[Problem]:
+    """Return the problems of a job that is created or updated."""
+    return problems(review.new, review.old) if review.new is not None else ()
+
+
+def warn(review: Review[DIJob]) -> Sequence[str]:
+    """Return a sentence for each thing that is accepted and has not the effect that it seems to have."""
+    if review.new is None or problems(review.new, review.old):
+        return ()
+    return warnings(review.new, review.old)
+
+
+def validate_config(review: Review[AggregatorConfig]) -> Sequence[Problem]:
+    """Return the problems of an AggregatorConfig that is created or updated."""
+    return config_problems(review.new, review.old) if review.new is not None else ()
+
+
+def warn_config(review: Review[AggregatorConfig]) -> Sequence[str]:
+    """Return a sentence for each thing that is accepted without effect."""
+    if review.new is None or config_problems(review.new):
+        return ()
+    return [
+        str(each) for each in template_advice("spec.aggregator.template", review.new.spec.aggregator.template)
+    ]
+
+
+WEBHOOK = Webhook(DIJOB, mutate=mutate, validate=validate, warn=warn)
+CONFIG_WEBHOOK = Webhook(AGGREGATORCONFIG, validate=validate_config, warn=warn_config)
