@@ -260,7 +260,7 @@ class Desk:
         made += await self._together(self._create(rest.on(member)) for member in members)
 
     async def _create(self, manifest: Manifest) -> Pod:
-        """Create a pod. A create that was cut may have happened: then it is found by the label of the call."""
+        """The answer to an equal call that was cut off, or has this key; what it made in part goes."""
         about = manifest["metadata"]
 
         async def attempt() -> Pod:
@@ -537,7 +537,7 @@ class _Mark:
 
 def _of(job: DIJob, made: Sequence[Pod]) -> Replicas:
     """The answer that tells of these pods; ddp pods are behind their aggregator."""
-    crew = Crew(job, tuple(made))
+    crew = Crew.of(job, made)
     return answer(job, crew.coordinator, crew.collectors, crew.learners)
 
 

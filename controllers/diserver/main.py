@@ -37,7 +37,7 @@ def compose(
     client: Client, settings: Settings, *, signals: bool = True, letters: Callable[[], str] | None = None
 ) -> tuple[Operator, Server]:
     """Return di-server, not started, and the part of it that listens."""
-    operator = Operator(client, settings.namespace, name=NAME, signals=signals)
+    operator = Operator(client, settings.namespace, name=NAME, signals=signals, probes=None)
     caches = Caches(operator.cache(DIJOB), operator.cache(POD, labels=OURS), operator.cache(AGGREGATORCONFIG))
     limits = Limits(
         settings.most_per_request,

@@ -72,6 +72,9 @@ class Joined:
     noted: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+JOINED: Final = web.RequestKey("joined", tuple[tuple[str, ...], Joined])
+
+
 class Server:
     """Serves at host:port while `run` runs."""
 
@@ -193,7 +196,7 @@ class Server:
             joined = self._joined[known] = Joined(crew.job, call, asyncio.create_task(_done(verb, work)))
         elif joined.call.digest != digest:
             raise Refused(409, "the Idempotency-Key was used for another body: use a new one")
-        request["joined"] = known, joined
+        request[JOINED] = known, joined
         return await asyncio.shield(joined.work)
 
     # around a call
@@ -206,8 +209,8 @@ class Server:
         answer = await self._answered(request, handler)
         response = web.Response(body=answer.body(), status=answer.status, content_type="application/json")
         delivered = await _deliver(request, response)
-        if "joined" in request:
-            known, joined = request["joined"]
+        if JOINED in request:
+            known, joined = request[JOINED]
             self._settle(known, joined, delivered=delivered)
         self._seconds.labels(name, str(answer.status)).observe(asyncio.get_running_loop().time() - began)
         return response
