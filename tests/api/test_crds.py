@@ -32,12 +32,12 @@ def schema_of(declaration: Declaration) -> Manifest:
 def test_what_is_generated_is_up_to_date_and_fits_a_client_side_apply(declaration: Declaration) -> None:
     text = crd_path(declaration).read_text()
     assert text == crd_text(declaration)
-    assert len(text) < 200_000
+    assert len(text) < 250_000
 
 
 @pytest.mark.parametrize("detail", Detail)
 def test_every_detail_fits(detail: Detail) -> None:
-    assert max(len(crd_text(declaration, detail)) for declaration in DECLARATIONS) < 200_000
+    assert max(len(crd_text(declaration, detail)) for declaration in DECLARATIONS) < 250_000
 
 
 def undocumented(node: Manifest, path: str) -> Iterator[str]:
@@ -64,6 +64,8 @@ def test_short_names_and_the_scale_subresource() -> None:
         "JobResource": ("jr",),
         "ScalePlan": ("sp",),
         "TrainingJob": ("tj",),
+        "DIJob": (),  # its singular is as short
+        "AggregatorConfig": ("agconfig",),
     }
     job, nodes = (yaml.safe_load(crd_path(one).read_text()) for one in DECLARATIONS[:2])
     assert job["spec"]["versions"][0]["subresources"]["scale"] == {
@@ -131,7 +133,7 @@ def test_a_breaking_change_is_told_and_not_written(
     assert "stored objects: it is pruned when they are read, and lost with their next write" in output.out
     assert "breaking changes of ScalePlan: undo them, or say --allow-breaking" in output.err
     written = {path.stem for path in with_one_field_more.iterdir()}
-    assert written == {"elasticjobs", "jobresources", "trainingjobs"}
+    assert written == {"elasticjobs", "jobresources", "trainingjobs", "dijobs", "aggregatorconfigs"}
 
 
 def test_a_breaking_change_is_written_where_it_is_allowed(with_one_field_more: Path) -> None:

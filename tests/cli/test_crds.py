@@ -42,9 +42,9 @@ async def test_crds_are_applied_and_what_changes_is_told_first(served: Served) -
         for more in ([], ["--template", "opaque"], ["--template", "full"])
     ]
     assert "elasticjobs.elastic.iml.github.io: " in first.stdout
-    assert "4 definitions are applied and served" in first.stdout
+    assert "6 definitions are applied and served" in first.stdout
     assert "elasticjobs.elastic.iml.github.io: no breaking change" in wider.stdout
     assert narrower.exit_code == 1
     assert "nothing was applied; apply with --allow-breaking" in narrower.stderr
     allowed = await asyncio.to_thread(apply, "--allow-breaking")
-    assert (allowed.exit_code, "4 definitions are applied" in allowed.stdout) == (0, True)
+    assert (allowed.exit_code, "6 definitions are applied" in allowed.stdout) == (0, True)

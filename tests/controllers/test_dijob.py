@@ -19,9 +19,10 @@ from elasticjob.controllers.plan import Action, Create, Delete
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Pod, Service
+from tests.kit import manifests
 from tests.kit.controllers.site import Site
-from tests.kit.dijobs import DIJOB_MANIFEST, TEMPLATE, dijob
-from tests.kit.manifests import ABSENT, changed
+from tests.kit.dijobs import dijob
+from tests.kit.manifests import ABSENT, TEMPLATE, changed
 from tests.kit.waiting import until
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -218,7 +219,7 @@ FAILS: Manifest = changed(TEMPLATE, {"spec/containers/0/command": ["python", "-c
 async def made(site: Site, **changes: Any) -> None:
     identity = {"metadata": {"name": "cartpole"}}
     await site.client.create(
-        DIJOB.untyped(), changed(DIJOB_MANIFEST, {**identity, **changes}), site.namespace
+        DIJOB.untyped(), changed(manifests.DIJOB, {**identity, **changes}), site.namespace
     )
 
 

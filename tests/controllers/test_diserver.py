@@ -17,8 +17,9 @@ from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD, Pod
+from tests.kit import manifests
 from tests.kit.controllers.site import Site, Stage
-from tests.kit.dijobs import CONFIG, DIJOB_MANIFEST, Caller, Told, di_server, encoded
+from tests.kit.dijobs import Caller, Told, di_server, encoded
 from tests.kit.manifests import ABSENT, changed
 from tests.kit.waiting import until
 
@@ -51,7 +52,7 @@ async def caller(site: Site, session: aiohttp.ClientSession, url: str) -> AsyncI
 
 async def made(site: Site, name: str = "cartpole", **changes: Any) -> None:
     """Make a job, and wait for its coordinator."""
-    manifest = changed(DIJOB_MANIFEST, {"metadata": {"name": name}, **changes})
+    manifest = changed(manifests.DIJOB, {"metadata": {"name": name}, **changes})
     await site.client.create(DIJOB.untyped(), manifest, site.namespace)
 
     async def is_there() -> bool:
@@ -125,7 +126,7 @@ async def runs(site: Site, *wanted: str) -> None:
 async def test_a_starting_replica_is_kept(site: Site, caller: Caller) -> None:
     """An unschedulable pod is not helped by another one."""
     template = changed(
-        DIJOB_MANIFEST["spec"]["collector"]["template"], {"spec/nodeSelector": {"no": "where"}}
+        manifests.DIJOB["spec"]["collector"]["template"], {"spec/nodeSelector": {"no": "where"}}
     )
     patch = {"spec": {"collector": {"template": template}}}
     await site.client.merge_patch(DIJOB, "cartpole", patch, site.namespace)
@@ -138,7 +139,7 @@ async def test_a_learner_with_gpus_is_an_aggregator_and_its_pods(site: Site, cal
     assert refused.status == 404
     assert "there is no AggregatorConfig" in refused.message
     assert not await pods(site, "collector")
-    config = changed(CONFIG, {"metadata": {"name": "aggregator-config"}})
+    config = changed(manifests.AGGREGATORCONFIG, {"metadata": {"name": "aggregator-config"}})
     await site.client.create(AGGREGATORCONFIG.untyped(), config, site.namespace)
     told = await until_done(caller, 1, 2)
     (aggregator,) = await pods(site, "aggregator")
@@ -245,7 +246,7 @@ async def test_a_replacement_is_made_within_a_full_quota(site: Site, caller: Cal
 async def test_only_callers_of_a_living_job_are_answered(site: Site, caller: Caller) -> None:
     stranger = {
         "metadata": {"name": "stranger"},
-        "spec": DIJOB_MANIFEST["spec"]["collector"]["template"]["spec"],
+        "spec": manifests.DIJOB["spec"]["collector"]["template"]["spec"],
     }
     await site.client.create(POD, stranger, site.namespace)
     for name in ("nobody", "stranger"):

@@ -29,7 +29,7 @@ from elasticjob.master.server import Master
 from elasticjob.master.store import Nowhere
 from elasticjob.webhooks import WEBHOOKS
 from tests.fuzz.requests import Body, Calls
-from tests.kit.manifests import JOB, PLAN, RESOURCE, TRAINING
+from tests.kit.manifests import DECLARED
 from tests.kit.master import failure, finish, join, leave, report, watch
 
 TOKEN: Final = "secret"
@@ -124,7 +124,7 @@ def _questions() -> list[tuple[str, Body]]:
 def _reviews() -> list[tuple[str, Body]]:
     return [
         (path_of(verb, webhook.kind), {"request": _review(new, operation)})
-        for webhook, new in zip(WEBHOOKS, (JOB, RESOURCE, PLAN, TRAINING), strict=True)
+        for webhook, new in zip(WEBHOOKS, DECLARED, strict=True)
         for verb in ("mutate", "validate")
         for operation in ("CREATE", "UPDATE", "DELETE")
     ]

@@ -12,44 +12,17 @@ import aiohttp
 import msgspec
 from pydantic import JsonValue
 
-from elasticjob.api.diengine.aggregatorconfig import AGGREGATORCONFIG
 from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.controllers.diserver.main import compose
 from elasticjob.controllers.diserver.settings import Settings
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.objects.kinds import Manifest
+from tests.kit.manifests import DIJOB as MANIFEST
 from tests.kit.manifests import changed
-
-WAITS: Manifest = {
-    "name": "di-container",
-    "image": "python:3.11",
-    "command": ["python", "-c", "import time; time.sleep(600)"],
-}
-TEMPLATE: Manifest = {"spec": {"terminationGracePeriodSeconds": 1, "containers": [WAITS]}}
-DIJOB_MANIFEST: Manifest = {
-    "apiVersion": DIJOB.api_version,
-    "kind": "DIJob",
-    "metadata": {"name": "cartpole", "namespace": "lab", "uid": "u", "generation": 1},
-    "spec": {
-        "group": "team",
-        "priorityClassName": "",
-        "cleanPodPolicy": "Running",
-        "coordinator": {"template": TEMPLATE},
-        "collector": {"template": TEMPLATE},
-        "learner": {"template": TEMPLATE},
-    },
-}
-CONFIG: Manifest = {
-    "apiVersion": AGGREGATORCONFIG.api_version,
-    "kind": "AggregatorConfig",
-    "metadata": {"name": "aggregator-config", "namespace": "lab"},
-    "spec": {"aggregator": {"template": TEMPLATE}},
-}
 
 
 def dijob(**changes: Any) -> DIJob:
     """Return a job with changes, paths with / between the fields."""
-    return DIJOB.convert(changed(DIJOB_MANIFEST, changes))
+    return DIJOB.convert(changed(MANIFEST, changes))
 
 
 class Told(NamedTuple):

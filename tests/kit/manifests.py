@@ -41,6 +41,34 @@ TRAINING: Manifest = {
     "spec": {"image": "i", "trainer": {"entrypoint": "train", "min-instance": 2, "max-instance": 4}},
 }
 
+WAITS: Manifest = {
+    "name": "di-container",
+    "image": "python:3.11",
+    "command": ["python", "-c", "import time; time.sleep(600)"],
+}
+TEMPLATE: Manifest = {"spec": {"terminationGracePeriodSeconds": 1, "containers": [WAITS]}}
+DIJOB: Manifest = {
+    "apiVersion": "diengine.opendilab.org/v1alpha1",
+    "kind": "DIJob",
+    "metadata": {"name": "cartpole", "namespace": "lab", "uid": "u", "generation": 1},
+    "spec": {
+        "group": "team",
+        "priorityClassName": "",
+        "cleanPodPolicy": "Running",
+        "coordinator": {"template": TEMPLATE},
+        "collector": {"template": TEMPLATE},
+        "learner": {"template": TEMPLATE},
+    },
+}
+AGGREGATORCONFIG: Manifest = {
+    "apiVersion": "diengine.opendilab.org/v1alpha1",
+    "kind": "AggregatorConfig",
+    "metadata": {"name": "aggregator-config", "namespace": "lab"},
+    "spec": {"aggregator": {"template": TEMPLATE}},
+}
+
+DECLARED: tuple[Manifest, ...] = (JOB, RESOURCE, PLAN, TRAINING, DIJOB, AGGREGATORCONFIG)
+
 
 def changed(manifest: Manifest, changes: dict[str, Any]) -> Manifest:
     """Return a copy with the values of dotted paths set; `*` in a path means every item of a list."""
@@ -67,7 +95,7 @@ def plan(**changes: Any) -> ScalePlan:
 
 def declared(kind: Kind[Any]) -> Manifest:
     """Return the manifest above of a kind."""
-    return {"ElasticJob": JOB, "JobResource": RESOURCE, "ScalePlan": PLAN, "TrainingJob": TRAINING}[kind.name]
+    return next(each for each in DECLARED if each["kind"] == kind.name)
 
 
 def _put(node: Any, path: list[str], value: Any) -> None:
