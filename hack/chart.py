@@ -23,6 +23,7 @@ CHART: Final = ROOT / "charts" / "elasticjob"
 HEADER: Final = "# Made by `make generate` from config and hack/chart.py; do not edit.\n"
 LEFT_OUT: Final = "operator/namespace.yaml"
 """Helm makes the namespace of a release (--create-namespace)."""
+COMPONENTS: Final = ("brain", "diengine")
 NAMESPACE: Final = "elasticjob-system"
 KEEP: Final = "  annotations:\n    helm.sh/resource-policy: keep # every job would go with its definition\n"
 SUFFIX: Final = "{{ with .Values.watchNamespace }}-{{ . }}{{ end }}"
@@ -51,8 +52,14 @@ def outputs() -> Mapping[Path, Callable[[], str]]:
 def sources() -> list[str]:
     """Return the manifests of `config/` that the chart contains, by their paths there."""
     listed: list[str] = yaml.safe_load((CONFIG / "kustomization.yaml").read_text())["resources"]
-    brain: list[str] = yaml.safe_load((CONFIG / "brain" / "kustomization.yaml").read_text())["resources"]
-    return [*(name for name in listed if name != LEFT_OUT), *(f"brain/{name}" for name in brain)]
+    parts = [f"{part}/{name}" for part in COMPONENTS for name in resources_of(part)]
+    return [*(name for name in listed if name != LEFT_OUT), *parts]
+
+
+def resources_of(part: str) -> list[str]:
+    """Return the manifests of a component of `config/`."""
+    found: list[str] = yaml.safe_load((CONFIG / part / "kustomization.yaml").read_text())["resources"]
+    return found
 
 
 def chart_text() -> str:
@@ -133,6 +140,20 @@ def values() -> Mapping[str, Value]:
                 }
             ),
         ),
+        "diServer": Value(
+            "di-server, which DIJobs of DI-engine need (docs/dijob.md). `secret` names a Secret with `key`,\n"
+            "by which pods get tokens that are bound to their job; empty: whoever reaches it may call.",
+            di_server_values(),
+            members(
+                {
+                    "enabled": flag,
+                    "replicas": count,
+                    "secret": text,
+                    "localPorts": flag,
+                    "resources": {"type": "object"},
+                }
+            ),
+        ),
         "crds": Value(
             "Whether this release brings the CRDs, and the rights on jobs of the cluster's roles view, edit\n"
             "and admin. One release of a cluster does. The CRDs stay when it is uninstalled.",
@@ -156,6 +177,18 @@ def brain_values() -> Mapping[str, Any]:
         "share": "none",
         "source": "masters",
         "prometheus": "",
+        "resources": container["resources"],
+    }
+
+
+def di_server_values() -> Mapping[str, Any]:
+    """Return the values of di-server; defaults that `config/` has are read there."""
+    spec, container = deployed("diengine")
+    return {
+        "enabled": False,
+        "replicas": spec["replicas"],
+        "secret": "",
+        "localPorts": False,
         "resources": container["resources"],
     }
 
@@ -222,6 +255,7 @@ CONDITIONS: Final = {
     "crd": ".Values.crds",
     "rbac/users.yaml": ".Values.crds",
     "brain": ".Values.brain.enabled",
+    "diengine": ".Values.diServer.enabled",
     "brain/claim.yaml": "and .Values.brain.enabled (not .Values.brain.postgresql)",
     "operator/budget.yaml": "gt (int .Values.replicas) 1",  # a replica that is alone could never be moved
 }
@@ -237,13 +271,54 @@ OPERATORS_BRAIN: Final = """\
             - {name: ELASTICJOB_OPERATOR_BRAIN_KEY_FILE, value: /brain/key}
             {{- end }}
 """
-OPERATORS_KEY: Final = """\
-          {{- if .Values.brain.enabled }}
+OPERATORS_KEYS: Final = """\
+          {{- $tokens := and .Values.diServer.enabled .Values.diServer.secret }}
+          {{- if or .Values.brain.enabled $tokens }}
           volumeMounts:
+            {{- if .Values.brain.enabled }}
             - {name: brain, mountPath: /brain, readOnly: true}
+            {{- end }}
+            {{- if $tokens }}
+            - {name: di-server, mountPath: /di-server, readOnly: true}
+            {{- end }}
       volumes:
+        {{- if .Values.brain.enabled }}
         - name: brain
           secret: {secretName: {{ .Values.brain.secret | quote }}, items: [{key: key, path: key}]}
+        {{- end }}
+        {{- if $tokens }}
+        - name: di-server
+          secret: {secretName: {{ .Values.diServer.secret | quote }}, items: [{key: key, path: key}]}
+        {{- end }}
+          {{- end }}
+"""
+OPERATORS_DI_SERVER: Final = """\
+            {{- if .Values.diServer.enabled }}
+            - name: ELASTICJOB_OPERATOR_DI_SERVER
+              value: "http://elasticjob-di-server.{{ .Release.Namespace }}:8080"
+            {{- if .Values.diServer.secret }}
+            - {name: ELASTICJOB_OPERATOR_DI_SERVER_KEY_FILE, value: /di-server/key}
+            {{- end }}
+            {{- end }}
+"""
+DI_SERVERS_ENVIRONMENT: Final = """\
+            {{- with .Values.watchNamespace }}
+            - {name: ELASTICJOB_DI_SERVER_NAMESPACE, value: {{ . | quote }}}
+            {{- end }}
+            {{- if .Values.diServer.localPorts }}
+            - {name: ELASTICJOB_DI_SERVER_LOCAL_PORTS, value: "true"}
+            {{- end }}
+            {{- if .Values.diServer.secret }}
+            - {name: ELASTICJOB_DI_SERVER_KEY_FILE, value: /di-server/key}
+            {{- end }}
+"""
+DI_SERVERS_KEY: Final = """\
+          {{- with .Values.diServer.secret }}
+          volumeMounts:
+            - {name: key, mountPath: /di-server, readOnly: true}
+      volumes:
+        - name: key
+          secret: {secretName: {{ . | quote }}, items: [{key: key, path: key}]}
           {{- end }}
 """
 DATABASE: Final = """\
@@ -319,6 +394,18 @@ SPLICES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
             "          resources: {{- toYaml .Values.brain.resources | nindent 12 }}\n",
         ),
     ),
+    "diengine/rbac.yaml": of_one_namespace("elasticjob-di-server"),
+    "diengine/deployment.yaml": (
+        (r"^  replicas: .*", "  replicas: {{ .Values.diServer.replicas }}"),
+        (r"image: elasticjob/operator$", "image: " + IMAGE.replace("%s", ".Values.image")),
+        (r"imagePullPolicy: .*", "imagePullPolicy: {{ .Values.image.pullPolicy }}"),
+        (r"^ +- \{name: ELASTICJOB_DI_SERVER_URL, .*\n", rf"\g<0>{DI_SERVERS_ENVIRONMENT}"),
+        (
+            r"^          resources:\n(?: {12}.*\n)+",
+            "          resources: {{- toYaml .Values.diServer.resources | nindent 12 }}\n",
+        ),
+        (r"^            capabilities: .*\n", rf"\g<0>{DI_SERVERS_KEY}"),
+    ),
     "operator/deployment.yaml": (
         (r"^  replicas: .*", "  replicas: {{ .Values.replicas }}"),
         (r"value: elasticjob-operator-cluster", rf"\g<0>{SUFFIX}"),
@@ -334,13 +421,14 @@ SPLICES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
             + setting("trainerImage", "TRAINER_IMAGE", ". | quote")
             + setting(SCRAPERS, "SCRAPERS", ". | toJson | quote")
             + OPERATORS_BRAIN
+            + OPERATORS_DI_SERVER
             + setting("gangScheduler", "GANG_SCHEDULER", ". | quote"),
         ),
         (
             r"^          resources:\n(?: {12}.*\n)+",
             "          resources: {{- toYaml .Values.resources | nindent 12 }}\n",
         ),
-        (r"^            capabilities: .*\n", rf"\g<0>{OPERATORS_KEY}"),
+        (r"^            capabilities: .*\n", rf"\g<0>{OPERATORS_KEYS}"),
     ),
 }
 """Patterns and what takes their place, by folder or path. The namespace is replaced everywhere."""

@@ -39,6 +39,7 @@ from tests.kit.waiting import until
 with_helm = pytest.mark.skipif(program() is None, reason="no helm: hack/kube-binaries helm builds it")
 SYSTEM: Final = "elasticjob-system"
 DEPLOYMENT: Kind[Manifest] = Kind("apps", "v1", "Deployment", "deployments", dict)
+VALUE: Final = {"brain": "brain", "diengine": "diServer"}
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 KEEP: Final = {"helm.sh/resource-policy": "keep"}
 
@@ -61,7 +62,9 @@ def rendered(*flags: str, namespace: str = SYSTEM) -> Objects:
 
 @with_helm
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH")
-@pytest.mark.parametrize("components", [(), ("brain",)], ids=["alone", "with Brain"])
+@pytest.mark.parametrize(
+    "components", [(), ("brain",), ("diengine",)], ids=["alone", "with Brain", "with di-server"]
+)
 def test_a_release_is_what_kustomize_installs(tmp_path: Path, components: tuple[str, ...]) -> None:
     overlay = {
         "resources": [os.path.relpath(chart.CONFIG, tmp_path)],
@@ -71,7 +74,7 @@ def test_a_release_is_what_kustomize_installs(tmp_path: Path, components: tuple[
     command = ["kubectl", "kustomize", "--load-restrictor=LoadRestrictionsNone", str(tmp_path)]
     installed = objects(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     del installed["Namespace", "", SYSTEM]  # Helm makes it
-    found = rendered(*(word for name in components for word in ("--set", f"{name}.enabled=true")))
+    found = rendered(*(word for name in components for word in ("--set", f"{VALUE[name]}.enabled=true")))
     for key, manifest in found.items():
         if key[0] == "CustomResourceDefinition":
             assert manifest["metadata"].pop("annotations") == KEEP
