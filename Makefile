@@ -10,7 +10,7 @@ IN_PARALLEL := -n 4 --dist loadgroup --no-loadscope-reorder --durations 10
 export OMP_NUM_THREADS ?= 1
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test test-kube e2e conformance check generate fix fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale chaos chaos-training drains soak clean
+.PHONY: help demo test di-engine test-kube e2e conformance check generate fix fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale chaos chaos-training drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,8 +21,11 @@ $(READY): pyproject.toml hack/setup
 demo: $(READY) ## a whole job on this machine: apply, train, kill, scale, suspend, succeed (about 2 minutes; writes report.html)
 	@$(BIN)/elasticjob demo --report report.html
 
-test: $(READY) ## all tests that need nothing but Python packages (kubectl is used where it is on PATH)
+test: $(READY) di-engine ## all tests that need nothing but Python packages (kubectl is used where it is on PATH)
 	$(BIN)/pytest $(IN_PARALLEL)
+
+di-engine: $(READY) # the stock DI-engine, for the story of a DIJob
+	@hack/di-engine "$(VENV)"
 
 test-kube: $(READY) ## the integration tests again, on a real control plane (hack/kube-binaries builds it where there is Go)
 	@hack/kube-binaries control-plane kwok kubectl

@@ -28,6 +28,9 @@ from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.owner import Named, owner_reference
 from elasticjob.kube.objects.views import POD, ContainerPort, Pod
 
+FAREWELL: Final = {"preStop": {"exec": {"command": ["sleep", "3"]}}}
+"""A replica that is deleted answers a little longer: DI-engine takes leave of it when di-server's list, which
+it reads each second, has it no more, and stops following the list for good where nobody answers then."""
 GPU: Final = "nvidia.com/gpu"
 STANDARD_LABELS: Final = {
     "app.kubernetes.io/name": "dijob",
@@ -89,6 +92,8 @@ def pod(
         if container.get("name") == CONTAINER:
             _add_ports(container, port, more)
             _add_resources(container, resources or {})
+            if role is not Role.COORDINATOR:
+                container["lifecycle"] = FAREWELL | (container.get("lifecycle") or {})
     variables = [*_variables(job, role, name, port, server, place, aggregator_url)]
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         container["env"] = _complete(container.get("env") or [], variables)
@@ -237,7 +242,7 @@ def replacement(old: Manifest, name: str) -> Manifest:
             "name": name,
             "namespace": about["namespace"],
             "labels": {**about.get("labels", {}), names.LABEL_POD: name},
-            "annotations": {**kept, names.REPLACES: before},
+            "annotations": kept | ({names.REPLACES: before} if before != name else {}),
             "ownerReferences": about.get("ownerReferences", []),
         },
         "spec": spec,

@@ -344,7 +344,7 @@ class Desk:
         members = [pod for each in learners for pod in crew.members(each)]
         gone = [*collectors, *learners, *members]
         try:
-            await self._together(self._delete(pod) for pod in gone)
+            await self._together(self._delete(pod, grace=None) for pod in gone)
         except KubeError as error:
             raise self._trouble(crew.job, error, None) from error
         for pod in gone:
@@ -374,7 +374,12 @@ class Desk:
 
     async def _replace(self, crew: Crew, old: Pod, name: str) -> Pod:
         """Return the pod in the place of another, or itself if it only starts, or is its heir already."""
-        if old.metadata.name != name or is_starting(old):
+        if old.metadata.name != name:
+            return old
+        if (heir := crew.heir(name)) is not None:  # an earlier call was cut off between the two
+            await self._delete(old)
+            return heir
+        if is_starting(old):
             return old
         match pods.role_of(old):
             case Role.AGGREGATOR:
@@ -445,12 +450,12 @@ class Desk:
         )
         return found
 
-    async def _delete(self, pod: Pod) -> None:
+    async def _delete(self, pod: Pod, grace: int | None = 0) -> None:
         about = pod.metadata
 
         async def attempt() -> None:
             with suppress(Conflict, NotFound):  # another pod of this name
-                await self.client.delete(POD, about.name, about.namespace, uid=about.uid, grace=0)
+                await self.client.delete(POD, about.name, about.namespace, uid=about.uid, grace=grace)
 
         await self.patiently(attempt)
 

@@ -29,7 +29,7 @@ async def stage(
     ):
         await install(client)
         async with Noting(await shipped_account(cluster, client)) as noting:
-            found = Stage(client, noting)
+            found = Stage(client, noting, cluster)
             await found.start()
             try:
                 yield found

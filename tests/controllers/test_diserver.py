@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -14,16 +15,19 @@ from elasticjob.api.diengine import names
 from elasticjob.api.diengine.access import token_of
 from elasticjob.api.diengine.aggregatorconfig import AGGREGATORCONFIG
 from elasticjob.api.diengine.dijob import DIJOB
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD, Pod
 from tests.kit import manifests
+from tests.kit.account import account_beside
 from tests.kit.controllers.site import Site, Stage
 from tests.kit.dijobs import Caller, Told, di_server, encoded
 from tests.kit.manifests import ABSENT, changed
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+RIGHTS = Path("config/diengine/rbac.yaml").read_text()
 QUOTA: Kind[Manifest] = Kind("", "v1", "ResourceQuota", "resourcequotas", dict)
 
 
@@ -35,8 +39,9 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def url(stage: Stage) -> AsyncIterator[str]:
-    """di-server of this module's cluster."""
-    async with di_server(stage.client, agconfig_namespace="lab") as found:
+    """di-server of this module's cluster, with the rights that it is shipped with and no others."""
+    account = await account_beside(RIGHTS, "elasticjob-di-server", stage.place, stage.client)
+    async with Client(account) as mine, di_server(mine, agconfig_namespace="lab") as found:
         yield found
 
 

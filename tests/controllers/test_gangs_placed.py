@@ -133,7 +133,7 @@ async def running(plane: ControlPlane) -> AsyncIterator[Site]:
     async with Client(plane.config()) as client:
         await install(client)
         async with Noting(await shipped_account(plane, client)) as noting:
-            stage = Stage(client, noting)
+            stage = Stage(client, noting, plane)
             await stage.start()
             try:
                 yield Site(client, stage.operator, await new_namespace(client, "gangs"))

@@ -46,16 +46,28 @@ class Place(Protocol):
 async def shipped_account(place: Place, admin: Client) -> Config:
     """How a client is the operator's service account, with the shipped rights and no other."""
     await ship_rights(admin)
+    return await account_of(ACCOUNT, place, admin)
+
+
+async def account_beside(rights: str, name: str, place: Place, admin: Client) -> Config:
+    """How a client is another service account of the operator's namespace, with the rights of a manifest."""
+    for manifest in yaml.safe_load_all(rights):
+        await admin.apply(KINDS[manifest["kind"]], manifest, manager="test")
+    return await account_of(name, place, admin)
+
+
+async def account_of(name: str, place: Place, admin: Client) -> Config:
+    """How a client is a service account of the operator's namespace, once it may list pods."""
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": LIFETIME},
     }
-    answer = await admin.post(SERVICE_ACCOUNT, ACCOUNT, "token", request, SYSTEM)
+    answer = await admin.post(SERVICE_ACCOUNT, name, "token", request, SYSTEM)
     trusted = ssl.create_default_context(cadata=place.ca_pem)
     config = Config(place.url, trusted, Static(f"Bearer {answer['status']['token']}"))
     async with Client(config) as mine:
-        await until(lambda: _may_list(mine), "the rights of the operator's account count")
+        await until(lambda: _may_list(mine), f"the rights of {name} count")
     return config
 
 

@@ -15,6 +15,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Pod
 from elasticjob.kube.operator.operator import Operator
+from tests.kit.account import Place
 from tests.kit.controllers.rights import Noting
 from tests.kit.waiting import PATIENCE, until
 from tests.kit.webhooks import heeded
@@ -154,9 +155,10 @@ class Stage:
     shipped rights and no other; `client` is an administrator's.
     """
 
-    def __init__(self, client: Client, noting: Noting) -> None:
+    def __init__(self, client: Client, noting: Noting, place: Place) -> None:
         self.client = client
         self.noting = noting
+        self.place = place
         self._running: tuple[Operator, asyncio.Task[None]] | None = None
 
     @property
