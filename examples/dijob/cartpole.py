@@ -83,6 +83,8 @@ def main(role: str) -> None:
         match role:
             case "coordinator":
                 dist_entry.dist_launch_coordinator(compiled, 0, None, True, True)
+                sys.stdout.flush()
+                os._exit(0)  # DI-engine's thread for a collector that was lost at work would wait for ever
             case "collector":
                 dist_entry.dist_launch_collector(compiled, 0, None, None, True)
             case "learner":
