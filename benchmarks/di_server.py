@@ -29,7 +29,7 @@ from elasticjob.devcluster import DevCluster
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import POD
 
-TEMPLATE = {"spec": {"containers": [{"name": "di-container", "image": "none"}]}}
+TEMPLATE = {"spec": {"schedulerName": "nobody", "containers": [{"name": "di-container", "image": "none"}]}}
 ROLES = (Role.COORDINATOR, Role.COLLECTOR, Role.COLLECTOR, Role.LEARNER)
 AT_ONCE = 16
 
