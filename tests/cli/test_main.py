@@ -47,7 +47,7 @@ def test_help_of_each_command_has_an_example(row: object) -> None:
     code, shown, errors = invoke(name, "--help")
     assert code == 0, errors
     explained = shown.split("Usage:", 1)[1].split("\n", 1)[1]
-    assert re.search(r"elasticjob [a-z]+ [-|.\w]", explained), shown
+    assert re.search(r"elasticjob [a-z-]+ [-|.\w]", explained), shown
 
 
 def test_unknown_command_is_wrong_usage_and_names_the_nearest() -> None:

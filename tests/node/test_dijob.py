@@ -1,0 +1,120 @@
+"""A DIJob of the real DI-engine, unchanged: it trains, loses a collector, is scaled by hand, and finishes."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import pytest
+
+from elasticjob import __version__
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.objects.kinds import Manifest
+from hack.cluster.node import Node
+from tests.kit.diengine import EXAMPLE, PYTHON, Story, example
+from tests.kit.dijobs import Caller
+from tests.kit.helm import CHART, helm, program
+from tests.kit.node.site import READY, SYSTEM, Site
+from tests.kit.node.stage import RESTRICTED, UNPRIVILEGED
+
+pytestmark = [
+    pytest.mark.node,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(not PYTHON.exists(), reason="no DI-engine: hack/di-engine .venv installs it"),
+]
+
+SERVER: Final = "deployment/elasticjob-di-server"
+
+
+@pytest.fixture
+async def url(site: Site) -> AsyncIterator[str]:
+    """Where di-server is, installed with Helm beside the operator, with tokens; restarted meanwhile."""
+    if not isinstance(site.node, Node) or not program():
+        pytest.skip("needs hack/node and Helm")
+    about = {"name": "di-server", "namespace": SYSTEM}
+    key = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": about,
+        "stringData": {"key": secrets.token_hex()},
+    }
+    await site.kubectl.apply(key)
+    old = await site.kubectl.names("pods", SYSTEM)
+    values = ("--set", "diServer.enabled=true,diServer.secret=di-server")
+    upgrade = ("upgrade", "elasticjob", str(CHART), "-n", SYSTEM, *values)
+    await asyncio.to_thread(helm, *upgrade, kubeconfig=site.kubectl.kubeconfig)
+    try:
+        for each in (SERVER, "deployment/elasticjob-operator"):
+            await site.kubectl("-n", SYSTEM, "rollout", "status", each, READY)
+        # an operator that still leads would tell pods of another di-server
+        await site.kubectl("-n", SYSTEM, "wait", "--for=delete", READY, *old)
+        path = "jsonpath={.spec.clusterIP}"
+        address = await site.kubectl("-n", SYSTEM, "get", "service", "elasticjob-di-server", "-o", path)
+        yield f"http://{address}:8080"
+    finally:
+        await asyncio.to_thread(site.install)
+        await site.kubectl("-n", SYSTEM, "delete", "secret/di-server", "--ignore-not-found", READY)
+
+
+def of_the_trainer_image(volume: Path) -> Manifest:
+    """The example in the trainer's image, with DI-engine and the program on the volume that pods share."""
+    (packages,) = PYTHON.parents[1].glob("lib/python*/site-packages")
+    shutil.copytree(packages, volume / "packages")
+    shutil.copy(EXAMPLE / "cartpole.py", volume)
+    work = volume / "work"
+    work.mkdir()
+    work.chmod(0o777)
+
+    def change(role: str, pod: Manifest, container: Manifest) -> None:
+        pod["securityContext"] = RESTRICTED
+        container |= {
+            "image": f"elasticjob/trainer:{__version__}",
+            "command": ["python3", "-W", "ignore", "/shared/cartpole.py", role],
+            "workingDir": "/shared/work",
+            "securityContext": UNPRIVILEGED,
+            "volumeMounts": [{"name": "work", "mountPath": "/shared"}],
+        }
+        container["env"] += [
+            {"name": "PYTHONPATH", "value": "/shared/packages"},
+            {"name": "STOP_VALUE", "value": "80"},
+        ]
+
+    job = example(change)
+    claim = {"claimName": "digits-checkpoints"}
+    job["spec"]["volumes"] = [{"name": "work", "persistentVolumeClaim": claim}]
+    return job
+
+
+def claim(namespace: str) -> Manifest:
+    """What binds the volume."""
+    spec = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "",
+        "resources": {"requests": {"storage": "1Gi"}},
+        "volumeName": namespace,
+    }
+    about = {"name": "digits-checkpoints", "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": spec}
+
+
+async def test_a_job_trains_loses_a_collector_is_scaled_and_finishes(
+    site: Site, admin: Client, home: str, volume: Path, url: str
+) -> None:
+    await site.kubectl.apply(claim(home))
+    story = Story(admin, home)
+    await story.begins(await asyncio.to_thread(of_the_trainer_image, volume))
+    await story.loses_a_collector()
+    token = await site.kubectl(
+        *("-n", home, "exec", "cartpole-coordinator", "--", "printenv", "DI_SERVER_TOKEN")
+    )
+    async with aiohttp.ClientSession() as session:
+        caller = Caller(session, url, home)
+        assert (await caller.add(1)).status == 401
+        (added,) = (await caller.add(1, Authorization=f"Bearer {token.strip()}")).collectors
+    await story.logs(f"Succeed to connect to collector({added})")
+    await story.ends()
