@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Final
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC
@@ -10,8 +10,14 @@ from elasticjob.api.core.shape import shape_problems, unknown_fields
 from elasticjob.api.diengine.aggregatorconfig import AggregatorConfig
 from elasticjob.api.diengine.dijob import DIJob
 from elasticjob.api.diengine.names import CONTAINER, LONGEST_JOB, Role
-from elasticjob.api.v1alpha1.checks.common import DNS_LABEL_OF_A_SERVICE
-from elasticjob.api.v1alpha1.checks.templates import container_problems, repeated_containers
+from elasticjob.api.v1alpha1.checks.common import DNS_LABEL_OF_A_SERVICE, is_label, label_problems
+from elasticjob.api.v1alpha1.checks.templates import (
+    container_problems,
+    image_problems,
+    mounts_without_volume,
+    port_problems,
+    repeated_containers,
+)
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
 
@@ -25,8 +31,9 @@ def problems(new: DIJob, old: DIJob | None = None) -> list[Problem]:
     """
     if old is not None and (new.spec == old.spec or new.metadata.deletion_timestamp is not None):
         return []
-    templates = [problem for path, one in _templates(new) for problem in template_problems(path, one)]
-    return [*_name(new), *templates, *(() if templates else _volumes(new))]
+    volumes = {each["name"] for each in new.spec.volumes if isinstance(each.get("name"), str)}
+    found = [problem for path, one in _templates(new) for problem in template_problems(path, one, volumes)]
+    return [*_name(new), *found, *(() if found else _volumes(new))]
 
 
 def config_problems(config: AggregatorConfig, old: AggregatorConfig | None = None) -> list[Problem]:
@@ -36,8 +43,8 @@ def config_problems(config: AggregatorConfig, old: AggregatorConfig | None = Non
     return list(template_problems("spec.aggregator.template", config.spec.aggregator.template))
 
 
-def template_problems(path: str, template: Manifest) -> Iterator[Problem]:
-    """Find what keeps pods of a template from being made."""
+def template_problems(path: str, template: Manifest, volumes: Set[str] = frozenset()) -> Iterator[Problem]:
+    """Find what keeps pods of a template from being made; `volumes` are those that the job adds."""
     shape = list(shape_problems(path, template, POD_TEMPLATE_SPEC))
     yield from shape
     if shape:
@@ -48,8 +55,15 @@ def template_problems(path: str, template: Manifest) -> Iterator[Problem]:
         yield Problem(f"{path}.spec.containers", what)
     for field in ("initContainers", "containers"):
         for index, container in enumerate(pod.get(field) or ()):
-            yield from container_problems(f"{path}.spec.{field}[{index}]", container, image_is_known=False)
+            here = f"{path}.spec.{field}[{index}]"
+            yield from container_problems(here, container, image_is_known=False)
+            yield from image_problems(f"{here}.image", container.get("image") or "")
+            yield from port_problems(f"{here}.ports", container)
     yield from repeated_containers(f"{path}.spec", pod)
+    own = [*(pod.get("volumes") or ()), *({"name": name} for name in volumes)]
+    yield from mounts_without_volume(f"{path}.spec", {**pod, "volumes": own})
+    yield from label_problems(f"{path}.metadata.labels", (template.get("metadata") or {}).get("labels") or {})
+    yield from label_problems(f"{path}.spec.nodeSelector", pod.get("nodeSelector") or {})
 
 
 def warnings(new: DIJob, old: DIJob | None) -> list[str]:
@@ -87,6 +101,9 @@ def _volumes(job: DIJob) -> Iterator[Problem]:
         name = volume.get("name")
         if not isinstance(name, str) or not name:
             yield Problem(f"spec.volumes[{index}].name", "is missing: volumes are mounted by their names")
+        elif not is_label(name):
+            what = f"{name!r} is not the name of a volume: write small letters, digits and inner dashes"
+            yield Problem(f"spec.volumes[{index}].name", what)
         elif name in seen:
             yield Problem(f"spec.volumes[{index}].name", f"two volumes are called {name}: rename one")
         else:
