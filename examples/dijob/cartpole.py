@@ -47,14 +47,13 @@ create_config = EasyDict(
     policy={"type": "dqn_command"},
     learner={"type": "base", "import_names": ["ding.worker.learner.base_learner"]},
     collector={"type": "zergling", "import_names": ["ding.worker.collector.zergling_parallel_collector"]},
-    commander={"type": "solo", "import_names": ["ding.worker.coordinator.solo_parallel_commander"]},
+    commander={"type": "steady", "import_names": []},
     comm_learner={"type": "flask_fs", "import_names": ["ding.worker.learner.comm.flask_fs_learner"]},
     comm_collector={"type": "flask_fs", "import_names": ["ding.worker.collector.comm.flask_fs_collector"]},
 )
 system_config = EasyDict(
     coordinator={
-        "operator_server": {  # without system_addr: di-server's address comes from the environment
-            "api_version": "/v1alpha1",
+        "operator_server": {  # no system_addr, no api_version: the environment has both
             "init_replicas_request": {
                 "collectors": {"replicas": 2},
                 "learners": {"gpus": "0", "replicas": 1},
@@ -70,11 +69,29 @@ system_config = EasyDict(
 )
 
 
+def register_commander() -> None:
+    """Register "steady": with DI-engine's own commander the job may never end.
+
+    A collector that finishes within three seconds of the last evaluation takes back that training is over.
+    """
+    from ding.utils import COMMANDER_REGISTRY
+    from ding.worker.coordinator.solo_parallel_commander import SoloCommander
+
+    @COMMANDER_REGISTRY.register("steady")
+    class Steady(SoloCommander):
+        over = False
+
+        def finish_collector_task(self, task_id, finished_task):
+            self.over = super().finish_collector_task(task_id, finished_task) or self.over
+            return self.over
+
+
 def main(role: str) -> None:
     """Run one role until the coordinator has seen the reward that is enough."""
     from ding.config import utils
     from ding.entry import dist_entry
 
+    register_commander()
     if role != "coordinator":  # which the others find by the machine's address
         utils.default_host = os.environ.get("POD_IP", utils.default_host)
     with tempfile.TemporaryDirectory() as folder:

@@ -31,7 +31,7 @@ SITE: Final = f"{PREFIX}/lib/{VERSION}/site-packages"
 PROGRAM: Final = f"{PREFIX}/bin/python3"
 NOBODY: Final = 65532
 LEFT_OUT: Final = re.compile(
-    r"(^|/)(__pycache__|test|tests|idlelib|tkinter|ensurepip|lib2to3|turtledemo|site-packages|config-3[^/]*)(/|$)"
+    r"(^|/)(__pycache__|test|tests|idlelib|tkinter|ensurepip|turtledemo|site-packages|config-3[^/]*)(/|$)"
     r"|(_test\w*|_tkinter|xxlimited\w*)\.[^/]*so$"
 )
 """Parts of the standard library that containers do not need."""

@@ -53,8 +53,10 @@ async def cluster_of(folder: Path) -> AsyncIterator[Client]:
             di_server_of(kubeconfig, folder, port),
         ):
             naming = asyncio.create_task(name_pods(client, hosts))
-            yield client
-            naming.cancel()
+            try:
+                yield client
+            finally:
+                naming.cancel()
     finally:
         cluster.terminate()
         await cluster.wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -48,7 +48,7 @@ class Story:
         async def asks() -> bool:
             return len(await self.pods("collector")) == 2 and len(await self.pods("learner")) == 1
 
-        await until(asks, "the coordinator has asked for its replicas", LIMIT)
+        await self._until(asks, "the coordinator has asked for its replicas")
         await self.logs("send data")
 
     async def loses_a_collector(self) -> None:
@@ -59,11 +59,15 @@ class Story:
         async def is_gone() -> bool:
             return await self.client.find(POD, lost, self.namespace) is None
 
-        await until(is_gone, "the coordinator has taken leave of the lost collector", LIMIT)
+        await self._until(is_gone, "the coordinator has taken leave of the lost collector")
 
     async def ends(self) -> None:
         """Wait until the agent has converged, the job has succeeded, and what ran is gone."""
-        await until(self._has_succeeded, "the agent has converged", LIMIT)
+
+        async def has_succeeded() -> bool:
+            return (await self.client.get(DIJOB, "cartpole", self.namespace)).status.phase == "Succeeded"
+
+        await self._until(has_succeeded, "the agent has converged")
         await self.logs("Your RL agent is converged")
         await until(self._is_cleaned_up, "what ran is gone")
         told = {event.reason for event in await self.client.list(EVENT, self.namespace)}
@@ -80,7 +84,7 @@ class Story:
         async def is_logged() -> bool:
             return sentence in await self._log()
 
-        await until(is_logged, f"the coordinator logs {sentence}", LIMIT)
+        await self._until(is_logged, f"the coordinator logs {sentence}")
 
     async def _log(self) -> str:
         chunks: list[bytes] = [chunk async for chunk in self._chunks()]
@@ -89,10 +93,19 @@ class Story:
     def _chunks(self) -> Any:
         return self.client.logs("cartpole-coordinator", self.namespace)
 
-    async def _has_succeeded(self) -> bool:
-        found = await self.client.get(DIJOB, "cartpole", self.namespace)
-        assert found.status.phase != "Failed", await self._log()
-        return found.status.phase == "Succeeded"
+    async def _until(self, ask: Callable[[], Awaitable[bool]], what: str) -> None:
+        """Wait for an answer of the job; what its coordinator logged explains why there is none."""
+
+        async def answers() -> bool:
+            found = await self.client.get(DIJOB, "cartpole", self.namespace)
+            assert found.status.phase != "Failed", await self._log()
+            return await ask()
+
+        try:
+            await until(answers, what, LIMIT)
+        except AssertionError as error:
+            error.add_note((await self._log())[-10_000:])
+            raise
 
     async def _is_cleaned_up(self) -> bool:
         """Only ended pods stay, for their logs."""
