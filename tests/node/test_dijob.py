@@ -109,9 +109,8 @@ async def test_a_job_trains_loses_a_collector_is_scaled_and_finishes(
     story = Story(admin, home)
     await story.begins(await asyncio.to_thread(of_the_trainer_image, volume))
     await story.loses_a_collector()
-    token = await site.kubectl(
-        *("-n", home, "exec", "cartpole-coordinator", "--", "printenv", "DI_SERVER_TOKEN")
-    )
+    program = "import os; print(os.environ['DI_SERVER_TOKEN'])"
+    token = await site.kubectl("-n", home, "exec", "cartpole-coordinator", "--", "python3", "-c", program)
     async with aiohttp.ClientSession() as session:
         caller = Caller(session, url, home)
         assert (await caller.add(1)).status == 401
