@@ -11,8 +11,8 @@ import pytest_asyncio
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
-from tests.kit.account import shipped_account
-from tests.kit.controllers.rights import Noting
+from tests.kit.account import RULES, shipped_account
+from tests.kit.controllers.rights import Noting, allows
 from tests.kit.controllers.site import Site, Stage
 from tests.kit.namespaces import new_namespace
 from tests.kit.whole import WholeClusters
@@ -35,6 +35,7 @@ async def stage(
                 yield found
             finally:
                 await found.stop()
+            assert {right for right in noting.used if not allows(RULES, right)} == set()  # of all tests here
 
 
 @pytest_asyncio.fixture(loop_scope="module")
