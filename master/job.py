@@ -139,6 +139,7 @@ class Joined(Value, frozen=True):
     recovery: Recovery
     since: datetime
     until: datetime
+    files: int = 0
 
 
 class Node(Value, frozen=True):

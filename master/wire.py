@@ -96,8 +96,8 @@ class Encoder:
             ranks = zip(count(), firsts, strict=False)
             self._workers = world.size
             self._ranks = {each.node: place for each, place in zip(world.members, ranks, strict=False)}
-        rank, first = self._ranks.get(node, (0, 0))
-        rank, first = (rank, first) if rank >= FIRST else self._ranks[world.members[FIRST - 1].node]
+        mine, first = self._ranks.get(node, (0, 0))
+        rank, first = (mine, first) if mine >= FIRST else self._ranks[world.members[FIRST - 1].node]
         return World(
             round=world.round,
             members=(*world.members[:FIRST], *((world.members[rank],) if rank >= FIRST else ())),
@@ -106,6 +106,7 @@ class Encoder:
             workers=self._workers,
             rank=rank,
             first=first,
+            next=world.members[(mine + 1) % len(world.members)],
         )
 
 

@@ -5,6 +5,7 @@ A worker that never sends `Hello` is any script. One that does keeps its state b
     worker -> agent:  Hello, then Ready (waits for its first world), Advance (progress),
                       Boundary or Broken (the world of `round` is over, waits for the next),
                       Outside (an abort came between two steps: Broken comes with the next one)
+    any worker -> agent:  Copied (its state is in shared memory)
     agent -> worker:  Enter (a place in the next world), Interrupt (stop at a step boundary),
                       Abort (collectives of `round` hang or fail: abort them now), Stop (end)
 """
@@ -20,6 +21,7 @@ from elasticjob.api.rpc.nodes import Progress
 
 FD: Final = "ELASTICJOB_CHANNEL_FD"
 ADDRESS: Final = "ELASTICJOB_ADDRESS"  # where a worker opens the store of a round, if it becomes rank 0
+ROUND: Final = "ELASTICJOB_ROUND"  # of the world that a worker was started into
 LIMIT: Final = 1 << 16  # bytes of one line
 
 
@@ -72,6 +74,25 @@ class Outside(Line, frozen=True, tag="outside"):
     round: int
 
 
+class Copied(Line, frozen=True, tag="copied"):
+    """The worker's state after `step` is in shared memory, as `part` of `parts`.
+
+    It is in the block of that name. With `persist` the agent writes it to the checkpoints in `where`, of
+    which it keeps the newest `keep`; without, only when the job is stopped. It never does unless this worker
+    `keeps`: others have the same.
+    """
+
+    block: str
+    step: int
+    round: int
+    part: int = 0
+    parts: int = 1
+    keeps: bool = True
+    persist: bool = False
+    where: str = ""
+    keep: int = 2
+
+
 class Enter(Line, frozen=True, tag="enter"):
     """The world of `round` is complete; rank 0 opens its store on `address`:`port`."""
 
@@ -101,7 +122,7 @@ class Stop(Line, frozen=True, tag="stop"):
     reason: str = ""
 
 
-FromWorker = Hello | Ready | Advance | Boundary | Broken | Outside
+FromWorker = Hello | Ready | Advance | Boundary | Broken | Outside | Copied
 FromAgent = Enter | Interrupt | Abort | Stop
 
 _encoder = msgspec.json.Encoder()

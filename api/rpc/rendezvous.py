@@ -23,7 +23,8 @@ class Member(Message, frozen=True, kw_only=True):
 
     `slots` is its number of workers; `address` and `port` are where its first worker opens the store of the
     round if it is rank 0 (the agent reserved the port); `since` is the round in which it entered the lineage
-    of the model: a member whose `since` is older than the round has taken part in the world before.
+    of the model: a member whose `since` is older than the round has taken part in the world before. At the
+    port `files` its agent serves what is in the node's memory.
     """
 
     node: str
@@ -32,6 +33,7 @@ class Member(Message, frozen=True, kw_only=True):
     address: str
     port: int
     since: int
+    files: Port = 0
 
 
 class World(Message, frozen=True, kw_only=True):
@@ -42,7 +44,7 @@ class World(Message, frozen=True, kw_only=True):
 
     To an agent that takes it, a large world is not sent whole: then `nodes` and `workers` say how large it
     is, `members` are the first ones and the node that asked, and `rank` and `first` are the ranks of the last
-    of those, among nodes and workers.
+    of those, among nodes and workers; `next` is the node after the one that asked.
     """
 
     round: int
@@ -52,6 +54,7 @@ class World(Message, frozen=True, kw_only=True):
     workers: int = 0
     rank: int = 0
     first: int = 0
+    next: Member | None = None
 
     @property
     def size(self) -> int:
@@ -117,6 +120,7 @@ class Join(Request[World], frozen=True, kw_only=True):
     wait: Wait = 20.0
     broken: bool = False
     brief: bool = False
+    files: Port = 0
 
 
 class Leave(Request[Empty], frozen=True, kw_only=True):

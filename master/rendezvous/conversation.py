@@ -69,6 +69,7 @@ def _joined(job: Job, node: Node, request: Join, now: datetime) -> Joined:
         slots=request.slots,
         address=request.address,
         port=request.port,
+        files=request.files,
         recovery=request.recovery,
         since=node.joined.since if node.joined else now,
         until=now + timedelta(seconds=request.wait) + job.spec.limits.silence,

@@ -255,6 +255,7 @@ def _member(node: Node, joined: Joined, since: int) -> Member:
         address=joined.address,
         port=joined.port,
         since=since,
+        files=joined.files,
     )
 
 

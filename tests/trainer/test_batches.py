@@ -211,9 +211,11 @@ def test_wrong_argument_is_refused_by_name(given: dict[str, Any], sentence: str)
         linear(**given)
 
 
-def test_url_is_no_folder_for_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_in_an_object_store_need_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="checkpoint is 's3://bucket/run': URLs are not supported"):
+    with pytest.raises(ValueError, match="checkpoints in 's3://bucket/run' need a Python package for s3://"):
         linear(checkpoint="s3://bucket/run")
     assert list(tmp_path.iterdir()) == []
 

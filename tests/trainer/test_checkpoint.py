@@ -1,93 +1,134 @@
-"""Checkpoints on disk: whole or absent, the newest two kept, nothing in them that could run code."""
+"""Checkpoints of a training that runs alone, and of those that an agent keeps in memory for its workers."""
 
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from elasticjob.trainer.torch.checkpoint import Checkpoints
-
-
-def test_newest_is_loaded_and_two_are_kept(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path / "new" / "folder")
-    for step in (5, 10, 15):
-        checkpoints.save(step, {"model": {"w": torch.full((2,), float(step))}, "done": {"step": step}})
-    assert checkpoints.steps() == [10, 15]
-    loaded = checkpoints.load()
-    assert loaded is not None
-    assert loaded["done"] == {"step": 15}
-    assert loaded["model"]["w"].tolist() == [15.0, 15.0]
+from elasticjob.trainer.checkpoint.part import Damaged
+from elasticjob.trainer.torch.checkpoint import Checkpoint
+from tests.kit.harness import Scenario, scenario
+from tests.kit.warm import Warm
 
 
-def test_no_folder_means_no_checkpoint(tmp_path: Path) -> None:
-    assert Checkpoints(tmp_path / "absent").load() is None
+def training(where: Path, **more: Any) -> tuple[Checkpoint, nn.Module, dict[str, Any]]:
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(model.parameters())
+    notes: dict[str, Any] = {}
+    state = {"model": model, "optimizer": optimizer, "notes": notes}
+    checkpoint = Checkpoint(where, state, **{"every": 1, "save_every": 1, "environment": {}, **more})
+    model(torch.ones(3)).sum().backward()
+    optimizer.step()
+    return checkpoint, model, notes
 
 
-def test_writer_that_dies_leaves_the_previous_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checkpoints = Checkpoints(tmp_path)
-    checkpoints.save(1, {"done": {"step": 1}})
-
-    def dies(snapshot: object, file: Any) -> None:
-        file.write(b"half of it")
-        raise OSError(28, os.strerror(28))
-
-    monkeypatch.setattr(torch, "save", dies)
-    with pytest.raises(OSError, match="No space left"):
-        checkpoints.save(2, {"done": {"step": 2}})
-    assert checkpoints.load() == {"done": {"step": 1}}
+def test_what_was_saved_is_there_again(tmp_path: Path) -> None:
+    checkpoint, model, notes = training(tmp_path)
+    notes |= {"seen": [1, (2, "three")], "mean": torch.tensor(0.5), "of numpy": np.float64(2)}
+    checkpoint.save(7)
+    again, other, found = training(tmp_path)
+    assert again.load() == 7
+    assert torch.equal(other.weight, model.weight)
+    assert found == notes
 
 
-def test_file_that_could_run_code_is_refused(tmp_path: Path) -> None:
-    torch.save({"evil": Checkpoints}, tmp_path / "step-000000001.pt")
-    with pytest.raises(Exception, match="Weights only load failed"):
-        Checkpoints(tmp_path).load()
+def test_only_some_steps_are_saved_and_the_last_one(tmp_path: Path) -> None:
+    checkpoint, _, _ = training(tmp_path, every=2, save_every=4, keep=9)
+    assert list(checkpoint.steps(9)) == list(range(1, 10))
+    assert sorted(each.name for each in tmp_path.iterdir()) == [f"step-{n:09d}" for n in (4, 8, 9)]
+    assert list(training(tmp_path)[0].steps(12)) == [10, 11, 12]
 
 
-def test_what_killed_workers_left_half_written_is_swept(tmp_path: Path) -> None:
-    for name in ("step-000000003.12.tmp", "step-000000009.12.tmp", "notes.tmp"):
-        (tmp_path / name).write_bytes(b"half")
-    Checkpoints(tmp_path).save(5, {"step": 5})
-    kept = {path.name for path in tmp_path.iterdir()}
-    assert kept == {"step-000000005.pt", "step-000000009.12.tmp", "notes.tmp"}
-
-
-def test_checkpoint_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path)
-    with pytest.raises(AttributeError, match="local object"):
-        checkpoints.save(5, {"step": lambda: 5})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_checkpoint_that_nobody_could_read_is_refused_when_it_is_written(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="checkpoint of step 5 could not be read again"):
-        Checkpoints(tmp_path).save(5, {"scheduler": {"milestones": np.ones(2)}})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_older_checkpoint_is_loaded_if_the_newest_is_damaged(
+def test_an_older_checkpoint_is_loaded_if_the_newest_is_damaged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for step in (5, 10):
-        Checkpoints(tmp_path).save(step, {"model": torch.ones(1000), "done": {"step": step}})
-    newest = tmp_path / "step-000000010.pt"
-    newest.write_bytes(newest.read_bytes()[:2000])
-    loaded = Checkpoints(tmp_path).load()
-    assert loaded is not None
-    assert loaded["done"] == {"step": 5}
-    assert {path.name for path in tmp_path.iterdir()} == {"step-000000005.pt", "step-000000010.damaged"}
-    assert "step-000000010.pt is damaged" in caplog.text
+    checkpoint, _, _ = training(tmp_path)
+    checkpoint.save(5)
+    checkpoint.save(10)
+    path = next(tmp_path.glob("step-000000010/part*"))
+    path.write_bytes(path.read_bytes()[:-5])
+    assert training(tmp_path)[0].load() == 5
+    assert "the checkpoint of step 10" in caplog.text
 
 
 def test_training_does_not_begin_anew_if_all_checkpoints_are_damaged(tmp_path: Path) -> None:
+    checkpoint, _, _ = training(tmp_path)
     for step in (5, 10):
-        (tmp_path / f"step-{step:09d}.pt").write_bytes(b"half of it")
-    with pytest.raises(KeyError):  # as torch puts it
-        Checkpoints(tmp_path).load()
-    assert Checkpoints(tmp_path).steps() == [5, 10]
+        checkpoint.save(step)
+    for path in tmp_path.glob("*/part*"):
+        path.write_bytes(b"half of it")
+    with pytest.raises(Damaged, match=r"no checkpoint in .* can be read"):
+        training(tmp_path)[0].load()
+
+
+@pytest.mark.parametrize(
+    ("notes", "sentence"),
+    [({"f": print}, "could not be read again"), ({"f": np.ones(2)}, "could not be read again")],
+)
+def test_what_nobody_could_read_is_refused_when_it_is_written(
+    tmp_path: Path, notes: dict[str, Any], sentence: str
+) -> None:
+    checkpoint, _, mine = training(tmp_path)
+    mine |= notes
+    with pytest.raises(TypeError, match=sentence):
+        checkpoint.save(5)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_state_than_that_of_the_checkpoint_is_told(tmp_path: Path) -> None:
+    training(tmp_path)[0].save(5)
+    with pytest.raises(ValueError, match=r"step 5 has \['model', 'notes', 'optimizer'\], and Checkpoint"):
+        Checkpoint(tmp_path, {"model": nn.Linear(3, 2)}, environment={}).load()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "sentence"),
+    [
+        ({"every": 3, "save_every": 10}, ValueError, "save_every is 10: give a multiple of every, 3"),
+        ({"every": 0}, ValueError, "every"),
+        ({"state": {"best": 0.5}}, TypeError, r"state\['best'\] is a float: give objects with state_dict"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    tmp_path: Path, given: dict[str, Any], error: type[Exception], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence):
+        Checkpoint(tmp_path, **{"state": {}, "environment": {}, **given})
+
+
+def losses(job: Scenario) -> dict[int, set[float]]:
+    found: dict[int, set[float]] = {}
+    for line in job.lines:
+        if "loss" in line.record:
+            found.setdefault(line.record["step"], set()).add(round(line.record["loss"], 5))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+async def test_a_plain_script_goes_on_from_memory(tmp_path: Path, warm: Warm, kind: str) -> None:
+    """Two nodes; a worker is killed, then a node with all its memory: no storage is needed."""
+    async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
+
+        def said(**words: object) -> dict[str, Any] | None:
+            found = (each.record for each in job.lines if words.items() <= each.record.items())
+            return next(found, None)
+
+        arguments = ("saved.py", "memory://", kind, 100, tmp_path, 33, 73)
+        await job.agent(0, *arguments)
+        other = await job.agent(1, *arguments)
+        os.kill((await job.until(lambda: said(stands=33)))["pid"], signal.SIGKILL)
+        await job.until(lambda: said(begins=31, rank=0) and said(begins=31, rank=1))
+        await job.until(lambda: said(stands=73))
+        other.kill()  # its workers die with it, and the next agent begins with empty memory
+        last = await job.agent(1, *arguments)
+        await job.until(lambda: said(begins=71, rank=0) and said(begins=71, rank=1))
+        assert await job.ends(last) == 0
+        assert {line.record["begins"] for line in job.lines if "begins" in line.record} == {1, 31, 71}
+        assert all(len(each) == 1 for each in losses(job).values())  # the same model, whoever computed it

@@ -14,6 +14,7 @@ import pytest
 from elasticjob.api.rpc.message import Empty
 from elasticjob.api.rpc.nodes import Watch
 from elasticjob.api.rpc.rendezvous import Join, Member, World
+from elasticjob.trainer.agent.keeper import Keeper
 from elasticjob.trainer.agent.loop import Agent
 from elasticjob.trainer.agent.memory import Cgroup
 from elasticjob.trainer.agent.script import Script
@@ -43,6 +44,10 @@ class Alone(MasterClient):
         return Empty()
 
 
+def keeper(folder: Path) -> Keeper:
+    return Keeper(folder, "a", "", "127.0.0.1")
+
+
 def settings(folder: Path, *command: str, pod: str = "") -> Settings:
     place = Place(
         node="a",
@@ -62,7 +67,7 @@ async def test_agent_whose_own_task_fails_ends_with_that_error(
 ) -> None:
     given = settings(tmp_path, "sleep", "600")
     async with asyncio.timeout(60):
-        assert await Agent(given, os.environ, Wrong("127.0.0.1:1"), tmp_path).run() == 1
+        assert await Agent(given, os.environ, Wrong("127.0.0.1:1"), tmp_path, keeper(tmp_path)).run() == 1
     words = json.loads((tmp_path / "words").read_text())
     assert words["message"] == "LookupError: a bug of ours"
     assert "Traceback" in caplog.text
@@ -78,7 +83,7 @@ async def test_worker_that_the_kernel_killed_for_memory_is_told_from_another(
     dies = f"echo oom_kill {counted} > {cgroup.events}; kill -9 $$"
     given = replace(settings(tmp_path, "sh", "-c", dies, pod="a-0"), max_restarts=0)
     async with asyncio.timeout(60):
-        agent = Agent(given, os.environ, Alone("127.0.0.1:1"), tmp_path, cgroup=cgroup)
+        agent = Agent(given, os.environ, Alone("127.0.0.1:1"), tmp_path, keeper(tmp_path), cgroup=cgroup)
         assert await agent.run() == 137
     words = json.loads((tmp_path / "words").read_text())
     assert words["reason"] == reason

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ import torch
 from torch import nn
 
 from elasticjob.trainer.channel import Enter
-from elasticjob.trainer.torch.checkpoint import Checkpoints
 from elasticjob.trainer.torch.peers import Peers
 from elasticjob.trainer.torch.state import State, plain
+from elasticjob.trainer.torch.tree import Taken, decoded, together
 
 ALONE = Enter(round=1, rank=0, size=1, address="", port=0, batch_slots=1)
 
@@ -53,17 +52,16 @@ def test_a_checkpoint_replaces_a_mixture(peers: Peers) -> None:
     assert not mine.mixed
 
 
-def test_numpy_numbers_of_a_schedule_can_be_saved_and_read_again(peers: Peers, tmp_path: Path) -> None:
+def test_numpy_numbers_of_a_schedule_can_be_saved_and_read_again() -> None:
     optimizer = torch.optim.SGD((model := nn.Linear(2, 2)).parameters())
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: np.cos(step))
     given = State(model, [optimizer], [scheduler])
     optimizer.step()
     scheduler.step()
-    checkpoints = Checkpoints(tmp_path)
-    checkpoints.save(1, given.snapshot())
+    saved = Taken(given.snapshot())
     taken = state()
     taken.schedulers = [torch.optim.lr_scheduler.LambdaLR(taken.optimizers[0], lambda step: np.cos(step))]
-    taken.restore(checkpoints.load() or {})
+    taken.restore(together(decoded(saved.encoded()), saved.tensors.__getitem__))
     assert taken.optimizers[0].param_groups[0]["lr"] == pytest.approx(1e-3 * np.cos(1))
 
 

@@ -12,7 +12,7 @@ from elasticjob.trainer import way
 from elasticjob.trainer.agent.decide import Spawn, restarts
 from elasticjob.trainer.agent.group import Group
 from elasticjob.trainer.agent.settings import Settings
-from elasticjob.trainer.channel import ADDRESS
+from elasticjob.trainer.channel import ADDRESS, ROUND
 
 
 def with_defaults(environment: Mapping[str, str], workers: int) -> dict[str, str]:
@@ -69,4 +69,5 @@ def world(group: Group, spawn: Spawn) -> dict[str, str]:
         "GROUP_WORLD_SIZE": str(group.world.count),
         "MASTER_ADDR": place.address,
         "MASTER_PORT": str(place.port),
+        ROUND: str(place.round),
     }

@@ -16,7 +16,7 @@ from typing import assert_never
 
 from elasticjob.api.rpc.nodes import Order, Orders, Progress
 from elasticjob.api.rpc.rendezvous import Join, Recovery, World
-from elasticjob.trainer.channel import Advance, Boundary, Broken, FromWorker, Hello, Outside, Ready
+from elasticjob.trainer.channel import Advance, Boundary, Broken, Copied, FromWorker, Hello, Outside, Ready
 
 KILLED = float("inf")  # `kill_at` of a worker that was killed and has not been reaped yet
 QUICK = 10.0  # seconds: a script that fails sooner by itself made no progress
@@ -284,6 +284,8 @@ def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
             return group.with_worker(waits) if round_ == worker.round else group
         case Outside(round=round_):
             return group.with_worker(reprieved(worker)) if round_ == worker.round else group
+        case Copied():
+            return group.with_worker(replace(worker, progressed=True))
         case _:
             assert_never(message)
 

@@ -45,12 +45,13 @@ from elasticjob.trainer.agent.group import (
     Vetted,
     observe,
 )
+from elasticjob.trainer.agent.keeper import Keeper, folder_of_blocks
 from elasticjob.trainer.agent.notices import Master, Notices, rank_of, stalls, waits
 from elasticjob.trainer.agent.script import imports, is_elastic, preloads
 from elasticjob.trainer.agent.settings import Recover, Settings, Start, count_devices, hostname
 from elasticjob.trainer.agent.usage import Meter, look_at
 from elasticjob.trainer.agent.workers import Workers
-from elasticjob.trainer.channel import Advance
+from elasticjob.trainer.channel import Advance, Copied
 from elasticjob.trainer.master import (
     MasterClient,
     MasterError,
@@ -68,6 +69,7 @@ AGAIN = 75  # exit code: restart this pod
 REPORT_EVERY = 1.0  # seconds
 NOTICE_EVERY = 0.5
 SUCCEED_EVERY = 0.2
+LAST_SAVE = 30.0  # seconds that the last checkpoint may take to get from memory to storage
 LAST_CALLS = 3.0  # seconds that the last requests to the master may take; it may be gone already
 FAREWELL = 1.0  # the same for a planned leave
 WAY = "master.json"
@@ -82,8 +84,11 @@ async def run(settings: Settings, environment: Mapping[str, str], take_over: Tak
     """Run the workers of one node to their end; return the exit code. The only entry point of the agent."""
     place = settings.place
     async with MasterClient(place.master, token=place.token, patience=settings.patience) as master:
-        with own_folder() as folder:
-            return await Agent(settings, environment, master, folder, take_over, memory.cgroup()).run()
+        with own_folder() as folder, folder_of_blocks(environment, place.node) as blocks:
+            keeper = Keeper(blocks, place.node, place.token, place.address)
+            return await Agent(
+                settings, environment, master, folder, keeper, take_over, memory.cgroup()
+            ).run()
 
 
 class Agent:
@@ -95,6 +100,7 @@ class Agent:
         environment: Mapping[str, str],
         master: MasterClient,
         folder: Path,
+        keeper: Keeper,
         take_over: TakeOver | None = None,
         cgroup: memory.Cgroup | None = None,
     ) -> None:
@@ -102,6 +108,7 @@ class Agent:
         self._environment = with_defaults(environment, settings.workers)
         self._master = master
         self._folder = folder
+        self._keeper = keeper
         self._take_over = take_over
         self._left: Succession | None = None
         self._way: way.Way | None = None
@@ -141,6 +148,7 @@ class Agent:
             asked = AskedToLeave(f"received {number.name}", 128 + number)
             loop.add_signal_handler(number, self._events.put_nowait, asked)
         self._kills.look(time.monotonic())
+        self._environment |= await self._keeper.open(lambda: self._group.world)
         self._say_where_the_master_is()
         if self._settings.check:
             self._start(self._vet())
@@ -155,6 +163,7 @@ class Agent:
             self._start(self._succeed(self._take_over))
         try:
             end = await self._act()
+            await self._keeper.finish(LAST_SAVE)
             await self._finish_calls(end)
         finally:
             await self._close()
@@ -177,6 +186,8 @@ class Agent:
                 self._group = observe(self._group, self._explained(event), loop.time())
                 if isinstance(event, Said) and isinstance(event.message, Advance):
                     self._noticed(event.message)
+                if isinstance(event, Said) and isinstance(event.message, Copied):
+                    self._keeper.copied(event.message)
                 if isinstance(event, Ordered) and (hang := event.orders.hang) and hang.number > self._stacks:
                     self._stacks = hang.number
                     self._start(self._write_stacks(hang))
@@ -240,6 +251,7 @@ class Agent:
             self._joining = None
         if join is not None:
             asked = join if join.port else replace_port(join, self._reserve_port())
+            asked = msgspec.structs.replace(asked, files=self._keeper.port)
             self._joining = self._start(self._join(asked))
 
     async def _join(self, join: Join) -> None:
@@ -483,6 +495,7 @@ class Agent:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         self._release_port()
+        await self._keeper.close()
         await self._workers.close()
 
     def _reserve_port(self) -> int:

@@ -1,117 +1,192 @@
-"""Checkpoints on disk: one file per step, written whole or not at all, the newest two kept."""
+"""Checkpoints for any training script, two lines of it:
+
+    checkpoint = Checkpoint("/mnt/run", {"model": model, "optimizer": optimizer})
+    for step in checkpoint.steps(10_000):      # from the newest checkpoint on; saved after each so many steps
+        ...
+
+Started by `elasticjob run`, each save is a copy to shared memory, which the agent writes to the place while
+training goes on. Workers that are started again go on from memory: after a failure, and in a world of another
+size, too.
+"""
 
 from __future__ import annotations
 
-import logging
 import os
-import re
-import secrets
-from pathlib import Path
-from pickle import UnpicklingError  # noqa: TID251  # only the name of torch's error
-from typing import Any, Final
+import signal
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from types import FrameType
+from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
-log = logging.getLogger("elasticjob")
+from elasticjob.trainer.channel import FD, ROUND, Copied, encode
+from elasticjob.trainer.checkpoint import part
+from elasticjob.trainer.checkpoint.part import Save
+from elasticjob.trainer.torch.flash import Flash
+from elasticjob.trainer.torch.state import Stateful, plain
+from elasticjob.trainer.torch.tree import Taken, is_distributed
 
-NAME: Final = re.compile(r"step-(\d{9})\.pt")
-KEEP: Final = 2
+__all__ = ["Checkpoint"]
 
 
-class Checkpoints:
-    """The checkpoints of one job in `folder`; safe against a crash during a write."""
+class Checkpoint:
+    """The checkpoints of a training: `state` names what is in them, objects with a state_dict, or dicts.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._readable = False  # what was saved could be read again
+    `where` is a folder that all workers reach, or a URL that fsspec knows (s3://, gs://); "memory://" keeps
+    them in the memory of the nodes alone. Each `every` steps the state is copied to memory, each `save_every`
+    steps (a multiple) that copy is written to `where`, where the newest `keep` stay.
+    Models may be replicated (DistributedDataParallel) or divided (fully_shard); another number of workers
+    loads them as well. All workers make one, after init_process_group, and call it at the same steps.
+    """
 
-    def save(self, step: int, snapshot: dict[str, Any]) -> Path:
-        """Write `snapshot` as the checkpoint of `step`; durable on return. OSError names the failure.
-
-        TypeError if `load` would refuse the first one: better now than after a crash.
-        """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        final = self.folder / f"step-{step:09d}.pt"
-        temporary = final.with_suffix(f".{secrets.token_hex(4)}.tmp")  # pids of two pods may be equal
-        try:
-            with temporary.open("wb") as file:
-                torch.save(snapshot, file)
-                file.flush()
-                os.fsync(file.fileno())
-            if not self._readable:
-                check(temporary, step)
-                self._readable = True
-            temporary.replace(final)
-        finally:
-            temporary.unlink(missing_ok=True)
-        sync_folder(self.folder)
-        self._sweep(step)
-        return final
-
-    def _sweep(self, step: int) -> None:
-        """Remove checkpoints older than the newest two, and partial files of killed workers."""
-        old = [self.folder / f"step-{each:09d}.pt" for each in self.steps()[:-KEEP]]
-        half = [path for path in self.folder.glob("step-*.tmp") if path.name < f"step-{step:09d}"]
-        for path in (*old, *half):
-            path.unlink(missing_ok=True)
-
-    def steps(self) -> list[int]:
-        """Return the steps of all checkpoints, ascending."""
-        if not self.folder.is_dir():
-            return []
-        return sorted(int(match[1]) for path in self.folder.iterdir() if (match := NAME.fullmatch(path.name)))
-
-    def load(self) -> dict[str, Any] | None:
-        """Return the newest snapshot that can be read, its tensors on the CPU; None if there is none at all.
-
-        Damaged files that are newer get another name. If all are damaged, the newest one's error is raised:
-        a job that began anew would overwrite them.
-        """
-        damaged: dict[Path, Exception] = {}
-        for step in reversed(self.steps()):
-            path = self.folder / f"step-{step:09d}.pt"
-            try:
-                snapshot: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-            except OSError:  # the file may be whole
-                raise
-            except Exception as error:  # torch raises anything on a file that is not
-                damaged[path] = error
-                continue
-            for each, reason in damaged.items():
-                aside = each.replace(each.with_suffix(".damaged"))
-                log.warning(
-                    "%s is damaged (%s): renamed to %s, training goes on from %s",
-                    each,
-                    first_sentence(reason),
-                    aside.name,
-                    path.name,
+    def __init__(
+        self,
+        where: str | os.PathLike[str],
+        state: Mapping[str, Any],
+        *,
+        every: int = 100,
+        save_every: int = 1000,
+        keep: int = 2,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        if every < 1 or save_every % every:
+            raise ValueError(f"save_every is {save_every}: give a multiple of every, {every}")
+        for name, each in state.items():
+            if not isinstance(each, (dict, Stateful)):
+                raise TypeError(
+                    f"state[{name!r}] is a {type(each).__name__}: give objects with state_dict and "
+                    "load_state_dict, or dicts, which are changed in place"
                 )
-            return snapshot
-        if damaged:
-            raise next(iter(damaged.values()))
+        self._state = {name: bare(each) for name, each in state.items()}
+        self._every, self._save_every = every, save_every
+        self._round = int(environment.get(ROUND, "0"))
+        self._channel = socket.socket(fileno=os.dup(int(environment[FD]))) if FD in environment else None
+        self._flash = Flash(os.fspath(where), keep=keep, environment=environment, say=self._say)
+        self._asked = False  # to end
+        if self._channel is not None and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._ask)
+
+    def load(self) -> int:
+        """Restore the newest checkpoint; return its step, 0 if there is none. All workers call it at once.
+
+        Damaged if there are some, and none can be read; ValueError if it was made with another state.
+        """
+        found = self._flash.load(exchange, rank(), self._targets)
+        if found is None:
+            return 0
+        state, save = found
+        if state.keys() != self._state.keys():
+            raise ValueError(
+                f"the checkpoint of step {save.step} has {sorted(state)}, and Checkpoint(...) got "
+                f"{sorted(self._state)}: give the same names, or another folder"
+            )
+        for name, mine in self._state.items():
+            if isinstance(mine, dict):
+                mine.clear()
+                mine.update(state[name])
+            else:
+                mine.load_state_dict(state[name])
+        return save.step
+
+    def save(self, step: int, *, last: bool = False) -> None:
+        """After `step`: copy the state, if it is time. With `last` write it to storage at any rate.
+
+        A worker that was asked to end (SIGTERM) copies its state and exits (SystemExit, code 0).
+        """
+        if not (last or self._asked or step % self._every == 0):
+            return
+        persist = last or step % self._save_every == 0
+        state = {
+            name: each if isinstance(each, dict) else each.state_dict() for name, each in self._state.items()
+        }
+        self._flash.save(plain(state), Save(step, self._round), rank(), persist=persist, exchange=exchange)
+        if self._asked:
+            raise SystemExit(0)
+
+    def steps(self, total: int) -> Iterator[int]:
+        """Yield the numbers of the steps that are left of `total`, counted from 1; save after each."""
+        first = self.load() + 1
+        for step in range(first, total + 1):
+            yield step
+            self.save(step, last=step == total)
+
+    def _ask(self, _: int, __: FrameType | None) -> None:
+        self._asked = True
+
+    def _say(self, message: Copied) -> None:
+        if self._channel is not None:
+            self._channel.sendall(encode(message))
+
+    def _targets(self, rest: Any, tensors: Sequence[part.Tensor]) -> dict[str, Tensor]:
+        """Return what to fill: the tensors that are there now, and new ones for what they do not have yet."""
+        return targets(self._state, tensors)
+
+
+def targets(state: Mapping[str, Any], tensors: Sequence[part.Tensor]) -> dict[str, Tensor]:
+    """Return a tensor for each of a checkpoint's, placed over the workers as the model is now.
+
+    An optimizer has no state before its first step: that of a parameter is placed as the parameter.
+    """
+    there = Taken({name: each.state_dict() for name, each in state.items() if isinstance(each, nn.Module)})
+    into: dict[str, Tensor] = {}
+    for each in tensors:
+        whole = each.whole or each.shape
+        like = there.tensors.get(each.name)
+        if like is None:
+            like = parameter_of(state, each.name)
+        kind = getattr(torch, each.dtype)
+        if like is not None and is_distributed(like) and tuple(like.shape) == whole:
+            into[each.name] = torch.empty_like(like, dtype=kind)
+        else:
+            into[each.name] = torch.empty(whole, dtype=kind)
+    return into
+
+
+def parameter_of(state: Mapping[str, Any], name: str) -> Tensor | None:
+    """Return the parameter of a tensor in an optimizer's state, named <optimizer>.state.<index>.<key>."""
+    owner, _, rest = name.partition(".state.")
+    optimizer, index = state.get(owner), rest.partition(".")[0]
+    if not isinstance(optimizer, Optimizer) or not index.isdecimal():
         return None
+    all_: list[Tensor] = [each for group in optimizer.param_groups for each in group["params"]]
+    return all_[int(index)] if int(index) < len(all_) else None
 
 
-def check(path: Path, step: int) -> None:
-    """Raise TypeError if the checkpoint in `path` holds what `load` refuses; its tensors are not kept."""
-    try:
-        torch.load(path, map_location="meta", weights_only=True)
-    except UnpicklingError as error:
-        raise TypeError(
-            f"the checkpoint of step {step} could not be read again: the states of model, optimizer and "
-            f"scheduler may hold only tensors, numbers, strings, lists and dicts ({first_sentence(error)})"
-        ) from error
+def bare(value: Any) -> Any:
+    """Return the model inside of DistributedDataParallel: its names do not depend on how it is trained."""
+    return value.module if isinstance(value, nn.parallel.DistributedDataParallel) else value
 
 
-def first_sentence(error: Exception) -> str:
-    """Return the first sentence of an error's message: torch adds a page of advice."""
-    return str(error).partition("\n")[0].partition(". ")[0]
+def rank() -> int:
+    """Return the rank of this worker. RuntimeError if there are others, and no group yet."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank()
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+        raise RuntimeError("there are several workers: call init_process_group before Checkpoint is used")
+    return 0
 
 
-def sync_folder(folder: Path) -> None:
-    """Fsync the directory."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+def exchange(data: bytes) -> list[bytes]:
+    """Return the `data` of every worker, by rank."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return [data]
+    return gathered(data, None)
+
+
+def gathered(data: bytes, group: dist.ProcessGroup | None) -> list[bytes]:
+    """Return the `data` of every worker of a group, in the order of ranks."""
+    device = torch.device("cpu" if "gloo" in dist.get_backend(group) else "cuda")
+    many = dist.get_world_size(group)
+    length = torch.tensor([len(data)], device=device)
+    lengths = [torch.zeros_like(length) for _ in range(many)]
+    dist.all_gather(lengths, length, group=group)
+    block = torch.zeros(max(1, *(int(each) for each in lengths)), dtype=torch.uint8, device=device)
+    if data:
+        block[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    blocks = [torch.empty_like(block) for _ in range(many)]
+    dist.all_gather(blocks, block, group=group)
+    return [each[: int(count)].cpu().numpy().tobytes() for each, count in zip(blocks, lengths, strict=True)]

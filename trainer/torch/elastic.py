@@ -24,7 +24,6 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from elasticjob.trainer.torch.checkpoint import Checkpoints
 from elasticjob.trainer.torch.data import ByPart, Indices, Loader, Read, Shards, by_index
 from elasticjob.trainer.torch.evaluation import Score, evaluated
 from elasticjob.trainer.torch.run import Run
@@ -44,10 +43,11 @@ class Elastic:
     `scheduler`, one or several, steps after each step, a `PerEpoch(scheduler)` after each epoch. `scaler` is
     used for the backward passes and the optimizers. `keep` names objects with a state_dict (moving averages,
     metrics) or dicts, which travel to new workers and into checkpoints with the model; change them outside of
-    `with step`. With `checkpoint`, rank 0 saves there every `save_every` steps, at the end and when the job
-    is stopped; a new job resumes from the newest file. With `noise_every`, each so many steps measure the
-    noise scale of the gradient, the metric `gradient_noise_scale`, in records. `ddp` is passed to
-    DistributedDataParallel. Without an agent this is a single worker.
+    `with step`. With `checkpoint`, a folder or a URL that fsspec knows, the state is copied to the memory of
+    each node every `memory_every` steps, and every `save_every` steps, at the end and when the job is stopped
+    the agent writes rank 0's copy there; a new job resumes from the newest one. With `noise_every`, each so
+    many steps measure the noise scale of the gradient, the metric `gradient_noise_scale`, in records. `ddp`
+    is passed to DistributedDataParallel. Without an agent this is a single worker.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class Elastic:
         seed: int = 0,
         checkpoint: str | Path | None = None,
         save_every: int = 1000,
+        memory_every: int = 100,
         noise_every: int = 0,
         ddp: Mapping[str, Any] | None = None,
     ) -> None:
@@ -83,8 +84,9 @@ class Elastic:
         self._run = Run(
             state,
             seed=seed,
-            checkpoints=Checkpoints(folder(checkpoint)) if checkpoint else None,
+            checkpoint=os.fspath(checkpoint) if checkpoint else None,
             save_every=save_every,
+            memory_every=memory_every,
             noise_every=noise_every,
             ddp=ddp or {},
             environment=os.environ,
@@ -238,13 +240,3 @@ def several(name: str, given: Any, kinds: tuple[type, ...]) -> list[Any]:
     if name == "optimizer" and not all_:
         raise TypeError("optimizer is an empty list: give at least one")
     return list(all_)
-
-
-def folder(checkpoint: str | Path) -> Path:
-    """Return the folder named by the argument `checkpoint`; ValueError for a URL."""
-    if "://" in str(checkpoint):
-        raise ValueError(
-            f"checkpoint is {str(checkpoint)!r}: URLs are not supported, give a folder that all workers can "
-            "reach, like a mounted volume"
-        )
-    return Path(checkpoint)

@@ -65,7 +65,7 @@ class Link:
         self._group: tuple[int, Abortable] | None = None
         self._interrupted = 0
         self._aborted = 0
-        self._say(Hello())
+        self.say(Hello())
         threading.Thread(target=self._read, name="elasticjob-agent", daemon=True).start()
 
     def first_world(self) -> tuple[Enter, socket.socket]:
@@ -87,7 +87,7 @@ class Link:
 
     def advance(self, news: Advance) -> None:
         """Report progress."""
-        self._say(news)
+        self.say(news)
 
     def interrupted(self, round_: int) -> bool:
         """Whether the world of `round_` has to end at the next step boundary."""
@@ -126,14 +126,15 @@ class Link:
     def _wait(
         self, question: Ready | Boundary | Broken, listener: socket.socket
     ) -> tuple[Enter, socket.socket]:
-        self._say(question)
+        self.say(question)
         answer = self._worlds.get()
         if isinstance(answer, Stop):
             listener.close()
             raise Stopped(answer.reason)
         return answer, listener
 
-    def _say(self, message: FromWorker) -> None:
+    def say(self, message: FromWorker) -> None:
+        """Send a message to the agent."""
         line = encode(message)
         if len(line) > LIMIT:
             raise ValueError(
@@ -167,7 +168,7 @@ class Link:
         if group is not None:
             group.abort()
         if outside:
-            self._say(Outside(round=round_))
+            self.say(Outside(round=round_))
 
 
 def from_environment(environment: Mapping[str, str]) -> Link | None:

@@ -21,21 +21,24 @@ from torch.nn.parallel import DistributedDataParallel
 
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.trainer import pulse
-from elasticjob.trainer.channel import Advance, Enter
+from elasticjob.trainer.channel import Advance, Copied, Enter
+from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.pulse import Phase
 from elasticjob.trainer.torch import link as links
 from elasticjob.trainer.torch import record as records
-from elasticjob.trainer.torch.checkpoint import Checkpoints
 from elasticjob.trainer.torch.data import Loader, Place
+from elasticjob.trainer.torch.flash import Flash
 from elasticjob.trainer.torch.link import Stopped
 from elasticjob.trainer.torch.noise import METRIC, Noise
 from elasticjob.trainer.torch.peers import Peers, Sum
 from elasticjob.trainer.torch.sampler import Piece, Position, Sampler, Window
 from elasticjob.trainer.torch.state import NOTHING, Done, State
+from elasticjob.trainer.way import SLOT
 
 log = logging.getLogger("elasticjob")
 
 REPORT_EVERY = 0.25  # seconds
+KEEP = 2  # checkpoints in storage
 NUMBERS = 5  # loss, weight, interrupted, step, squares of gradients
 ALONE = Enter(round=1, rank=0, size=1, address="", port=0, batch_slots=1)
 
@@ -60,8 +63,9 @@ class Run:
         state: State,
         *,
         seed: int,
-        checkpoints: Checkpoints | None,
+        checkpoint: str | None,
         save_every: int,
+        memory_every: int,
         noise_every: int,
         ddp: Mapping[str, Any],
         environment: Mapping[str, str],
@@ -72,7 +76,7 @@ class Run:
         self.peers = Peers(ALONE, self.device)
         self.noise = Noise(noise_every)
         self.evaluating = self.ended = False
-        self._checkpoints, self._save_every = checkpoints, save_every
+        self._save_every, self._memory_every = save_every, memory_every
         self._ddp = {"init_sync": False, "gradient_as_bucket_view": True, **ddp}
         self._loader: Loader | None = None
         self._limit: tuple[int, int | None] = (0, None)  # epochs, steps
@@ -96,6 +100,10 @@ class Run:
         self._record = records.from_environment(environment)
         self._page = pulse.from_environment(environment)
         self._link = links.from_environment(environment)
+        self._flash = (
+            Flash(checkpoint, keep=KEEP, environment=environment, say=self._tell) if checkpoint else None
+        )
+        self._copies = environment.get(SLOT, "0") == "0"  # one worker of each node copies for all
         self._first_world()
 
     # what a step needs
@@ -202,8 +210,8 @@ class Run:
         if self._record and self.peers.rank == 0:
             self._record.add(self.peers.place.round, self.peers.size, self._before, done)
         self._report(last=False)
-        if self._checkpoints and self.peers.rank == 0 and done.step % self._save_every == 0:
-            self._save()
+        if done.step % self._save_every == 0 or done.step % self._memory_every == 0:
+            self._save(persist=done.step % self._save_every == 0)
 
     def repair(self, number: int, error: str) -> bool:
         """Form the next world after a loss in step `number`; return whether a survivor has finished it."""
@@ -248,8 +256,9 @@ class Run:
         self._report(last=True)
         if self._page is not None:
             self._page.say(Phase.ENDED)
-        if self._checkpoints and self.peers.rank == 0:
-            self._save()
+        self._save(persist=True)
+        if self._flash is not None:
+            self._flash.close()
 
     def is_newcomer(self) -> bool:
         """Whether the others are at some step of a job that began before this worker; gets their state."""
@@ -320,14 +329,14 @@ class Run:
         at_step = error is None
         self.say(Phase.WAITING)
         while True:
-            was_main, ended = self.peers.rank == 0, self.peers.place.round
+            ended = self.peers.place.round
             with self.inside():
                 self._leave_group()
             try:
                 place, listener = self._link.next_world(ended, error)
             except Stopped:
-                if was_main and self._checkpoints and self.state.whole:
-                    self._save()
+                if self.state.whole:
+                    self._save(persist=True)
                 raise
             try:
                 self._enter(place, listener, at_step=at_step)
@@ -389,12 +398,17 @@ class Run:
         self._gate = False
 
     def _start_state(self) -> bool:
-        """Start with the newest checkpoint; return whether there is one."""
-        with self.inside(False):
-            snapshot = self._checkpoints.load() if self._checkpoints else None
-        if snapshot is not None:
-            self.state.restore(snapshot)
-        return snapshot is not None
+        """Restore the newest checkpoint on rank 0; return whether there is one. All workers call it."""
+        if self._flash is None:
+            return False
+        found = self._flash.load(
+            self.peers.exchange, self.peers.rank, lambda *_: {}, readers=lambda rank: rank == 0
+        )
+        if found is None:
+            return False
+        if self.peers.rank == 0:
+            self.state.restore(found[0])
+        return True
 
     def _leave_group(self) -> None:
         self._wrapped = None
@@ -446,6 +460,15 @@ class Run:
             standstill=standstill,
         )
 
-    def _save(self) -> None:
-        if self._checkpoints:
-            self._checkpoints.save(self.state.done.step, self.state.snapshot())
+    def _save(self, *, persist: bool) -> None:
+        """Copy the state to this node's memory, for the other workers too; rank 0's copy goes to storage."""
+        if self._flash is None or not (self._copies or self.peers.rank == 0):
+            return
+        save = Save(self.state.done.step, self.peers.place.round)
+        self._flash.save(
+            self.state.snapshot(), save, self.peers.rank, persist=persist, exchange=lambda data: [data]
+        )
+
+    def _tell(self, message: Copied) -> None:
+        if self._link is not None:
+            self._link.say(message)

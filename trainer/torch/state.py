@@ -131,9 +131,10 @@ class State:
     def begin(self, peers: Peers, start: Callable[[], bool]) -> None:
         """Let all workers begin with what `start` restores on rank 0, or with its script's initial state.
 
-        RuntimeError if `start` restores nothing and the initial state is gone.
+        RuntimeError if `start`, which all call, restores nothing and the initial state is gone.
         """
-        if peers.rank == 0 and not start() and self.mixed:
+        restored = start()
+        if peers.rank == 0 and not restored and self.mixed:
             raise RuntimeError(
                 "the worker that sent its model died during the transfer, no other has it, and there is no "
                 "checkpoint: restart the job, with Elastic(checkpoint=...) to lose less next time"

@@ -1,0 +1,130 @@
+"""Blocks in shared memory: the newest whole one is never lost, and a reader never sees half of one."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elasticjob.trainer.checkpoint import memory, part
+from elasticjob.trainer.checkpoint.choice import Chosen, Offer, choose
+from elasticjob.trainer.checkpoint.memory import NoRoom, Writer
+from elasticjob.trainer.checkpoint.part import Damaged, Head, Save, Shape
+
+PLACES, AT = part.placed([Shape("w", "uint8", (1000,), 1), Shape("v", "uint8", (3,), 1)])
+
+
+class Died(Exception):
+    """The writer was killed."""
+
+
+def save(writer: Writer, step: int, *, dies: bool = False) -> None:
+    body = part.encode(Head(step=step, round=1, tensors=PLACES))
+    with writer.block(AT + len(body)) as block:
+        for each in PLACES:
+            block[each.at : each.at + each.size] = bytes([step % 256]) * each.size
+            if dies:
+                raise Died
+        part.seal(block, body, AT)
+
+
+def steps(folder: Path) -> list[int]:
+    return [each.head.step for each in memory.held(folder)]
+
+
+def content(folder: Path) -> set[int]:
+    newest = memory.held(folder)[0]
+    with memory.reading(newest.path) as block:
+        return {value for each in newest.head.tensors for value in block[each.at : each.at + each.size]}
+
+
+def test_the_newest_two_are_kept_in_two_blocks(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, "slot-0")
+    for step in range(1, 6):
+        save(writer, step)
+        assert content(tmp_path) == {step}
+    assert steps(tmp_path) == [5, 4]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_writer_that_dies_leaves_the_block_before(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, "slot-0")
+    save(writer, 1)
+    save(writer, 2)
+    with pytest.raises(Died):
+        save(writer, 3, dies=True)
+    assert steps(tmp_path) == [2]
+    save(Writer(tmp_path, "slot-0"), 4)  # the process that comes after it
+    assert steps(tmp_path) == [4, 2]
+
+
+def test_a_block_that_is_read_is_not_overwritten_and_holds_nobody_up(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, "slot-0")
+    save(writer, 1)
+    with memory.reading(memory.held(tmp_path)[0].path) as block:
+        for step in (2, 3, 4):
+            save(writer, step)
+        assert block[PLACES[0].at] == 1
+        assert steps(tmp_path) == [4, 3, 1]
+    save(writer, 5)
+    assert steps(tmp_path) == [5, 4, 3]
+
+
+def test_without_a_free_block_the_newest_one_stays(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, "slot-0")
+    for step in (1, 2):
+        save(writer, step)
+    locks = [memory.lock(each.path, fcntl.LOCK_SH) for each in memory.held(tmp_path)]
+    save(writer, 3)
+    with pytest.raises(NoRoom, match=r"other blocks of slot-0 .* are being read"):
+        save(writer, 4)
+    assert steps(tmp_path) == [3, 2, 1]
+    for fd in locks:
+        assert fd is not None
+        memory.unlock(fd)
+
+
+def test_too_little_memory_is_an_error_and_no_signal(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, "slot-0")
+    save(writer, 1)
+    with pytest.raises(NoRoom, match="no memory for a checkpoint of"), writer.block(1 << 50):
+        pass
+    assert steps(tmp_path) == [1]
+
+
+@given(st.integers(0, 5000))
+def test_no_byte_of_the_head_can_change_unseen(position: int) -> None:
+    head = Head(step=7, round=2, tensors=PLACES, rest=b"x" * 100)
+    body = part.encode(head)
+    block = bytearray(AT + len(body))
+    part.seal(memoryview(block), body, AT)
+    assert part.head_of(lambda at, size: bytes(block[at : at + size])) == head
+    place = position % len(body) + AT
+    block[place] ^= 1
+    with pytest.raises(Damaged):
+        part.head_of(lambda at, size: bytes(block[at : at + size]))
+
+
+SAVES = {"a": Save(10, 1), "b": Save(20, 1), "c": Save(20, 2)}
+
+
+@pytest.mark.parametrize(
+    ("offers", "stored", "chosen"),
+    [
+        ([[]], {}, []),
+        ([["a0/1"], ["a0/1", "b0/1"]], {}, [("b", ((1,),)), ("a", ((0, 1),))]),
+        ([["a0/2", "b0/2"], ["a1/2"]], {}, [("a", ((0,), (1,)))]),  # half of a step is none
+        ([["b0/2", "b1/2"], []], {"a": 2}, [("b", ((0,), (0,))), ("a", ())]),  # the copy of a lost node's
+        ([["b0/2"], ["c1/2"]], {"a": 2}, [("a", ())]),  # of two rounds
+        ([["b0/1"]], {"b": 1, "c": 1}, [("c", ()), ("b", ((0,),)), ("b", ())]),
+    ],
+)
+def test_the_newest_whole_save_is_chosen(
+    offers: list[list[str]], stored: dict[str, int], chosen: list[tuple[str, tuple[tuple[int, ...], ...]]]
+) -> None:
+    given = [[Offer(*SAVES[each[0]], int(each[1]), int(each[3])) for each in worker] for worker in offers]
+    found = choose(given, {SAVES[name]: parts for name, parts in stored.items()})
+    assert found == [Chosen(SAVES[name], holders) for name, holders in chosen]

@@ -1,0 +1,188 @@
+"""Blocks in shared memory: those of this node's workers, and copies of those of other nodes.
+
+A slot has two blocks, so that one is whole while the other is written; a third one is made while one of them
+is read for long. A writer holds the exclusive lock of a block's file, a reader a shared one: the kernel
+releases both, however their owner ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from elasticjob.trainer.checkpoint import part
+from elasticjob.trainer.checkpoint.part import Damaged, Head
+
+FOLDER: Final = "ELASTICJOB_MEMORY"  # the folder for the blocks of a node, which its agent sets
+SERVER: Final = "ELASTICJOB_MEMORY_SERVER"  # host:port at which a node's agent serves them
+MOST: Final = 3  # blocks of one slot
+NOT_WHOLE: Final = (-1, -1)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A whole block, and the file that has it."""
+
+    path: Path
+    head: Head
+
+
+class NoRoom(OSError):
+    """There is not enough memory for a block."""
+
+
+class Writer:
+    """The blocks of one slot, written by one process."""
+
+    def __init__(self, folder: Path, slot: str) -> None:
+        self._folder, self._slot = folder, slot
+        self._open: dict[Path, Mapped] = {}
+
+    @contextmanager
+    def block(self, size: int) -> Iterator[memoryview]:
+        """Lend the block to be overwritten, of `size` bytes or more, for a `with` statement.
+
+        The newest whole block is never taken. NoRoom if there is no memory for it.
+        """
+        path, fd = self._choose()
+        try:
+            yield self._mapped(path, fd, size).view
+        finally:
+            unlock(fd)
+
+    def _choose(self) -> tuple[Path, int]:
+        """Return the oldest block that nobody reads, or a new one, with its lock."""
+        ages: list[tuple[tuple[int, int], Path, int]] = []
+        for number in range(MOST):
+            path = self._folder / f"{self._slot}.{number}"
+            made = not path.exists()
+            if made and len(ages) > 1:
+                break
+            if (fd := lock(path, fcntl.LOCK_EX)) is not None:
+                ages.append((_age(fd), path, fd))
+            if made:
+                break
+        ages.sort()
+        if not ages or (len(ages) == 1 and ages[0][0] != NOT_WHOLE):
+            for *_, fd in ages:
+                unlock(fd)
+            raise NoRoom(f"the other blocks of {self._slot} in {self._folder} are being read")
+        (_, path, fd), *others = ages
+        for _, _, other in others:
+            unlock(other)
+        return path, fd
+
+    def _mapped(self, path: Path, fd: int, size: int) -> Mapped:
+        known = self._open.get(path)
+        if known is not None and known.is_of(fd) and len(known.view) >= size:
+            part.begin(known.view)
+            return known
+        if known is not None:
+            self._open.pop(path).close()
+        _reserve(fd, path, size)
+        self._open[path] = mapped = Mapped(fd)
+        part.begin(mapped.view)
+        return mapped
+
+    def close(self) -> None:
+        """Unmap all blocks; they stay in memory."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+
+class Mapped:
+    """A file of shared memory in this process's address space."""
+
+    def __init__(self, fd: int) -> None:
+        self._inode = os.fstat(fd).st_ino
+        self._map = mmap.mmap(fd, 0)
+        self.view = memoryview(self._map)
+
+    def is_of(self, fd: int) -> bool:
+        """Whether this is the file open as `fd`."""
+        return os.fstat(fd).st_ino == self._inode
+
+    def close(self) -> None:
+        """Unmap it, unless tensors still use it."""
+        self.view.release()
+        with suppress(BufferError):
+            self._map.close()
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[memoryview]:
+    """Lend a whole block for a `with` statement, in which nobody overwrites it. Damaged if there is none."""
+    fd = lock(path, fcntl.LOCK_SH, create=False)
+    if fd is None:
+        raise Damaged(f"{path} is being written, or gone")
+    try:
+        if not (size := os.fstat(fd).st_size):
+            raise Damaged(f"{path} is empty")
+        with (
+            mmap.mmap(fd, size, access=mmap.ACCESS_COPY) as mapped,
+            memoryview(mapped) as view,
+            view[: part.size_of(view)] as block,
+        ):
+            yield block
+    finally:
+        unlock(fd)
+
+
+def held(folder: Path) -> list[Held]:
+    """Return all whole blocks of a node, the newest ones first."""
+    found = []
+    for path in folder.iterdir() if folder.is_dir() else ():
+        with suppress(Damaged), reading(path) as block:
+            found.append(Held(path, part.head_of(lambda at, size, block=block: block[at : at + size])))  # type: ignore[misc]
+    return sorted(found, key=lambda each: (each.head.save, each.path.name), reverse=True)
+
+
+def lock(path: Path, kind: int, *, create: bool = True) -> int | None:
+    """Open and lock a file; None if it is locked otherwise, or is not there."""
+    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    try:
+        fd = os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def unlock(fd: int) -> None:
+    """Give a lock back and close its file; a mapping of it would hold the lock as long as it lives."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
+
+
+def _age(fd: int) -> tuple[int, int]:
+    """Return the save of a block, for sorting; one that is not whole is the oldest."""
+    try:
+        return part.head_of(lambda at, size: os.pread(fd, size, at)).save
+    except Damaged:
+        return NOT_WHOLE
+
+
+def _reserve(fd: int, path: Path, size: int) -> None:
+    """Take memory for the whole file now: without it, a write to the mapping would be a SIGBUS."""
+    try:
+        os.ftruncate(fd, 0)
+        os.posix_fallocate(fd, 0, size)
+    except OSError as error:
+        with suppress(OSError):
+            os.ftruncate(fd, 0)
+        free = os.statvfs(path.parent)
+        raise NoRoom(
+            error.errno,
+            f"no memory for a checkpoint of {size} bytes: {path.parent} has {free.f_bavail * free.f_frsize} "
+            "free; give the pod more memory, or mount a larger emptyDir of medium Memory there",
+        ) from error

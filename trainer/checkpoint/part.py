@@ -1,0 +1,140 @@
+"""One worker's part of a checkpoint: a block of bytes, the same in shared memory, in a file and on the wire.
+
+    4,096 bytes   magic, whether the block is whole, its size, place and checksum of the head
+    tensors       each at a multiple of 64 bytes
+    head          msgpack: the step, which part of how many, where each tensor is, and the rest of the state
+
+The first bytes say that a block is whole only when all others are written. A reader refuses any other.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterable
+from math import prod
+from typing import Final, NamedTuple
+
+import msgspec
+
+MAGIC: Final = b"elasticjob part\n"
+VERSION: Final = 1
+START: Final = 4096
+ALIGNED: Final = 64
+LARGEST_HEAD: Final = 1 << 28
+_FIRST: Final = struct.Struct(
+    "=16sIIQQQI"
+)  # magic, version, whole, size, place and size of the head, its CRC
+
+Read = Callable[[int, int], bytes | memoryview]
+"""Returns the bytes of a block from a place on, as many as asked for, or fewer at its end."""
+
+
+class Damaged(Exception):
+    """A block is not whole, or not what its checksum says."""
+
+
+class Save(NamedTuple):
+    """One checkpoint: the step after which it was taken, and in which round; later ones are greater."""
+
+    step: int
+    round: int
+
+
+class Tensor(msgspec.Struct, frozen=True, array_like=True):
+    """Where a tensor is in the block: `size` bytes from `at` on.
+
+    `whole` is the shape of the tensor of which this is a piece, and `offset` where the piece begins in it;
+    both are empty for a tensor that is whole.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    at: int
+    size: int
+    whole: tuple[int, ...] = ()
+    offset: tuple[int, ...] = ()
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What a block says of itself. Workers that replicate each other take the same `part` of `parts`."""
+
+    step: int
+    round: int
+    part: int = 0
+    parts: int = 1
+    tensors: tuple[Tensor, ...] = ()
+    rest: bytes = b""
+
+    @property
+    def save(self) -> Save:
+        """The checkpoint of which this is a part."""
+        return Save(self.step, self.round)
+
+
+class Shape(NamedTuple):
+    """A tensor that is to be placed in a block; see `Tensor`."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    itemsize: int
+    whole: tuple[int, ...] = ()
+    offset: tuple[int, ...] = ()
+
+
+def placed(shapes: Iterable[Shape]) -> tuple[tuple[Tensor, ...], int]:
+    """Return the places of all tensors, and where the head begins."""
+    at, found = START, []
+    for each in shapes:
+        size = prod(each.shape) * each.itemsize
+        found.append(Tensor(each.name, each.dtype, each.shape, at, size, each.whole, each.offset))
+        at += -(-size // ALIGNED) * ALIGNED
+    return tuple(found), at
+
+
+def begin(block: memoryview) -> None:
+    """Say that the block is being written."""
+    block[: _FIRST.size] = bytes(_FIRST.size)
+
+
+def seal(block: memoryview, head: bytes, at: int) -> int:
+    """Write the encoded head at its place, then say that the block is whole; return its size."""
+    size = at + len(head)
+    block[at:size] = head
+    _FIRST.pack_into(block, 0, MAGIC, VERSION, 1, size, at, len(head), zlib.crc32(head))
+    return size
+
+
+def size_of(first: bytes | bytearray | memoryview) -> int:
+    """Return the size of a block from its first bytes. Damaged if it is not whole."""
+    return _first(first)[0]
+
+
+def head_of(read: Read) -> Head:
+    """Return the head of a block. Damaged if it is not whole."""
+    _, at, length, checksum = _first(read(0, _FIRST.size))
+    found = bytes(read(at, length))
+    if len(found) != length or zlib.crc32(found) != checksum:
+        raise Damaged("its head does not have the checksum that its first bytes tell")
+    try:
+        return msgspec.msgpack.decode(found, type=Head)
+    except msgspec.MsgspecError as error:
+        raise Damaged(f"its head is none: {error}") from error
+
+
+def _first(found: bytes | bytearray | memoryview) -> tuple[int, int, int, int]:
+    if len(found) < _FIRST.size:
+        raise Damaged(f"it has {len(found)} bytes")
+    magic, version, whole, size, at, length, checksum = _FIRST.unpack_from(found)
+    if magic != MAGIC or not whole:
+        raise Damaged("it is not whole")
+    if version != VERSION:
+        raise Damaged(f"it has version {version}, and this program reads version {VERSION}")
+    if length > LARGEST_HEAD or at + length != size:
+        raise Damaged(f"its head would have {length} bytes at {at} of {size}")
+    return size, at, length, checksum
+
+
+encode = msgspec.msgpack.Encoder().encode

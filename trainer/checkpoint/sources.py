@@ -1,0 +1,112 @@
+"""Where the parts of one checkpoint are read from: this node's memory, another's, or storage."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Final, Protocol
+
+from elasticjob.trainer.checkpoint import memory, part
+from elasticjob.trainer.checkpoint.part import Damaged, Head, Save
+from elasticjob.trainer.checkpoint.storage import Storage
+
+PATIENCE: Final = 10.0  # seconds that another node may be silent
+
+
+class Source(Protocol):
+    """The parts of a checkpoint."""
+
+    @property
+    def parts(self) -> int:
+        """How many there are."""
+
+    def head(self, number: int) -> Head:
+        """Return the head of a part. Damaged, or OSError, if it cannot be had."""
+
+    def open(self, number: int) -> AbstractContextManager[memoryview]:
+        """Lend the block of a part. Damaged, or OSError, if it cannot be had."""
+
+
+class InMemory:
+    """A checkpoint in the memory of nodes: `here` by files, the others by the servers that have each part."""
+
+    def __init__(self, save: Save, here: Mapping[int, Path], servers: Sequence[str], token: str) -> None:
+        self._save, self._here, self._servers, self._token = save, here, servers, token
+
+    @property
+    def parts(self) -> int:
+        """How many there are."""
+        return len(self._servers)
+
+    def head(self, number: int) -> Head:
+        """Return the head of a part."""
+        if number not in self._here:
+            return part.head_of(lambda at, size: self._fetch(number, at, size))
+        with memory.reading(self._here[number]) as block:
+            return self._checked(part.head_of(lambda at, size: bytes(block[at : at + size])))
+
+    @contextmanager
+    def open(self, number: int) -> Iterator[memoryview]:
+        """Lend the block of a part."""
+        if number in self._here:
+            with memory.reading(self._here[number]) as block:
+                self._checked(part.head_of(lambda at, size: bytes(block[at : at + size])))
+                yield block
+            return
+        yield memoryview(bytearray(self._fetch(number)))
+
+    def _checked(self, head: Head) -> Head:
+        if head.save != self._save:
+            raise Damaged(f"step {head.step} is there, and no more step {self._save.step}")
+        return head
+
+    def _fetch(self, number: int, at: int = 0, size: int | None = None) -> bytes:
+        """Return bytes of a part from the node that has it."""
+        server = self._servers[number]
+        host, _, port = server.rpartition(":")
+        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=PATIENCE)
+        try:
+            last = "" if size is None else at + size - 1
+            headers = {"Authorization": f"Bearer {self._token}", "Range": f"bytes={at}-{last}"}
+            path = f"/v1/memory/{self._save.step}/{self._save.round}/{number}"
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            if answer.status not in (200, 206):
+                raise Damaged(
+                    f"{server} has no part {number} of step {self._save.step} (HTTP {answer.status})"
+                )
+            return answer.read()
+        except http.client.HTTPException as error:
+            raise Damaged(f"{server} broke off: {error!r}") from error
+        finally:
+            connection.close()
+
+
+class Stored:
+    """A committed checkpoint in storage."""
+
+    def __init__(self, storage: Storage, step: int) -> None:
+        self._storage = storage
+        self._manifest = storage.manifest(step)
+
+    @property
+    def parts(self) -> int:
+        """How many there are."""
+        return len(self._manifest.parts)
+
+    def head(self, number: int) -> Head:
+        """Return the head of a part."""
+        found = self._manifest.parts[number]
+        return part.head_of(lambda at, size: self._storage.read(self._manifest.step, found, at, size))
+
+    @contextmanager
+    def open(self, number: int) -> Iterator[memoryview]:
+        """Lend the block of a part, whose checksum is right."""
+        found, at = self._manifest.parts[number], 0
+        block = bytearray(found.size)
+        for chunk in self._storage.chunks(self._manifest.step, found):
+            block[at : at + len(chunk)] = chunk
+            at += len(chunk)
+        yield memoryview(block)
