@@ -251,6 +251,14 @@ async def scenario(
             await running.master.__aexit__(None, None, None)
 
 
+def lives(pid: int) -> bool:
+    """Whether a process runs; one that has ended may wait for a PID 1 that does not care."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 async def end(running: Scenario) -> None:
     """Kill the remaining agents; AssertionError if a process outlived its agent."""
     family = [process for agent in running.agents if alive(agent) for process in agent.tree()]
@@ -260,7 +268,7 @@ async def end(running: Scenario) -> None:
     await asyncio.gather(*(agent.process.wait() for agent in running.agents), *running.readers)
     _, orphans = await asyncio.to_thread(psutil.wait_procs, family, timeout=60)
     assert not orphans, f"processes outlived their agent: {orphans}"
-    assert not [pid for pid in running.seen if psutil.pid_exists(pid)], "workers outlived their agent"
+    assert not [pid for pid in running.seen if lives(pid)], "workers outlived their agent"
 
 
 def alive(agent: Agent) -> bool:
