@@ -97,7 +97,7 @@ class Checkpoint:
 
         A worker that was asked to end (SIGTERM) copies its state and exits (SystemExit, code 0).
         """
-        if not (last or self._asked or step % self._every == 0):
+        if not (last or self.is_due(step)):
             return
         persist = last or step % self._save_every == 0
         state = {
@@ -106,6 +106,10 @@ class Checkpoint:
         self._flash.save(plain(state), Save(step, self._round), rank(), persist=persist, exchange=exchange)
         if self._asked:
             raise SystemExit(0)
+
+    def is_due(self, step: int) -> bool:
+        """Whether `save` would copy the state after this step."""
+        return self._asked or step % self._every == 0
 
     def steps(self, total: int) -> Iterator[int]:
         """Yield the numbers of the steps that are left of `total`, counted from 1; save after each."""

@@ -27,8 +27,12 @@ def say(**words: object) -> None:
 def main(where: str, kind: str, total: int, folder: Path, stops: list[str]) -> None:
     dist.init_process_group("gloo")
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(10, 33), nn.ReLU(), nn.Linear(33, 7))
-    model = fully_shard(model) if kind == "fsdp" else DistributedDataParallel(model)
+    layers = nn.Sequential(nn.Linear(10, 33), nn.ReLU(), nn.Linear(33, 7))
+    model: nn.Module = layers
+    if kind == "fsdp":
+        fully_shard(layers)
+    else:
+        model = DistributedDataParallel(layers)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     inputs, targets = torch.randn(64, 10), torch.randn(64, 7)
     checkpoint = Checkpoint(where, {"model": model, "optimizer": optimizer}, every=5, save_every=20)
@@ -43,7 +47,7 @@ def main(where: str, kind: str, total: int, folder: Path, stops: list[str]) -> N
             time.sleep(600)
         optimizer.zero_grad()
         loss = nn.functional.mse_loss(model(inputs), targets)
-        loss.backward()
+        torch.autograd.backward(loss)
         optimizer.step()
         say(step=step, loss=float(loss.detach()))
     dist.destroy_process_group()
