@@ -12,7 +12,7 @@ from elasticjob.api.rpc.nodes import Failure, Finish, Report, Watch
 from elasticjob.api.rpc.parameters import Depart, Follow, Serve
 from elasticjob.api.rpc.rendezvous import Join, Leave
 from elasticjob.api.rpc.shards import Checkpoint, Close, Lease, Open, Restore, Result, Status
-from elasticjob.master import health, nodes
+from elasticjob.master import account, health, nodes
 from elasticjob.master.check import conversation as checks
 from elasticjob.master.job import Job, Turn
 from elasticjob.master.parameters import conversation as parameters
@@ -48,6 +48,8 @@ HANDLERS: dict[type[Request[Any]], Handler] = {
 
 AGAIN: Final = object()
 """The answer to a long poll that is to be handled again: its answer changes the job."""
+MOVES: Final = (Join, Leave, Failure, Finish)
+"""Requests by which a node does something else than before."""
 CONSUMERS: Final = (Open, Lease, Result)
 """Long polls that wait for shards, or for a saved ledger."""
 
@@ -84,6 +86,8 @@ def handle(job: Job, request: Request[Any], now: datetime) -> Turn[Any]:
     Heartbeats and reports, nearly all requests, leave the counts of nodes and the world as they were, and
     with them the verdict; what time alone decides is left to `tick`.
     """
+    if isinstance(request, MOVES):
+        job = account.close(job, now)
     turn = HANDLERS[type(request)](job, request, now)
     after = turn.job
     if after.nodes.kinds is job.nodes.kinds and after.world is job.world and after.restarts == job.restarts:
@@ -93,11 +97,13 @@ def handle(job: Job, request: Request[Any], now: datetime) -> Turn[Any]:
 
 def cut(job: Job, request: Request[Any], now: datetime) -> Job:
     """Return the job after the client of a long poll has disconnected."""
+    job = account.close(job, now)
     return health.judge(CUT[type(request)](job, request, now), now, whole=False)
 
 
 def tick(job: Job, now: datetime) -> Job:
     """Return the job after all timeouts that have expired by `now`."""
+    job = account.close(job, now)
     job = checks.settle(nodes.tick(job, now), now)
     after = book.tick(job.shards, now)
     job = job if after is job.shards else job.but(shards=after)

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from elasticjob.api.rpc.nodes import Progress, Usage
+from elasticjob.api.rpc.nodes import Kept, Progress, Usage
 from elasticjob.api.rpc.rendezvous import Recovery, World
 from elasticjob.master.condition import Health, Told
 from elasticjob.master.parameters.state import Parameters
@@ -174,6 +174,7 @@ class Node(Value, frozen=True):
     failure: str = ""
     reported: tuple[int, int] | None = None
     usage: Usage | None = None
+    kept: Kept | None = None
     told: Told | None = None
     failed_at: datetime | None = None
     excluded: str = ""
@@ -224,6 +225,7 @@ class Node(Value, frozen=True):
             out=out,
             holds=self.round,
             costly=self.joined is not None and self.joined.recovery is Recovery.RESTART,
+            pends=self.pends is not None,
         )
 
 
@@ -282,6 +284,17 @@ class Training(Value, frozen=True):
     productive: float = 0.0
     standstill: float = 0.0
     changes: tuple[Change, ...] = ()
+
+
+class Account(Value, frozen=True):
+    """Where the workers' seconds went up to `at`, by cause (see `account.py`).
+
+    `told` is how the workers of the world have spent their time since, by their own clocks.
+    """
+
+    at: datetime | None = None
+    seconds: dict[str, float] = msgspec.field(default_factory=dict)
+    told: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 class End(StrEnum):
@@ -370,6 +383,7 @@ class Job(Value, frozen=True):
     gathering: datetime | None = None
     batch_slots: int = 0
     training: Training = Training()
+    account: Account = Account()
     health: Health = Health()
     restarts: int = 0  # workers that failed
     verdict: Verdict | None = None

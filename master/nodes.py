@@ -15,7 +15,7 @@ import msgspec
 from elasticjob.api.rpc.message import Empty
 from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Order, Orders, Report, Watch
 from elasticjob.api.v1alpha1.common import FailureAction
-from elasticjob.master import lives, progress
+from elasticjob.master import account, lives, progress
 from elasticjob.master.condition import Kind
 from elasticjob.master.errors import Stale
 from elasticjob.master.job import ENDS, Job, Node, Phase, Spot, Turn
@@ -100,9 +100,11 @@ def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
     if request.progress and not (job.world and node.round == request.round == job.world.round):
         raise Stale(f"round {request.round} is over for {node.name}: the job is in round {job.round}")
     if request.usage:
-        job = job.put(node.but(usage=request.usage))
+        job = job.put(node.but(usage=request.usage, kept=request.kept))
     if request.progress:
         job = progress.record(job, request.progress, now)
+    if node.told and node.told.round == request.round:
+        job = account.heard(job, node.told.workers, request.workers)
     return Turn(workers.heard(job, request, now), Empty())
 
 
@@ -214,6 +216,7 @@ def overslept(job: Job, gap: timedelta) -> Job:
 
 def observe(job: Job, pods: Sequence[Pod], now: datetime) -> Job:
     """Apply the pods listed by the API server: all pods of training nodes."""
+    job = account.close(job, now)
     by_node: dict[str, list[Pod]] = {name: [] for name, node in job.nodes.items() if node.pods}
     for pod in pods:
         by_node.setdefault(pod.node, []).append(pod)

@@ -14,7 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from elasticjob.api.rpc.nodes import Progress
-from elasticjob.master import progress
+from elasticjob.master import account, progress
 from elasticjob.master.check import conversation as checks
 from elasticjob.master.condition import Kind
 from elasticjob.master.job import Job, Node
@@ -64,6 +64,10 @@ def status(job: Job, now: datetime) -> dict[str, Any]:
         "eta": progress.eta(training),
         "goodput": progress.goodput(training),
         "standstill": round(training.standstill, 3),
+        "checkpoint": progress.kept(job),
+        "goodputRatio": account.ratio(job.account),
+        "productiveSeconds": round(job.account.seconds.get(account.Cause.PRODUCTIVE, 0.0), 3),
+        "badputSeconds": account.lost(job.account),
         "restarts": job.restarts,
         "findings": job.health.findings,
         "slow": job.health.slow,
@@ -112,6 +116,7 @@ class JobCollector(Collector):
         for kind in Kind:
             findings.add_metric([job.spec.job, kind.value], job.health.counts.get(kind, 0))
         yield findings
+        yield from _times(job)
         yield _gauge(job, "stragglers", "Workers that are slow now", len(job.health.slow))
         nodes = GaugeMetricFamily("elasticjob_nodes", "Nodes by what they do", labels=["job", "state"])
         words = [state(job, node) for node in job.nodes.values()]
@@ -123,6 +128,7 @@ class JobCollector(Collector):
 
 def _values(job: Job) -> list[tuple[str, str, float | None]]:
     training, world = job.training, job.running
+    kept = progress.kept(job)
     latest, rate = training.progress or Progress(step=0), progress.speed(training)
     return [
         ("step", "Optimizer steps since the beginning of the job", latest.step),
@@ -136,7 +142,25 @@ def _values(job: Job) -> list[tuple[str, str, float | None]]:
         ("round", "The round of the last world", job.round),
         ("standstill_seconds", "Time without a step because the world changed, in all", training.standstill),
         ("goodput", "Share of time in which steps were made that count", progress.goodput(training)),
+        ("goodput_ratio", "Share of the time of all workers that was productive", account.ratio(job.account)),
+        ("checkpoint_step", "Step of the newest checkpoint in storage", kept.stored),
+        ("checkpoint_memory_step", "Step of the newest checkpoint in the memory of nodes", kept.in_memory),
+        ("checkpoint_seconds", "From the copy of the newest checkpoint to its commit", kept.seconds),
+        ("checkpoint_failing", "1 if the last checkpoint is not in storage", float(bool(kept.error))),
     ]
+
+
+def _times(job: Job) -> Iterator[Metric]:
+    """Where the time of the workers went."""
+    name, what = "elasticjob_badput_seconds", "Seconds of workers that were lost"
+    lost = CounterMetricFamily(name, what, labels=["job", "cause"])
+    for cause, seconds in account.lost(job.account).items():
+        lost.add_metric([job.spec.job, cause], seconds)
+    yield lost
+    what = "Seconds of workers in steps that count, and in what is between them"
+    productive = CounterMetricFamily("elasticjob_productive_seconds", what, labels=["job"])
+    productive.add_metric([job.spec.job], job.account.seconds.get(account.Cause.PRODUCTIVE, 0.0))
+    yield productive
 
 
 def _uses(job: Job) -> Iterator[Metric]:
@@ -226,7 +250,10 @@ async function draw() {
   at("facts").replaceChildren(...[["Step", p.step ?? "–"], ["Loss", number(p.loss, 4)],
     ["Steps/s", number(s.stepsPerSecond, 2)], ["Round", s.round],
     ["Goodput", s.goodput == null ? "–" : number(100 * s.goodput, 1) + " %"],
-    ["Standstill", number(s.standstill, 2) + " s"]].map(fact))
+    ["Standstill", number(s.standstill, 2) + " s"],
+    ["Productive", s.goodputRatio == null ? "–" : number(100 * s.goodputRatio, 1) + " %"],
+    ["Checkpoint", s.checkpoint.stored || s.checkpoint.in_memory
+      ? `step ${s.checkpoint.stored ?? 0}, in memory ${s.checkpoint.in_memory ?? 0}` : "–"]].map(fact))
   at("nodes").replaceChildren(...s.nodes.map(n => row([n.name, n.state, n.round || "–", n.pod, n.failure])))
   at("findings").replaceChildren(...[...s.findings].reverse().map(f => {
     const li = document.createElement("li")

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from elasticjob.api.rpc.nodes import Progress
+from elasticjob.api.rpc.nodes import Kept, Progress
+from elasticjob.master import account
+from elasticjob.master.account import Cause
 from elasticjob.master.job import Change, Job, Sample, Training
 
 WINDOW = 30  # samples of one round over which the speed is computed
@@ -29,7 +31,9 @@ def record(job: Job, progress: Progress, now: datetime) -> Job:
         return job
     training = job.training
     if training.round != job.world.round:
-        training = _resume(training, job.world.round, progress, now)
+        world = job.world
+        job = account.moved(job, _redone(training, progress) * world.size, Cause.RECOMPUTE)
+        training = _resume(training, world.round, progress, now)
     elif training.progress and progress.step <= training.progress.step:
         training = _added(_measured(training, progress), progress)
     else:
@@ -66,6 +70,18 @@ def goodput(training: Training) -> float | None:
     """Return the share of time since the first step spent in steps that were not lost."""
     spent = training.productive + training.standstill
     return max(0.0, training.productive) / spent if spent > 0 else None
+
+
+def kept(job: Job) -> Kept:
+    """Return how the checkpoints of the job stand, from what its nodes say."""
+    all_ = [node.kept for node in job.nodes.values() if node.kept]
+    newest = max(all_, key=lambda each: each.stored, default=Kept())
+    return Kept(
+        in_memory=max((each.in_memory for each in all_), default=0),
+        stored=newest.stored,
+        seconds=newest.seconds,
+        error=next((each.error for each in all_ if each.error), ""),
+    )
 
 
 def eta(training: Training) -> float | None:

@@ -35,6 +35,7 @@ class Kind(NamedTuple):
     out: bool  # it leaves or has ended
     holds: int  # the round whose model state it holds, 0 if none
     costly: bool  # it has joined with a script that a change of the world restarts
+    pends: bool = False  # its pod waits for a machine
 
 
 class Roster(Mapping[str, "Node"]):

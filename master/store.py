@@ -155,6 +155,7 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
     gap = now - job.saved if job.saved else timedelta(0)
     job = progress.moved(job, gap).but(scaling=job.scaling.moved(gap))
     nodes = Roster(_waiting_for_a_word(node, spec, now) for node in job.nodes.values())
+    job = job.but(account=job.account.but(at=now, told={}))
     gathering = None if job.running else now
     check = job.check.but(waiting={}, session=None)  # agents report again
     shards = book.taken_over(job.shards, now + spec.limits.takeover)

@@ -19,7 +19,7 @@ from elasticjob.trainer import stacks
 
 FD: Final = "ELASTICJOB_PULSE_FD"
 SIZE: Final = mmap.PAGESIZE
-_LAYOUT: Final = struct.Struct("=QQqdddQ")  # version, phase, step, since, busy, reduced, version again
+_LAYOUT: Final = struct.Struct("=QQqddd8dQ")  # version, a Pulse, version again
 
 
 class Phase(IntEnum):
@@ -38,7 +38,8 @@ class Pulse(NamedTuple):
     """A worker's last word: `step` is the last whole one, `since` when the phase began.
 
     `busy` is how long the worker took in the last step before it waited for the others, `steps` are averaged
-    with weight 1/8; `reduced` when the last step ended (0.0: none yet). In seconds.
+    with weight 1/8; `reduced` when the last step ended (0.0: none yet). `spent` is the time in each phase
+    before this one, and last that in copies of the state, which is a part of the others. In seconds.
     """
 
     phase: Phase = Phase.STARTING
@@ -46,6 +47,7 @@ class Pulse(NamedTuple):
     since: float = 0.0
     busy: float = 0.0
     reduced: float = 0.0
+    spent: tuple[float, ...] = (0.0,) * 8
 
 
 class Page:
@@ -66,31 +68,36 @@ class Page:
         reduced: float | None = None,
     ) -> None:
         """Write a change of phase; what is not given stays."""
-        old = self._said
-        self._said = said = Pulse(
-            phase,
-            old.step if step is None else step,
-            self._clock(),
-            old.busy if busy is None else busy,
-            old.reduced if reduced is None else reduced,
+        old, now = self._said, self._clock()
+        spent = [*old.spent]
+        if old.since:
+            spent[old.phase] += now - old.since
+        self._write(
+            Pulse(
+                phase,
+                old.step if step is None else step,
+                now,
+                old.busy if busy is None else busy,
+                old.reduced if reduced is None else reduced,
+                tuple(spent),
+            )
         )
+
+    def saved(self, seconds: float) -> None:
+        """Write that a copy of the state took so long."""
+        spent = (*self._said.spent[:-1], self._said.spent[-1] + seconds)
+        self._write(self._said._replace(spent=spent))
+
+    def _write(self, said: Pulse) -> None:
+        self._said = said
         self._version += 1
-        _LAYOUT.pack_into(
-            self._memory,
-            0,
-            self._version,
-            said.phase,
-            said.step,
-            said.since,
-            said.busy,
-            said.reduced,
-            self._version,
-        )
+        *first, spent = said
+        _LAYOUT.pack_into(self._memory, 0, self._version, *first, *spent, self._version)
 
     def read(self) -> Pulse | None:
         """Return the last word; None if it was just being written."""
-        first, phase, step, since, busy, reduced, last = _LAYOUT.unpack_from(self._memory, 0)
-        return Pulse(Phase(phase), step, since, busy, reduced) if first == last else None
+        first, phase, step, since, busy, reduced, *spent, last = _LAYOUT.unpack_from(self._memory, 0)
+        return Pulse(Phase(phase), step, since, busy, reduced, tuple(spent)) if first == last else None
 
 
 def page() -> int:

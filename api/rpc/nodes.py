@@ -46,6 +46,7 @@ class WorkerState(Message, frozen=True, kw_only=True):
     best: float = 0.0  # the least of that in this round, over as many steps
     stopped: float = 0.0  # for how long (SIGSTOP), 0 if it is not
     cores: float = 0.0  # that it uses lately
+    spent: tuple[float, ...] = ()  # in each `Doing`, by their order; last: in copies of its state
 
 
 class WorkerPlace(Message, frozen=True, kw_only=True):
@@ -148,6 +149,18 @@ class Usage(Message, frozen=True, kw_only=True):
     memory: int
 
 
+class Kept(Message, frozen=True, kw_only=True):
+    """How checkpoints stand on a node: the newest steps in its memory, and in storage as far as it knows.
+
+    `seconds` is how long that took, from the copy to the commit; `error` why the last one is not in storage.
+    """
+
+    in_memory: Count = 0
+    stored: Count = 0
+    seconds: float = 0.0
+    error: Annotated[str, msgspec.Meta(max_length=2048)] = ""
+
+
 class Report(Request[Empty], frozen=True, kw_only=True):
     """Progress and usage of a node; about one a second, from every node of the world.
 
@@ -163,6 +176,7 @@ class Report(Request[Empty], frozen=True, kw_only=True):
     usage: Usage | None = None
     workers: tuple[WorkerState, ...] = ()
     stacks: Count = 0
+    kept: Kept | None = None
 
 
 class Failure(Request[Empty], frozen=True, kw_only=True):

@@ -13,6 +13,8 @@ from typing import Final
 import msgspec
 
 from elasticjob.api.rpc.nodes import Hang, Report, WorkerPlace
+from elasticjob.master import account
+from elasticjob.master.account import Cause
 from elasticjob.master.condition import Health, Kind, Suspect, Told
 from elasticjob.master.job import Job
 from elasticjob.master.rendezvous import rules
@@ -71,6 +73,8 @@ def find_hang(job: Job, now: datetime) -> Job:
     places = tuple(place(worker) for worker in hung.workers)
     order = Hang(number=number, round=job.round, reason=hung.sentence, workers=places)
     job = named(job, Kind.HANG, hung.sentence, now)
+    stood = (now - stepped).total_seconds() if stepped else 0.0
+    job = account.moved(job, stood * len(workers), Cause.HANG)
     return job.but(health=job.health.but(hang=order, since=now, numbers=number))
 
 

@@ -115,7 +115,15 @@ def state_of(slot: int, track: Track, now: float) -> WorkerState:
         best=round(track.best, 6),
         stopped=0.0 if track.stopped_since is None else round(max(0.001, now - track.stopped_since), 3),
         cores=cores(track),
+        spent=spent(track.seen.pulse, now),
     )
+
+
+def spent(pulse: Pulse, now: float) -> tuple[float, ...]:
+    """Return the time of a worker in each phase, with that of the present one."""
+    here = max(0.0, now - pulse.since) if pulse.since else 0.0
+    found = (each + here if phase == pulse.phase else each for phase, each in enumerate(pulse.spent))
+    return tuple(round(each, 3) for each in found)
 
 
 def alarms(track: Track, now: float) -> tuple[bool, bool, bool]:

@@ -13,14 +13,16 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
 import msgspec
+from msgspec import structs
 
 from elasticjob.api.rpc import environment as names
+from elasticjob.api.rpc.nodes import Kept
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.trainer.agent.endpoint import WRITTEN, Endpoint, Written, memory_path
 from elasticjob.trainer.agent.folder import own_folder
@@ -46,24 +48,11 @@ class Gathering:
     done: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
-@dataclass(frozen=True)
-class Standing:
-    """How checkpoints stand on this node: the newest step in memory and in storage, and what went wrong.
-
-    `seconds` is how long the last one took from the copy to its commit.
-    """
-
-    in_memory: int = 0
-    stored: int = 0
-    seconds: float = 0.0
-    error: str = ""
-
-
 class Keeper:
     """The checkpoints of one node, named `node` and reached at `host`; its blocks are in `folder`."""
 
     def __init__(self, folder: Path, node: str, token: str, host: str) -> None:
-        self.standing = Standing()
+        self.kept = Kept()
         self.port = 0
         self._folder, self._node, self._token, self._host = folder, node, token, host
         self._world: Callable[[], World | None] = lambda: None
@@ -88,7 +77,7 @@ class Keeper:
     def copied(self, message: Copied) -> None:
         """A worker has copied its state: write it, and give it to the next node, if that is due."""
         self._newest[message.block] = message
-        self.standing = replace(self.standing, in_memory=max(self.standing.in_memory, message.step))
+        self.kept = structs.replace(self.kept, in_memory=max(self.kept.in_memory, message.step))
         if message.persist:
             self._want(message)
         if message.parts > 1 and (self._giving is None or self._giving.done()):
@@ -97,7 +86,7 @@ class Keeper:
     async def finish(self, within: float) -> None:
         """Write the newest state in memory, if it is newer than what is written; take `within` seconds."""
         for message in self._newest.values():
-            if message.keeps and message.where and message.step > self.standing.stored:
+            if message.keeps and message.where and message.step > self.kept.stored:
                 self._want(message)
         if running := [task for task in self._writing.values() if not task.done()]:
             await asyncio.wait(running, timeout=within)
@@ -130,11 +119,11 @@ class Keeper:
             except (OSError, ValueError, Damaged, aiohttp.ClientError, TimeoutError) as error:
                 problem = f"the checkpoint of step {message.step} is not in {message.where}: {error}"
                 log.warning(problem)
-                self.standing = replace(self.standing, error=problem)
+                self.kept = structs.replace(self.kept, error=problem[:2048])
                 continue
             if committed:
                 seconds = time.monotonic() - began
-                self.standing = replace(self.standing, stored=message.step, seconds=seconds, error="")
+                self.kept = structs.replace(self.kept, stored=message.step, seconds=seconds, error="")
 
     def _store(self, message: Copied) -> Written:
         """Write a worker's newest block as a part. Damaged if it is another save's by now."""

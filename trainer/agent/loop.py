@@ -23,7 +23,7 @@ import msgspec
 
 from elasticjob.api.rpc.check import Part
 from elasticjob.api.rpc.message import Request
-from elasticjob.api.rpc.nodes import Hang, Order, Report, Succession, Usage, Watch
+from elasticjob.api.rpc.nodes import Hang, Kept, Order, Report, Succession, Usage, Watch
 from elasticjob.api.rpc.rendezvous import Join, Recovery
 from elasticjob.trainer import way
 from elasticjob.trainer.agent import decide as steps
@@ -344,6 +344,7 @@ class Agent:
                 usage=usage,
                 workers=self._watcher.states(time.monotonic()),
                 stacks=self._written,
+                kept=self._keeper.kept if self._keeper.kept != Kept() else None,
             )
             with suppress(MasterError):  # the next report includes it
                 await self._master.call(report, patience=REPORT_EVERY)

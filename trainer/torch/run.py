@@ -464,10 +464,12 @@ class Run:
         """Copy the state to this node's memory, for the other workers too; rank 0's copy goes to storage."""
         if self._flash is None or not (self._copies or self.peers.rank == 0):
             return
-        save = Save(self.state.done.step, self.peers.place.round)
+        save, began = Save(self.state.done.step, self.peers.place.round), time.monotonic()
         self._flash.save(
             self.state.snapshot(), save, self.peers.rank, persist=persist, exchange=lambda data: [data]
         )
+        if self._page is not None:
+            self._page.saved(time.monotonic() - began)
 
     def _tell(self, message: Copied) -> None:
         if self._link is not None:
