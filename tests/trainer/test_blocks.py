@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elasticjob.trainer.agent.keeper import spill
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.choice import Chosen, Offer, choose
 from elasticjob.trainer.checkpoint.memory import NoRoom, Writer
@@ -93,6 +94,27 @@ def test_too_little_memory_is_an_error_and_no_signal(tmp_path: Path) -> None:
     with pytest.raises(NoRoom, match="no memory for a checkpoint of"), writer.block(1 << 50):
         pass
     assert steps(tmp_path) == [1]
+
+
+def test_what_memory_has_no_room_for_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, beside = tmp_path / "memory", tmp_path / "disk"
+    folder.mkdir()
+    beside.mkdir()
+    spill(folder, beside)
+    reserve = memory._reserve
+
+    def small(fd: int, path: Path, size: int) -> None:
+        if path.parent == folder and not path.is_symlink():
+            raise NoRoom(28, f"no memory for a checkpoint of {size} bytes")
+        reserve(fd, path, size)
+
+    monkeypatch.setattr(memory, "_reserve", small)
+    writer = Writer(folder, "slot-0")
+    for step in range(1, 5):
+        save(writer, step)
+        assert content(folder) == {step}
+    assert steps(folder) == [4, 3]
+    assert {each.name for each in (beside / "spill").iterdir()} == {"slot-0.0", "slot-0.1"}
 
 
 @given(st.integers(0, 5000))

@@ -259,6 +259,17 @@ def folder_of_blocks(environment: Mapping[str, str], node: str) -> Iterator[Path
     yield folder
 
 
+def spill(folder: Path, beside: Path) -> None:
+    """Let blocks that do not fit into `folder` go to a folder in `beside`."""
+    link, place = folder / memory.SPILL, beside / memory.SPILL
+    place.mkdir()
+    link.unlink(missing_ok=True)
+    link.symlink_to(place)
+    for each in folder.iterdir():
+        if each.is_symlink() and not each.exists():  # it went with the agent before
+            each.unlink()
+
+
 async def chunks(block: memoryview) -> AsyncIterator[bytes]:
     """Yield the bytes of a block."""
     size = part.size_of(block)

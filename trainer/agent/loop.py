@@ -45,7 +45,7 @@ from elasticjob.trainer.agent.group import (
     Vetted,
     observe,
 )
-from elasticjob.trainer.agent.keeper import Keeper, folder_of_blocks
+from elasticjob.trainer.agent.keeper import Keeper, folder_of_blocks, spill
 from elasticjob.trainer.agent.notices import Master, Notices, rank_of, stalls, waits
 from elasticjob.trainer.agent.script import imports, is_elastic, preloads
 from elasticjob.trainer.agent.settings import Recover, Settings, Start, count_devices, hostname
@@ -69,7 +69,8 @@ AGAIN = 75  # exit code: restart this pod
 REPORT_EVERY = 1.0  # seconds
 NOTICE_EVERY = 0.5
 SUCCEED_EVERY = 0.2
-LAST_SAVE = 30.0  # seconds that the last checkpoint may take to get from memory to storage
+LAST_SAVE = 600.0  # seconds that the last checkpoint may take to get from memory to storage
+HURRIED_SAVE = 20.0  # the same when the node was told to leave, or failed
 LAST_CALLS = 3.0  # seconds that the last requests to the master may take; it may be gone already
 FAREWELL = 1.0  # the same for a planned leave
 WAY = "master.json"
@@ -85,6 +86,7 @@ async def run(settings: Settings, environment: Mapping[str, str], take_over: Tak
     place = settings.place
     async with MasterClient(place.master, token=place.token, patience=settings.patience) as master:
         with own_folder() as folder, folder_of_blocks(environment, place.node) as blocks:
+            spill(blocks, folder)
             keeper = Keeper(blocks, place.node, place.token, place.address)
             return await Agent(
                 settings, environment, master, folder, keeper, take_over, memory.cgroup()
@@ -163,7 +165,7 @@ class Agent:
             self._start(self._succeed(self._take_over))
         try:
             end = await self._act()
-            await self._keeper.finish(LAST_SAVE)
+            await self._keeper.finish(LAST_SAVE if end.code == 0 else HURRIED_SAVE)
             await self._finish_calls(end)
         finally:
             await self._close()

@@ -2,7 +2,8 @@
 
 A slot has two blocks, so that one is whole while the other is written; a third one is made while one of them
 is read for long. A writer holds the exclusive lock of a block's file, a reader a shared one: the kernel
-releases both, however their owner ends.
+releases both, however their owner ends. What shared memory has no room for (a container has 64 MiB of it by
+default) is on disk: as slow as that, and safe.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from elasticjob.trainer.checkpoint.part import Damaged, Head
 
 FOLDER: Final = "ELASTICJOB_MEMORY"  # the folder for the blocks of a node, which its agent sets
 SERVER: Final = "ELASTICJOB_MEMORY_SERVER"  # host:port at which a node's agent serves them
+SPILL: Final = "spill"  # a link in that folder to one on disk, for blocks that memory has no room for
 MOST: Final = 3  # blocks of one slot
 NOT_WHOLE: Final = (-1, -1)
 
@@ -52,7 +54,12 @@ class Writer:
         """
         path, fd = self._choose()
         try:
-            yield self._mapped(path, fd, size).view
+            mapped = self._mapped(path, fd, size)
+        except NoRoom as error:
+            unlock(fd)
+            fd, mapped = self._spill(path, size, error)
+        try:
+            yield mapped.view
         finally:
             unlock(fd)
 
@@ -77,6 +84,22 @@ class Writer:
         for _, _, other in others:
             unlock(other)
         return path, fd
+
+    def _spill(self, path: Path, size: int, full: NoRoom) -> tuple[int, Mapped]:
+        """Return a locked block where there is more room, and a link in its place; NoRoom if there is none."""
+        beside = self._folder / SPILL
+        if path.is_symlink() or not beside.is_dir():
+            raise full
+        path.unlink(missing_ok=True)
+        path.symlink_to(beside.resolve() / path.name)
+        fd = lock(path, fcntl.LOCK_EX)
+        if fd is None:
+            raise full
+        try:
+            return fd, self._mapped(path, fd, size)
+        except NoRoom:
+            unlock(fd)
+            raise
 
     def _mapped(self, path: Path, fd: int, size: int) -> Mapped:
         known = self._open.get(path)
@@ -138,6 +161,8 @@ def held(folder: Path) -> list[Held]:
     """Return all whole blocks of a node, the newest ones first."""
     found = []
     for path in folder.iterdir() if folder.is_dir() else ():
+        if path.is_dir():
+            continue
         with suppress(Damaged), reading(path) as block:
             found.append(Held(path, part.head_of(lambda at, size, block=block: block[at : at + size])))  # type: ignore[misc]
     return sorted(found, key=lambda each: (each.head.save, each.path.name), reverse=True)

@@ -95,7 +95,7 @@ class Checkpoint:
     def save(self, step: int, *, last: bool = False) -> None:
         """After `step`: copy the state, if it is time. With `last` write it to storage at any rate.
 
-        A worker that was asked to end (SIGTERM) copies its state and exits (SystemExit, code 0).
+        A worker that was asked to end (SIGTERM) copies its state and exits (SystemExit, code 143).
         """
         if not (last or self.is_due(step)):
             return
@@ -105,7 +105,7 @@ class Checkpoint:
         }
         self._flash.save(plain(state), Save(step, self._round), rank(), persist=persist, exchange=exchange)
         if self._asked:
-            raise SystemExit(0)
+            raise SystemExit(128 + signal.SIGTERM)
 
     def is_due(self, step: int) -> bool:
         """Whether `save` would copy the state after this step."""
