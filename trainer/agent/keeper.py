@@ -11,8 +11,7 @@ import asyncio
 import logging
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,11 +20,9 @@ import aiohttp
 import msgspec
 from msgspec import structs
 
-from elasticjob.api.rpc import environment as names
 from elasticjob.api.rpc.nodes import Kept
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.trainer.agent.endpoint import WRITTEN, Endpoint, Written, memory_path
-from elasticjob.trainer.agent.folder import own_folder
 from elasticjob.trainer.channel import Copied
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Damaged, Save
@@ -241,33 +238,17 @@ def at(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-@contextmanager
-def folder_of_blocks(environment: Mapping[str, str], node: str) -> Iterator[Path]:
-    """Lend the folder for the blocks of a node, in $ELASTICJOB_MEMORY or /dev/shm.
-
-    In a pod the next agent of the node finds it again; else it is gone with this agent.
-    """
-    parent = Path(environment.get(memory.FOLDER) or "/dev/shm")
-    parent = parent if parent.is_dir() else Path(tempfile.gettempdir())
-    uid = environment.get(names.JOB_UID)
-    if not uid:
-        with own_folder(parent) as folder:
-            yield folder
-        return
-    folder = parent / f"elasticjob-{uid}-{node}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    yield folder
+def shared_memory(environment: Mapping[str, str]) -> Path:
+    """Return where blocks are: $ELASTICJOB_MEMORY, or /dev/shm, or where temporary files are."""
+    place = Path(environment.get(memory.FOLDER) or "/dev/shm")
+    return place if place.is_dir() else Path(tempfile.gettempdir())
 
 
 def spill(folder: Path, beside: Path) -> None:
     """Let blocks that do not fit into `folder` go to a folder in `beside`."""
     link, place = folder / memory.SPILL, beside / memory.SPILL
     place.mkdir()
-    link.unlink(missing_ok=True)
     link.symlink_to(place)
-    for each in folder.iterdir():
-        if each.is_symlink() and not each.exists():  # it went with the agent before
-            each.unlink()
 
 
 async def chunks(block: memoryview) -> AsyncIterator[bytes]:

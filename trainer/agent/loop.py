@@ -45,7 +45,7 @@ from elasticjob.trainer.agent.group import (
     Vetted,
     observe,
 )
-from elasticjob.trainer.agent.keeper import Keeper, folder_of_blocks, spill
+from elasticjob.trainer.agent.keeper import Keeper, shared_memory, spill
 from elasticjob.trainer.agent.notices import Master, Notices, rank_of, stalls, waits
 from elasticjob.trainer.agent.script import imports, is_elastic, preloads
 from elasticjob.trainer.agent.settings import Recover, Settings, Start, count_devices, hostname
@@ -85,7 +85,7 @@ async def run(settings: Settings, environment: Mapping[str, str], take_over: Tak
     """Run the workers of one node to their end; return the exit code. The only entry point of the agent."""
     place = settings.place
     async with MasterClient(place.master, token=place.token, patience=settings.patience) as master:
-        with own_folder() as folder, folder_of_blocks(environment, place.node) as blocks:
+        with own_folder() as folder, own_folder(shared_memory(environment)) as blocks:
             spill(blocks, folder)
             keeper = Keeper(blocks, place.node, place.token, place.address)
             return await Agent(

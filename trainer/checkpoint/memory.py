@@ -86,7 +86,7 @@ class Writer:
         return path, fd
 
     def _spill(self, path: Path, size: int, full: NoRoom) -> tuple[int, Mapped]:
-        """Return a locked block where there is more room, and a link in its place; NoRoom if there is none."""
+        """Return a locked block where there is more room, with a link to it; NoRoom if there is none."""
         beside = self._folder / SPILL
         if path.is_symlink() or not beside.is_dir():
             raise full
@@ -164,7 +164,7 @@ def held(folder: Path) -> list[Held]:
         if path.is_dir():
             continue
         with suppress(Damaged), reading(path) as block:
-            found.append(Held(path, part.head_of(lambda at, size, block=block: block[at : at + size])))  # type: ignore[misc]
+        """Return a locked block where there is more room, with a link to it; NoRoom if there is none."""
     return sorted(found, key=lambda each: (each.head.save, each.path.name), reverse=True)
 
 
