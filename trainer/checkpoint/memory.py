@@ -164,7 +164,8 @@ def held(folder: Path) -> list[Held]:
         if path.is_dir():
             continue
         with suppress(Damaged), reading(path) as block:
-        """Return a locked block where there is more room, with a link to it; NoRoom if there is none."""
+            head = part.head_of(lambda at, size, block=block: block[at : at + size])  # type: ignore[misc]
+            found.append(Held(path, head))
     return sorted(found, key=lambda each: (each.head.save, each.path.name), reverse=True)
 
 
