@@ -56,6 +56,7 @@ class Keeper:
         self._newest: dict[str, Copied] = {}  # by block
         self._wanted: dict[str, Copied] = {}  # to be written
         self._writing: dict[str, asyncio.Task[None]] = {}
+        self._rounds: dict[str, int] = {}  # of the copy that is being written
         self._giving: asyncio.Task[None] | None = None
         self._gathering: dict[tuple[str, Save], Gathering] = {}
         self._stores: dict[str, Storage] = {}
@@ -101,9 +102,16 @@ class Keeper:
     # to storage
 
     def _want(self, message: Copied) -> None:
-        """Write this copy after the one that is being written; one that waits already is overtaken."""
+        """Write this copy after the one that is being written; one that waits already is overtaken.
+
+        One of an earlier round is given up: its other parts may never come.
+        """
         self._wanted[message.block] = message
         running = self._writing.get(message.block)
+        if running is not None and self._rounds.get(message.block, 0) < message.round:
+            running.cancel()
+            running = None
+        self._rounds[message.block] = message.round
         if running is None or running.done():
             self._writing[message.block] = asyncio.get_running_loop().create_task(self._write(message.block))
 
@@ -113,14 +121,17 @@ class Keeper:
             try:
                 written = await asyncio.to_thread(self._store, message)
                 committed = await self._tell(written)
-            except (OSError, ValueError, Damaged, aiohttp.ClientError, TimeoutError) as error:
-                problem = f"the checkpoint of step {message.step} is not in {message.where}: {error}"
-                log.warning(problem)
-                self.kept = structs.replace(self.kept, error=problem[:2048])
+            except Exception as error:  # file systems of others raise what they like
+                self._failed(message.step, message.where, error)
                 continue
             if committed:
                 seconds = time.monotonic() - began
                 self.kept = structs.replace(self.kept, stored=message.step, seconds=seconds, error="")
+
+    def _failed(self, step: int, where: str, error: Exception) -> None:
+        problem = f"the checkpoint of step {step} is not in {where}: {error!r}"
+        log.warning(problem)
+        self.kept = structs.replace(self.kept, error=problem[:2048])
 
     def _store(self, message: Copied) -> Written:
         """Write a worker's newest block as a part. Damaged if it is another save's by now."""
@@ -163,15 +174,15 @@ class Keeper:
         """Wait for the other parts of a save, and commit it with the last one."""
         key = written.where, written.save
         for (where, save), older in self._gathering.items():
-            if where == written.where and save < written.save and not older.done.done():
+            if where == written.where and overtaken(save, written.save) and not older.done.done():
                 older.done.set_result(False)
         found = self._gathering.setdefault(key, Gathering())
         found.written[written.part] = written
         if len(found.written) == written.parts and not found.done.done():
             try:
                 await asyncio.to_thread(self._commit, found.written)
-            except OSError as error:
-                log.warning("the checkpoint of step %d is not in %s: %s", written.step, written.where, error)
+            except Exception as error:  # as above
+                self._failed(written.step, written.where, error)
                 found.done.set_result(False)
             else:
                 log.info("the checkpoint of step %d is in %s", written.step, written.where)
@@ -216,6 +227,11 @@ class Keeper:
                     size = {"Content-Length": str(len(block))}
                     async with self._session.put(url, data=chunks(block), headers=size) as answer:
                         answer.raise_for_status()
+
+
+def overtaken(save: Save, by: Save) -> bool:
+    """Whether a save will never be whole: all nodes have gone on to another, in this round or a later one."""
+    return (save.round, save.step) < (by.round, by.step)
 
 
 def next_to(world: World, node: str) -> Member | None:

@@ -72,6 +72,7 @@ class Flash:
         self._server = environment.get(memory.SERVER, "")
         self._block = f"slot-{environment.get(SLOT, '0')}-{crc32(where.encode()):08x}"
         self._writer = Writer(self._folder, self._block) if self._folder else None
+        self._first = environment.get(SLOT, "0") == "0"
         self._readable = False  # what is saved can be read again
         self._full = False  # said that there is no room
         try:
@@ -86,6 +87,8 @@ class Flash:
         """
         taken = Taken(state)
         place = place_of(taken.tensors, rank)
+        if place.parts == 1 and not (place.keeps or self._first):
+            return  # the first worker of this node has the same
         if not self._readable:  # better now than after a crash
             decoded(taken.encoded())
             self._readable = True
