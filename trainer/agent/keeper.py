@@ -185,7 +185,10 @@ class Keeper:
                 self._failed(written.step, written.where, error)
                 found.done.set_result(False)
             else:
-                log.info("the checkpoint of step %d is in %s", written.step, written.where)
+                if (
+                    written.step != self.kept.stored
+                ):  # the last step may be saved again, with what came after it
+                    log.info("the checkpoint of step %d is in %s", written.step, written.where)
                 found.done.set_result(True)
         try:
             async with asyncio.timeout(PATIENCE):
