@@ -260,7 +260,7 @@ class Desk:
         made += await self._together(self._create(rest.on(member)) for member in members)
 
     async def _create(self, manifest: Manifest) -> Pod:
-        """The answer to an equal call that was cut off, or has this key; what it made in part goes."""
+        """Make a pod; one that this call has made already, whose answer was lost, is returned."""
         about = manifest["metadata"]
 
         async def attempt() -> Pod:

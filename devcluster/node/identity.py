@@ -69,10 +69,11 @@ def write(folder: Path, server: Server, namespace: str, token: str) -> Path:
 
 
 def write_private(path: Path, text: str) -> Path:
-    """A file that only this user may read."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    """A file that only this user may read; it appears whole or not at all."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)
-    return path
+    return new.replace(path)
 
 
 def kubeconfig(server: Server, token: str, namespace: str = "default", name: str = "devcluster") -> str:

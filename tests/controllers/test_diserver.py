@@ -194,8 +194,14 @@ async def test_a_key_is_answered_once_by_every_instance(
 
 async def test_what_was_cut_off_is_taken_over_by_an_equal_call(site: Site, caller: Caller) -> None:
     """The end of di-server between two creates, and between the last one and the response."""
+
+    async def is_marked_as_answered() -> bool:
+        found = await pods(site, "collector")
+        return not any(names.UNANSWERED in pod.metadata.annotations for pod in found.values())
+
     told = await caller.add(2)
     for left in (1, 2):
+        await until(is_marked_as_answered, "di-server has noted that its response arrived")
         found = await pods(site, "collector")
         first, second = sorted(found, key=lambda name: "" if name == name_of(told.collectors[0]) else name)
         mark = {"metadata": {"annotations": {names.UNANSWERED: await digest(site, found[first])}}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 import torch
 from torch import nn
 
+from elasticjob.trainer.checkpoint.memory import held
 from elasticjob.trainer.checkpoint.part import Damaged
 from elasticjob.trainer.torch.checkpoint import Checkpoint
 from tests.kit.harness import Scenario, scenario
+from tests.kit.waiting import until
 from tests.kit.warm import Warm
 
 
@@ -111,6 +114,12 @@ def losses(job: Scenario) -> dict[int, set[float]]:
     return found
 
 
+async def is_whole(folder: str, step: int) -> bool:
+    """Whether a node has all parts of a step in its memory."""
+    found = [each.head for each in held(Path(folder)) if each.head.step == step]
+    return {head.part for head in found} == set(range(found[0].parts)) if found else False
+
+
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 async def test_a_plain_script_goes_on_from_memory(tmp_path: Path, warm: Warm, kind: str) -> None:
     """Two nodes; a worker is killed, then a node with all its memory: no storage is needed."""
@@ -126,6 +135,8 @@ async def test_a_plain_script_goes_on_from_memory(tmp_path: Path, warm: Warm, ki
         os.kill((await job.until(lambda: said(stands=33)))["pid"], signal.SIGKILL)
         await job.until(lambda: said(begins=31, rank=0) and said(begins=31, rank=1))
         await job.until(lambda: said(stands=73))
+        memory = (said(rank=0, world=2) or {})["memory"]
+        await until(partial(is_whole, memory, 70), "all of step 70 is on node 0")
         other.kill()  # its workers die with it, and the next agent begins with empty memory
         last = await job.agent(1, *arguments)
         await job.until(lambda: said(begins=71, rank=0) and said(begins=71, rank=1))

@@ -40,7 +40,7 @@ def main(where: str, kind: str, total: int, folder: Path, stops: list[str]) -> N
     for step in checkpoint.steps(total):
         if begins is None:
             begins = step
-            say(begins=step, world=dist.get_world_size())
+            say(begins=step, world=dist.get_world_size(), memory=os.environ.get("ELASTICJOB_MEMORY"))
         if dist.get_rank() == 1 and str(step) in stops and not (mark := folder / str(step)).exists():
             mark.touch()
             say(stands=step)
