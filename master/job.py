@@ -232,6 +232,7 @@ class Node(Value, frozen=True):
 class Ending(Value, frozen=True):
     """The end of the current world: reason, lost members, and since when. It is never revoked.
 
+    The script of a member in `broken` was started again: who waits for it in a collective waits in vain.
     The first NAMED members are named; a world that has lost so many ends in the same way if it loses more.
     """
 
@@ -239,6 +240,7 @@ class Ending(Value, frozen=True):
     since: datetime
     lost: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
     stopped: datetime | None = None  # when the first member made its last step, as far as the master knows
 
 

@@ -82,7 +82,7 @@ def orders(job: Job, request: Watch, now: datetime) -> Orders:
         return order.stop(node.round, job.verdict.message)
     if job.member(node.name):
         if job.ending:
-            return order.regroup(node.round, job.ending.reason, job.ending.lost)
+            return order.regroup(node.round, job.ending.reason, job.ending.lost or job.ending.broken)
         hang = job.health.hang
         return order.train(node.round, hang=hang if hang and hang.round == node.round else None)
     if node.round:

@@ -90,9 +90,10 @@ class Orders(Message, frozen=True, kw_only=True):
 
     With TRAIN, `round` is the world that this node is a member of, 0 while it is in none (then `reason` says
     what it waits for). With REGROUP, `round` is the world that ends, and `lost` names the members that are
-    gone or whose workers failed: if any, collectives of this round are broken (abort them at once); if none,
-    the round ends at the next step boundary (a node joins or leaves as planned). A REGROUP is never revoked;
-    it stands until the next world is complete, and is answered by a Join with `after` = that round.
+    gone, or whose workers failed or were started again: if any, collectives of this round are broken (abort
+    them at once); if none, the round ends at the next step boundary (a node joins or leaves as planned). A
+    REGROUP is never revoked; it stands until the next world is complete, and is answered by a Join with
+    `after` = that round.
     """
 
     version: int

@@ -85,7 +85,7 @@ def _end_own_world(job: Job, request: Join, now: datetime) -> Job:
     job = rules.end(job, f"{name} joins again", now, lost=(name,) if broken else ())
     if job.ending and not job.ending.stopped:
         job = job.but(ending=job.ending.but(stopped=now))
-    return job
+    return rules.restarted(job, name) if request.recovery is Recovery.RESTART else job
 
 
 def _leave_planned(job: Job, node: Node, request: Leave, now: datetime) -> Job:

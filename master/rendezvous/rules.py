@@ -54,6 +54,17 @@ def end(
     return job.but(ending=news, gathering=job.gathering or now, version=job.version + 1)
 
 
+def restarted(job: Job, name: str) -> Job:
+    """Tell the members of a world that ends of the first one whose script was ended with it.
+
+    Elastic ones may wait for that script to enter, and come to no step boundary then.
+    """
+    ending = job.ending
+    if ending is None or ending.lost or ending.broken:
+        return job
+    return job.but(ending=ending.but(broken=(name,)), version=job.version + 1)
+
+
 def settle(job: Job, now: datetime) -> Job:
     """Apply the rules now: end the world for newcomers, complete the next one."""
     if job.verdict:

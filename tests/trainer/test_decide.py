@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Order, Orders, Progress, WorkerPlace
@@ -91,7 +92,7 @@ class Story:
         """Feed events, `after` seconds later; return the actions."""
         self.now += after
         for event in events:
-            self.group = observe(self.group, event, self.now)
+            self.group = observe(self.group, asked_for(event, self.group), self.now)
         self.did = self._decide()
         return self.did
 
@@ -114,6 +115,17 @@ def formed(round_: int, *nodes: str, slots: int = 1) -> Formed:
         for node in nodes
     )
     return Formed(World(round=round_, members=members, batch_slots=4))
+
+
+def asked_for(event: Event, group: Group) -> Event:
+    """Return a world with the port that was asked for, as the master answers."""
+    if not isinstance(event, Formed) or group.asking is None:
+        return event
+    members = tuple(
+        msgspec.structs.replace(each, port=group.asking.port or each.port) if each.node == "a" else each
+        for each in event.world.members
+    )
+    return Formed(msgspec.structs.replace(event.world, members=members))
 
 
 def orders(version: int, order: Order, round_: int = 0, *lost: str) -> Ordered:
@@ -274,6 +286,35 @@ def test_worker_that_dies_while_it_waits_takes_its_question_back() -> None:
     story.then(Said(0, Hello()), Said(0, Ready(port=5000)))
     assert story.then(Ended(0, -9)) == ["failure", "spawn 0", "no join"]
     assert story.then(orders(2, Order.TRAIN, 1)) == ["leave 1"]
+
+
+def test_world_for_a_question_that_was_taken_back_is_left_and_not_entered() -> None:
+    story = Story()
+    story.then(Said(0, Hello()), Said(0, Ready(port=5000)))
+    assert story.then(Ended(0, -9)) == ["failure", "spawn 0", "no join"]
+    assert story.then(formed(1, "a", "b")) == ["leave 1"]  # it was on its way
+    assert story.then(Said(0, Hello()), Said(0, Ready(port=5002))) == ["join after 1 with 1 at 5002"]
+
+
+def test_world_for_other_workers_than_those_that_wait_now_is_left() -> None:
+    story = Story(workers=2)
+    for slot in (0, 1):
+        story.then(Said(slot, Hello()), Said(slot, Ready(port=5000 + slot)))
+    assert story.then(formed(1, "a", "b"))[0] == "leave 1"  # of one worker here, where two wait
+
+
+def test_same_answer_comes_twice_and_is_taken_once() -> None:
+    story = training("a", "b")
+    assert story.then(formed(1, "a", "b")) == []
+    assert story.group.seats == (0,)
+
+
+def test_worker_that_says_ready_after_the_abort_of_its_first_round_is_not_killed() -> None:
+    story = restarting("a", "b")
+    story.then(Said(0, Hello()))
+    assert "abort 0" in story.then(orders(2, Order.REGROUP, 1, "b"))
+    assert story.then(Said(0, Ready(port=5000))) == ["join after 1 with 1 at 5000"]
+    assert again_at(story.group) is None
 
 
 def test_sigterm_finishes_the_step_and_exits_with_143() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +20,7 @@ import torch.nn.functional as F
 from elasticjob.trainer.agent.decide import STUCK
 from elasticjob.trainer.torch.data import permutation
 from elasticjob.trainer.torch.sampler import Position, Sampler
-from tests.kit.harness import SCRIPTS, Scenario, counted, scenario
+from tests.kit.harness import SCRIPTS, Agent, Scenario, counted, scenario
 from tests.kit.warm import Warm
 
 SIZE, BATCH = 101, 8
@@ -162,6 +163,25 @@ async def test_late_node_is_cut_in_at_a_step_boundary_and_an_old_one_leaves_at_o
         assert await job.ends(second) == 0
         check(job, slots=2, epochs=20)
         assert job.last()["world"] == 1
+
+
+async def test_newcomers_enter_while_another_one_starts(tmp_path: Path, warm: Warm) -> None:
+    """Scripts that are not known to be elastic take seconds to enter; the others wait for them in vain."""
+    async with scenario(tmp_path, warm, nodes=(1, 4)) as job:
+
+        async def node(index: int) -> Agent:
+            script = (sys.executable, SCRIPTS / "counted.py", 5)
+            return await job.agent(index, *script, flags=("--no-python",))
+
+        with job.slowly():
+            agents = [await node(0)]
+            await job.until(job.trains_with(1))
+            agents.append(await node(1))
+            await job.until(lambda: any("2 worker(s)" in line.text for line in job.lines))
+            agents += [await node(index) for index in (2, 3)]
+            await job.until(job.trains_with(4))
+        assert [await job.ends(agent) for agent in agents] == [0] * 4
+        check(job, slots=4, epochs=5)
 
 
 async def test_killed_agent_takes_its_worker_along_and_the_other_goes_on(tmp_path: Path, warm: Warm) -> None:

@@ -248,7 +248,7 @@ def abort_what_is_broken(group: Group, now: float) -> Step | None:
     """
     if not (group.lost or group.given_up == group.round):
         return None
-    stuck = [w for w in group.training if w.elastic and w.aborted < w.round]
+    stuck = [w for w in group.training if w.elastic and w.aborted < w.round and w.kill_at is None]
     if not stuck:
         return None
     tell = tuple(Tell(w.slot, Abort(round=w.round)) for w in stuck)
@@ -272,16 +272,17 @@ def give_up_a_broken_round(group: Group, now: float) -> Step | None:
 
 
 def leave_a_world_never_entered(group: Group, now: float) -> Step | None:
-    """Send Leave for a world that the master formed although this node had cancelled its join."""
-    orders = group.orders
-    if group.ending or orders is None or orders.order is not Order.TRAIN or group.asking is not None:
-        return None
-    if orders.round <= max(group.round, group.given_up):
+    """Send Leave for a world that the master formed although this node had taken back its join."""
+    orders, told = group.orders, 0
+    if orders is not None and orders.order is Order.TRAIN and group.asking is None:
+        told = orders.round
+    formed = max(told, group.missed)
+    if group.ending or formed <= max(group.round, group.given_up):
         return None
     return Step(
-        replace(group, given_up=orders.round),
-        (leave_broken(group, orders.round, "the worker that was to enter it ended"),),
-        f"round {orders.round} was formed without a worker here",
+        replace(group, given_up=formed),
+        (leave_broken(group, formed, "the worker that was to enter it ended"),),
+        f"round {formed} was formed without a worker here",
     )
 
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from elasticjob.api.rpc.nodes import Order, Orders, Progress
-from elasticjob.api.rpc.rendezvous import Join, Recovery, World
+from elasticjob.api.rpc.rendezvous import Join, Member, Recovery, World
 from elasticjob.trainer.channel import Advance, Boundary, Broken, Copied, FromWorker, Hello, Outside, Ready
 
 KILLED = float("inf")  # `kill_at` of a worker that was killed and has not been reaped yet
@@ -116,6 +116,7 @@ class Group:
     spawned: int = 0  # the last round for which workers that are not elastic were started
     orders: Orders | None = None
     given_up: int = 0  # the last round that this node left without an order
+    missed: int = 0  # the last world that was formed for a question that had been taken back or changed
     asking: Join | None = None
     asking_seats: tuple[int, ...] = ()
     asked_to_leave: str = ""
@@ -242,13 +243,29 @@ def observe(group: Group, event: Event, now: float) -> Group:
         case Ordered(orders=orders):
             return replace(group, orders=orders, failures=excused(group, orders))
         case Formed(world=world):
-            return replace(group, world=world, seats=group.asking_seats, asking=None, asking_seats=())
+            return answered(group, world)
         case AskedToLeave(reason=reason, code=code):
             return replace(group, asked_to_leave=reason, leave_code=code)
         case Dismissed(code=code, reason=reason, message=message):
             return group if group.ending else replace(group, ending=Ending(code, reason, message))
         case _:
             assert_never(event)
+
+
+def answered(group: Group, world: World) -> Group:
+    """Return the group in its next world, or out of one whose seats here nobody waits for any more."""
+    if world.round <= max(group.round, group.missed):
+        return group
+    asked, nobody = group.asking, replace(group, asking=None, asking_seats=())
+    if asked is None or not any(is_as_asked(member, asked) for member in world.members):
+        return replace(nobody, missed=world.round)
+    return replace(nobody, world=world, seats=group.asking_seats)
+
+
+def is_as_asked(member: Member, asked: Join) -> bool:
+    """Whether a member is this node with the workers that wait now; the loop chooses the port of scripts."""
+    is_there = asked.port in (0, member.port)
+    return member.node == asked.node and member.slots == asked.slots and is_there
 
 
 def excused(group: Group, orders: Orders) -> tuple[Failed, ...]:
@@ -272,7 +289,8 @@ def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
         case Hello():
             return replace(group.with_worker(replace(worker, elastic=True)), recovery=Recovery.IN_PROCESS)
         case Ready(port=port):
-            return group.with_worker(replace(worker, life=Life.WAITING, port=port, round=0))
+            came = reprieved(worker) if worker.aborted else worker  # it was told before it could hear it
+            return group.with_worker(replace(came, life=Life.WAITING, port=port, round=0))
         case Advance(round=round_, progress=progress, seconds=seconds):
             there = group.with_worker(replace(worker, progressed=True, step_seconds=seconds))
             return replace(there, progress=progress, progress_round=round_)

@@ -78,13 +78,17 @@ class Peers:
         """
         store = self._store(listener)
         self.check()  # before there was a connection to shut down
-        dist.init_process_group(
-            backend="cpu:gloo,cuda:nccl" if self._device.type == "cuda" else "gloo",
-            store=store,
-            rank=self.rank,
-            world_size=self.size,
-            timeout=TIMEOUT,
-        )
+        try:
+            dist.init_process_group(
+                backend="cpu:gloo,cuda:nccl" if self._device.type == "cuda" else "gloo",
+                store=store,
+                rank=self.rank,
+                world_size=self.size,
+                timeout=TIMEOUT,
+            )
+        except RuntimeError:
+            forget_groups()
+            raise
         self._links = connections() - self._before
 
     def start_sum(self, numbers: Tensor) -> Sum:
@@ -171,6 +175,16 @@ class Peers:
             master_listen_fd=listener.detach() if self.rank == 0 else None,
         )
         return PrefixStore(f"round-{self.place.round}", store)
+
+
+def forget_groups() -> None:
+    """Have torch count groups from 0 again, after an init_process_group that failed.
+
+    It names groups by that count, in the store too, and sets it back only when a group is destroyed (2.15):
+    the next group would have another name here than on workers that start, and wait for them without end.
+    """
+    dist.init_process_group(backend="gloo", store=HashStore(), rank=0, world_size=1)
+    dist.destroy_process_group()
 
 
 def reach(place: Enter, given_up: Callable[[], bool]) -> None:

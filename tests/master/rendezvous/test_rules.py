@@ -307,6 +307,18 @@ def test_a_script_that_is_not_known_to_be_elastic_comes_after_those_that_are() -
     assert game.names() == ["node-0", "node-1"]
 
 
+def test_a_script_started_again_does_not_keep_those_that_wait_for_it_to_enter() -> None:
+    game = Played(maximum=3)
+    game.ask(watch("node-0"), watch("node-1"), join("node-0"), plain("node-1"))
+    assert game.names() == ["node-0", "node-1"]
+    game.ask(watch("node-2"), join("node-2", wait=60.0))
+    assert game.orders("node-0").lost == ()  # at the next step
+    game.ask(plain("node-1", after=1))
+    assert game.orders("node-0").lost == ("node-1",)  # of which there is none
+    game.ask(join("node-0", after=1, broken=True))
+    assert game.names() == ["node-0", "node-2", "node-1"]
+
+
 def test_who_enters_while_the_others_finish_does_not_train_again() -> None:
     game = played("node-0", maximum=3)
     game.ask(report("node-0", 1, 9), watch("node-1"), plain("node-1"))
