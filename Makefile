@@ -76,8 +76,9 @@ bench-scale: $(READY) ## 100 to 1,000 jobs of 4 pods on pretended nodes through 
 chaos: $(READY) ## kill -9 operator, master, agents at random moments, 20 rounds
 	$(BIN)/python -m benchmarks.chaos
 
-chaos-training: $(READY) ## 300 kills of workers, agents, nodes and masters in one training: each record counts once (7 minutes)
+chaos-training: $(READY) ## 300 kills in one training, each record counts once; 60 around saves, the newest checkpoint comes back (10 minutes)
 	$(BIN)/python -m benchmarks.chaos_training $(FLAGS)
+	$(BIN)/python -m benchmarks.chaos_checkpoints
 
 drains: $(READY) # 100 random drains of one training: no step is lost (half an hour; FLAGS="--drains 10")
 	$(BIN)/python -m benchmarks.drains $(FLAGS)

@@ -72,12 +72,31 @@ def transformer() -> Work:
     return Work(Letters(), TensorDataset(text[:, :-1], text[:, 1:]))
 
 
+class Large(nn.Module):
+    """A small network beside 400 MB of parameters that are not trained: much to keep, little to compute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Parameter(torch.ones(100_000_000), requires_grad=False)
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return logits of shape (batch, classes)."""
+        logits: Tensor = self.head(inputs)
+        return logits
+
+
+def large() -> Work:
+    """Return a model of 400 MB that costs almost nothing."""
+    return Work(Large(), labelled(64))
+
+
 def labelled(*shape: int) -> TensorDataset:
     """Return records of this shape with labels."""
     return TensorDataset(torch.randn(RECORDS, *shape), torch.randint(0, 10, (RECORDS,)))
 
 
-WORKS: Final = {"net": net, "tiny": tiny, "mlp": mlp, "transformer": transformer}
+WORKS: Final = {"net": net, "tiny": tiny, "mlp": mlp, "transformer": transformer, "large": large}
 
 
 def chosen() -> Work:

@@ -4,6 +4,8 @@ One table, all figures of this machine and of one run. Two workers (gloo, CPU) t
 same records with us, torchrun, DLRover and torchft:
 
 - *recovery*: a worker is killed, a node is lost or silent, one of two nodes starts alone, the other joins;
+- *checkpoint*: the same with 400 MB to keep, for plain scripts that save them, and for a node that joins;
+- *goodput*: a worker is killed every 30 s;
 - *step*: what a step costs beyond bare DDP, for three models; the systems take turns of about a second;
 - *calls*, *rendezvous*: what the masters bear. Our agents and clients are `benchmarks.agents`.
 
@@ -25,17 +27,38 @@ from typing import Final
 
 from benchmarks.figures import machine, show
 from benchmarks.programs import ProgramFailed, end_on_sigterm, say
-from benchmarks.training.blows import kill_workers, lose_nodes, silence_nodes, start_cold
+from benchmarks.training.blows import (
+    join_large,
+    keep_large,
+    kill_again,
+    kill_workers,
+    lose_nodes,
+    silence_nodes,
+    start_cold,
+)
 from benchmarks.training.book import Book, Sample
 from benchmarks.training.cost import BLOCKS, compare
 from benchmarks.training.job import NotInTime
 from benchmarks.training.load import AGENTS, CLIENTS, KINDS, calls, rendezvous
 from benchmarks.training.sheet import sheet
-from benchmarks.training.systems import DLROVER, OURS, RESTARTED, SYSTEMS, TORCHFT, TORCHRUN, System, versions
+from benchmarks.training.systems import (
+    DLROVER,
+    KEEPERS,
+    OURS,
+    RESTARTED,
+    SYSTEMS,
+    TORCHFT,
+    TORCHRUN,
+    System,
+    versions,
+)
 
 BLOWS: Final = {"kill": kill_workers, "lose": lose_nodes, "silent": silence_nodes, "cold": start_cold}
+LASTING: Final = {"large": keep_large, "join": join_large, "goodput": kill_again}
 MEASURES: Final = {
     "recovery": list(BLOWS),
+    "checkpoint": ["large", "join"],
+    "goodput": ["goodput"],
     "step": [f"step-{work}" for work in BLOCKS],
     "calls": [f"calls-{kind}-{clients}" for kind in KINDS for clients in CLIENTS],
     "rendezvous": [f"rendezvous-{agents}" for agents in AGENTS],
@@ -97,8 +120,10 @@ def too_many(system: System, agents: int, book: Book) -> int:
 def samples_of(measure: str, system: System, patience: float) -> Iterator[Sample] | None:
     """Return the samples of one system, as many as are wanted; None if it has no such thing."""
     kind, _, rest = measure.partition("-")
-    if kind in BLOWS:
-        return BLOWS[kind](system, patience)
+    if kind == "large" and system not in KEEPERS:
+        return None
+    if kind in BLOWS or kind in LASTING:
+        return (BLOWS | LASTING)[kind](system, patience)
     if kind == "calls":
         called, _, clients = rest.partition("-")
         if system not in KINDS[called]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from statistics import median
 from typing import Final
 
 from benchmarks.programs import ProgramFailed
@@ -20,6 +22,8 @@ from benchmarks.training.systems import Shape, System
 
 ONE_NODE: Final = Shape(nodes=1, workers=2)
 TWO_NODES: Final = Shape(nodes=2, workers=1)
+SETTLED: Final = 4  # saves of a job until the next one costs what all later ones do
+PERIOD: Final = 30.0  # seconds between two kills
 AFTER: Final = 20  # steps in the larger world in which the first node may still stand still
 
 
@@ -58,14 +62,72 @@ def hit_nodes(system: System, patience: float, blow: Callable[[Job, int], None])
         yield sample
 
 
-def start_cold(system: System, patience: float) -> Iterator[Sample]:
+def keep_large(system: System, patience: float) -> Iterator[Sample]:
+    """Kill one of two workers of a plain script with 400 MB, which goes on from what it has saved.
+
+    "block" is what the last save held the step up, "restore" how long the next life loads.
+    """
+    large = replace(system, script="large_steps.py")
+    while True:
+        with running(large, ONE_NODE, patience) as job:
+            for _ in range(SETTLED):
+                saved = job.until(lambda step: step["rank"] == 0 and step["block"] is not None)
+            last = {saved["pid"]: saved}
+            while len(last) < 2:
+                step = job.until(bool)
+                last[step["pid"]] = step
+            at = time.time()
+            os.kill(max(last, key=lambda pid: last[pid]["rank"]), signal.SIGKILL)
+            sample: Sample = {"next": None, "block": saved["block"], "restore": None}
+            with suppress(NotInTime):
+                first = next_step(job, at, last)
+                if first["first"] == 0:
+                    raise ProgramFailed("it began anew: nothing that it had saved was found")
+                sample |= {"next": first["at"] - at, "restore": first["restore"]}
+        yield sample
+
+
+def kill_again(system: System, patience: float) -> Iterator[Sample]:
+    """Kill one of two workers every 30 s; yield the goodput of each 30 s from a kill on.
+
+    That is the steps that were gained times the median duration of a step, by the 30 s.
+    """
+    with running(system, ONE_NODE, patience) as job:
+        last, reached = job.settled(), 0
+        while True:
+            at, took, before = time.time(), list[float](), reached
+            previous, newest = None, dict(last)
+            os.kill(max(last, key=lambda pid: last[pid]["rank"]), signal.SIGKILL)
+            while time.time() < at + PERIOD:
+                step = job.until(bool)
+                reached = max(reached, step["step"])
+                newest[step["pid"]] = step
+                if step["rank"] == 0:
+                    took += [step["at"] - previous["at"]] if previous and follows(previous, step) else []
+                    previous = step
+            if before:
+                yield {"goodput": (reached - before) * median(took) / PERIOD}
+            last = {pid: step for pid, step in newest.items() if step["at"] > at + PERIOD - 5}
+
+
+def follows(one: Step, other: Step) -> bool:
+    """Whether a step came right after another in the same life."""
+    return bool(one["life"] == other["life"] and other["step"] == one["step"] + 1)
+
+
+def join_large(system: System, patience: float) -> Iterator[Sample]:
+    """Start one node with 400 MB to keep, then the other: as `start_cold`."""
+    yield from start_cold(system, patience, work={"BENCH_WORK": "large"})
+
+
+def start_cold(system: System, patience: float, work: Mapping[str, str] | None = None) -> Iterator[Sample]:
     """Start one node of at most two, and once it trains, the other.
 
     "first" is the first step of the one, "stall" its longest pause when the other joins, "joined" the time
     from the start of the other to its first step.
     """
     while True:
-        with running(system, TWO_NODES, patience, nodes=0) as job:
+        with running(system, TWO_NODES, patience, nodes=0, work=work) as job:
             began = time.time()
             job.start(0)
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 from statistics import median
 from typing import Final
 
@@ -36,6 +37,15 @@ RECOVERY: Final = (
     Row("second node joins: first stands still, s", "cold", "stall"),
     Row("second node joins: from its start, s", "cold", "joined"),
 )
+CHECKPOINT: Final = (
+    Row("400 MB, a save: holds the step up, s", "large", "block"),
+    Row("400 MB: load of the newest, s", "large", "restore"),
+    Row("400 MB, plain script, SIGKILL: next step, s", "large", "next"),
+    Row("400 MB, second node joins: first stands still, s", "join", "stall"),
+    Row("goodput, a worker killed every 30 s", "goodput", "goodput"),
+)
+FAULTS: Final = {"14 min": 14 * 60.0, "7.9 h": 7.9 * 3600.0}
+"""Between two faults: of spot machines, and of 16,384 GPUs in the training of Llama 3."""
 CALLS: Final = {
     "shards": "shard lease, result",
     "heartbeats": "heartbeats",
@@ -54,6 +64,8 @@ MASTER: Final = (
 def sheet(book: Book, patience: float) -> Sheet:
     """Return the table of all that is known."""
     rows: list[Sequence[str]] = [line(row, book, patience) for row in RECOVERY]
+    rows += [[], *(line(row, book, patience) for row in CHECKPOINT)]
+    rows += [computed(name, seconds, book) for name, seconds in FAULTS.items()]
     rows += [[], *(step_line(work, book) for work in BLOCKS), []]
     rows += [line(row, book, patience) for row in MASTER]
     load = book.loads()
@@ -70,6 +82,26 @@ def sheet(book: Book, patience: float) -> Sheet:
 def line(row: Row, book: Book, patience: float) -> list[str]:
     """Return a row of cells."""
     return [row.title, *(cell(book.entry(row.measure, each.name), row.figure, patience) for each in SYSTEMS)]
+
+
+def computed(name: str, between: float, book: Book) -> list[str]:
+    """Return the goodput at rare faults, from the medians of the rows for 400 MB."""
+    cells = []
+    for system in SYSTEMS:
+        entry = book.entry("large", system.name)
+        block, still = (known(entry.values(figure)) for figure in ("block", "next"))
+        cells.append(f"{goodput(median(block), median(still), between):.3%}" if block and still else NONE)
+    return [f"400 MB: goodput at a fault every {name}, computed", *cells]
+
+
+def goodput(block: float, still: float, between: float) -> float:
+    """Return the share of time in which new steps are made, with the best interval between two saves.
+
+    A save holds the step up for `block`, a fault, on average one in `between`, costs `still` and half an
+    interval, all in seconds. The best interval is sqrt(2 * block * between) (Young 1974).
+    """
+    interval = sqrt(2 * block * between)
+    return 1 - block / interval - (still + interval / 2) / between
 
 
 def cell(entry: Entry, figure: str, patience: float) -> str:

@@ -124,6 +124,8 @@ TORCHRUN: Final = System("torchrun", "plain_steps.py", torchrun)
 DLROVER: Final = System("DLRover", "plain_steps.py", dlrover, dlrover_master, "dlrover")
 TORCHFT: Final = System("torchft", "torchft_steps.py", torchft, lighthouse, "torchft", grouped=True)
 SYSTEMS: Final = (OURS, RESTARTED, TORCHRUN, DLROVER, TORCHFT)
+KEEPERS: Final = (RESTARTED, TORCHRUN, DLROVER)
+"""The systems that start a plain script again, which goes on from what it has saved."""
 MODULES: Final = {"dlrover": "dlrover.trainer.torch.elastic_run", "torchft": "torchft"}
 
 

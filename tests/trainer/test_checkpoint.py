@@ -13,9 +13,12 @@ import pytest
 import torch
 from torch import nn
 
+from elasticjob.trainer.channel import FD
+from elasticjob.trainer.checkpoint import memory
 from elasticjob.trainer.checkpoint.memory import held
-from elasticjob.trainer.checkpoint.part import Damaged
+from elasticjob.trainer.checkpoint.part import Damaged, Save
 from elasticjob.trainer.torch.checkpoint import Checkpoint
+from elasticjob.trainer.torch.flash import Flash
 from tests.kit.harness import Scenario, scenario
 from tests.kit.waiting import until
 from tests.kit.warm import Warm
@@ -85,6 +88,32 @@ def test_what_nobody_could_read_is_refused_when_it_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_program_that_a_worker_has_started_saves_by_itself(tmp_path: Path) -> None:
+    """It inherits the variables of the agent, and not the descriptor of the channel."""
+    inherited = {FD: "987", memory.FOLDER: str(tmp_path / "memory")}
+    (tmp_path / "memory").mkdir()
+    training(tmp_path / "kept", environment=inherited)[0].save(3)
+    assert not list((tmp_path / "memory").iterdir())
+    assert training(tmp_path / "kept", environment=inherited)[0].load() == 3
+
+
+def test_checkpoints_in_two_places_do_not_mix(tmp_path: Path) -> None:
+    agent = {memory.FOLDER: str(tmp_path)}
+    one, other = (
+        Flash(str(tmp_path / place), keep=1, environment=agent, say=lambda _: None) for place in "ab"
+    )
+    for flash, step in ((one, 4), (other, 9)):
+        flash.save({"at": step}, Save(step, 1), 0, persist=False, exchange=alone)
+    assert one.load(alone, 0, lambda rest, tensors: {}) == ({"at": 4}, Save(4, 1))
+    one.close()
+    other.close()
+
+
+def alone(data: bytes) -> list[bytes]:
+    """What one worker exchanges with itself."""
+    return [data]
+
+
 def test_another_state_than_that_of_the_checkpoint_is_told(tmp_path: Path) -> None:
     training(tmp_path)[0].save(5)
     with pytest.raises(ValueError, match=r"step 5 has \['model', 'notes', 'optimizer'\], and Checkpoint"):
@@ -135,8 +164,8 @@ async def test_a_plain_script_goes_on_from_memory(tmp_path: Path, warm: Warm, ki
         os.kill((await job.until(lambda: said(stands=33)))["pid"], signal.SIGKILL)
         await job.until(lambda: said(begins=31, rank=0) and said(begins=31, rank=1))
         await job.until(lambda: said(stands=73))
-        memory = (said(rank=0, world=2) or {})["memory"]
-        await until(partial(is_whole, memory, 70), "all of step 70 is on node 0")
+        blocks = (said(rank=0, world=2) or {})["memory"]
+        await until(partial(is_whole, blocks, 70), "all of step 70 is on node 0")
         other.kill()  # its workers die with it, and the next agent begins with empty memory
         last = await job.agent(1, *arguments)
         await job.until(lambda: said(begins=71, rank=0) and said(begins=71, rank=1))

@@ -47,7 +47,7 @@ class Endpoint:
     def __init__(self, folder: Path, token: str, written: Callable[[Written], Awaitable[bool]]) -> None:
         self._folder, self._token, self._written = folder, token, written
         app = web.Application(client_max_size=LARGEST_MESSAGE, middlewares=[self._authenticate])
-        path = r"/v1/memory/{step:\d{1,16}}/{round:\d{1,16}}/{part:\d{1,7}}"
+        path = r"/v1/memory/{mark:[0-9a-f]{8}}/{step:\d{1,16}}/{round:\d{1,16}}/{part:\d{1,7}}"
         app.router.add_get(path, self._give)
         app.router.add_put(path, self._take)
         app.router.add_post(WRITTEN, self._hear)
@@ -75,8 +75,8 @@ class Endpoint:
 
     async def _give(self, request: web.Request) -> web.StreamResponse:
         """Send the bytes of a block that the request's range asks for."""
-        save, number = asked(request)
-        for held in await asyncio.to_thread(memory.held, self._folder):
+        mark, save, number = asked(request)
+        for held in await asyncio.to_thread(memory.held, self._folder, mark):
             if held.head.save == save and held.head.part == number:
                 with suppress(Damaged), memory.reading(held.path) as block:
                     return await self._send(request, block)
@@ -100,8 +100,8 @@ class Endpoint:
         size = request.content_length
         if size is None or size < START:
             raise web.HTTPLengthRequired(text="a block comes with its length")
-        _, number = asked(request)
-        writer = Writer(self._folder, f"copy-{number}")
+        mark, _, number = asked(request)
+        writer = Writer(self._folder, f"copy-{number}-{mark}")
         try:
             with writer.block(size) as block:
                 await receive(request, block[:size])
@@ -137,12 +137,7 @@ async def receive(request: web.Request, block: memoryview) -> None:
     block[:START] = first
 
 
-def asked(request: web.Request) -> tuple[Save, int]:
-    """Return the save and the part that a path names."""
+def asked(request: web.Request) -> tuple[str, Save, int]:
+    """Return the mark of the place, the save and the part that a path names."""
     path = request.match_info
-    return Save(int(path["step"]), int(path["round"])), int(path["part"])
-
-
-def memory_path(save: Save, number: int) -> str:
-    """Return the path of a part."""
-    return f"/v1/memory/{save.step}/{save.round}/{number}"
+    return path["mark"], Save(int(path["step"]), int(path["round"])), int(path["part"])

@@ -22,7 +22,7 @@ from msgspec import structs
 
 from elasticjob.api.rpc.nodes import Kept
 from elasticjob.api.rpc.rendezvous import Member, World
-from elasticjob.trainer.agent.endpoint import WRITTEN, Endpoint, Written, memory_path
+from elasticjob.trainer.agent.endpoint import WRITTEN, Endpoint, Written
 from elasticjob.trainer.channel import Copied
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Damaged, Save
@@ -222,11 +222,11 @@ class Keeper:
 
     async def _put(self, to: Member, message: Copied) -> None:
         assert self._session is not None
-        save = Save(message.step, message.round)
-        for held in await asyncio.to_thread(memory.held, self._folder):
+        save, mark = Save(message.step, message.round), message.block.rpartition("-")[2]
+        for held in await asyncio.to_thread(memory.held, self._folder, mark):
             if held.path.stem == message.block and held.head.save == save:
                 with memory.reading(held.path) as block:
-                    url = f"{url_of(to)}{memory_path(save, message.part)}"
+                    url = f"{url_of(to)}{memory.path_of(mark, save, message.part)}"
                     size = {"Content-Length": str(len(block))}
                     async with self._session.put(url, data=chunks(block), headers=size) as answer:
                         answer.raise_for_status()

@@ -16,9 +16,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 from elasticjob.trainer.checkpoint import part
-from elasticjob.trainer.checkpoint.part import Damaged, Head
+from elasticjob.trainer.checkpoint.part import Damaged, Head, Save
 
 FOLDER: Final = "ELASTICJOB_MEMORY"  # the folder for the blocks of a node, which its agent sets
 SERVER: Final = "ELASTICJOB_MEMORY_SERVER"  # host:port at which a node's agent serves them
@@ -157,11 +158,21 @@ def reading(path: Path) -> Iterator[memoryview]:
         unlock(fd)
 
 
-def held(folder: Path) -> list[Held]:
-    """Return all whole blocks of a node, the newest ones first."""
+def mark_of(where: str) -> str:
+    """Return the end of the names of blocks of one place: a script may keep checkpoints in several."""
+    return f"{crc32(where.encode()):08x}"
+
+
+def path_of(mark: str, save: Save, number: int) -> str:
+    """Return the URL's path of a part at the server of a node's memory (`agent/endpoint.py`)."""
+    return f"/v1/memory/{mark}/{save.step}/{save.round}/{number}"
+
+
+def held(folder: Path, mark: str = "") -> list[Held]:
+    """Return all whole blocks of a node, or those with a mark, the newest ones first."""
     found = []
     for path in folder.iterdir() if folder.is_dir() else ():
-        if path.is_dir():
+        if path.is_dir() or not path.stem.endswith(mark):
             continue
         with suppress(Damaged), reading(path) as block:
             head = part.head_of(lambda at, size, block=block: block[at : at + size])  # type: ignore[misc]

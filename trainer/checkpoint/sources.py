@@ -32,8 +32,11 @@ class Source(Protocol):
 class InMemory:
     """A checkpoint in the memory of nodes: `here` by files, the others by the servers that have each part."""
 
-    def __init__(self, save: Save, here: Mapping[int, Path], servers: Sequence[str], token: str) -> None:
-        self._save, self._here, self._servers, self._token = save, here, servers, token
+    def __init__(
+        self, mark: str, save: Save, here: Mapping[int, Path], servers: Sequence[str], token: str
+    ) -> None:
+        self._mark, self._save, self._here = mark, save, here
+        self._servers, self._token = servers, token
 
     @property
     def parts(self) -> int:
@@ -70,8 +73,7 @@ class InMemory:
         try:
             last = "" if size is None else at + size - 1
             headers = {"Authorization": f"Bearer {self._token}", "Range": f"bytes={at}-{last}"}
-            path = f"/v1/memory/{self._save.step}/{self._save.round}/{number}"
-            connection.request("GET", path, headers=headers)
+            connection.request("GET", memory.path_of(self._mark, self._save, number), headers=headers)
             answer = connection.getresponse()
             if answer.status not in (200, 206):
                 raise Damaged(

@@ -15,6 +15,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -24,7 +25,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from elasticjob.trainer.channel import FD, ROUND, Copied, encode
-from elasticjob.trainer.checkpoint import part
+from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.torch.flash import Flash
 from elasticjob.trainer.torch.state import Stateful, plain
@@ -64,7 +65,9 @@ class Checkpoint:
         self._state = {name: bare(each) for name, each in state.items()}
         self._every, self._save_every = every, save_every
         self._round = int(environment.get(ROUND, "0"))
-        self._channel = socket.socket(fileno=os.dup(int(environment[FD]))) if FD in environment else None
+        self._channel = channel_to(environment)
+        if self._channel is None:  # nobody else would use the memory
+            environment = {name: value for name, value in environment.items() if name != memory.FOLDER}
         self._flash = Flash(os.fspath(where), keep=keep, environment=environment, say=self._say)
         self._asked = False  # to end
         if self._channel is not None and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -128,6 +131,13 @@ class Checkpoint:
     def _targets(self, rest: Any, tensors: Sequence[part.Tensor]) -> dict[str, Tensor]:
         """Return what to fill: the tensors that are there now, and new ones for what they do not have yet."""
         return targets(self._state, tensors)
+
+
+def channel_to(environment: Mapping[str, str]) -> socket.socket | None:
+    """Return the channel to the agent; None without one, as in a program that a worker has started."""
+    with suppress(KeyError, OSError):  # the variables are inherited, the descriptor is not
+        return socket.socket(fileno=os.dup(int(environment[FD])))
+    return None
 
 
 def targets(state: Mapping[str, Any], tensors: Sequence[part.Tensor]) -> dict[str, Tensor]:

@@ -11,7 +11,6 @@ import mmap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
-from zlib import crc32
 
 import msgspec
 import torch
@@ -70,7 +69,8 @@ class Flash:
         folder = environment.get(memory.FOLDER)
         self._folder = Path(folder) if folder else None
         self._server = environment.get(memory.SERVER, "")
-        self._block = f"slot-{environment.get(SLOT, '0')}-{crc32(where.encode()):08x}"
+        self._mark = memory.mark_of(where)
+        self._block = f"slot-{environment.get(SLOT, '0')}-{self._mark}"
         self._writer = Writer(self._folder, self._block) if self._folder else None
         self._first = environment.get(SLOT, "0") == "0"
         self._readable = False  # what is saved can be read again
@@ -110,7 +110,7 @@ class Flash:
         All workers call this at once; the state is None for those that are no `readers`. If none of those in
         storage can be read, Damaged: a job that began anew would overwrite them.
         """
-        mine = memory.held(self._folder) if self._folder else []
+        mine = memory.held(self._folder, self._mark) if self._folder else []
         told = [msgspec.json.decode(each, type=Told) for each in exchange(self._told(mine, rank))]
         stored, wrong = dict(told[0].stored), ""
         for chosen in choose([each.offers for each in told], stored):
@@ -188,7 +188,7 @@ class Flash:
             return Stored(self._storage, chosen.save.step)
         here = {each.head.part: each.path for each in mine if each.head.save == chosen.save}
         servers = [told[holders[rank % len(holders)]].server for holders in chosen.holders]
-        return InMemory(chosen.save, here, servers, self._token)
+        return InMemory(self._mark, chosen.save, here, servers, self._token)
 
 
 def described(taken: Taken, save: Save, place: Place) -> tuple[tuple[part.Tensor, ...], bytes, int]:
