@@ -52,6 +52,18 @@ DRAWS: Final = 5
 log = logging.getLogger(__name__)
 
 
+def _is_passing(error: KubeError) -> bool:
+    return isinstance(error, PASSING)
+
+
+def _is_quota(error: KubeError) -> bool:
+    return isinstance(error, Forbidden) and "quota" in error.message
+
+
+def _is_passing_or_quota(error: KubeError) -> bool:
+    return _is_passing(error) or _is_quota(error)
+
+
 class Waiting(Exception):
     """What is asked cannot be had now: the client is told to ask again. `done` is what was done."""
 
@@ -237,7 +249,7 @@ class Desk:
         manifest = pods.pod(
             job, order.role, order.name, self.told, template.template if template else {}, order.resources
         )
-        one = await self._create(mark.on(manifest))
+        one = await self._create(mark.on(manifest), freed=bool(mark.replaces))
         made.append(one)
         if not order.members or job.spec.learner is None:
             return
@@ -257,10 +269,14 @@ class Desk:
             for member in order.members
         ]
         rest = _Mark(mark.call, mark.size)
-        made += await self._together(self._create(rest.on(member)) for member in members)
+        freed = bool(mark.replaces)
+        made += await self._together(self._create(rest.on(member), freed=freed) for member in members)
 
-    async def _create(self, manifest: Manifest) -> Pod:
-        """Make a pod; one that this call has made already, whose answer was lost, is returned."""
+    async def _create(self, manifest: Manifest, *, freed: bool = False) -> Pod:
+        """Make a pod; one that this call has made already, whose answer was lost, is returned.
+
+        `freed`: another pod was deleted for it: quotas learn of that a moment later, and are waited for.
+        """
         about = manifest["metadata"]
 
         async def attempt() -> Pod:
@@ -277,7 +293,7 @@ class Desk:
                     raise
                 return found
 
-        return await self.patiently(attempt)
+        return await self.patiently(attempt, _is_passing_or_quota if freed else _is_passing)
 
     async def _made_before(self, live: Crew, call: Call) -> Replicas | None:
         """The answer to an equal call that was cut off, or has this key; what it made in part is undone."""
@@ -397,10 +413,10 @@ class Desk:
         try:
             new = await self._create(manifest)
         except Forbidden as error:
-            if "quota" not in error.message:
+            if not _is_quota(error):
                 raise
             await self._delete(old)
-            new = await self._create(manifest)
+            new = await self._create(manifest, freed=True)
         else:
             await self._delete(old)
         what = f"Created pod {new.metadata.name} in the place of {old.metadata.name}"
@@ -414,7 +430,7 @@ class Desk:
         try:
             await self._delete(old)
             await self._until(lambda: not self._is_there(old))
-            new = await self._create(manifest)
+            new = await self._create(manifest, freed=True)
             await self._until(lambda: self._is_there(new))
         finally:
             self._moving[uid] -= 1
@@ -480,14 +496,16 @@ class Desk:
 
     # waiting
 
-    async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def patiently(
+        self, attempt: Callable[[], Awaitable[T]], passes: Callable[[KubeError], bool] = _is_passing
+    ) -> T:
         """Try until it succeeds, or the trouble is not of the kind that passes, or patience ends."""
         until = self.clock.monotonic() + self.limits.patience
         while True:
             try:
                 return await attempt()
-            except PASSING:
-                if self.clock.monotonic() >= until:
+            except KubeError as error:
+                if not passes(error) or self.clock.monotonic() >= until:
                     raise
                 await self.clock.sleep(0.5)
 

@@ -120,6 +120,7 @@ class Node:
         self._began = time.monotonic()
         binaries.require("control-plane", "node")  # before anything is changed
         (self.place.folder / MARK).touch()
+        self.volumes.mkdir(exist_ok=True)
         CURRENT.write_text(str(self.place.folder))
         self.host.prepare()
         self._configure()
