@@ -451,12 +451,15 @@ async def test_a_job_that_runs_too_long_fails(site: Site) -> None:
 
 
 async def test_a_job_that_no_machine_fits_fails_when_its_patience_ends(site: Site) -> None:
-    spec = local(replicas=1) | {"runPolicy": {"pendingTimeoutSeconds": 1}}
+    spec = local(replicas=1)
     spec["replicaSpecs"]["worker"]["template"]["spec"]["nodeSelector"] = {"gpu": "h200"}
     await site.apply(spec)
+    cause = "digits-worker-0 is pending: Unschedulable: 0/"
+    await site.until(lambda: cause in site.condition("Running")[2])  # a busy scheduler says so late
+    await site.patch({"runPolicy": {"pendingTimeoutSeconds": 1}})
     await site.until(lambda: site.job().status.phase is Phase.FAILED)
     assert site.job().status.reason == "PendingTimeout"
-    assert "digits-worker-0 is pending: Unschedulable: 0/" in site.condition("Failed")[2]
+    assert cause in site.condition("Failed")[2]
 
 
 async def test_a_namesake_waits_until_the_old_job_is_gone(site: Site) -> None:
