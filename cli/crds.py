@@ -64,7 +64,7 @@ def crds(
     else:
         import yaml
 
-        typer.echo(yaml.safe_dump_all(written, sort_keys=False, width=120), nl=False)
+        typer.echo(yaml.dump_all(written, Dumper=yaml.CSafeDumper, sort_keys=False, width=120), nl=False)
 
 
 async def _apply(

@@ -75,8 +75,8 @@ def packed(node: Any) -> Any:
     return {key: Packed(item) if key == "template" else packed(item) for key, item in node.items()}
 
 
-class Plain(yaml.SafeDumper):
-    """YAML without anchors: two equal lists are written twice."""
+class Plain(yaml.CSafeDumper):
+    """YAML without anchors: two equal lists are written twice. In C: definitions are large."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -160,7 +160,7 @@ def committed(path: Path, revision: str) -> Manifest | None:
         raise SystemExit(f"error: cannot compare {name} with {revision}: {shown.stderr.strip()}")
     else:
         text = shown.stdout
-    found: Manifest | None = yaml.safe_load(text)
+    found: Manifest | None = yaml.load(text, yaml.CSafeLoader)
     return found
 
 

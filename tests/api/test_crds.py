@@ -23,7 +23,7 @@ KEEP = "x-kubernetes-preserve-unknown-fields"
 
 
 def schema_of(declaration: Declaration) -> Manifest:
-    manifest = yaml.safe_load(crd_path(declaration).read_text())
+    manifest = yaml.load(crd_path(declaration).read_text(), yaml.CSafeLoader)
     found: Manifest = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return found
 
