@@ -21,20 +21,20 @@ $(READY): pyproject.toml hack/setup
 demo: $(READY) ## a whole job on this machine: apply, train, kill, scale, suspend, succeed (about 2 minutes; writes report.html)
 	@$(BIN)/elasticjob demo --report report.html
 
-test: $(READY) di-engine ## all tests that need nothing but Python packages (kubectl is used where it is on PATH)
+test: $(READY) ## all tests that need nothing but Python packages (kubectl is used where it is on PATH)
 	$(BIN)/pytest $(IN_PARALLEL)
 
-di-engine: $(READY) # the stock DI-engine, for the story of a DIJob
+di-engine: $(READY) # the stock DI-engine, for the stories of DIJobs
 	@hack/di-engine "$(VENV)"
 
 test-kube: $(READY) ## the integration tests again, on a real control plane (hack/kube-binaries builds it where there is Go)
 	@hack/kube-binaries control-plane kwok kubectl
 	$(BIN)/pytest $(IN_PARALLEL) --kube real -m "integration or plane"
 
-e2e: $(READY) ## the demo's story with the operator in the cluster, on a real node with containers (as root; or ON=kind)
+e2e: $(READY) di-engine ## whole jobs with the operator in the cluster, on a real node with containers (as root; or ON=kind); DI-engine on both
 	@on=$$($(BIN)/python -m hack.cluster.chosen $(ON)) || exit 1; \
 	[ "$$on" = kind ] || hack/kube-binaries control-plane node helm || exit 1; \
-	$(BIN)/pytest tests/node --node --on "$$on" -m node
+	$(BIN)/pytest tests/node tests/e2e/test_dijob.py --node --on "$$on" -m node
 
 conformance: $(READY) ## the same requests to devcluster and to the real server; writes docs/devcluster-conformance.md
 	@hack/kube-binaries control-plane

@@ -51,9 +51,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
     items.sort(key=_not_long)  # a long test that starts last would decide when the whole run ends
     if config.getoption("--kube") != "real":
-        planes = [item for item in items if item.get_closest_marker("plane")]
-        config.hook.pytest_deselected(items=planes)
-        items[:] = [item for item in items if item not in planes]
+        _leave_out("plane", config, items)
+    if not config.getoption("--node"):
+        _leave_out("node", config, items)
+
+
+def _leave_out(marker: str, config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = [item for item in items if item.get_closest_marker(marker)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 def _not_long(item: pytest.Item) -> bool:

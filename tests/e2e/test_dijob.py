@@ -30,7 +30,7 @@ UNSHARE: Final = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/host
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.long,
+    pytest.mark.node,
     pytest.mark.skipif(not PYTHON.exists(), reason="no DI-engine: hack/di-engine .venv installs it"),
     pytest.mark.skipif(sys.platform != "linux", reason="names of pods need a mount namespace"),
 ]

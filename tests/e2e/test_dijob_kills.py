@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import aiohttp
 import pytest
@@ -25,8 +25,6 @@ from tests.kit.manifests import changed
 from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
-
-KILLS: Final = 20
 
 
 class Programs:
@@ -69,7 +67,9 @@ async def insisting(caller: Caller, method: str, path: str, body: dict[str, Any]
             return told
 
 
-async def test_nothing_is_doubled_and_nothing_is_left(programs: Programs) -> None:
+async def test_nothing_is_doubled_and_nothing_is_left(
+    programs: Programs, pytestconfig: pytest.Config
+) -> None:
     chance, client = random.Random(7), programs.client
     manifest = changed(manifests.DIJOB, {"metadata": {"name": "cartpole"}})
     await client.create(DIJOB.untyped(), manifest, "default")
@@ -78,7 +78,7 @@ async def test_nothing_is_doubled_and_nothing_is_left(programs: Programs) -> Non
     async with aiohttp.ClientSession() as session:
         caller = Caller(session, programs.server.url, "default")
         asking = asyncio.create_task(work(caller, client, stop))
-        for _ in range(KILLS):
+        for _ in range(pytestconfig.getoption("--kills")):
             await programs.kill(chance)
             await asyncio.sleep(chance.random() * 0.3)
         stop.set()

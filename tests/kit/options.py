@@ -17,7 +17,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what integration tests run on; real needs the binaries of hack/kube-binaries control-plane",
     )
     parser.addoption(
-        "--node", action="store_true", help="run the tests that need a whole node with containers"
+        "--node",
+        action="store_true",
+        help="run the tests that need a whole node, or other projects' programs",
+    )
+    parser.addoption(
+        "--kills",
+        type=int,
+        default=6,
+        help="how often tests/e2e/test_dijob_kills kills di-server or operator",
     )
     parser.addoption(
         "--on",

@@ -35,16 +35,6 @@ FURNITURE: Final = {"serviceaccount/default", "configmap/kube-root-ca.crt"}
 SITE: Final = pytest.StashKey[Site]()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave these tests out unless --node is given."""
-    if config.getoption("--node"):
-        return
-    left_out = [item for item in items if item.get_closest_marker("node")]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print the timeline, and the rights that nobody used."""
     if (site := config.stash.get(SITE, None)) is None or not site.rows:
