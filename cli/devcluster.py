@@ -18,11 +18,13 @@ from typing import Annotated
 
 import typer
 
+from elasticjob.cli import preloaded
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.laptop import kept_running, operator_of
 from elasticjob.controllers.logs import configure
 from elasticjob.devcluster import DevCluster, StateInUse, VirtualNode
 from elasticjob.devcluster.node.heartbeat import machine_capacity
+from elasticjob.devcluster.node.processes import SUPERVISOR
 from elasticjob.devcluster.quantity import parse
 
 OURS = '"name": "devcluster"'
@@ -150,6 +152,7 @@ async def serve(settings: Settings, state: Path) -> int:
                 port=settings.port,
                 kubeconfig=settings.kubeconfig,
                 rbac=settings.rbac,
+                supervisor=preloaded.COMMAND if settings.operator else SUPERVISOR,
             )
         )
         if settings.operator:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import aiohttp
 
+from elasticjob.cli import preloaded
 from elasticjob.cli.errors import Failure
 from elasticjob.devcluster import DevCluster
 from elasticjob.kube.client.client import Client
@@ -172,7 +173,7 @@ class Laptop:
 async def laptop(state: Path) -> AsyncIterator[Laptop]:
     """Start a cluster with its operator, keeping files in `state`; both are stopped on exit."""
     async with (
-        DevCluster(state) as cluster,
+        DevCluster(state, supervisor=preloaded.COMMAND) as cluster,
         Client(cluster.config()) as client,
         operator_of(cluster.kubeconfig, state) as operator,
     ):

@@ -26,6 +26,7 @@ from elasticjob.devcluster.node.heartbeat import VirtualNode
 from elasticjob.devcluster.node.identity import Server, kubeconfig, write_private
 from elasticjob.devcluster.node.images import IMAGES, Image
 from elasticjob.devcluster.node.life import Backoff
+from elasticjob.devcluster.node.processes import SUPERVISOR
 from elasticjob.devcluster.nodes import HOST, Api, Nodes, recorder
 from elasticjob.devcluster.server import ApiServer
 from elasticjob.kube.client.config import Config, Static
@@ -40,7 +41,8 @@ class DevCluster:
 
     `state` holds the kubeconfig, logs and volumes; folders of claims in it are kept and found again.
     `restart` and `pull` are the back-offs of CrashLoopBackOff and ImagePullBackOff. `rbac` makes Roles count.
-    `establish_delay` is for how many seconds the objects of a new definition are not there yet.
+    `establish_delay` is for how many seconds the objects of a new definition are not there yet. `supervisor`
+    is the program that starts containers.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class DevCluster:
         kubeconfig: Path | None = None,
         clock: Clock | None = None,
         environ: Mapping[str, str] = os.environ,
+        supervisor: Sequence[str] = SUPERVISOR,
     ) -> None:
         self.state = state.absolute()
         self.kubeconfig = (kubeconfig or self.state / "kubeconfig").absolute()
@@ -75,6 +78,7 @@ class DevCluster:
             beside=self._controllers,
             clock=clock,
             environ=environ,
+            supervisor=supervisor,
         )
 
     @property

@@ -30,7 +30,7 @@ from elasticjob.devcluster.node.life import Backoff
 from elasticjob.devcluster.node.logserver import LogServer
 from elasticjob.devcluster.node.maker import Maker
 from elasticjob.devcluster.node.place import Place
-from elasticjob.devcluster.node.processes import Nursery
+from elasticjob.devcluster.node.processes import SUPERVISOR, Nursery
 from elasticjob.devcluster.proxy import Proxy
 from elasticjob.devcluster.quantity import parse_all
 from elasticjob.kube.client.client import Client
@@ -74,7 +74,8 @@ class Nodes:
     """They live as long as the `async with`; when it ends, so do all processes of their pods.
 
     `state` holds logs and volumes; folders of claims in it are kept and found again. `restart` and `pull` are
-    the back-offs of CrashLoopBackOff and ImagePullBackOff. Raises StateInUse.
+    the back-offs of CrashLoopBackOff and ImagePullBackOff. `supervisor` is the program that starts
+    containers. Raises StateInUse.
     """
 
     def __init__(
@@ -89,8 +90,10 @@ class Nodes:
         beside: Beside = lambda operator: (),
         clock: Clock | None = None,
         environ: Mapping[str, str] = os.environ,
+        supervisor: Sequence[str] = SUPERVISOR,
     ) -> None:
         self.state = state.absolute()
+        self._supervisor = supervisor
         self.nodes = tuple(nodes if nodes is not None else (VirtualNode(),))
         self._api = api
         self._beside = beside
@@ -120,7 +123,7 @@ class Nodes:
         enter = stack.enter_async_context
         place = self._prepare(stack)
         client = await enter(Client(self._api.config, clock=self._clock, user_agent="devcluster"))
-        nursery = await enter(Nursery())
+        nursery = await enter(Nursery(self._supervisor, self._env))
         operator = Operator(
             client, name="devcluster", probes=None, clock=self._clock, grace=GRACE_SECONDS, signals=False
         )

@@ -7,8 +7,8 @@ process may stand between them. Each worker leads a process group; its descendan
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import psutil
 
@@ -38,7 +38,21 @@ class Process:
 
 def running(belongs: Callable[[Process], bool]) -> tuple[Process, ...]:
     """Return the live processes of this machine that match `belongs`, without zombies."""
-    return tuple(filter(belongs, _all()))
+    return tuple(filter(belongs, as_their_pods(tuple(_all()))))
+
+
+def as_their_pods(processes: Sequence[Process]) -> Iterator[Process]:
+    """Yield the processes, each with the environment of its pod.
+
+    The kernel shows the environment that a program was started with: that of a fork, as workers are, may be
+    older than the pod (`cli/preloaded.py`). Then it is that of the nearest process above with a pod.
+    """
+    known = {process.pid: process for process in processes}
+    for process in processes:
+        above: Process | None = process
+        while above is not None and not above.pod:
+            above = known.get(above.parent)
+        yield replace(process, environment=above.environment) if above is not None else process
 
 
 def of_job(uid: str) -> tuple[Process, ...]:

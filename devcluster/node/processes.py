@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
-SUPERVISOR = Path(__file__).with_name("supervisor.py")
+SUPERVISOR: Final = (sys.executable, "-I", "-S", str(Path(__file__).with_name("supervisor.py")))
+"""The program that starts containers; it is given a descriptor as its last argument."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,17 +148,22 @@ class Process(asyncio.Protocol):
 class Nursery:
     """Starts processes that never outlive it. Leaving the context kills all that run, and waits for that."""
 
-    def __init__(self, python: str = sys.executable) -> None:
-        self._python = python
+    def __init__(
+        self, supervisor: Sequence[str] = SUPERVISOR, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        """`supervisor` is a program that runs `supervisor.main`: it is given a descriptor, and `environ`."""
+        self._command = supervisor
+        self._environ = environ
         self._processes: set[Process] = set()
 
     async def __aenter__(self) -> Self:
         self._door, inside = socket.socketpair()
         with inside:
             self._supervisor = subprocess.Popen(  # noqa: ASYNC220 - fork and exec only, a millisecond
-                [self._python, "-I", "-S", str(SUPERVISOR), str(inside.fileno())],
+                [*self._command, str(inside.fileno())],
                 pass_fds=(inside.fileno(),),
                 stdin=subprocess.DEVNULL,
+                env=self._environ,
                 cwd="/",
                 start_new_session=True,
             )

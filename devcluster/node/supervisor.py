@@ -1,7 +1,8 @@
 """The small process between the kubelet and a container: it starts it, writes its log, and reports its end.
 
-Run as a script, alone (`python -I -S supervisor.py FD`): it imports nothing of ours, so that a fork of it is
-cheap. The first process only forks; each fork is the *keeper* of one container and talks to the kubelet over
+Run as a script, alone (`python -I -S supervisor.py FD`), it imports nothing of ours, so that a fork of it is
+cheap; another program may call `main`, with something to do in each container before its program starts. The
+first process only forks; each fork is the *keeper* of one container and talks to the kubelet over
 a socket of its own, one JSON object per line.
 
 - A keeper whose socket ends (the kubelet closed it, or died in whatever way) kills all below it and exits.
@@ -23,7 +24,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
@@ -35,7 +36,11 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def main(door: socket.socket) -> None:
+Before = Callable[[list[str], dict[str, str]], None]
+"""Called in a container's first process with its command and environment, which it may change."""
+
+
+def main(door: socket.socket, before: Before = lambda argv, env: None) -> None:
     """Fork one keeper for each socket that comes through `door`, until its other end is closed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need no wait: the kernel reaps them
     while True:
@@ -44,19 +49,19 @@ def main(door: socket.socket) -> None:
             return
         if os.fork() == 0:
             door.close()
-            keep(socket.socket(fileno=links[0]))
+            keep(socket.socket(fileno=links[0]), before)
             os._exit(0)
         os.close(links[0])
 
 
-def keep(link: socket.socket) -> None:
+def keep(link: socket.socket, before: Before) -> None:
     """Start the container that the first line of `link` orders, watch it, and report its end."""
     os.set_inheritable(link.fileno(), False)
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     lines = Lines(link)
     order = lines.first()
     if order is not None:
-        Keeper(link, lines, order).run()
+        Keeper(link, lines, order).run(before)
 
 
 class Lines:
@@ -159,8 +164,8 @@ class Keeper:
         (out, self.out), (err, self.err) = os.pipe(), os.pipe()
         self.logs = {out: Log("stdout", out, file), err: Log("stderr", err, file)}
 
-    def run(self) -> None:
-        problem = self.start()
+    def run(self, before: Before) -> None:
+        problem = self.start(before)
         if problem:
             self.say({"refused": problem})
             return
@@ -172,7 +177,7 @@ class Keeper:
         code = os.waitstatus_to_exitcode(self.status or 0)
         self.say({"code": code if code >= 0 else 128 - code, "oom": self.oom})
 
-    def start(self) -> str:
+    def start(self, before: Before) -> str:
         """Fork and exec; the answer is "" or why the program could not be executed."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.wakeup, wake = os.pipe()
@@ -183,7 +188,7 @@ class Keeper:
         keeper = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
-            become(self.order, keeper, self.out, self.err, failed)
+            become(self.order, keeper, self.out, self.err, failed, before)
         for fd in (failed, self.out, self.err):
             os.close(fd)
         with os.fdopen(answer, "rb") as pipe:
@@ -240,8 +245,8 @@ class Keeper:
             os._exit(0)
 
 
-def become(order: dict[str, Any], keeper: int, out: int, err: int, failed: int) -> None:
-    """In the forked child: turn into the container's program. Never returns."""
+def become(order: dict[str, Any], keeper: int, out: int, err: int, failed: int, before: Before) -> None:
+    """In the forked child: turn into the container's program. Never returns, but for what `before` raises."""
     try:
         os.setsid()
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -255,6 +260,7 @@ def become(order: dict[str, Any], keeper: int, out: int, err: int, failed: int) 
         os.dup2(err, 2)
         argv, env = order["argv"], order["env"]
         os.chdir(order["cwd"])
+        before(argv, env)
         os.execvpe(argv[0], argv, env)
     except OSError as error:
         os.write(failed, explain(order, error).encode())

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from elasticjob.cli.story.processes import Process, main_of, of_pod, workers_of
+from elasticjob.cli.story.processes import Process, as_their_pods, main_of, of_pod, workers_of
 
 KUBELET = 1
 
@@ -50,3 +50,11 @@ def test_processes_are_found_by_the_environment_of_their_pod() -> None:
         found = of_pod("test-processes-0", "test-processes")
         child.communicate(b"\n")
     assert [(one.pid, one.parent, one.job) for one in found] == [(child.pid, os.getpid(), "test-processes")]
+
+
+def test_a_fork_that_shows_an_older_environment_belongs_to_the_pod_above_it() -> None:
+    supervisor = Process(5, KUBELET, 5, {"HOME": "/root"}, "")
+    agent, other = process(10, 5), Process(11, KUBELET, 11, {}, "")
+    fork, worker = Process(20, 10, 20, supervisor.environment, ""), Process(21, 20, 21, {}, "")
+    found = as_their_pods((supervisor, agent, other, fork, worker))
+    assert [one.pid for one in found if one.pod == "digits-worker-0"] == [10, 20, 21]

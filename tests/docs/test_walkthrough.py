@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from elasticjob.cli import preloaded
 from elasticjob.cli.laptop import operator_of
 from elasticjob.kube.client.client import Client
 from tests.kit.console import follow
@@ -22,7 +23,10 @@ EPOCHS = 80
 
 @pytest.fixture
 async def kubeconfig(whole_cluster: WholeClusters, tmp_path: Path) -> AsyncIterator[Path]:
-    async with whole_cluster(tmp_path) as cluster, operator_of(cluster.kubeconfig, tmp_path):
+    async with (
+        whole_cluster(tmp_path, supervisor=preloaded.COMMAND) as cluster,
+        operator_of(cluster.kubeconfig, tmp_path),
+    ):
         async with Client(cluster.config()) as client:
             await heeded(client)
         yield cluster.kubeconfig

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.cli import preloaded
 from elasticjob.cli.laptop import operator_of
 from elasticjob.kube.client.client import Client
 from tests.kit.controllers.site import Site
@@ -26,7 +27,7 @@ async def stage(
 ) -> AsyncIterator[Stage]:
     folder: Path = tmp_path_factory.mktemp("cluster")
     async with (
-        whole_cluster(folder) as cluster,
+        whole_cluster(folder, supervisor=preloaded.COMMAND) as cluster,
         Client(cluster.config()) as client,
         Switch(urlsplit(cluster.url).port or 0) as line,
         operator_of(over(line, cluster, folder), folder) as operator,

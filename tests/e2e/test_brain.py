@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.cli import preloaded
 from elasticjob.cli.laptop import free_port, operator_of
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
@@ -43,7 +44,7 @@ async def stage(
         patch.setenv("ELASTICJOB_OPERATOR_BRAIN", f"127.0.0.1:{port}")
         patch.setenv("ELASTICJOB_OPERATOR_BRAIN_KEY_FILE", str(key))
         async with (
-            whole_cluster(folder) as cluster,
+            whole_cluster(folder, supervisor=preloaded.COMMAND) as cluster,
             Client(cluster.config()) as client,
             Switch(urlsplit(cluster.url).port or 0) as line,
             operator_of(over(line, cluster, folder), folder) as operator,
@@ -54,10 +55,11 @@ async def stage(
             yield Stage(client, operator, line, onlooker)
 
 
-def spec() -> Manifest:
+def spec(folder: Path) -> Manifest:
     """Return a job that says nothing about its sizes, but that there are at most two workers."""
-    command = ["elasticjob", "run", "--no-python", "python", "-c", TRAINS]
-    worker = role(command, minReplicas=1, maxReplicas=2)
+    script = folder / "train.py"
+    script.write_text(TRAINS)
+    worker = role(["elasticjob", "run", str(script)], minReplicas=1, maxReplicas=2)
     del worker["replicas"]
     limits = {"cpu": "2", "memory": "8Gi"}
     return {"optimizeMode": "cluster", "resourceLimits": limits, "replicaSpecs": {"worker": worker}}
@@ -69,10 +71,12 @@ async def decisions(brain: BrainProcess, site: Site, name: str) -> list[Manifest
     return list(found.get("decisions", []))
 
 
-async def test_a_job_is_sized_by_the_history_of_an_earlier_one(site: Site, brain: list[BrainProcess]) -> None:
+async def test_a_job_is_sized_by_the_history_of_an_earlier_one(
+    site: Site, brain: list[BrainProcess], tmp_path: Path
+) -> None:
     (process,) = brain
     first = Job(site, "first")
-    await site.apply(spec(), "first")
+    await site.apply(spec(tmp_path), "first")
 
     async def grown() -> bool:
         made = [each["algorithm"] for each in await decisions(process, site, "first") if each["outcome"]]
@@ -92,7 +96,7 @@ async def test_a_job_is_sized_by_the_history_of_an_earlier_one(site: Site, brain
 
     await until(learnt, "Brain has seen the end", 30)
     second = Job(site, "second")
-    await site.apply(spec(), "second")
+    await site.apply(spec(tmp_path), "second")
     await site.until(lambda: second.running() >= {"master-0", "worker-0", "worker-1"}, 60)
     made = (await decisions(process, site, "second"))[0]
     assert (made["event"], made["algorithm"]) == ("Start", "worker-from-history")

@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.cli import preloaded
 from elasticjob.cli.laptop import free_port, operator_of
 from elasticjob.cli.report.plot import Event, Figure, Panel, draw
 from elasticjob.devcluster import DevCluster
@@ -35,20 +36,23 @@ import pathlib, sys, time, torch
 from elasticjob.trainer.torch import Elastic
 model = torch.nn.Linear(1, 1)
 elastic = Elastic(model, torch.optim.SGD(model.parameters(), 0.0))
-steps = int(sys.argv[2])
-data = elastic.loader(torch.utils.data.TensorDataset(torch.ones(12 * steps, 1)), global_batch=12)
+made = pathlib.Path(sys.argv[1])
+let_go = made.with_suffix(".go")
+data = elastic.loader(torch.utils.data.TensorDataset(torch.ones(12 * 500, 1)), global_batch=12)
 for step in elastic.steps(data):
     with step:
         for (batch,) in step:
             step.backward(elastic.model(batch).mean())
-        time.sleep(0.2)
+        time.sleep(0.005 if let_go.exists() else 0.5)
     if step.done and elastic.is_main:
-        with pathlib.Path(sys.argv[1]).open("a") as file:
+        with made.open("a") as file:
             print(step.number, file=file)
 """
+"""500 steps, which take minutes until the file `let_go` is there, and seconds then."""
 CAPACITY: Final = {"cpu": "2", "memory": "32Gi", "pods": "110"}
 """Room for five workers of 300m beside three or four masters of 100m."""
-STEPS: Final = {"first": 60, "second": 180, "third": 180, "fourth": 80}
+STEPS: Final = 500
+JOBS: Final = ("first", "second", "third", "fourth")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -62,7 +66,9 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
         patch.setenv("ELASTICJOB_OPERATOR_BRAIN_KEY_FILE", str(key))
         settings = {"ELASTICJOB_BRAIN_SHARE": "fulfilment", "ELASTICJOB_BRAIN_SETTLE": "1"}
         async with (
-            DevCluster(folder, nodes=[VirtualNode("shared", CAPACITY)]) as cluster,
+            DevCluster(
+                folder, nodes=[VirtualNode("shared", CAPACITY)], supervisor=preloaded.COMMAND
+            ) as cluster,
             Client(cluster.config()) as client,
             Switch(urlsplit(cluster.url).port or 0) as line,
             operator_of(over(line, cluster, folder), folder) as operator,
@@ -74,9 +80,8 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
 
 def spec(folder: Path, name: str) -> Manifest:
     """Return a job of one to four workers that notes its steps in a file."""
-    command = ["elasticjob", "run", "--no-python", "python", "-c", TRAINS]
     worker = role(
-        [*command, str(folder / name), str(STEPS[name])],
+        ["elasticjob", "run", str(script(folder)), str(folder / name)],
         minReplicas=1,
         maxReplicas=4,
         resources={"requests": {"cpu": "300m", "memory": "1Gi"}},
@@ -87,15 +92,20 @@ def spec(folder: Path, name: str) -> Manifest:
 
 def training(folder: Path, name: str) -> Manifest:
     """Return the same as a TrainingJob."""
-    script = folder / "train.py"
-    script.write_text(TRAINS)
     trainer = {
-        "entrypoint": f"elasticjob run --no-python python {script} {folder / name} {STEPS[name]}",
+        "entrypoint": f"elasticjob run {script(folder)} {folder / name}",
         "min-instance": 1,
         "max-instance": 4,
         "resources": {"requests": {"cpu": "300m", "memory": "1Gi"}},
     }
     return {"image": "elasticjob/trainer:0.1.0", "fault_tolerant": True, "trainer": trainer}
+
+
+def script(folder: Path) -> Path:
+    """Return the training script."""
+    found = folder / "train.py"
+    found.write_text(TRAINS)
+    return found
 
 
 def workers(job: Job) -> int:
@@ -145,7 +155,7 @@ class Shares:
 
 
 async def test_a_full_cluster_is_shared_and_no_step_is_lost(site: Site, stage: Stage, tmp_path: Path) -> None:
-    jobs: Mapping[str, Job] = {name: Job(site, name) for name in STEPS}
+    jobs: Mapping[str, Job] = {name: Job(site, name) for name in JOBS}
     shares = Shares(site, list(jobs.values()))
     three = [jobs[name] for name in ("first", "second", "third")]
     for job in three[:2]:
@@ -160,11 +170,14 @@ async def test_a_full_cluster_is_shared_and_no_step_is_lost(site: Site, stage: S
     await site.until(lambda: workers(jobs["fourth"]) == 1, 60)
     print(f"the fourth job had its minimum after {time.monotonic() - began:.1f} s")
     await site.until(
-        lambda: min(map(workers, jobs.values())) >= 1 and sum(map(workers, jobs.values())) == 5, 30
+        lambda: min(map(workers, jobs.values())) >= 1 and sum(map(workers, jobs.values())) == 5, 60
     )
+    (tmp_path / "first.go").touch()
     await site.until(jobs["first"].has_ended("Complete"), 120)
     shares.note("the first one ends")
-    await site.until(lambda: sum(map(workers, jobs.values())) == 5, 60)
+    await site.until(lambda: sum(map(workers, list(jobs.values())[1:])) == 5, 60)
+    for job in jobs.values():
+        (tmp_path / f"{job.name}.go").touch()
     for job in jobs.values():
         await site.until(job.has_ended("Complete"), 180)
     reasons = [plan.spec.reason for plan in site.plans().values()]
@@ -177,9 +190,9 @@ async def test_a_full_cluster_is_shared_and_no_step_is_lost(site: Site, stage: S
     await site.client.delete(TRAININGJOB, "third", site.namespace)
     await site.has_only(ELASTICJOB, "first", "second", "fourth")
     (tmp_path / "sharing.svg").write_text(shares.draw())
-    for name, count in STEPS.items():
+    for name in JOBS:
         made = [int(line) for line in (tmp_path / name).read_text().splitlines()]
-        assert made == list(range(1, count + 1)), name
+        assert made == list(range(1, STEPS + 1)), name
         assert restarts[name] == 0
     assert any("gives up 1 instance for " in reason and "/fourth" in reason for reason in reasons), reasons
     assert any("least fulfilled first" in reason for reason in reasons), reasons

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
@@ -41,11 +43,11 @@ for step in elastic.steps(data):
 """Needs 50 MiB more each second, for 25 s: more than it starts with."""
 
 
-def learning(program: str, most: int, pace: float) -> Manifest:
+def learning(folder: Path, program: str, most: int, pace: float) -> Manifest:
     """Return the spec of a job without sizes; the times of its master are `pace` times as long as usual."""
-    worker = role(
-        ["elasticjob", "run", "--no-python", "python", "-c", program], minReplicas=1, maxReplicas=most
-    )
+    script = folder / "train.py"
+    script.write_text(program)
+    worker = role(["elasticjob", "run", str(script)], minReplicas=1, maxReplicas=most)
     del worker["replicas"]
     return {
         "replicaSpecs": {"worker": worker},
@@ -60,17 +62,17 @@ async def is_told(site: Site, *words: str) -> bool:
     return any(all(word in reason for word in words) for reason in told)
 
 
-async def test_a_job_without_sizes_grows_as_long_as_it_pays(site: Site) -> None:
+async def test_a_job_without_sizes_grows_as_long_as_it_pays(site: Site, tmp_path: Path) -> None:
     job = Job(site)
-    await site.apply(learning(FASTEST_WITH_TWO, most=3, pace=0.05))
+    await site.apply(learning(tmp_path, FASTEST_WITH_TWO, most=3, pace=0.05))
     await until(lambda: is_told(site, "3 at", "is not worth it beside 2 at"), "three are too many", 120)
     await site.until(lambda: job.running() == {"master-0", "worker-0", "worker-1"})
     await site.until(lambda: job.status.workers == "2/2")
 
 
-async def test_a_worker_that_eats_memory_gets_more_before_it_dies(site: Site) -> None:
+async def test_a_worker_that_eats_memory_gets_more_before_it_dies(site: Site, tmp_path: Path) -> None:
     job = Job(site)
-    await site.apply(learning(LEAKS, most=1, pace=0.02))
+    await site.apply(learning(tmp_path, LEAKS, most=1, pace=0.02))
     await site.until(job.has_ended("Complete"), 120)
     assert await is_told(site, "worker uses", "out of memory in")
     assert {name: len(uids) for name, uids in job.born.items()} == {"master-0": 1, "worker-0": 1}

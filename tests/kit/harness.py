@@ -29,7 +29,7 @@ from tests.kit.warm import Process, Warm
 
 TOKEN: Final = "secret"
 SCRIPTS: Final = Path(__file__).parents[1] / "trainer" / "scripts"
-PATIENCE: Final = 90.0  # seconds until a stuck scenario fails, with all output so far
+PATIENCE: Final = 180.0  # seconds until a stuck scenario fails, with all output so far
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from ipaddress import ip_network
@@ -18,6 +18,7 @@ from typing import Protocol
 
 from elasticjob.controllers.install import install
 from elasticjob.devcluster import DevCluster
+from elasticjob.devcluster.node.processes import SUPERVISOR
 from elasticjob.devcluster.nodes import HOST, Api, Nodes
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.config import Config
@@ -49,9 +50,14 @@ class WholeCluster(Protocol):
 
 
 class WholeClusters(Protocol):
-    """How a test gets one. `rbac` makes roles count on devcluster; on a real server they always do."""
+    """How a test gets one. `rbac` makes roles count on devcluster; on a real server they always do.
 
-    def __call__(self, folder: Path, *, rbac: bool = False) -> AbstractAsyncContextManager[WholeCluster]: ...
+    `supervisor` starts containers: that of `cli/preloaded.py` for those that train.
+    """
+
+    def __call__(
+        self, folder: Path, *, rbac: bool = False, supervisor: Sequence[str] = SUPERVISOR
+    ) -> AbstractAsyncContextManager[WholeCluster]: ...
 
 
 @contextmanager
@@ -88,15 +94,19 @@ def whole_clusters(plane: ControlPlane | None) -> WholeClusters:
     """How a test gets one, on devcluster or on the real control plane; at one time there is one of these."""
 
     @asynccontextmanager
-    async def on_devcluster(folder: Path, *, rbac: bool = False) -> AsyncIterator[WholeCluster]:
-        async with DevCluster(folder, rbac=rbac) as cluster:
+    async def on_devcluster(
+        folder: Path, *, rbac: bool = False, supervisor: Sequence[str] = SUPERVISOR
+    ) -> AsyncIterator[WholeCluster]:
+        async with DevCluster(folder, rbac=rbac, supervisor=supervisor) as cluster:
             yield cluster
 
     @asynccontextmanager
-    async def on_real(folder: Path, *, rbac: bool = False) -> AsyncIterator[WholeCluster]:
+    async def on_real(
+        folder: Path, *, rbac: bool = False, supervisor: Sequence[str] = SUPERVISOR
+    ) -> AsyncIterator[WholeCluster]:
         assert plane is not None
         api = Api(plane.config("devcluster", MASTERS), plane.ca_pem, kubelet_tls(plane))
-        async with cleaned(plane), Nodes(folder, api, beside=volumes):
+        async with cleaned(plane), Nodes(folder, api, beside=volumes, supervisor=supervisor):
             await _ready(plane)
             async with _emptied(plane):
                 yield plane
