@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import mmap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +30,8 @@ from elasticjob.trainer.torch.tree import (
     Place,
     Taken,
     decoded,
-    is_distributed,
+    empty,
+    is_there,
     local,
     place_of,
     shape_of,
@@ -44,7 +46,10 @@ MEMORY: Final = "memory://"
 Exchange = Callable[[bytes], list[bytes]]
 """Returns what each worker gave, by rank; all workers call it at the same place."""
 Targets = Callable[[Any, Sequence[part.Tensor]], dict[str, Tensor]]
-"""Returns what to fill with the tensors of a checkpoint, by name, given its rest and its tensors."""
+"""Returns what to fill with the tensors of a checkpoint, by name, given its rest and its tensors.
+
+Those of a model may be its own: they are changed when no worker can fail to read the checkpoint any more.
+"""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -107,22 +112,25 @@ class Flash:
     ) -> tuple[Any, Save] | None:
         """Return the newest state that can be had, and of which checkpoint; None if there is none.
 
-        All workers call this at once; the state is None for those that are no `readers`. If none of those in
-        storage can be read, Damaged: a job that began anew would overwrite them.
+        All workers call this at once; the state is None for those that are no `readers`. When all can read
+        theirs, the targets are filled; no tensor of the state lies in a block. If none of those in storage
+        can be read, Damaged: a job that began anew would overwrite them.
         """
         mine = memory.held(self._folder, self._mark) if self._folder else []
         told = [msgspec.json.decode(each, type=Told) for each in exchange(self._told(mine, rank))]
         stored, wrong = dict(told[0].stored), ""
         for chosen in choose([each.offers for each in told], stored):
             found, wrong = None, ""
-            try:
-                if readers(rank):
-                    found = state_of(self._source(chosen, mine, rank, told), rank, targets)
-            except (Damaged, OSError) as error:
-                wrong = str(error) or type(error).__name__
-            wrong = next((each.decode() for each in exchange(wrong.encode()) if each), "")
-            if not wrong:
-                return found, chosen.save
+            with ExitStack() as opened:
+                try:
+                    if readers(rank):
+                        source = self._source(chosen, mine, rank, told)
+                        found = opened.enter_context(reading(source, rank, targets))
+                except (Damaged, OSError) as error:
+                    wrong = str(error) or type(error).__name__
+                wrong = next((each.decode() for each in exchange(wrong.encode()) if each), "")
+                if not wrong:
+                    return (found() if found else None), chosen.save
             if not chosen.holders and rank == 0 and self._storage:
                 self._storage.set_aside(chosen.save.step, wrong)
             elif chosen.holders:
@@ -212,24 +220,39 @@ def fill(block: memoryview, places: Iterable[part.Tensor], tensors: Mapping[str,
             tensor_in(block, each).copy_(local(tensors[each.name]))
 
 
-def state_of(source: Source, rank: int, targets: Targets) -> Any:
-    """Return the state in a checkpoint, cut anew if that is necessary."""
+@contextmanager
+def reading(source: Source, rank: int, targets: Targets) -> Iterator[Callable[[], Any]]:
+    """Lend, for a `with` statement, a function that returns the state in a checkpoint.
+
+    If this worker's part has just what belongs here, the function fills the targets from it, by one copy.
+    What has to be cut anew is read before, to tensors of its own: its reading may fail half-way.
+    """
     number = rank if rank < source.parts else 0
     head = source.head(number)
     rest = decoded(head.rest)
     into = targets(rest, head.tensors)
-    if not any(each.whole for each in head.tensors) and not any(map(is_distributed, into.values())):
+    if all(is_there(each, into[each.name]) for each in head.tensors):
         with source.open(number) as block:
-            into = copies(block, head.tensors)
+            for each in head.tensors:
+                tensor_in(block, each)  # Damaged now, or never
+
+            def state() -> Any:
+                restore(block, head.tensors, into)
+                return together(rest, into.__getitem__)
+
+            yield state
     else:
         heads = [head if each == number else source.head(each) for each in range(source.parts)]
-        reshard.read(heads, source.open, into)
-    return together(rest, into.__getitem__)
+        beside = {each.name: empty(each, into[each.name]) for each in head.tensors}
+        reshard.read(heads, source.open, beside)
+        yield lambda: together(rest, beside.__getitem__)
 
 
-def copies(block: memoryview, tensors: Iterable[part.Tensor]) -> dict[str, Tensor]:
-    """Return copies of all tensors in a block."""
-    return {each.name: tensor_in(block, each).clone() for each in tensors}
+def restore(block: memoryview, places: Iterable[part.Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Copy the tensors of a block to where they belong."""
+    with torch.no_grad():
+        for each in places:
+            local(tensors[each.name]).copy_(tensor_in(block, each))
 
 
 def stored_in(place: Storage) -> Iterable[tuple[Save, int]]:

@@ -33,6 +33,7 @@ from elasticjob.trainer.torch.noise import METRIC, Noise
 from elasticjob.trainer.torch.peers import Peers, Sum
 from elasticjob.trainer.torch.sampler import Piece, Position, Sampler, Window
 from elasticjob.trainer.torch.state import NOTHING, Done, State
+from elasticjob.trainer.torch.tree import targets
 from elasticjob.trainer.way import SLOT
 
 log = logging.getLogger("elasticjob")
@@ -402,7 +403,10 @@ class Run:
         if self._flash is None:
             return False
         found = self._flash.load(
-            self.peers.exchange, self.peers.rank, lambda *_: {}, readers=lambda rank: rank == 0
+            self.peers.exchange,
+            self.peers.rank,
+            lambda _, tensors: targets({"model": self.state.model}, tensors),
+            readers=lambda rank: rank == 0,
         )
         if found is None:
             return False
