@@ -125,7 +125,7 @@ class Mapped:
 
     def __init__(self, fd: int) -> None:
         self._inode = os.fstat(fd).st_ino
-        self._map = mmap.mmap(fd, 0)
+        self._map = mmap.mmap(fd, 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
         self.view = memoryview(self._map)
 
     def is_of(self, fd: int) -> bool:
@@ -212,7 +212,7 @@ def _age(fd: int) -> tuple[int, int]:
 def _reserve(fd: int, path: Path, size: int) -> None:
     """Take memory for the whole file now: without it, a write to the mapping would be a SIGBUS."""
     try:
-        os.ftruncate(fd, 0)
+        os.ftruncate(fd, size)  # what it has of that stays: new pages cost more than the copy
         os.posix_fallocate(fd, 0, size)
     except OSError as error:
         with suppress(OSError):
