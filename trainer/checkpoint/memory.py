@@ -64,11 +64,25 @@ class Writer:
         finally:
             unlock(fd)
 
+    def prepare(self, size: int) -> None:
+        """Take memory for two blocks, as far as there is some: their first saves need not wait for it."""
+        for number in range(2):
+            path = self._path(number)
+            if (fd := lock(path, fcntl.LOCK_EX)) is None:
+                continue
+            try:
+                if os.fstat(fd).st_size < size and _age(fd) == NOT_WHOLE:
+                    _reserve(fd, path, size)
+            except NoRoom:
+                return  # a save tells, or finds another place
+            finally:
+                unlock(fd)
+
     def _choose(self) -> tuple[Path, int]:
         """Return the oldest block that nobody reads, or a new one, with its lock."""
         ages: list[tuple[tuple[int, int], Path, int]] = []
         for number in range(MOST):
-            path = self._folder / f"{self._slot}.{number}"
+            path = self._path(number)
             made = not path.exists()
             if made and len(ages) > 1:
                 break
@@ -85,6 +99,9 @@ class Writer:
         for _, _, other in others:
             unlock(other)
         return path, fd
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{self._slot}.{number}"
 
     def _spill(self, path: Path, size: int, full: NoRoom) -> tuple[int, Mapped]:
         """Return a locked block where there is more room, with a link to it; NoRoom if there is none."""

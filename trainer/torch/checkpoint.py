@@ -100,12 +100,10 @@ class Checkpoint:
         A worker that was asked to end (SIGTERM) copies its state and exits (SystemExit, code 143).
         """
         if not (last or self.is_due(step)):
+            self._flash.expect(self._snapshot, rank())
             return
-        persist = last or step % self._save_every == 0
-        state = {
-            name: each if isinstance(each, dict) else each.state_dict() for name, each in self._state.items()
-        }
-        self._flash.save(plain(state), Save(step, self._round), rank(), persist=persist, exchange=exchange)
+        persist, save = last or step % self._save_every == 0, Save(step, self._round)
+        self._flash.save(self._snapshot(), save, rank(), persist=persist, exchange=exchange)
         if self._asked:
             raise SystemExit(128 + signal.SIGTERM)
 
@@ -119,6 +117,12 @@ class Checkpoint:
         for step in range(first, total + 1):
             yield step
             self.save(step, last=step == total)
+
+    def _snapshot(self) -> Any:
+        state = {
+            name: each if isinstance(each, dict) else each.state_dict() for name, each in self._state.items()
+        }
+        return plain(state)
 
     def _ask(self, _: int, __: FrameType | None) -> None:
         self._asked = True

@@ -11,6 +11,7 @@ import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 import msgspec
@@ -80,6 +81,7 @@ class Flash:
         self._first = environment.get(SLOT, "0") == "0"
         self._readable = False  # what is saved can be read again
         self._full = False  # said that there is no room
+        self._expects = False
         try:
             self._token = way_from(environment).token()
         except NoMaster:
@@ -92,8 +94,8 @@ class Flash:
         """
         taken = Taken(state)
         place = place_of(taken.tensors, rank)
-        if place.parts == 1 and not (place.keeps or self._first):
-            return  # the first worker of this node has the same
+        if not self._copies(place):
+            return
         if not self._readable:  # better now than after a crash
             decoded(taken.encoded())
             self._readable = True
@@ -101,6 +103,16 @@ class Flash:
             self._copy(self._writer, taken, save, place, persist=persist)
         elif persist and self._storage is not None:
             self._write(self._storage, taken, save, place, exchange)
+
+    def expect(self, state: Callable[[], Any], rank: int) -> None:
+        """Take memory for saves of such a state, once, beside the training: first saves are mostly that."""
+        if self._writer is None or self._expects:
+            return
+        self._expects, taken = True, Taken(state())
+        place = place_of(taken.tensors, rank)
+        if self._copies(place):
+            _, body, at = described(taken, Save(0, 0), place)
+            Thread(target=self._writer.prepare, args=(at + len(body),), daemon=True).start()
 
     def load(
         self,
@@ -143,6 +155,10 @@ class Flash:
         """Let go of the memory; what is in it stays."""
         if self._writer is not None:
             self._writer.close()
+
+    def _copies(self, place: Place) -> bool:
+        """Whether this worker copies its state, and not the first one of this node, which has the same."""
+        return place.parts > 1 or place.keeps or self._first
 
     def _copy(self, writer: Writer, taken: Taken, save: Save, place: Place, *, persist: bool) -> None:
         tensors, body, at = described(taken, save, place)

@@ -213,6 +213,8 @@ class Run:
         self._report(last=False)
         if done.step % self._save_every == 0 or done.step % self._memory_every == 0:
             self._save(persist=done.step % self._save_every == 0)
+        elif self._flash is not None and self._copies:
+            self._flash.expect(self.state.snapshot, self.peers.rank)
 
     def repair(self, number: int, error: str) -> bool:
         """Form the next world after a loss in step `number`; return whether a survivor has finished it."""
