@@ -26,6 +26,7 @@ SERVER: Final = "ELASTICJOB_MEMORY_SERVER"  # host:port at which a node's agent 
 SPILL: Final = "spill"  # a link in that folder to one on disk, for blocks that memory has no room for
 MOST: Final = 3  # blocks of one slot
 NOT_WHOLE: Final = (-1, -1)
+ZEROS: Final = memoryview(bytes(1 << 20))
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class Writer:
             try:
                 if os.fstat(fd).st_size < size and _age(fd) == NOT_WHOLE:
                     _reserve(fd, path, size)
+                    for at in range(0, size, len(ZEROS)):  # the kernel clears a page when it is first used
+                        os.pwrite(fd, ZEROS[: size - at], at)
             except NoRoom:
                 return  # a save tells, or finds another place
             finally:
