@@ -1,12 +1,14 @@
 """A torchrun script with a model of 400 MB, which saves every few steps as its launcher lets it.
 
 Under `elasticjob run` by our Checkpoint to memory, under DLRover by its own to memory, else by torch.save to
-the path that is given. It tells how long each save held it up, and how long it took to load the newest one.
+the path that is given. It tells how long each save held it up, beside a copy of the same bytes from memory to
+memory right after it, and how long it took to load the newest one.
 """
 
 import os
 import sys
 import time
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -72,6 +74,21 @@ def save(step: int) -> None:
         os.replace(path + ".tmp", path)
 
 
+@cache
+def model_and_room() -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the model's 400 MB, and as much memory that is in use already."""
+    mine = work.model.get_parameter("frozen").detach()
+    return mine, mine.clone()
+
+
+def memcpy() -> float:
+    """Return how long a copy of the model takes, from memory to memory."""
+    mine, room = model_and_room()
+    began = time.perf_counter()
+    room.copy_(mine)
+    return time.perf_counter() - began
+
+
 began = time.perf_counter()
 first = load()
 restore = time.perf_counter() - began
@@ -86,11 +103,12 @@ while True:
     optimizer.step()
     time.sleep(PAUSE)
     step += 1
-    block = None
+    block = copy = None
     if step % SAVE_EVERY == 0:
         began = time.perf_counter()
         save(step)
         block = time.perf_counter() - began
+        copy = memcpy() if rank == 0 else None
     tell(
         at=time.time(),
         step=step,
@@ -98,6 +116,7 @@ while True:
         world=world,
         life=os.getpid(),
         block=block,
+        memcpy=copy,
         first=first,
         restore=restore,
     )

@@ -22,7 +22,9 @@ from benchmarks.training.systems import Shape, System
 
 ONE_NODE: Final = Shape(nodes=1, workers=2)
 TWO_NODES: Final = Shape(nodes=2, workers=1)
-SETTLED: Final = 4  # saves of a job until the next one costs what all later ones do
+SETTLED: Final = 3  # saves of a job until the next ones cost what all later ones do
+SAVES: Final = 5  # of which the medians are a sample
+BETWEEN: Final = 250  # steps from one save to the next, for the share of the time that they take
 PERIOD: Final = 30.0  # seconds between two kills
 AFTER: Final = 20  # steps in the larger world in which the first node may still stand still
 
@@ -65,26 +67,50 @@ def hit_nodes(system: System, patience: float, blow: Callable[[Job, int], None])
 def keep_large(system: System, patience: float) -> Iterator[Sample]:
     """Kill one of two workers of a plain script with 400 MB, which goes on from what it has saved.
 
-    "block" is what the last save held the step up, "restore" how long the next life loads.
+    "block" is what a save held the step up, "memcpy" how long as many bytes take from memory to memory right
+    after it, "ratio" the one by the other; "step" is a step without a save, "share" what a save each 250 of
+    them takes of the time, in per cent; "restore" is how long the next life loads.
     """
     large = replace(system, script="large_steps.py")
     while True:
         with running(large, ONE_NODE, patience) as job:
-            for _ in range(SETTLED):
-                saved = job.until(lambda step: step["rank"] == 0 and step["block"] is not None)
+            cost, saved = cost_of_saves(job)
             last = {saved["pid"]: saved}
             while len(last) < 2:
                 step = job.until(bool)
                 last[step["pid"]] = step
             at = time.time()
             os.kill(max(last, key=lambda pid: last[pid]["rank"]), signal.SIGKILL)
-            sample: Sample = {"next": None, "block": saved["block"], "restore": None}
+            sample: Sample = {"next": None, **cost, "restore": None}
             with suppress(NotInTime):
                 first = next_step(job, at, last)
                 if first["first"] == 0:
                     raise ProgramFailed("it began anew: nothing that it had saved was found")
                 sample |= {"next": first["at"] - at, "restore": first["restore"]}
         yield sample
+
+
+def cost_of_saves(job: Job) -> tuple[Sample, Step]:
+    """Return what saves cost, once they cost the same, and the step with the last one."""
+    saves, steps = list[Step](), list[float]()
+    before: Step | None = None
+    while len(saves) < SETTLED + SAVES:
+        step = job.until(lambda step: step["rank"] == 0)
+        if step["block"] is not None:
+            saves.append(step)
+        elif before and follows(before, step):
+            steps.append(step["at"] - before["at"])
+        before = step
+    counted = saves[SETTLED:]
+    block, took = median(each["block"] for each in counted), median(steps)
+    cost: Sample = {
+        "block": block,
+        "memcpy": median(each["memcpy"] for each in counted),
+        "ratio": median(each["block"] / each["memcpy"] for each in counted),
+        "step": 1000 * took,
+        "share": 100 * block / (block + BETWEEN * took),
+    }
+    return cost, saves[-1]
 
 
 def kill_again(system: System, patience: float) -> Iterator[Sample]:

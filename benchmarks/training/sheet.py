@@ -39,6 +39,10 @@ RECOVERY: Final = (
 )
 CHECKPOINT: Final = (
     Row("400 MB, a save: holds the step up, s", "large", "block"),
+    Row("400 MB, memcpy of as many bytes, s", "large", "memcpy"),
+    Row("400 MB, a save: times that memcpy", "large", "ratio"),
+    Row("400 MB, a save each 250 steps: % of the time", "large", "share"),
+    Row("400 MB, such a step: ms", "large", "step"),
     Row("400 MB: load of the newest, s", "large", "restore"),
     Row("400 MB, plain script, SIGKILL: next step, s", "large", "next"),
     Row("400 MB, second node joins: first stands still, s", "join", "stall"),

@@ -88,6 +88,20 @@ def test_without_a_free_block_the_newest_one_stays(tmp_path: Path) -> None:
         memory.unlock(fd)
 
 
+def test_memory_is_taken_for_the_first_saves_and_never_from_a_whole_block(tmp_path: Path) -> None:
+    Writer(tmp_path, "slot-0").prepare(9000)
+    pages = {path.name: path.stat().st_blocks for path in tmp_path.iterdir()}
+    assert set(pages) == {"slot-0.0", "slot-0.1"}
+    assert all(pages.values())
+    assert steps(tmp_path) == []
+    writer = Writer(tmp_path, "slot-0")
+    for step in (1, 2, 3):
+        save(writer, step)
+    for size in (1 << 16, 1 << 50):
+        Writer(tmp_path, "slot-0").prepare(size)
+        assert steps(tmp_path) == [3, 2]
+
+
 def test_too_little_memory_is_an_error_and_no_signal(tmp_path: Path) -> None:
     writer = Writer(tmp_path, "slot-0")
     save(writer, 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,10 @@ from elasticjob.trainer.channel import FD
 from elasticjob.trainer.checkpoint import memory
 from elasticjob.trainer.checkpoint.memory import held
 from elasticjob.trainer.checkpoint.part import Damaged, Save
+from elasticjob.trainer.torch import checkpoint as module
 from elasticjob.trainer.torch.checkpoint import Checkpoint
 from elasticjob.trainer.torch.flash import Flash
+from elasticjob.trainer.torch.tree import Taken
 from tests.kit.harness import Scenario, scenario
 from tests.kit.waiting import until
 from tests.kit.warm import Warm
@@ -114,10 +118,61 @@ def alone(data: bytes) -> list[bytes]:
     return [data]
 
 
+class Keeping(nn.Linear):
+    """A model that keeps what it is given, as any object may that loads by itself."""
+
+    def load_state_dict(self, state: Any, strict: bool = True, assign: bool = False) -> Any:
+        self.given = dict(state)
+        return super().load_state_dict(state, strict, assign)
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """The environment in which a Checkpoint uses the memory of a node."""
+    ours, agents = socket.socketpair()
+    with ours, agents:
+        monkeypatch.setattr(module, "channel_to", lambda _: ours)
+        monkeypatch.setattr(signal, "signal", lambda *_: None)
+        yield {memory.FOLDER: str(tmp_path)}
+
+
+def test_what_was_loaded_stays_when_its_block_is_overwritten(tmp_path: Path, agent: dict[str, str]) -> None:
+
+    def worker() -> tuple[Checkpoint, dict[str, Any]]:
+        model, keeping, notes = nn.Linear(3, 2), Keeping(3, 2), {"mean": torch.ones(2)}
+        optimizer = torch.optim.Adam(model.parameters())
+        model(torch.ones(3)).sum().backward()
+        optimizer.step()
+        state = {"model": model, "keeping": keeping, "optimizer": optimizer, "notes": notes}
+        return Checkpoint("memory://", state, every=1, save_every=1, environment=agent), state
+
+    def content(state: dict[str, Any]) -> dict[str, Any]:
+        whole = {name: each if name == "notes" else each.state_dict() for name, each in state.items()}
+        taken = Taken(whole | {"given": state["keeping"].given})
+        return {name: each.tolist() for name, each in taken.tensors.items()}
+
+    worker()[0].save(1)
+    again, state = worker()
+    place = state["model"].weight.data_ptr()
+    assert again.load() == 1
+    assert state["model"].weight.data_ptr() == place
+    before = content(state)
+    with torch.no_grad():
+        state["keeping"].weight.zero_()  # not even in what it was given
+    before["keeping.weight"] = [[0.0] * 3] * 2
+    for step in (2, 3):
+        worker()[0].save(step)
+    assert [each.head.step for each in held(tmp_path)] == [3, 2]
+    assert content(state) == before
+
+
 def test_another_state_than_that_of_the_checkpoint_is_told(tmp_path: Path) -> None:
     training(tmp_path)[0].save(5)
+    mine = nn.Linear(3, 2)
+    before = mine.weight.tolist()
     with pytest.raises(ValueError, match=r"step 5 has \['model', 'notes', 'optimizer'\], and Checkpoint"):
-        Checkpoint(tmp_path, {"model": nn.Linear(3, 2)}, environment={}).load()
+        Checkpoint(tmp_path, {"model": mine}, environment={}).load()
+    assert mine.weight.tolist() == before
 
 
 @pytest.mark.parametrize(

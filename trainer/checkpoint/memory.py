@@ -26,6 +26,7 @@ SERVER: Final = "ELASTICJOB_MEMORY_SERVER"  # host:port at which a node's agent 
 SPILL: Final = "spill"  # a link in that folder to one on disk, for blocks that memory has no room for
 MOST: Final = 3  # blocks of one slot
 NOT_WHOLE: Final = (-1, -1)
+ZEROS: Final = memoryview(bytes(1 << 20))
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,27 @@ class Writer:
         finally:
             unlock(fd)
 
+    def prepare(self, size: int) -> None:
+        """Take memory for two blocks, as far as there is some: their first saves need not wait for it."""
+        for number in range(2):
+            path = self._path(number)
+            if (fd := lock(path, fcntl.LOCK_EX)) is None:
+                continue
+            try:
+                if os.fstat(fd).st_size < size and _age(fd) == NOT_WHOLE:
+                    _reserve(fd, path, size)
+                    for at in range(0, size, len(ZEROS)):  # the kernel clears a page when it is first used
+                        os.pwrite(fd, ZEROS[: size - at], at)
+            except NoRoom:
+                return  # a save tells, or finds another place
+            finally:
+                unlock(fd)
+
     def _choose(self) -> tuple[Path, int]:
         """Return the oldest block that nobody reads, or a new one, with its lock."""
         ages: list[tuple[tuple[int, int], Path, int]] = []
         for number in range(MOST):
-            path = self._folder / f"{self._slot}.{number}"
+            path = self._path(number)
             made = not path.exists()
             if made and len(ages) > 1:
                 break
@@ -85,6 +102,9 @@ class Writer:
         for _, _, other in others:
             unlock(other)
         return path, fd
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{self._slot}.{number}"
 
     def _spill(self, path: Path, size: int, full: NoRoom) -> tuple[int, Mapped]:
         """Return a locked block where there is more room, with a link to it; NoRoom if there is none."""
@@ -125,7 +145,7 @@ class Mapped:
 
     def __init__(self, fd: int) -> None:
         self._inode = os.fstat(fd).st_ino
-        self._map = mmap.mmap(fd, 0)
+        self._map = mmap.mmap(fd, 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
         self.view = memoryview(self._map)
 
     def is_of(self, fd: int) -> bool:
@@ -212,7 +232,7 @@ def _age(fd: int) -> tuple[int, int]:
 def _reserve(fd: int, path: Path, size: int) -> None:
     """Take memory for the whole file now: without it, a write to the mapping would be a SIGBUS."""
     try:
-        os.ftruncate(fd, 0)
+        os.ftruncate(fd, size)  # what it has of that stays: new pages cost more than the copy
         os.posix_fallocate(fd, 0, size)
     except OSError as error:
         with suppress(OSError):

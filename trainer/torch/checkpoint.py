@@ -22,14 +22,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from elasticjob.trainer.channel import FD, ROUND, Copied, encode
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.torch.flash import Flash
 from elasticjob.trainer.torch.state import Stateful, plain
-from elasticjob.trainer.torch.tree import Taken, is_distributed
+from elasticjob.trainer.torch.tree import targets
 
 __all__ = ["Checkpoint"]
 
@@ -101,12 +100,10 @@ class Checkpoint:
         A worker that was asked to end (SIGTERM) copies its state and exits (SystemExit, code 143).
         """
         if not (last or self.is_due(step)):
+            self._flash.expect(self._snapshot, rank())
             return
-        persist = last or step % self._save_every == 0
-        state = {
-            name: each if isinstance(each, dict) else each.state_dict() for name, each in self._state.items()
-        }
-        self._flash.save(plain(state), Save(step, self._round), rank(), persist=persist, exchange=exchange)
+        persist, save = last or step % self._save_every == 0, Save(step, self._round)
+        self._flash.save(self._snapshot(), save, rank(), persist=persist, exchange=exchange)
         if self._asked:
             raise SystemExit(128 + signal.SIGTERM)
 
@@ -121,6 +118,12 @@ class Checkpoint:
             yield step
             self.save(step, last=step == total)
 
+    def _snapshot(self) -> Any:
+        state = {
+            name: each if isinstance(each, dict) else each.state_dict() for name, each in self._state.items()
+        }
+        return plain(state)
+
     def _ask(self, _: int, __: FrameType | None) -> None:
         self._asked = True
 
@@ -129,8 +132,8 @@ class Checkpoint:
             self._channel.sendall(encode(message))
 
     def _targets(self, rest: Any, tensors: Sequence[part.Tensor]) -> dict[str, Tensor]:
-        """Return what to fill: the tensors that are there now, and new ones for what they do not have yet."""
-        return targets(self._state, tensors)
+        """Return what to fill; nothing of mine if the checkpoint is one of another state."""
+        return targets(self._state if rest.keys() == self._state.keys() else {}, tensors)
 
 
 def channel_to(environment: Mapping[str, str]) -> socket.socket | None:
@@ -138,36 +141,6 @@ def channel_to(environment: Mapping[str, str]) -> socket.socket | None:
     with suppress(KeyError, OSError):  # the variables are inherited, the descriptor is not
         return socket.socket(fileno=os.dup(int(environment[FD])))
     return None
-
-
-def targets(state: Mapping[str, Any], tensors: Sequence[part.Tensor]) -> dict[str, Tensor]:
-    """Return a tensor for each of a checkpoint's, placed over the workers as the model is now.
-
-    An optimizer has no state before its first step: that of a parameter is placed as the parameter.
-    """
-    there = Taken({name: each.state_dict() for name, each in state.items() if isinstance(each, nn.Module)})
-    into: dict[str, Tensor] = {}
-    for each in tensors:
-        whole = each.whole or each.shape
-        like = there.tensors.get(each.name)
-        if like is None:
-            like = parameter_of(state, each.name)
-        kind = getattr(torch, each.dtype)
-        if like is not None and is_distributed(like) and tuple(like.shape) == whole:
-            into[each.name] = torch.empty_like(like, dtype=kind)
-        else:
-            into[each.name] = torch.empty(whole, dtype=kind)
-    return into
-
-
-def parameter_of(state: Mapping[str, Any], name: str) -> Tensor | None:
-    """Return the parameter of a tensor in an optimizer's state, named <optimizer>.state.<index>.<key>."""
-    owner, _, rest = name.partition(".state.")
-    optimizer, index = state.get(owner), rest.partition(".")[0]
-    if not isinstance(optimizer, Optimizer) or not index.isdecimal():
-        return None
-    all_: list[Tensor] = [each for group in optimizer.param_groups for each in group["params"]]
-    return all_[int(index)] if int(index) < len(all_) else None
 
 
 def bare(value: Any) -> Any:

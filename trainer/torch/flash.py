@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import mmap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 import msgspec
@@ -29,7 +31,8 @@ from elasticjob.trainer.torch.tree import (
     Place,
     Taken,
     decoded,
-    is_distributed,
+    empty,
+    is_there,
     local,
     place_of,
     shape_of,
@@ -44,7 +47,10 @@ MEMORY: Final = "memory://"
 Exchange = Callable[[bytes], list[bytes]]
 """Returns what each worker gave, by rank; all workers call it at the same place."""
 Targets = Callable[[Any, Sequence[part.Tensor]], dict[str, Tensor]]
-"""Returns what to fill with the tensors of a checkpoint, by name, given its rest and its tensors."""
+"""Returns what to fill with the tensors of a checkpoint, by name, given its rest and its tensors.
+
+Those of a model may be its own: they are changed when no worker can fail to read the checkpoint any more.
+"""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -75,6 +81,7 @@ class Flash:
         self._first = environment.get(SLOT, "0") == "0"
         self._readable = False  # what is saved can be read again
         self._full = False  # said that there is no room
+        self._expects = False
         try:
             self._token = way_from(environment).token()
         except NoMaster:
@@ -87,8 +94,8 @@ class Flash:
         """
         taken = Taken(state)
         place = place_of(taken.tensors, rank)
-        if place.parts == 1 and not (place.keeps or self._first):
-            return  # the first worker of this node has the same
+        if not self._copies(place):
+            return
         if not self._readable:  # better now than after a crash
             decoded(taken.encoded())
             self._readable = True
@@ -96,6 +103,16 @@ class Flash:
             self._copy(self._writer, taken, save, place, persist=persist)
         elif persist and self._storage is not None:
             self._write(self._storage, taken, save, place, exchange)
+
+    def expect(self, state: Callable[[], Any], rank: int) -> None:
+        """Take memory for saves of such a state, once, beside the training: first saves are mostly that."""
+        if self._writer is None or self._expects:
+            return
+        self._expects, taken = True, Taken(state())
+        place = place_of(taken.tensors, rank)
+        if self._copies(place):
+            _, body, at = described(taken, Save(0, 0), place)
+            Thread(target=self._writer.prepare, args=(at + len(body),), daemon=True).start()
 
     def load(
         self,
@@ -107,22 +124,25 @@ class Flash:
     ) -> tuple[Any, Save] | None:
         """Return the newest state that can be had, and of which checkpoint; None if there is none.
 
-        All workers call this at once; the state is None for those that are no `readers`. If none of those in
-        storage can be read, Damaged: a job that began anew would overwrite them.
+        All workers call this at once; the state is None for those that are no `readers`. When all can read
+        theirs, the targets are filled; no tensor of the state lies in a block. If none of those in storage
+        can be read, Damaged: a job that began anew would overwrite them.
         """
         mine = memory.held(self._folder, self._mark) if self._folder else []
         told = [msgspec.json.decode(each, type=Told) for each in exchange(self._told(mine, rank))]
         stored, wrong = dict(told[0].stored), ""
         for chosen in choose([each.offers for each in told], stored):
             found, wrong = None, ""
-            try:
-                if readers(rank):
-                    found = state_of(self._source(chosen, mine, rank, told), rank, targets)
-            except (Damaged, OSError) as error:
-                wrong = str(error) or type(error).__name__
-            wrong = next((each.decode() for each in exchange(wrong.encode()) if each), "")
-            if not wrong:
-                return found, chosen.save
+            with ExitStack() as opened:
+                try:
+                    if readers(rank):
+                        source = self._source(chosen, mine, rank, told)
+                        found = opened.enter_context(reading(source, rank, targets))
+                except (Damaged, OSError) as error:
+                    wrong = str(error) or type(error).__name__
+                wrong = next((each.decode() for each in exchange(wrong.encode()) if each), "")
+                if not wrong:
+                    return (found() if found else None), chosen.save
             if not chosen.holders and rank == 0 and self._storage:
                 self._storage.set_aside(chosen.save.step, wrong)
             elif chosen.holders:
@@ -135,6 +155,10 @@ class Flash:
         """Let go of the memory; what is in it stays."""
         if self._writer is not None:
             self._writer.close()
+
+    def _copies(self, place: Place) -> bool:
+        """Whether this worker copies its state, and not the first one of this node, which has the same."""
+        return place.parts > 1 or place.keeps or self._first
 
     def _copy(self, writer: Writer, taken: Taken, save: Save, place: Place, *, persist: bool) -> None:
         tensors, body, at = described(taken, save, place)
@@ -212,24 +236,39 @@ def fill(block: memoryview, places: Iterable[part.Tensor], tensors: Mapping[str,
             tensor_in(block, each).copy_(local(tensors[each.name]))
 
 
-def state_of(source: Source, rank: int, targets: Targets) -> Any:
-    """Return the state in a checkpoint, cut anew if that is necessary."""
+@contextmanager
+def reading(source: Source, rank: int, targets: Targets) -> Iterator[Callable[[], Any]]:
+    """Lend, for a `with` statement, a function that returns the state in a checkpoint.
+
+    If this worker's part has just what belongs here, the function fills the targets from it, by one copy.
+    What has to be cut anew is read before, to tensors of its own: its reading may fail half-way.
+    """
     number = rank if rank < source.parts else 0
     head = source.head(number)
     rest = decoded(head.rest)
     into = targets(rest, head.tensors)
-    if not any(each.whole for each in head.tensors) and not any(map(is_distributed, into.values())):
+    if all(is_there(each, into[each.name]) for each in head.tensors):
         with source.open(number) as block:
-            into = copies(block, head.tensors)
+            for each in head.tensors:
+                tensor_in(block, each)  # Damaged now, or never
+
+            def state() -> Any:
+                restore(block, head.tensors, into)
+                return together(rest, into.__getitem__)
+
+            yield state
     else:
         heads = [head if each == number else source.head(each) for each in range(source.parts)]
-        reshard.read(heads, source.open, into)
-    return together(rest, into.__getitem__)
+        beside = {each.name: empty(each, into[each.name]) for each in head.tensors}
+        reshard.read(heads, source.open, beside)
+        yield lambda: together(rest, beside.__getitem__)
 
 
-def copies(block: memoryview, tensors: Iterable[part.Tensor]) -> dict[str, Tensor]:
-    """Return copies of all tensors in a block."""
-    return {each.name: tensor_in(block, each).clone() for each in tensors}
+def restore(block: memoryview, places: Iterable[part.Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Copy the tensors of a block to where they belong."""
+    with torch.no_grad():
+        for each in places:
+            local(tensors[each.name]).copy_(tensor_in(block, each))
 
 
 def stored_in(place: Storage) -> Iterable[tuple[Save, int]]:

@@ -33,6 +33,7 @@ from elasticjob.trainer.torch.noise import METRIC, Noise
 from elasticjob.trainer.torch.peers import Peers, Sum
 from elasticjob.trainer.torch.sampler import Piece, Position, Sampler, Window
 from elasticjob.trainer.torch.state import NOTHING, Done, State
+from elasticjob.trainer.torch.tree import targets
 from elasticjob.trainer.way import SLOT
 
 log = logging.getLogger("elasticjob")
@@ -212,6 +213,8 @@ class Run:
         self._report(last=False)
         if done.step % self._save_every == 0 or done.step % self._memory_every == 0:
             self._save(persist=done.step % self._save_every == 0)
+        elif self._flash is not None and self._copies:
+            self._flash.expect(self.state.snapshot, self.peers.rank)
 
     def repair(self, number: int, error: str) -> bool:
         """Form the next world after a loss in step `number`; return whether a survivor has finished it."""
@@ -402,7 +405,10 @@ class Run:
         if self._flash is None:
             return False
         found = self._flash.load(
-            self.peers.exchange, self.peers.rank, lambda *_: {}, readers=lambda rank: rank == 0
+            self.peers.exchange,
+            self.peers.rank,
+            lambda _, tensors: targets({"model": self.state.model}, tensors),
+            readers=lambda rank: rank == 0,
         )
         if found is None:
             return False

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pickle import UnpicklingError  # noqa: TID251  # only the name of torch's error
 from typing import Any, Final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
+from elasticjob.trainer.checkpoint import part as blocks
 from elasticjob.trainer.checkpoint.part import Shape
 
 REFERENCE: Final = "\0tensor"
@@ -132,6 +134,67 @@ def place_of(tensors: Mapping[str, Tensor], rank: int) -> Place:
         else:
             part, parts = part * many + here, parts * many
     return Place(part, parts, keeps)
+
+
+def targets(state: Mapping[str, Any], tensors: Sequence[blocks.Tensor]) -> dict[str, Tensor]:
+    """Return what to fill with the tensors of a checkpoint, placed over the workers as the model is now.
+
+    A model's own tensors are filled, and then given to its load_state_dict, as torch.distributed.checkpoint
+    does. All other objects may keep what they are given, so they get new tensors. An optimizer has no state
+    before its first step: that of a parameter is placed as the parameter.
+    """
+    there: dict[str, Tensor] = {}
+    filled: set[str] = set()
+    for name, each in state.items():
+        if isinstance(each, nn.Module):
+            found = Taken({name: each.state_dict()}).tensors
+            there |= found
+            filled |= found.keys() if loads_as_torch(each) else set()
+    into: dict[str, Tensor] = {}
+    for where in tensors:
+        like = there.get(where.name)
+        if like is None:
+            like = parameter_of(state, where.name)
+        elif where.name in filled and takes(where, like):
+            into[where.name] = like
+            continue
+        into[where.name] = empty(where, like)
+    return into
+
+
+def loads_as_torch(module: nn.Module) -> bool:
+    """Whether a module's load_state_dict is that of torch, which keeps nothing of what it is given."""
+    return getattr(module.load_state_dict, "__func__", None) is nn.Module.load_state_dict
+
+
+def takes(where: blocks.Tensor, tensor: Tensor) -> bool:
+    """Whether a tensor can be filled with one of a checkpoint as it is."""
+    same = tuple(tensor.shape) == (where.whole or where.shape) and tensor.dtype is getattr(torch, where.dtype)
+    return same and not tensor.is_meta
+
+
+def empty(where: blocks.Tensor, like: Tensor | None) -> Tensor:
+    """Return a new tensor for one of a checkpoint, divided over the workers as `like`, if that is."""
+    whole, kind = where.whole or where.shape, getattr(torch, where.dtype)
+    if like is not None and is_distributed(like) and tuple(like.shape) == whole:
+        return torch.empty_like(like, dtype=kind)
+    return torch.empty(whole, dtype=kind)
+
+
+def is_there(where: blocks.Tensor, tensor: Tensor) -> bool:
+    """Whether what a block has of a tensor is just this worker's piece of it."""
+    mine = shape_of(where.name, tensor)
+    return (mine.shape, mine.whole, mine.offset) == (where.shape, where.whole, where.offset)
+
+
+def parameter_of(state: Mapping[str, Any], name: str) -> Tensor | None:
+    """Return the parameter of a tensor in an optimizer's state, named <optimizer>.state.<index>.<key>."""
+    owner, _, rest = name.partition(".state.")
+    optimizer, index = state.get(owner), rest.partition(".")[0]
+    if not isinstance(optimizer, Optimizer) or not index.isdecimal():
+        return None
+    all_: list[Tensor] = [each for group in optimizer.param_groups for each in group["params"]]
+    return all_[int(index)] if int(index) < len(all_) else None
 
 
 def _like(value: Any, items: dict[Any, Any]) -> Any:
