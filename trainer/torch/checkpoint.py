@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -24,10 +22,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from elasticjob.trainer.channel import FD, ROUND, Copied, encode
+from elasticjob.trainer.channel import ROUND, Copied, encode
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.torch.flash import Flash
+from elasticjob.trainer.torch.link import channel_to
 from elasticjob.trainer.torch.state import Stateful, plain
 from elasticjob.trainer.torch.tree import Taken, is_distributed
 
@@ -133,19 +132,13 @@ class Checkpoint:
         return targets(self._state, tensors)
 
 
-def channel_to(environment: Mapping[str, str]) -> socket.socket | None:
-    """Return the channel to the agent; None without one, as in a program that a worker has started."""
-    with suppress(KeyError, OSError):  # the variables are inherited, the descriptor is not
-        return socket.socket(fileno=os.dup(int(environment[FD])))
-    return None
-
-
 def targets(state: Mapping[str, Any], tensors: Sequence[part.Tensor]) -> dict[str, Tensor]:
     """Return a tensor for each of a checkpoint's, placed over the workers as the model is now.
 
     An optimizer has no state before its first step: that of a parameter is placed as the parameter.
     """
-    there = Taken({name: each.state_dict() for name, each in state.items() if isinstance(each, nn.Module)})
+    known = {name: each.state_dict() for name, each in state.items() if isinstance(each, nn.Module)}
+    there = Taken(known | {name: each for name, each in state.items() if isinstance(each, dict)})
     into: dict[str, Tensor] = {}
     for each in tensors:
         whole = each.whole or each.shape

@@ -97,7 +97,7 @@ class Elastic:
     def model(self) -> nn.Module:
         """The model to call: wrapped for the present world in steps, bare in evaluations and after them."""
         run = self._run
-        return run.state.model if run.evaluating or run.ended else run.wrapped
+        return run.state.model if run.evaluating or run.ended else run.reduction.model
 
     @property
     def rank(self) -> int:

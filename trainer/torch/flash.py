@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import mmap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,13 +81,16 @@ class Flash:
         except NoMaster:
             self._token = ""
 
-    def save(self, state: Any, save: Save, rank: int, *, persist: bool, exchange: Exchange) -> None:
-        """Copy the state; with `persist` the agent writes it to storage, too.
+    def save(
+        self, state: Any, save: Save, rank: int, *, persist: bool, exchange: Exchange, keeps: bool = True
+    ) -> None:
+        """Copy the state; with `persist` the agent writes it to storage, too, unless another node `keeps` it.
 
         Without an agent all workers call this at once, and it returns when the checkpoint is in storage.
         """
         taken = Taken(state)
         place = place_of(taken.tensors, rank)
+        place = replace(place, keeps=place.keeps and keeps)
         if place.parts == 1 and not (place.keeps or self._first):
             return  # the first worker of this node has the same
         if not self._readable:  # better now than after a crash

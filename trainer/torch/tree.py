@@ -10,7 +10,7 @@ from pickle import UnpicklingError  # noqa: TID251  # only the name of torch's e
 from typing import Any, Final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from elasticjob.trainer.checkpoint.part import Shape
 
@@ -80,6 +80,14 @@ def decoded(rest: bytes) -> Any:
 def local(tensor: Tensor) -> Tensor:
     """Return the piece of a tensor that is on this worker."""
     return tensor.to_local() if is_distributed(tensor) else tensor  # type: ignore[attr-defined]
+
+
+def settle(model: nn.Module) -> None:
+    """Have modules of fully_shard let go of what they gathered for a forward pass."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    for each in model.modules() if fsdp is not None else ():
+        if isinstance(each, fsdp.FSDPModule):  # type: ignore[union-attr]
+            each.reshard()
 
 
 def shape_of(name: str, tensor: Tensor) -> Shape:

@@ -1,0 +1,77 @@
+"""Whole jobs of real processes whose model fully_shard divides in each node: arithmetic stays exact."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from elasticjob.trainer.torch.data import permutation
+from elasticjob.trainer.torch.sampler import Position, Sampler
+from tests.kit.harness import Scenario, counted, scenario
+from tests.kit.warm import Warm
+from tests.trainer.test_elastic import BATCH, SIZE, is_idle, lineage
+
+CLIP = 0.5
+
+
+def trained_alone(epochs: int) -> tuple[list[float], list[float]]:
+    """Return the parameters after the same training in one process, and the norm of each step's gradient."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(SIZE, 8, generator=generator, dtype=torch.float64)
+    y = torch.randint(0, 3, (SIZE,), generator=generator)
+    weight = torch.linspace(-1, 1, 24, dtype=torch.float64).view(3, 8).requires_grad_()
+    bias = torch.linspace(-1, 1, 3, dtype=torch.float64).requires_grad_()
+    optimizer = torch.optim.AdamW([weight, bias], lr=1e-2)
+    sampler, position, norms = Sampler(SIZE, BATCH, 1), Position(), list[float]()
+    while position.epoch < epochs:
+        order = permutation(SIZE, 0, position.epoch)
+        window = order[sampler.window(position).places.start : sampler.window(position).places.stop]
+        optimizer.zero_grad()
+        torch.autograd.backward(F.cross_entropy(F.linear(x[window], weight, bias), y[window]))
+        norms.append(float(torch.nn.utils.clip_grad_norm_([weight, bias], CLIP)))
+        optimizer.step()
+        position = sampler.following(sampler.window(position))
+    return [*weight.flatten().tolist(), *bias.tolist()], norms
+
+
+def check(job: Scenario, *, slots: int, epochs: int, lost: int = 0) -> None:
+    """The count has no gap, each record counted once per epoch, and the model is the one of a single process.
+
+    Of killed workers the last line may be missing: `lost` is how many lines at most.
+    """
+    parameters, norms = trained_alone(epochs)
+    steps = lineage(job.recorded())
+    assert sorted({step["step"] for step in steps}) == list(range(1, len(norms) + 1))
+    assert len(set(counted(steps))) == len(counted(steps)), "rank 0 counted a step twice"
+    taken = [step for step in steps if not is_idle(step, slots)]
+    for epoch in range(epochs):
+        records = Counter(record for step in taken if step["epoch"] == epoch for record in step["records"])
+        assert set(records) <= set(range(SIZE))
+    for step in steps:
+        assert step["norm"] == pytest.approx(norms[step["step"] - 1], abs=1e-6)
+    results = job.results()
+    assert results
+    assert len({result["score"] for result in results}) == 1
+    assert all(math.isfinite(result["score"]) for result in results)
+    for result in results:
+        assert result["parameters"] == pytest.approx(parameters, abs=1e-6)
+
+
+@pytest.mark.parametrize(("nodes", "workers"), [(1, 1), (1, 2), (2, 1), (2, 2)])
+async def test_any_number_of_nodes_and_parts_computes_the_same(
+    tmp_path: Path, warm: Warm, nodes: int, workers: int
+) -> None:
+    async with scenario(tmp_path, warm, nodes=(nodes, nodes)) as job:
+        flags = ("--nproc-per-node", str(workers))
+        agents = [await job.agent(index, "divided.py", 3, flags=flags) for index in range(nodes)]
+        codes = [await job.ends(agent) for agent in agents]
+        if any(codes):
+            for line in job.lines:
+                print(line.node, line.text)
+        assert codes == [0] * nodes
+        check(job, slots=nodes * workers, epochs=3)
