@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -12,11 +15,11 @@ import torch.nn.functional as F
 
 from elasticjob.trainer.torch.data import permutation
 from elasticjob.trainer.torch.sampler import Position, Sampler
-from tests.kit.harness import Scenario, counted, scenario
+from tests.kit.harness import Agent, Scenario, counted, scenario
 from tests.kit.warm import Warm
 from tests.trainer.test_elastic import BATCH, SIZE, is_idle, lineage
 
-CLIP = 0.5
+CLIP, EPOCHS = 0.5, 8
 
 
 def trained_alone(epochs: int) -> tuple[list[float], list[float]]:
@@ -69,9 +72,53 @@ async def test_any_number_of_nodes_and_parts_computes_the_same(
     async with scenario(tmp_path, warm, nodes=(nodes, nodes)) as job:
         flags = ("--nproc-per-node", str(workers))
         agents = [await job.agent(index, "divided.py", 3, flags=flags) for index in range(nodes)]
-        codes = [await job.ends(agent) for agent in agents]
-        if any(codes):
-            for line in job.lines:
-                print(line.node, line.text)
-        assert codes == [0] * nodes
+        assert [await job.ends(agent) for agent in agents] == [0] * nodes
         check(job, slots=nodes * workers, epochs=3)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_survivors_of_a_lost_node_go_on_and_a_new_one_gets_their_parts(
+    tmp_path: Path, warm: Warm, workers: int
+) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 3)) as job:
+
+        async def node(index: int) -> Agent:
+            return await job.agent(index, "divided.py", EPOCHS, flags=("--nproc-per-node", str(workers)))
+
+        with job.slowly():
+            agents = [await node(index) for index in (0, 1)]
+            await job.until(job.trains_with(2 * workers, after=10))
+            stay = pids(job, "job-worker-1")
+            lost = time.time()
+            agents[0].kill()
+            await job.until(job.trains_with(workers, after=job.last()["step"]))
+            print(
+                "seconds to the next step",
+                min(s["at"] for s in job.steps() if s["world"] == workers and s["at"] > lost) - lost,
+            )
+            agents += [await node(index) for index in (2, 0)]
+            await job.until(job.trains_with(3 * workers))
+        assert [await job.ends(agent) for agent in agents[1:]] == [0] * 3
+        assert pids(job, "job-worker-1") == stay
+        check(job, slots=3 * workers, epochs=EPOCHS, lost=workers)
+
+
+async def test_node_that_lost_a_worker_comes_back_as_a_new_one(tmp_path: Path, warm: Warm) -> None:
+    async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
+        with job.slowly():
+            flags = ("--nproc-per-node", "2")
+            agents = [await job.agent(index, "divided.py", EPOCHS, flags=flags) for index in (0, 1)]
+            await job.until(job.trains_with(4, after=10))
+            stay, broken = pids(job, "job-worker-1"), pids(job, "job-worker-0")
+            before = job.last()["round"]
+            os.kill(min(broken), signal.SIGKILL)
+            await job.until(job.trains_in_a_round_after(before))
+        assert [await job.ends(agent) for agent in agents] == [0, 0]
+        assert pids(job, "job-worker-1") == stay
+        assert len(pids(job, "job-worker-0") - broken) == 2
+        check(job, slots=4, epochs=EPOCHS, lost=2)
+
+
+def pids(job: Scenario, node: str) -> set[int]:
+    """Return the processes that have counted steps on a node."""
+    return {step["pid"] for step in job.steps(node)}
