@@ -119,6 +119,32 @@ async def test_node_that_lost_a_worker_comes_back_as_a_new_one(tmp_path: Path, w
         check(job, slots=4, epochs=EPOCHS, lost=2)
 
 
+async def test_last_node_that_loses_a_worker_goes_on_from_memory_and_a_new_job_from_storage(
+    tmp_path: Path, warm: Warm
+) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
+
+        async def node(workers: int) -> Agent:
+            flags = ("--nproc-per-node", str(workers))
+            return await job.agent(0, "divided.py", EPOCHS, tmp_path / "saved", flags=flags)
+
+        with job.slowly():
+            agent = await node(2)
+            await job.until(job.trains_with(2, after=10))
+            os.kill(min(pids(job, "job-worker-0")), signal.SIGKILL)
+            await job.until(job.trains_in_a_round_after(1))
+            agent.kill(signal.SIGTERM)
+        assert await job.ends(agent) == 143
+        left = max(step["step"] for step in job.recorded())
+        assert await job.ends(await node(1)) == 0
+        started = [line.record["started"] for line in job.lines if "started" in line.record]
+        assert started[:2] == [0, 0]
+        assert started[2] == started[3]
+        assert started[2] in range(10, left, 5)
+        assert started[4:] == [left]
+        check(job, slots=2, epochs=EPOCHS, lost=2)
+
+
 def pids(job: Scenario, node: str) -> set[int]:
     """Return the processes that have counted steps on a node."""
     return {step["pid"] for step in job.steps(node)}
