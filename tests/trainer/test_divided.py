@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -15,7 +16,7 @@ import torch.nn.functional as F
 
 from elasticjob.trainer.torch.data import permutation
 from elasticjob.trainer.torch.sampler import Position, Sampler
-from tests.kit.harness import Agent, Scenario, counted, scenario
+from tests.kit.harness import SCRIPTS, Agent, Scenario, counted, scenario
 from tests.kit.warm import Warm
 from tests.trainer.test_elastic import BATCH, SIZE, is_idle, lineage
 
@@ -74,6 +75,21 @@ async def test_any_number_of_nodes_and_parts_computes_the_same(
         agents = [await job.agent(index, "divided.py", 3, flags=flags) for index in range(nodes)]
         assert [await job.ends(agent) for agent in agents] == [0] * nodes
         check(job, slots=nodes * workers, epochs=3)
+
+
+async def test_what_fully_shard_leaves_out_is_averaged_over_all_workers(tmp_path: Path, warm: Warm) -> None:
+    process = await warm.run([str(SCRIPTS / "partly.py"), "3"], dict(os.environ))
+    alone = json.loads((await process.stdout.read()).splitlines()[-1])
+    async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
+        flags = ("--nproc-per-node", "2")
+        agents = [await job.agent(index, "partly.py", 3, flags=flags) for index in (0, 1)]
+        assert [await job.ends(agent) for agent in agents] == [0, 0]
+        results = job.results()
+    assert len(results) == 4
+    for result in results:
+        assert result["parameters"] == pytest.approx(alone["parameters"], abs=1e-5)
+        assert result["norms"] == pytest.approx(alone["norms"], abs=1e-5)
+        assert result["seen"] == results[0]["seen"]
 
 
 @pytest.mark.parametrize("workers", [1, 2])

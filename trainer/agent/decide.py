@@ -551,7 +551,7 @@ def hint(group: Group, failed: Failed) -> str:
     if group.recovery is Recovery.IN_PROCESS and not failed.elastic and any(map(failed.message.count, WORLD)):
         return (
             "; it was started without a rank because it imports Elastic: if it makes none, run it with "
-            "--recovery restart"
+            "--recovery restart; if it divides its model, give fully_shard mesh=node_mesh()"
         )
     return ""
 

@@ -33,7 +33,7 @@ from elasticjob.trainer.torch.peers import Peers
 from elasticjob.trainer.torch.replicated import Replicated
 from elasticjob.trainer.torch.sampler import Piece, Position, Sampler, Window
 from elasticjob.trainer.torch.state import NOTHING, Done, State
-from elasticjob.trainer.torch.tree import is_distributed
+from elasticjob.trainer.torch.tree import is_distributed, settle
 from elasticjob.trainer.way import SLOT
 
 log = logging.getLogger("elasticjob")
@@ -467,4 +467,5 @@ def reduction_of(state: State, noise_every: int, ddp: Mapping[str, Any]) -> Redu
 
 def is_divided(model: nn.Module) -> bool:
     """Whether fully_shard has divided a model."""
+    settle(model)
     return any(map(is_distributed, model.parameters()))
