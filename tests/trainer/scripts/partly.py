@@ -1,4 +1,4 @@
-"""A model that is divided in part, with a buffer, a parameter that is never used, and weights; see divided.py."""
+"""A model that is divided in part, with a buffer and a parameter that is never used; batches have weights."""
 
 import json
 import os
