@@ -245,10 +245,11 @@ class Divided:
         gradients = [each.grad for each in parameters if each.grad is not None]
         parts = [each.to_local() for each in gradients if isinstance(each, DTensor)]
         others = [each for each in gradients if not isinstance(each, DTensor)]
-        mine = get_total_norm([each for each in parts if each.numel()], norm_type).float()
+        device = self._mesh.device_type
+        mine = get_total_norm([each for each in parts if each.numel()], norm_type).to(device).float()
         norms = [torch.empty_like(mine) for _ in range(self.together)]
         dist.all_gather(norms, mine)
-        norms.append(get_total_norm(others, norm_type).float())
+        norms.append(get_total_norm(others, norm_type).to(device).float())
         total: Tensor = torch.linalg.vector_norm(torch.stack(norms), norm_type)
         for each in (*parts, *others):
             each.mul_((max_norm / (total + 1e-6)).clamp(max=1.0))

@@ -30,6 +30,7 @@ from elasticjob.trainer.channel import Enter
 
 TIMEOUT = timedelta(minutes=30)  # of one collective; the agents notice a lost member long before
 REACH = 2.0  # seconds of one try; a store listens before its world is formed. Less than an aborted worker has
+AGAIN = 1.0  # seconds in which torch tries twice to connect to a store that was there before
 REACH_EACH = 0.002  # seconds more, in all, for each worker of the world: they may exceed the store's backlog
 MARK = re.compile(r"/gloo/[\w/]+\.\w+:\d+\]")
 """Errors of gloo are plain RuntimeErrors, which name a line of its source."""
@@ -191,10 +192,11 @@ class Peers:
             self.place.port,
             self.size,
             is_master=self.rank == 0,
-            timeout=TIMEOUT,
+            timeout=timedelta(seconds=AGAIN + REACH_EACH * self.size),  # if it goes while we connect
             wait_for_workers=False,
             master_listen_fd=listener.detach() if self.rank == 0 else None,
         )
+        store.set_timeout(TIMEOUT)
         return PrefixStore(f"round-{self.place.round}", store)
 
 
