@@ -5,7 +5,8 @@ A worker that never sends `Hello` is any script. One that does keeps its state b
     worker -> agent:  Hello, then Ready (waits for its first world), Advance (progress),
                       Boundary or Broken (the world of `round` is over, waits for the next),
                       Outside (an abort came between two steps: Broken comes with the next one)
-    any worker -> agent:  Copied (its state is in shared memory)
+    any worker -> agent:  Bound (its model is divided over the workers of its node),
+                          Copied (its state is in shared memory)
     agent -> worker:  Enter (a place in the next world), Interrupt (stop at a step boundary),
                       Abort (collectives of `round` hang or fail: abort them now), Stop (end)
 """
@@ -22,6 +23,7 @@ from elasticjob.api.rpc.nodes import Progress
 FD: Final = "ELASTICJOB_CHANNEL_FD"
 ADDRESS: Final = "ELASTICJOB_ADDRESS"  # where a worker opens the store of a round, if it becomes rank 0
 ROUND: Final = "ELASTICJOB_ROUND"  # of the world that a worker was started into
+UNIT: Final = "ELASTICJOB_UNIT"  # the file by which workers that were started together find each other
 LIMIT: Final = 1 << 16  # bytes of one line
 
 
@@ -31,6 +33,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
 class Hello(Line, frozen=True, tag="hello"):
     """The worker uses elasticjob.trainer.torch: do not restart it when the world changes."""
+
+
+class Bound(Line, frozen=True, tag="bound"):
+    """The model is divided over the workers of this node: without one of them the others are of no use."""
 
 
 class Ready(Line, frozen=True, tag="ready"):
@@ -122,7 +128,7 @@ class Stop(Line, frozen=True, tag="stop"):
     reason: str = ""
 
 
-FromWorker = Hello | Ready | Advance | Boundary | Broken | Outside | Copied
+FromWorker = Hello | Bound | Ready | Advance | Boundary | Broken | Outside | Copied
 FromAgent = Enter | Interrupt | Abort | Stop
 
 _encoder = msgspec.json.Encoder()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from elasticjob.trainer.agent import warm
 from elasticjob.trainer.agent.tether import tether
 
-MODULES = ("torch", "sklearn.datasets", "elasticjob.trainer.torch")
+MODULES = ("torch", "sklearn.datasets", "elasticjob.trainer.torch", "torch.distributed.fsdp", "torch._dynamo")
 EXECUTE, RUN = 0, 1
 """What a fork does, by its slot: execute a program, or run a script as it is, with torch imported."""
 

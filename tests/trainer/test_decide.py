@@ -27,6 +27,7 @@ from elasticjob.trainer.agent.group import (
 from elasticjob.trainer.channel import (
     Abort,
     Advance,
+    Bound,
     Boundary,
     Broken,
     Enter,
@@ -545,3 +546,49 @@ def test_failures_before_a_long_time_without_any_are_forgiven(forgive: float, en
             assert failure == ends
             return
     assert ends is None
+
+
+def divided(*nodes: str) -> Story:
+    """Return the story of node `a` whose two workers have a model together, in round 1 of `nodes`."""
+    story = Story(workers=2)
+    story.then(Said(0, Bound()), Said(1, Bound()))
+    for slot in (0, 1):
+        story.then(Said(slot, Hello()), Said(slot, Ready(port=5000 + slot)))
+    story.then(formed(1, *nodes, slots=2))
+    return story
+
+
+def test_node_that_lost_a_part_of_its_model_starts_all_its_workers_again() -> None:
+    story = divided("b", "a")
+    assert story.then(Ended(0, -9)) == ["failure", "SIGKILL 1", "leave 1"]
+    assert story.then(Ended(1, -9)) == ["spawn 0", "spawn 1"]
+    assert {worker.start for worker in story.group.workers.values()} == {2}
+    story.then(Said(0, Hello()), Said(1, Hello()))
+    assert story.then(Said(1, Ready(port=6001))) == []
+    assert story.then(Said(0, Ready(port=6000))) == ["join after 1 with 2 at 6000"]
+
+
+def test_node_that_lost_a_part_of_its_model_before_the_agent_knew_starts_all_again() -> None:
+    story = Story(workers=2)
+    assert story.then(Ended(0, -9)) == ["failure", "spawn 0"]
+    assert story.then(Said(1, Bound())) == ["SIGKILL 1", "SIGKILL 0"]
+    assert story.then(Ended(0, -9), Ended(1, -9)) == ["spawn 0", "spawn 1"]
+    assert len(story.group.failures) == 1
+
+
+def test_node_with_a_whole_model_goes_on_without_another_node() -> None:
+    story = divided("b", "a")
+    assert story.then(orders(2, Order.REGROUP, 1, "b")) == [
+        "abort 0",
+        "abort 1",
+        "interrupt 0",
+        "interrupt 1",
+    ]
+    assert story.then(Said(1, Broken(round=1, port=6001))) == []
+    assert story.then(Said(0, Broken(round=1, port=6000))) == ["join after 1 with 2 at 6000 broken"]
+
+
+def test_worker_that_finished_is_no_lost_part() -> None:
+    story = divided("a")
+    assert story.then(Ended(0, 0)) == []
+    assert story.then(Ended(1, 0))[:2] == ["no join", "finish"]

@@ -15,29 +15,30 @@ EXAMPLES = Path(elasticjob.__file__).resolve().parent.parent / "examples"
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "loss", "at_most"),
+    ("script", "arguments", "loss", "at_most"),
     [
         (
-            "transformer",
+            "transformer/train.py",
             ("--steps=30", "--validate-every=30", "--warm-up=5", "--width=32", "--layers=1"),
             "loss",
             4.0,
         ),
-        ("stream", ("--steps=100", "--folder", "{folder}"), "loss", 0.05),
+        ("stream/train.py", ("--steps=100", "--folder", "{folder}"), "loss", 0.05),
+        ("fsdp/elastic.py", ("--steps=50", "--checkpoint", "{folder}"), "loss", 2.0),
     ],
 )
 async def test_example_learns(
-    tmp_path: Path, warm: Warm, name: str, arguments: tuple[str, ...], loss: str, at_most: float
+    tmp_path: Path, warm: Warm, script: str, arguments: tuple[str, ...], loss: str, at_most: float
 ) -> None:
     given = [each.format(folder=tmp_path / "data") for each in arguments]
     async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
-        agent = await job.agent(0, EXAMPLES / name / "train.py", *given, flags=("--nproc-per-node", "2"))
+        agent = await job.agent(0, EXAMPLES / script, *given, flags=("--nproc-per-node", "2"))
         assert await job.ends(agent) == 0
         said = [line.text for line in job.lines if f"{loss} " in line.text and "step " in line.text]
     assert said, [line.text for line in job.lines]
     assert float(re.findall(rf"{loss} ([\d.]+)", said[-1])[0]) < at_most
 
 
-@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*/train.py")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*/*.py")), ids=str)
 def test_example_is_short(script: Path) -> None:
     assert len(script.read_text().splitlines()) <= 120

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -148,3 +149,19 @@ def test_checkpoint_of_a_larger_data_set_is_refused(offset: int, refused: bool) 
     expected = pytest.raises(ValueError, match=f"taken {offset} records of epoch 3, and the data set has 100")
     with expected if refused else nullcontext():
         sampler.check(position)
+
+
+@given(sampler=samplers, together=st.integers(2, 4), data=st.data())
+def test_workers_that_compute_together_have_equally_many_micro_batches(
+    sampler: Sampler, together: int, data: st.DataObject
+) -> None:
+    sampler = replace(sampler, slots=sampler.slots * together)
+    size = together * data.draw(st.integers(1, sampler.slots // together))
+    position = Position()
+    while position.epoch == 0:
+        window = sampler.window(position)
+        dealt = [window.of(rank, size, together) for rank in range(size)]
+        for first in range(0, size, together):
+            assert len({len(pieces) for pieces in dealt[first : first + together]}) == 1
+        assert tuple(piece for pieces in dealt for piece in pieces if piece.count) == window.of(0, 1)
+        position = sampler.following(window)

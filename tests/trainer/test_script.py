@@ -130,6 +130,8 @@ def test_warm_process_imports_what_is_slow_and_harmless(tmp_path: Path) -> None:
         "torch",
         "torch.nn",
     )
+    script.write_text("from torch.distributed.fsdp import fully_shard")
+    assert "torch._dynamo" in preloads(imports(Script(str(script))))
 
 
 def test_pod_environment_tells_the_place(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ class Spawn:
     """Start a worker: without a world (elastic), or as `rank` of `round` at the store on `address`:`port`."""
 
     slot: int
+    start: int
     enter: Enter | None = None
 
 
@@ -240,6 +241,16 @@ def end_workers_when_ending(group: Group, now: float) -> Step | None:
     return Step(with_all(group, changed), tuple(actions)) if actions else None
 
 
+def end_what_a_lost_worker_leaves(group: Group, now: float) -> Step | None:
+    """Kill the workers over which a model is divided when one of them is gone: all are started again."""
+    rest = [worker for worker in group.workers.values() if worker.kill_at != KILLED]
+    if group.ending or not group.bound or group.whole or not rest:
+        return None
+    done = with_all(group, (replace(worker, kill_at=KILLED) for worker in rest))
+    actions = tuple(Signal(worker.slot, signal.SIGKILL) for worker in rest)
+    return Step(done, actions, f"killing {places(rest)}: the model is divided, and a part of it is gone")
+
+
 def abort_what_is_broken(group: Group, now: float) -> Step | None:
     """Tell workers to abort collectives of a world that lost members.
 
@@ -264,7 +275,7 @@ def give_up_a_broken_round(group: Group, now: float) -> Step | None:
     if group.regroup and group.recovery is Recovery.RESTART:
         return None  # terminated because the round is over
     done = replace(group, given_up=group.round)
-    if any(worker.elastic and worker.round for worker in group.workers.values()):
+    if not group.bound and any(worker.elastic and worker.round for worker in group.workers.values()):
         return Step(done, ())
     return Step(
         done, (leave_broken(group, group.round, "a worker ended"),), f"round {group.round} is broken here"
@@ -340,11 +351,14 @@ def start_workers_in_the_world(group: Group, now: float) -> Step | None:
     """Start non-elastic scripts, which need the complete world at start."""
     if not not_started(group) or group.ending or group.lost or group.given_up >= group.round:
         return None
-    actions = tuple(Spawn(slot, entry(group, slot)) for slot in group.seats)
+    start = group.starts + 1
+    actions = tuple(Spawn(slot, start, entry(group, slot)) for slot in group.seats)
     workers = {
-        slot: Worker(slot=slot, born=now, life=Life.TRAINING, round=group.round) for slot in group.seats
+        slot: Worker(slot=slot, born=now, start=start, life=Life.TRAINING, round=group.round)
+        for slot in group.seats
     }
-    return Step(replace(group, workers=workers, spawned=group.round), actions, describe_world(group))
+    done = replace(group, workers=workers, spawned=group.round, starts=start)
+    return Step(done, actions, describe_world(group))
 
 
 def start_missing_workers(group: Group, now: float) -> Step | None:
@@ -356,11 +370,13 @@ def start_missing_workers(group: Group, now: float) -> Step | None:
         or any(not f.reported for f in group.failures)
     ):
         return None
-    vacant = [s for s in range(group.terms.workers) if s not in group.workers and s not in group.ended]
-    if not vacant:
+    vacant, start = group.vacant, group.starts + 1
+    if not vacant or (group.bound and group.workers):
         return None
-    done = with_all(group, (Worker(slot=slot, born=now) for slot in vacant))
-    return Step(done, tuple(Spawn(slot) for slot in vacant))
+    if group.bound:
+        group, vacant = replace(group, ended=frozenset()), tuple(range(group.terms.workers))
+    done = with_all(group, (Worker(slot=slot, born=now, start=start) for slot in vacant))
+    return Step(replace(done, starts=start), tuple(Spawn(slot, start) for slot in vacant))
 
 
 def ask_for_a_world(group: Group, now: float) -> Step | None:
@@ -379,6 +395,7 @@ RULES: tuple[Rule, ...] = (
     finish_when_all_workers_ended,
     leave_when_asked,
     report_failures,
+    end_what_a_lost_worker_leaves,
     abort_what_is_broken,
     end_workers_when_ending,
     give_up_a_broken_round,
@@ -408,6 +425,8 @@ def wish(group: Group) -> tuple[Join | None, tuple[int, ...]]:
     waiting = group.waiting
     holders = [worker for worker in waiting if worker.round]
     if not waiting or group.training or (group.starting and not holders):
+        return None, ()
+    if group.bound and not (group.whole and len(waiting) == len(group.workers)):
         return None, ()
     seats = tuple(worker.slot for worker in waiting)
     broken = any(worker.broken and worker.round == group.round for worker in holders)
@@ -532,7 +551,7 @@ def hint(group: Group, failed: Failed) -> str:
     if group.recovery is Recovery.IN_PROCESS and not failed.elastic and any(map(failed.message.count, WORLD)):
         return (
             "; it was started without a rank because it imports Elastic: if it makes none, run it with "
-            "--recovery restart"
+            "--recovery restart; if it divides its model, give fully_shard mesh=node_mesh()"
         )
     return ""
 

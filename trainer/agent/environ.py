@@ -12,7 +12,7 @@ from elasticjob.trainer import way
 from elasticjob.trainer.agent.decide import Spawn, restarts
 from elasticjob.trainer.agent.group import Group
 from elasticjob.trainer.agent.settings import Settings
-from elasticjob.trainer.channel import ADDRESS, ROUND
+from elasticjob.trainer.channel import ADDRESS, ROUND, UNIT
 
 
 def with_defaults(environment: Mapping[str, str], workers: int) -> dict[str, str]:
@@ -39,6 +39,7 @@ def worker_environment(
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         "TORCHELASTIC_ERROR_FILE": str(error_file),
         ADDRESS: settings.place.address,
+        UNIT: str(way_file.with_name(f"unit-{spawn.start}")),
         way.FILE: str(way_file),
         way.SLOT: str(spawn.slot),
     }

@@ -3,7 +3,7 @@
 Life of a worker: STARTING -> WAITING (for a world) -> TRAINING -> WAITING -> … until it ends. A worker that
 is not elastic is started into a world and is TRAINING all its life. After exit code 0 its slot is in `ended`;
 after a failure the slot is vacant, and `failures` has the reason. Messages about a world are fenced by its
-round number.
+round number. Workers of a node that is `bound` live and die together: they have a model divided among them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ from typing import assert_never
 
 from elasticjob.api.rpc.nodes import Order, Orders, Progress
 from elasticjob.api.rpc.rendezvous import Join, Member, Recovery, World
-from elasticjob.trainer.channel import Advance, Boundary, Broken, Copied, FromWorker, Hello, Outside, Ready
+from elasticjob.trainer.channel import (
+    Advance,
+    Bound,
+    Boundary,
+    Broken,
+    Copied,
+    FromWorker,
+    Hello,
+    Outside,
+    Ready,
+)
 
 KILLED = float("inf")  # `kill_at` of a worker that was killed and has not been reaped yet
 QUICK = 10.0  # seconds: a script that fails sooner by itself made no progress
@@ -49,10 +59,14 @@ class Terms:
 
 @dataclass(frozen=True)
 class Worker:
-    """One process; `round` is the last world it was in, 0 if none yet: then it has no state to lose."""
+    """One process; `round` is the last world it was in, 0 if none yet: then it has no state to lose.
+
+    Workers that were started together have the same number `start`.
+    """
 
     slot: int
     born: float
+    start: int = 0
     life: Life = Life.STARTING
     elastic: bool = False
     round: int = 0
@@ -108,6 +122,8 @@ class Group:
     recovery: Recovery
     warm: bool = False  # scripts can be started at once
     vetted: bool = True  # the node needs no check, or has passed it
+    bound: bool = False  # a model is divided over the workers of this node
+    starts: int = 0  # how often workers were started here
     workers: Mapping[int, Worker] = field(default_factory=dict)
     ended: frozenset[int] = frozenset()
     failures: tuple[Failed, ...] = ()
@@ -145,6 +161,16 @@ class Group:
     def starting(self) -> tuple[Worker, ...]:
         """The workers that are not ready yet."""
         return tuple(w for w in self.workers.values() if w.life is Life.STARTING)
+
+    @property
+    def vacant(self) -> tuple[int, ...]:
+        """The slots whose worker failed, or was not started yet."""
+        return tuple(s for s in range(self.terms.workers) if s not in self.workers and s not in self.ended)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the workers of a node over which a model is divided are all there, started together."""
+        return not self.vacant and len({worker.start for worker in self.workers.values()}) == 1
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -288,6 +314,8 @@ def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
     match message:
         case Hello():
             return replace(group.with_worker(replace(worker, elastic=True)), recovery=Recovery.IN_PROCESS)
+        case Bound():
+            return replace(group, bound=True)
         case Ready(port=port):
             came = reprieved(worker) if worker.aborted else worker  # it was told before it could hear it
             return group.with_worker(replace(came, life=Life.WAITING, port=port, round=0))

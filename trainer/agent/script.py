@@ -27,6 +27,10 @@ PRELOADED: Final = frozenset({"numpy", "pandas", "scipy", "sklearn", "torch", "t
 """Packages that the warm process imports if the script does: slow to import, and their import starts no
 thread."""
 
+DIVIDES: Final = "torch.distributed.fsdp"
+COMPILER: Final = "torch._dynamo"
+"""What the first call of `fully_shard` imports, which takes seconds."""
+
 
 @dataclass(frozen=True)
 class Script:
@@ -156,7 +160,8 @@ def preloads(names: frozenset[str]) -> tuple[str, ...]:
     """Return the modules that the warm process imports for a script that imports `names`; torch always."""
     wanted = {name for name in names if name.split(".")[0] in PRELOADED and is_module(name)}
     own = {LIBRARY} if is_elastic(names) else set()
-    return tuple(sorted(wanted | own | {"torch"}))
+    late = {COMPILER} if any(name.startswith(DIVIDES) for name in names) else set()
+    return tuple(sorted(wanted | own | late | {"torch"}))
 
 
 def is_module(name: str) -> bool:

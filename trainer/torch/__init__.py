@@ -6,5 +6,6 @@ from elasticjob.trainer.torch.elastic import Elastic as Elastic
 from elasticjob.trainer.torch.link import Stopped as Stopped
 from elasticjob.trainer.torch.state import PerEpoch as PerEpoch
 from elasticjob.trainer.torch.step import Step as Step
+from elasticjob.trainer.torch.unit import node_mesh as node_mesh
 
-__all__ = ["Elastic", "Loader", "Part", "PerEpoch", "Step", "Stopped"]
+__all__ = ["Elastic", "Loader", "Part", "PerEpoch", "Step", "Stopped", "node_mesh"]

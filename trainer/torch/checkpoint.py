@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -23,10 +21,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from elasticjob.trainer.channel import FD, ROUND, Copied, encode
+from elasticjob.trainer.channel import ROUND, Copied, encode
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.torch.flash import Flash
+from elasticjob.trainer.torch.link import channel_to
 from elasticjob.trainer.torch.state import Stateful, plain
 from elasticjob.trainer.torch.tree import targets
 
@@ -134,13 +133,6 @@ class Checkpoint:
     def _targets(self, rest: Any, tensors: Sequence[part.Tensor]) -> dict[str, Tensor]:
         """Return what to fill; nothing of mine if the checkpoint is one of another state."""
         return targets(self._state if rest.keys() == self._state.keys() else {}, tensors)
-
-
-def channel_to(environment: Mapping[str, str]) -> socket.socket | None:
-    """Return the channel to the agent; None without one, as in a program that a worker has started."""
-    with suppress(KeyError, OSError):  # the variables are inherited, the descriptor is not
-        return socket.socket(fileno=os.dup(int(environment[FD])))
-    return None
 
 
 def bare(value: Any) -> Any:

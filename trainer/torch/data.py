@@ -136,11 +136,15 @@ class Records(Dataset[Any]):
 
 @dataclass(frozen=True)
 class Place:
-    """A worker's part of the data: rank, number of workers, and micro-batches of the job."""
+    """A worker's part of the data: rank, number of workers, and micro-batches of the job.
+
+    `together` workers compute each micro-batch together.
+    """
 
     rank: int
     size: int
     slots: int
+    together: int = 1
 
 
 class Loader:
@@ -191,7 +195,8 @@ class Loader:
 
     def start(self, position: Position, place: Place) -> None:
         """Read the micro-batches of a worker from `position` on; `next` returns them."""
-        pieces = self.sampler(place.slots).pieces_from(position, place.rank, place.size)
+        sampler = self.sampler(place.slots)
+        pieces = sampler.pieces_from(position, place.rank, place.size, place.together)
         self._begin(self._fetch(at, piece.index, piece.places) for at, piece in pieces)
 
     def read(self, pieces: Iterable[Piece]) -> Iterator[Any]:

@@ -48,6 +48,9 @@ class Elastic:
     the agent writes rank 0's copy there; a new job resumes from the newest one. With `noise_every`, each so
     many steps measure the noise scale of the gradient, the metric `gradient_noise_scale`, in records. `ddp`
     is passed to DistributedDataParallel. Without an agent this is a single worker.
+
+    A model that `fully_shard` has divided over the workers of a node, by `mesh=node_mesh()`, stays divided:
+    each node has it whole, and nodes come and go. `scaler`, `noise_every` and `ddp` are not for that.
     """
 
     def __init__(
@@ -97,7 +100,7 @@ class Elastic:
     def model(self) -> nn.Module:
         """The model to call: wrapped for the present world in steps, bare in evaluations and after them."""
         run = self._run
-        return run.state.model if run.evaluating or run.ended else run.wrapped
+        return run.state.model if run.evaluating or run.ended else run.reduction.model
 
     @property
     def rank(self) -> int:

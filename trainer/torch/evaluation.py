@@ -16,6 +16,7 @@ from elasticjob.trainer.torch.batch import bounds
 from elasticjob.trainer.torch.data import Loader, moved
 from elasticjob.trainer.torch.run import Run
 from elasticjob.trainer.torch.sampler import Piece
+from elasticjob.trainer.torch.tree import settle
 
 Score = Callable[[Any], Mapping[str, float | Tensor]]
 
@@ -59,10 +60,15 @@ def _attempt(
     left = [piece for piece in pieces if piece.index not in known]
     rank, size = run.peers.place_in_exchange()
     part = left[rank::size]
-    for piece, batch in zip(part, data.read(part), strict=True):
+    first = rank - rank % run.reduction.together  # of those that compute each batch together
+    idle = len(left[first::size]) - len(part)
+    read = data.read(part + left[:1] * idle)
+    for number, batch in enumerate(read):
         run.peers.check()
         means = {name: float(value) for name, value in score(moved(batch, run.device)).items()}
-        mine[piece.index] = Scored(piece.index, piece.count, means)
+        if number < len(part):
+            piece = part[number]
+            mine[piece.index] = Scored(piece.index, piece.count, means)
     said = run.exchange(_encode(list(mine.values())))
     return means_of([each for part_ in said for each in _scored(part_)])
 
@@ -98,5 +104,6 @@ def _evaluating(run: Run, data: Loader) -> Iterator[None]:
             yield
     finally:
         run.evaluating = False
+        settle(model)
         for module in training:
             module.training = True

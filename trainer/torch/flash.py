@@ -10,6 +10,7 @@ import logging
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
@@ -87,13 +88,16 @@ class Flash:
         except NoMaster:
             self._token = ""
 
-    def save(self, state: Any, save: Save, rank: int, *, persist: bool, exchange: Exchange) -> None:
-        """Copy the state; with `persist` the agent writes it to storage, too.
+    def save(
+        self, state: Any, save: Save, rank: int, *, persist: bool, exchange: Exchange, keeps: bool = True
+    ) -> None:
+        """Copy the state; with `persist` the agent writes it to storage, too, unless another node `keeps` it.
 
         Without an agent all workers call this at once, and it returns when the checkpoint is in storage.
         """
         taken = Taken(state)
         place = place_of(taken.tensors, rank)
+        place = replace(place, keeps=place.keeps and keeps)
         if not self._copies(place):
             return
         if not self._readable:  # better now than after a crash

@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Final, Protocol
 
@@ -184,6 +184,13 @@ def from_environment(environment: Mapping[str, str]) -> Link | None:
             )
         return None
     return Link(socket.socket(fileno=int(environment[FD])), environment.get(ADDRESS, "127.0.0.1"))
+
+
+def channel_to(environment: Mapping[str, str]) -> socket.socket | None:
+    """Return another end of the channel to the agent; None without one, as in a worker's own children."""
+    with suppress(KeyError, OSError):  # the variables are inherited, the descriptor is not
+        return socket.socket(fileno=os.dup(int(environment[FD])))
+    return None
 
 
 def listen(address: str) -> socket.socket:

@@ -7,6 +7,7 @@ group opened: the kernel then fails pending operations on them within millisecon
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import socket
@@ -16,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -28,6 +30,7 @@ from elasticjob.trainer.channel import Enter
 
 TIMEOUT = timedelta(minutes=30)  # of one collective; the agents notice a lost member long before
 REACH = 2.0  # seconds of one try; a store listens before its world is formed. Less than an aborted worker has
+AGAIN = 1.0  # seconds in which torch tries twice to connect to a store that was there before
 REACH_EACH = 0.002  # seconds more, in all, for each worker of the world: they may exceed the store's backlog
 MARK = re.compile(r"/gloo/[\w/]+\.\w+:\d+\]")
 """Errors of gloo are plain RuntimeErrors, which name a line of its source."""
@@ -103,6 +106,29 @@ class Peers:
         dist.all_gather(all_, mine)
         return [tensor.tolist() for tensor in all_]
 
+    def gives(self, source: int) -> bool:
+        """Whether this worker has what worker `source` gives to others."""
+        return self.rank == source
+
+    def broadcast(self, tensors: Sequence[Tensor], source: int) -> None:
+        """Overwrite `tensors` by those of worker `source`."""
+        works = [dist.broadcast(tensor, source, async_op=True) for tensor in tensors]
+        for work in works:
+            if work is not None:
+                work.wait()
+
+    def share(self, state: Any, source: int) -> Any:
+        """Return the `state` that worker `source` gave, read as torch reads what it does not trust."""
+        block = packed(state) if self.gives(source) else torch.empty(0, dtype=torch.uint8)
+        length = torch.tensor([len(block)])
+        self.broadcast([length], source)
+        if self.gives(source):
+            self.broadcast([block], source)
+            return state
+        block = torch.empty(int(length), dtype=torch.uint8)
+        self.broadcast([block], source)
+        return unpacked(block)
+
     def divide(self, ranks: Sequence[int]) -> None:
         """Let `exchange` be among `ranks` only, until `unite`; every worker of the world has to call it."""
         some = dist.new_group(list(ranks), timeout=TIMEOUT)
@@ -123,16 +149,12 @@ class Peers:
     def exchange(self, data: bytes) -> list[bytes]:
         """Return the `data` of every worker (see `divide`), in the order of ranks."""
         self.check()
-        many = dist.get_world_size(self._some)
-        length = torch.tensor([len(data)])
-        lengths = [torch.zeros_like(length) for _ in range(many)]
-        dist.all_gather(lengths, length, group=self._some)
-        block = torch.zeros(max(1, *(int(each) for each in lengths)), dtype=torch.uint8)
-        block[: len(data)] = torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)[: len(data)]
-        blocks = [torch.empty_like(block) for _ in range(many)]
-        dist.all_gather(blocks, block, group=self._some)
-        both = zip(blocks, lengths, strict=True)
-        return [each[: int(count)].numpy().tobytes() for each, count in both]
+        return gathered(data, self._all)
+
+    def _all(self, tensor: Tensor) -> list[Tensor]:
+        every = [torch.empty_like(tensor) for _ in range(dist.get_world_size(self._some))]
+        dist.all_gather(every, tensor, group=self._some)
+        return every
 
     def broken_by(self, error: RuntimeError) -> bool:
         """Whether `error` comes from the group (a lost peer), not from the training code."""
@@ -170,11 +192,33 @@ class Peers:
             self.place.port,
             self.size,
             is_master=self.rank == 0,
-            timeout=TIMEOUT,
+            timeout=timedelta(seconds=AGAIN + REACH_EACH * self.size),  # if it goes while we connect
             wait_for_workers=False,
             master_listen_fd=listener.detach() if self.rank == 0 else None,
         )
+        store.set_timeout(TIMEOUT)
         return PrefixStore(f"round-{self.place.round}", store)
+
+
+def gathered(data: bytes, all_: Callable[[Tensor], list[Tensor]]) -> list[bytes]:
+    """Return the `data` of every worker, by a function that returns a tensor of each of them."""
+    lengths = [int(each) for each in all_(torch.tensor([len(data)]))]
+    block = torch.zeros(max(1, *lengths), dtype=torch.uint8)
+    block[: len(data)] = torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)[: len(data)]
+    blocks = all_(block)
+    return [each[:length].numpy().tobytes() for each, length in zip(blocks, lengths, strict=True)]
+
+
+def packed(state: Any) -> Tensor:
+    """Return a state as bytes."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    return torch.frombuffer(bytearray(file.getbuffer()), dtype=torch.uint8)
+
+
+def unpacked(block: Tensor) -> Any:
+    """Return a state from its bytes."""
+    return torch.load(io.BytesIO(block.numpy().tobytes()), map_location="cpu", weights_only=True)
 
 
 def forget_groups() -> None:

@@ -13,11 +13,9 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Protocol
 
-import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.trainer import pulse
@@ -30,10 +28,11 @@ from elasticjob.trainer.torch.data import Loader, Place
 from elasticjob.trainer.torch.flash import Flash
 from elasticjob.trainer.torch.link import Stopped
 from elasticjob.trainer.torch.noise import METRIC, Noise
-from elasticjob.trainer.torch.peers import Peers, Sum
+from elasticjob.trainer.torch.peers import Peers
+from elasticjob.trainer.torch.replicated import Replicated
 from elasticjob.trainer.torch.sampler import Piece, Position, Sampler, Window
 from elasticjob.trainer.torch.state import NOTHING, Done, State
-from elasticjob.trainer.torch.tree import targets
+from elasticjob.trainer.torch.tree import is_distributed, settle, targets
 from elasticjob.trainer.way import SLOT
 
 log = logging.getLogger("elasticjob")
@@ -44,16 +43,28 @@ NUMBERS = 5  # loss, weight, interrupted, step, squares of gradients
 ALONE = Enter(round=1, rank=0, size=1, address="", port=0, batch_slots=1)
 
 
-class Carrier(nn.Module):
-    """A model and the few numbers of each step, which its gradients carry along in their own reduction."""
+class Reduction(Protocol):
+    """How the gradients of a step become those of all workers: by `Replicated` or `Divided`."""
 
-    def __init__(self, model: nn.Module, device: torch.device) -> None:
-        super().__init__()
-        self.model = model
-        self.numbers = nn.Parameter(torch.zeros(NUMBERS, device=device))
+    @property
+    def together(self) -> int:
+        """How many workers compute each micro-batch together, and have a model together."""
+        ...
 
-    def forward(self, *inputs: Any, **named: Any) -> Any:
-        return self.model(*inputs, **named)
+    @property
+    def model(self) -> nn.Module:
+        """The model to call in steps."""
+        ...
+
+    def peers(self, place: Enter) -> Peers: ...
+    def enter(self, peers: Peers) -> None: ...
+    def leave(self) -> None: ...
+    def begin(self) -> None: ...
+    def adding_up(self, last: bool) -> AbstractContextManager[None]: ...
+    def check_used(self) -> None: ...
+    def send(self, numbers: Tensor) -> tuple[Tensor, Tensor] | None: ...
+    def means(self) -> list[float]: ...
+    def clip(self, parameters: Sequence[Tensor], max_norm: float, norm_type: float) -> Tensor: ...
 
 
 class Run:
@@ -74,19 +85,14 @@ class Run:
         self.state = state
         self.seed = seed
         self.device = next(state.model.parameters()).device
-        self.peers = Peers(ALONE, self.device)
+        self.reduction = reduction_of(state, noise_every, ddp)
+        self.peers = self.reduction.peers(ALONE)
         self.noise = Noise(noise_every)
         self.evaluating = self.ended = False
         self._save_every, self._memory_every = save_every, memory_every
-        self._ddp = {"init_sync": False, "gradient_as_bucket_view": True, **ddp}
         self._loader: Loader | None = None
         self._limit: tuple[int, int | None] = (0, None)  # epochs, steps
         self._reads: tuple[int, Position] | None = None  # round and position of the next batch that is read
-        self._carrier = Carrier(state.model, self.device)
-        self._alone = bool(ddp.get("find_unused_parameters") or ddp.get("static_graph"))
-        self._sum: Sum | None = None
-        self._wrapped: DistributedDataParallel | None = None
-        self._used = False  # the wrapped model was called since the last backward pass
         self._buffers: Sequence[Tensor] = ()
         self._source = 0  # the first worker that held the state when this world began
         self._gate = False  # a member of this world has no state yet
@@ -104,17 +110,11 @@ class Run:
         self._flash = (
             Flash(checkpoint, keep=KEEP, environment=environment, say=self._tell) if checkpoint else None
         )
-        self._copies = environment.get(SLOT, "0") == "0"  # one worker of each node copies for all
+        self._copies = environment.get(SLOT, "0") == "0" or self.reduction.together > 1
+        """Whether this worker copies the state: one of each node does for all, or each its part."""
         self._first_world()
 
     # what a step needs
-
-    @property
-    def wrapped(self) -> DistributedDataParallel:
-        """The model in DistributedDataParallel."""
-        if self._wrapped is None:
-            raise RuntimeError("training has ended: make another Elastic to train again")
-        return self._wrapped
 
     @property
     def sampler(self) -> Sampler:
@@ -142,47 +142,18 @@ class Run:
     def begin_step(self, window: Window) -> tuple[Piece, ...]:
         """Clear the gradients; return this worker's micro-batches of `window`."""
         self._began = time.monotonic()
-        self._used = False
         self._before = self.state.done
-        self._carrier.numbers.grad = None
+        self.reduction.begin()
         for optimizer in self.state.optimizers:
             optimizer.zero_grad()
         self._buffers = self.state.buffers() if self.peers.size > 1 else ()
         self._read_ahead()
-        return window.of(self.peers.rank, self.peers.size)
+        return window.of(self.peers.rank, self.peers.size, self.reduction.together)
 
     def next_batch(self) -> Any:
         """Return the next micro-batch; it may take as long as reading takes."""
         assert self._loader is not None
         return self._loader.next()
-
-    def check_used(self) -> None:
-        """Raise RuntimeError if the micro-batch was computed by the bare model."""
-        if not self._used:
-            raise RuntimeError(
-                "the loss was computed with the bare model: its gradients are not averaged over the workers, "
-                "which would train different models; call elastic.model"
-            )
-        self._used = False
-
-    def send(self, numbers: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Add up `numbers` over all workers; return the parameter whose gradient they are in the last pass.
-
-        DistributedDataParallel looks for parameters that `forward` does not use if it is asked to; then they
-        are sent by themselves, ahead of the gradients.
-        """
-        if self._alone:
-            self._sum = self.peers.start_sum(numbers)
-            return None
-        return self._carrier.numbers, numbers
-
-    def sums(self) -> list[float]:
-        """Return the mean over the workers of the numbers that they sent."""
-        if self._sum is not None:
-            return self._sum.wait()
-        assert self._carrier.numbers.grad is not None
-        means: list[float] = self._carrier.numbers.grad.tolist()
-        return means
 
     def step_optimizers(self) -> None:
         """Take the step: the gradients are reduced."""
@@ -351,17 +322,14 @@ class Run:
 
     def _enter(self, place: Enter, listener: socket.socket | None, *, at_step: bool) -> None:
         """Form the group of `place` and agree on the state; `at_step`: this worker is at a step's start."""
-        self.peers = Peers(place, self.device)
+        self.peers = self.reduction.peers(place)
         self._gate = self._boundary = False
         if self._link is not None:
             self._link.guard(place.round, self.peers)
         with self.inside():
             self.peers.open(listener)
             self._agree(at_step)
-        devices = [self.device] if self.device.type == "cuda" else None
-        module = self.state.model if self._alone else self._carrier
-        self._wrapped = DistributedDataParallel(module, device_ids=devices, **self._ddp)
-        self._wrapped.register_forward_pre_hook(self._note_use)
+        self.reduction.enter(self.peers)
         self._entered = False
         os.environ.update(
             RANK=str(place.rank),
@@ -401,29 +369,26 @@ class Run:
         self._gate = False
 
     def _start_state(self) -> bool:
-        """Restore the newest checkpoint on rank 0; return whether there is one. All workers call it."""
+        """Restore the newest checkpoint for rank 0; return whether there is one. All workers call it."""
         if self._flash is None:
             return False
         found = self._flash.load(
             self.peers.exchange,
             self.peers.rank,
-            lambda _, tensors: targets({"model": self.state.model}, tensors),
-            readers=lambda rank: rank == 0,
+            lambda _, tensors: targets(self.state.named(), tensors),
+            readers=lambda rank: rank < self.reduction.together,
         )
         if found is None:
             return False
-        if self.peers.rank == 0:
+        if self.peers.gives(0):
             self.state.restore(found[0])
         return True
 
     def _leave_group(self) -> None:
-        self._wrapped = None
+        self.reduction.leave()
         if self._link is not None:
             self._link.release()
         self.peers.close()
-
-    def _note_use(self, *_: object) -> None:
-        self._used = True
 
     def _read_ahead(self) -> None:
         """Let the loader read from the present position on, if it does not already."""
@@ -431,7 +396,8 @@ class Run:
         place, position = self.peers.place, self.state.done.position
         if self._reads != (place.round, position):
             with self.inside(False):
-                self._loader.start(position, Place(place.rank, place.size, place.batch_slots))
+                together = self.reduction.together
+                self._loader.start(position, Place(place.rank, place.size, place.batch_slots, together))
 
     # progress
 
@@ -467,12 +433,17 @@ class Run:
         )
 
     def _save(self, *, persist: bool) -> None:
-        """Copy the state to this node's memory, for the other workers too; rank 0's copy goes to storage."""
+        """Copy the state to this node's memory, for the others too; the first node's goes to storage."""
         if self._flash is None or not (self._copies or self.peers.rank == 0):
             return
         save, began = Save(self.state.done.step, self.peers.place.round), time.monotonic()
         self._flash.save(
-            self.state.snapshot(), save, self.peers.rank, persist=persist, exchange=lambda data: [data]
+            self.state.snapshot(),
+            save,
+            self.peers.rank,
+            persist=persist,
+            exchange=lambda data: [data],
+            keeps=self.peers.gives(0),
         )
         if self._page is not None:
             self._page.saved(time.monotonic() - began)
@@ -480,3 +451,21 @@ class Run:
     def _tell(self, message: Copied) -> None:
         if self._link is not None:
             self._link.say(message)
+
+
+def reduction_of(state: State, noise_every: int, ddp: Mapping[str, Any]) -> Reduction:
+    """Return how the model is trained: as fully_shard has divided it, or replicated over all workers."""
+    if not is_divided(state.model):
+        return Replicated(state.model, NUMBERS, ddp)
+    for name, given in (("ddp", ddp), ("scaler", state.scaler), ("noise_every", noise_every)):
+        if given:
+            raise ValueError(f"the model is divided by fully_shard: Elastic({name}=...) is not for that")
+    from elasticjob.trainer.torch.divided import Divided  # what it imports takes a second
+
+    return Divided(state.model)
+
+
+def is_divided(model: nn.Module) -> bool:
+    """Whether fully_shard has divided a model."""
+    settle(model)
+    return any(map(is_distributed, model.parameters()))

@@ -48,16 +48,26 @@ class Window:
     slots: int
     count: int
 
-    def of(self, rank: int, size: int) -> tuple[Piece, ...]:
+    def of(self, rank: int, size: int, together: int = 1) -> tuple[Piece, ...]:
         """Return the micro-batches of worker `rank`.
 
         A worker without one gets the step's first with a count of 0, because every worker has to take part
-        in the reduction.
+        in the reduction. Groups of `together` workers, that compute each micro-batch together, have equally
+        many: the shorter ones get more of those.
         """
         cut = bounds(len(self.places), self.count)
-        mine = (index for index in micro_batches(self.slots, size, rank) if index < self.count)
-        pieces = tuple(Piece(index, self.places[slice_of(cut[index])], len(cut[index])) for index in mine)
-        return pieces or (Piece(self.slots, self.places[slice_of(cut[0])], 0),)
+        mine = self._indices(rank, size)
+        first = rank - rank % together
+        wanted = max(1, *(len(self._indices(each, size)) for each in range(first, first + together)))
+        return (
+            *(Piece(index, self.places[slice_of(cut[index])], len(cut[index])) for index in mine),
+            *(Piece(self.slots, self.places[slice_of(cut[0])], 0) for _ in range(wanted - len(mine))),
+        )
+
+    def _indices(self, rank: int, size: int) -> range:
+        """Return which micro-batches a worker has of those that are not empty."""
+        share = micro_batches(self.slots, size, rank)
+        return range(share.start, max(share.start, min(share.stop, self.count)))
 
 
 @dataclass(frozen=True)
@@ -113,11 +123,13 @@ class Sampler:
         whole = -(-self.records // self.batch) * (epochs - position.epoch - 1)
         return whole - (position.offset - self.records) // self.batch
 
-    def pieces_from(self, position: Position, rank: int, size: int) -> Iterator[tuple[Position, Piece]]:
+    def pieces_from(
+        self, position: Position, rank: int, size: int, together: int = 1
+    ) -> Iterator[tuple[Position, Piece]]:
         """Yield all micro-batches of worker `rank` from `position` on, without end."""
         while True:
             window = self.window(position)
-            for piece in window.of(rank, size):
+            for piece in window.of(rank, size, together):
                 yield position, piece
             position = self.following(window)
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Protocol, runtime_checkable
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
@@ -18,6 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from elasticjob.trainer.torch.peers import Peers
 from elasticjob.trainer.torch.sampler import Position
+from elasticjob.trainer.torch.tree import local, settle
 
 NOTHING: Final = -1  # the step of a worker that holds no state of the job
 
@@ -128,13 +127,19 @@ class State:
         self._restore_trained(snapshot)
         self._restore_kept(snapshot["keep"])
 
+    def named(self) -> dict[str, Any]:
+        """Return what holds tensors by its name in a snapshot."""
+        optimizers = {f"optimizers.{index}": each for index, each in enumerate(self.optimizers)}
+        kept = {f"keep.{name}": each for name, each in self.keep.items()}
+        return {"model": self.model, **optimizers, **kept}
+
     def begin(self, peers: Peers, start: Callable[[], bool]) -> None:
-        """Let all workers begin with what `start` restores on rank 0, or with its script's initial state.
+        """Let all workers begin with what `start` restores for rank 0, or with its script's initial state.
 
         RuntimeError if `start`, which all call, restores nothing and the initial state is gone.
         """
         restored = start()
-        if peers.rank == 0 and not restored and self.mixed:
+        if peers.gives(0) and not restored and self.mixed:
             raise RuntimeError(
                 "the worker that sent its model died during the transfer, no other has it, and there is no "
                 "checkpoint: restart the job, with Elastic(checkpoint=...) to lose less next time"
@@ -143,13 +148,12 @@ class State:
 
     def take(self, peers: Peers, source: int) -> None:
         """Give everything of worker `source` to the workers that have nothing yet."""
-        giving = peers.rank == source
-        was_whole = self.whole
+        giving, was_whole = peers.gives(source), self.whole
         if not was_whole:
             self.whole, self.mixed = giving, not giving
-        _broadcast_tensors([tensor.detach() for tensor in self._tensors()], source)
-        received = _broadcast(source, {**self._trained(), "keep": self._kept()} if giving else None)
-        if received is not None and not was_whole:
+        peers.broadcast(self._tensors(), source)
+        received = peers.share({**self._trained(), "keep": self._kept()} if giving else None, source)
+        if not giving and not was_whole:
             self._restore_trained(received)
             self._restore_kept(received["keep"])
         self.whole, self.mixed = True, False
@@ -160,10 +164,11 @@ class State:
         What the user keeps stays: each worker changes it in its own code after the step. A worker that has
         nothing yet takes part, and changes nothing.
         """
-        tensors = [tensor.detach().clone() for tensor in self._tensors()]
-        _broadcast_tensors(tensors, source)
-        received = _broadcast(source, self._trained() if peers.rank == source else None)
-        if received is None or not self.whole:
+        giving = peers.gives(source)
+        tensors = [tensor.clone() for tensor in self._tensors()]
+        peers.broadcast(tensors, source)
+        received = peers.share(self._trained() if giving else None, source)
+        if giving or not self.whole:
             return
         with torch.no_grad():
             for mine, theirs in zip(self._tensors(), tensors, strict=True):
@@ -231,7 +236,8 @@ class State:
                 mine.load_state_dict(saved)
 
     def _tensors(self) -> list[Tensor]:
-        return [*self.model.parameters(), *self.model.buffers()]
+        settle(self.model)
+        return [local(tensor.detach()) for tensor in (*self.model.parameters(), *self.model.buffers())]
 
 
 def check_keep(keep: Mapping[str, Any]) -> None:
@@ -256,33 +262,6 @@ def _restore_all(what: str, mine: Sequence[Stateful], state: Mapping[str, Any]) 
         )
     for each, saved in zip(mine, state[what], strict=True):
         each.load_state_dict(saved)
-
-
-def _broadcast_tensors(tensors: Sequence[Tensor], source: int) -> None:
-    works = [dist.broadcast(tensor, source, async_op=True) for tensor in tensors]
-    for work in works:
-        if work is not None:
-            work.wait()
-
-
-def _broadcast(source: int, state: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Send `state` as one block of bytes, or receive it; None for the sender."""
-    block = torch.empty(0, dtype=torch.uint8)
-    if state is not None:
-        file = io.BytesIO()
-        torch.save(state, file)
-        block = torch.frombuffer(bytearray(file.getbuffer()), dtype=torch.uint8)
-    length = torch.tensor([len(block)])
-    dist.broadcast(length, source)
-    if state is None:
-        block = torch.empty(int(length), dtype=torch.uint8)
-    dist.broadcast(block, source)
-    if state is not None:
-        return None
-    received: dict[str, Any] = torch.load(
-        io.BytesIO(block.numpy().tobytes()), map_location="cpu", weights_only=True
-    )
-    return received
 
 
 def plain(value: Any) -> Any:

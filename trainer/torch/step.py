@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -104,7 +103,7 @@ class Step:
             run.say(Phase.COMPUTING)
             seed_torch(stream(run.seed, self.number - 1, piece.index), run.device)
             self._current, self._last = piece, piece is self._pieces[-1]
-            with nullcontext() if self._last else run.wrapped.no_sync():
+            with run.reduction.adding_up(self._last):
                 yield batch
             if self._current is not None:
                 raise RuntimeError(f"step {self.number} has a batch without step.backward(loss)")
@@ -120,7 +119,7 @@ class Step:
             raise RuntimeError(
                 "call step.backward once for each batch, inside of `for batch in step`: add up its losses"
             )
-        run.check_used()
+        run.reduction.check_used()
         if self._weighted not in (None, weight is not None):
             raise RuntimeError("give step.backward a weight for each batch, or for none")
         self._weighted, self._current = weight is not None, None
@@ -148,7 +147,7 @@ class Step:
         Call it in the block, after the loop over the batches.
         """
         self.unscale()
-        return torch.nn.utils.clip_grad_norm_(self._run.trained_parameters(), max_norm, norm_type)
+        return self._run.reduction.clip(self._run.trained_parameters(), max_norm, norm_type)
 
     def unscale(self) -> None:
         """Make the gradients those of the mean loss, where a GradScaler or weights are used.
@@ -202,7 +201,7 @@ class Step:
         numbers = torch.tensor((first, self._weights, run.interrupted(), fold, squares), device=run.device)
         if not known:
             numbers[0] = self._losses
-        return run.send(numbers)
+        return run.reduction.send(numbers)
 
     def _means(self) -> list[float]:
         if not self._sent or self._current is not None:
@@ -210,7 +209,7 @@ class Step:
                 f"step {self.number} has not had all its batches: take each of `for batch in step`, and call "
                 "step.backward(loss) for it"
             )
-        return self._run.sums()
+        return self._run.reduction.means()
 
     def _finish(self) -> None:
         loss, weights, interrupted, steps, squares = self._means()

@@ -84,6 +84,14 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if is_distributed(tensor) else tensor  # type: ignore[attr-defined]
 
 
+def settle(model: nn.Module) -> None:
+    """Have modules of fully_shard let go of what they gathered for a forward pass."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    for each in model.modules() if fsdp is not None else ():
+        if isinstance(each, fsdp.FSDPModule):  # type: ignore[union-attr]
+            each.reshard()
+
+
 def shape_of(name: str, tensor: Tensor) -> Shape:
     """Return what a block has to know of a tensor."""
     mine = local(tensor)
@@ -150,6 +158,8 @@ def targets(state: Mapping[str, Any], tensors: Sequence[blocks.Tensor]) -> dict[
             found = Taken({name: each.state_dict()}).tensors
             there |= found
             filled |= found.keys() if loads_as_torch(each) else set()
+        elif isinstance(each, dict):
+            there |= Taken({name: each}).tensors
     into: dict[str, Tensor] = {}
     for where in tensors:
         like = there.get(where.name)
