@@ -79,6 +79,7 @@ def spec_of(job: ElasticJob, limits: Limits) -> Spec:
         limits=limits,
         replicas=max(wanted, bounds.lo),
         restart_count=restarts,
+        suspended=job.spec.suspend,
         forgive=timedelta(seconds=forgive) if forgive else None,
         roles=roles,
         spares=sum(given[role].spares for role in roles),
