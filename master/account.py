@@ -2,7 +2,7 @@
 
 1. The account is closed at each tick, and before a node does something else: the time since then goes, for
 each worker that the job should have, to what it does now. So all seconds together are those of all workers.
-2. In a world that trains, all time is productive, less what the workers' own clocks (`WorkerState.spent`) say.
+2. In a world that trains, all is productive but what workers lose by their own clocks (`WorkerState.spent`).
 3. Nodes that are yet to be made count, too, and so does the time before a master came: that from the creation
 of a pod that was there before the first master, and that from the last snapshot of the master before.
 4. A suspended job should have no workers: its clock stands.

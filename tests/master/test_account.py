@@ -206,7 +206,7 @@ def test_all_seconds_together_are_those_of_all_workers(events: list[tuple[str, A
                     pods[about] = pod(about, Phase.RUNNING)
                     game.see(*pods.values())
                 case "joins" if about in pods and pods[about].phase is Phase.RUNNING:
-                    game.ask(watch(about), join(about, after=job.round))
+                    game.ask(watch(about, pod=about), join(about, after=job.round))
                 case "dies":
                     game.ask(leave(about, job.round))
                 case "leaves":
