@@ -42,7 +42,7 @@ def render(request: web.BaseRequest, job: Job, now: datetime, unsaved: float) ->
         return web.Response(status=404, text=f"no such page; there are {', '.join(PAGES)}\n")
     if request.method not in READING:
         return web.Response(status=405, text="pages are read only\n", headers={"Allow": ", ".join(READING)})
-    return page(job, now, unsaved)
+    return page(account.close(job, now), now, unsaved)
 
 
 def status(job: Job, now: datetime) -> dict[str, Any]:
