@@ -50,9 +50,9 @@ from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.views import POD
 
 WORKERS: Final = 2
-ACTS: Final = 5
+ACTS: Final = 6
 """Things that happen in a story."""
-BETWEEN: Final = (5.0, 12.0)
+BETWEEN: Final = (6.0, 14.0)
 """Seconds of training after each."""
 SUSPENDED: Final = (3.0, 8.0)
 SLOW: Final = 10.0

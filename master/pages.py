@@ -185,8 +185,11 @@ def _uses(job: Job) -> Iterator[Metric]:
     for name, what, value in USES:
         yield _of_nodes(job, name, what, ((node, value(node) or None) for node in alive))
     for name, what, amount in GPUS:
-        gpus = ((node, node.usage and node.usage.gpus) for node in alive)
-        yield _of_nodes(job, name, what, ((node, found and amount(found)) for node, found in gpus))
+        yield _of_nodes(job, name, what, ((node, amount(gpus)) for node in alive if (gpus := _gpus(node))))
+
+
+def _gpus(node: Node) -> Gpus | None:
+    return node.usage.gpus if node.usage else None
 
 
 def _of_nodes(job: Job, name: str, what: str, values: Iterable[tuple[Node, float | None]]) -> Metric:

@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from importlib import import_module
 from statistics import fmean
 from typing import Any, Final, Protocol
 
@@ -41,9 +40,10 @@ class Nvml(Protocol):
 def library() -> Nvml | None:
     """Return NVML's library; None where the extra is not installed."""
     try:
-        found: Nvml = import_module("pynvml")  # type: ignore[assignment]  # a module with these functions
+        import pynvml  # by the thread: it takes a while
     except ImportError:
         return None
+    found: Nvml = pynvml
     return found
 
 
