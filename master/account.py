@@ -10,7 +10,7 @@ of a pod that was there before the first master, and that from the last snapshot
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from datetime import datetime, timedelta
 from enum import StrEnum
 from statistics import median
@@ -52,6 +52,7 @@ SPENT: Final = (
 """The causes of `WorkerState.spent`, in its order."""
 
 
+Seconds = defaultdict[str, float]
 AWAY: Final = timedelta(minutes=15)
 """As long do agents wait for a master. If the last snapshot is older, the clocks of two masters differ."""
 CUT: Final = timedelta(seconds=0.5)
@@ -71,7 +72,7 @@ def close(job: Job, now: datetime) -> Job:
     if seconds <= 0:
         return job
     job = of_workers(job)
-    found = Counter[str](job.account.seconds)
+    found = Seconds(float, job.account.seconds)
     for kind, many in job.nodes.kinds.items():
         if counts(job, kind):
             found[cause_of(job, kind)] += seconds * many * slots(job)
@@ -92,7 +93,7 @@ def appeared(job: Job, name: str, created: datetime | None) -> Job:
     seconds = (account.since - created - CUT).total_seconds()
     if seconds <= 0:
         return job
-    found = Counter[str](account.seconds)
+    found = Seconds(float, account.seconds)
     found[cause_of(job, kind)] += seconds * slots(job)
     return job.but(account=account.but(seconds=dict(found)))
 
@@ -180,7 +181,7 @@ def heard(job: Job, before: tuple[WorkerState, ...], now: tuple[WorkerState, ...
     At the end of a world the wait for the next one has its cause already.
     """
     old = {state.local_rank: state.spent for state in before}
-    told = Counter[str](job.account.told)
+    told = Seconds(float, job.account.told)
     for state in now:
         for cause, amount in spent(old.get(state.local_rank, ()), state.spent).items():
             if amount and cause is not Cause.PRODUCTIVE and not (job.ending and cause is Cause.RESIZE):
@@ -203,12 +204,12 @@ def spent(before: tuple[float, ...], after: tuple[float, ...]) -> dict[Cause, fl
 
 def moved(job: Job, seconds: float, to: Cause) -> Job:
     """Return the job with time that was taken to be productive given to a cause."""
-    found = Counter[str](job.account.seconds)
+    found = Seconds(float, job.account.seconds)
     move(found, seconds, to)
     return job.but(account=job.account.but(seconds=dict(found)))
 
 
-def move(found: Counter[str], seconds: float, to: Cause) -> None:
+def move(found: Seconds, seconds: float, to: Cause) -> None:
     """Give productive time to a cause, as far as there is any: nothing is counted twice."""
     amount = min(max(0.0, seconds), found[Cause.PRODUCTIVE])
     if amount:
