@@ -50,13 +50,13 @@ SPENT: Final = (
     Cause.CHECKPOINT,  # saving, a part of the others
 )
 """The causes of `WorkerState.spent`, in its order."""
-
+AWAY: Final = timedelta(minutes=15)
+"""Agents wait so long for a master. If the last snapshot is older, the clocks of the two masters differ."""
+CUT: Final = timedelta(seconds=0.5)
+"""The API server cuts the time of a pod's creation to whole seconds: by half a second on average."""
 
 Seconds = defaultdict[str, float]
-AWAY: Final = timedelta(minutes=15)
-"""As long do agents wait for a master. If the last snapshot is older, the clocks of two masters differ."""
-CUT: Final = timedelta(seconds=0.5)
-"""The API server cuts the time of a pod's creation to whole seconds: half a second on average."""
+"""Seconds of workers, by cause."""
 
 
 def close(job: Job, now: datetime) -> Job:

@@ -121,6 +121,20 @@ def test_what_happened_before_the_master_came_counts_from_the_creation_of_the_po
     assert seconds(game) == {"schedule": 2, "init": 3.5 + 1}
 
 
+def test_an_ended_pod_that_is_still_listed_is_no_new_one() -> None:
+    game = Played(1, 1, replicas=1)
+    long_ago = START - timedelta(minutes=5)
+    failed = pod("node-0", Phase.FAILED, name="first", created=long_ago)
+    again = pod("node-0", name="second", relaunch=1, created=START)
+    game.tick()
+    game.see(failed, again)
+    game.ask(watch("node-0", pod="second"))
+    game.wait(1, "node-0")
+    game.see(failed, pod("node-0", name="second", relaunch=1, created=START, leaving=True))
+    game.wait(1)
+    assert sum(seconds(game).values()) == 2
+
+
 def test_a_suspended_job_has_no_workers_that_could_lose_time() -> None:
     game = played("node-0", replicas=1)
     game.tick()
