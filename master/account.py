@@ -101,7 +101,7 @@ def appeared(job: Job, name: str, created: datetime | None) -> Job:
 def taken_over(account: Account, now: datetime) -> Account:
     """Return the account as the next master continues it: the workers went on meanwhile as they did."""
     trusted = account.at is not None and timedelta(0) <= now - account.at <= AWAY
-    return account.but(told={}, at=account.at if trusted else None)
+    return account.but(told={}) if trusted else account.but(told={}, at=now, since=now)
 
 
 def counts(job: Job, kind: Kind) -> bool:

@@ -24,7 +24,7 @@ from elasticjob.kube.objects import views
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP
 from elasticjob.master import account, columns, progress
-from elasticjob.master.job import Job, Node, Spec
+from elasticjob.master.job import Account, Job, Node, Spec
 from elasticjob.master.roster import Roster
 from elasticjob.master.shards import book
 from elasticjob.master.workers.watch import of_round
@@ -145,7 +145,7 @@ def snapshot(job: Job, now: datetime | None = None) -> bytes:
 def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
     """Return the job to continue with, under the present `spec`. Raises SnapshotError."""
     if data is None:
-        return Job(spec=spec, gathering=now)
+        return Job(spec=spec, gathering=now, account=account.taken_over(Account(), now))
     try:
         job = columns.decode(data)
     except (msgspec.DecodeError, LookupError, ValueError) as error:

@@ -29,8 +29,9 @@ async def trains(job: Scenario) -> None:
 
 
 async def test_productive_and_lost_seconds_are_those_of_all_workers(tmp_path: Path, warm: Warm) -> None:
-    began = time.monotonic()
     async with scenario(tmp_path, warm, nodes=(WORKERS, WORKERS)) as job:
+        job.master.observe(account.close)  # not with the first tick
+        began = time.monotonic()
         first, second = [await job.agent(index, "stalled.py", tmp_path, 0.02) for index in range(WORKERS)]
         await trains(job)
         os.kill(job.steps(first.node)[-1]["pid"], signal.SIGKILL)
