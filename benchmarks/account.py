@@ -50,14 +50,14 @@ from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.views import POD
 
 WORKERS: Final = 2
-ACTS: Final = 6
+ACTS: Final = 5
 """Things that happen in a story."""
 BETWEEN: Final = (6.0, 14.0)
 """Seconds of training after each."""
 SUSPENDED: Final = (3.0, 8.0)
 SLOW: Final = 10.0
-FULL: Final = 8.0
-"""Seconds for which a worker is slow, and for which storage is full."""
+FULL: Final = 4.0
+"""Seconds for which a worker is slow, and for which storage is full after a checkpoint has failed."""
 TURN: Final = (0.12, 0.03)
 """Seconds in which a slow worker stands, and in which it computes, again and again."""
 LARGEST: Final = 1 << 18
@@ -212,6 +212,9 @@ async def fill_disk(scene: Scene) -> str:
     try:
         for agent in agents:
             agent.rlimit(psutil.RLIMIT_FSIZE, (LARGEST, resource.RLIM_INFINITY))
+        async with asyncio.timeout(PATIENCE):
+            while not (await status_of(scene))[1]["checkpoint"].get("error"):  # noqa: ASYNC110  # others fail
+                await asyncio.sleep(0.2)
         await asyncio.sleep(FULL)
     finally:
         for agent in agents:
@@ -266,14 +269,20 @@ def account_of(status: Mapping[str, Any]) -> dict[str, float]:
 
 
 async def told(scene: Scene) -> tuple[float, dict[str, float]]:
-    """Return the account of the job's master, and when it was asked; waits for a master."""
+    """Return the account of the job's master, and when it was asked."""
+    at, status = await status_of(scene)
+    return at, account_of(status)
+
+
+async def status_of(scene: Scene) -> tuple[float, dict[str, Any]]:
+    """Return the page of the job's master, and when it was asked; waits for a master."""
     async with asyncio.timeout(PATIENCE), aiohttp.ClientSession() as session:
         while True:
             with suppress(aiohttp.ClientError, LookupError, NotFound):
                 name = master_of(scene.seen)
                 pod = await scene.here.client.get(POD, name, scene.job.key.namespace)
                 async with session.get(f"http://{pod.status.pod_ip}:{MASTER_PORT}/status") as response:
-                    return time.time(), account_of(await response.json())
+                    return time.time(), await response.json()
             await asyncio.sleep(0.1)
 
 
