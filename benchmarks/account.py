@@ -288,7 +288,8 @@ async def status_of(scene: Scene) -> tuple[float, dict[str, Any]]:
 
 async def play(here: Laptop, seed: int, number: int) -> Outcome:
     """Play a story from the job's creation on; the job is gone afterwards."""
-    job, record = example(f"story-{number}", here.state / f"story-{number}.jsonl")
+    record = here.state / f"story-{number}.jsonl"
+    job = example(f"story-{number}", record)
     chance = random.Random(f"{seed}-{number}-chances")
     async with following(here.client, job.key, record) as watched:
         scene, events = Scene(here, job, watched, Wanted(), chance), list[str]()
@@ -305,14 +306,14 @@ async def play(here: Laptop, seed: int, number: int) -> Outcome:
     return Outcome(events[1:], scene.wanted.seconds(at), account)
 
 
-def example(name: str, record: Path) -> tuple[Example, Path]:
-    """Return the job, which trains on and on and often saves, and the file of its steps."""
+def example(name: str, record: Path) -> Example:
+    """Return the job, which trains on and on and often saves."""
     made = load().named(name).recording(record).training(1_000_000)
     job = deepcopy(made.job)
     job["spec"]["envs"]["PYTHONPATH"] = {"value": str(FILE.parents[2])}
     worker = job["spec"]["replicaSpecs"]["worker"]
     worker |= {"replicas": WORKERS, "minReplicas": 1, "maxReplicas": 3, "restartCount": 100}
-    return replace(made, job=job), record
+    return replace(made, job=job)
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
