@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from elasticjob.api.rpc.nodes import Gpus, Progress
+from elasticjob.api.rpc.nodes import Gpus, Progress, WorkerState
 from elasticjob.master import account, progress
 from elasticjob.master.check import conversation as checks
 from elasticjob.master.condition import Kind
@@ -99,12 +99,17 @@ def state(job: Job, node: Node) -> str:
 
 def step_time(node: Node) -> float | None:
     """Return the usual seconds from step to step of the node's slowest worker; None if unknown."""
-    return max((state.usual for state in node.told.workers), default=0.0) or None if node.told else None
+    return max((state.usual for state in _workers(node)), default=0.0) or None
 
 
 def samples(node: Node) -> float | None:
     """Return the records that the node's workers take in a second; None if unknown."""
-    return sum(state.samples for state in node.told.workers) or None if node.told else None
+    return sum(state.samples for state in _workers(node)) or None
+
+
+def _workers(node: Node) -> tuple[WorkerState, ...]:
+    """Return what the node has told of its workers in the world that it is in."""
+    return node.told.workers if node.told and node.told.round == node.round else ()
 
 
 class JobCollector(Collector):

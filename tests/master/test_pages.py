@@ -69,6 +69,12 @@ def test_status_has_the_same_of_each_node() -> None:
     assert node["usage"] == {"cpu": 1.5, "memory": 64, "gpus": msgspec.to_builtins(DEVICES)}
 
 
+def test_a_node_that_left_its_world_makes_no_steps() -> None:
+    job = reported(Usage(cpu=1.5, memory=64), worker(0, 0.25, 30.0))
+    job = job.put(job.nodes["node-0"].but(round=0))
+    assert metrics(job) == {"cpu_cores": 1.5, "memory_bytes": 64}
+
+
 def test_pages_account_the_time_until_they_are_asked() -> None:
     game = Played(1, 1)
     game.tick()
