@@ -76,9 +76,10 @@ bench-scale: $(READY) ## 100 to 1,000 jobs of 4 pods on pretended nodes through 
 chaos: $(READY) ## kill -9 operator, master, agents at random moments, 20 rounds
 	$(BIN)/python -m benchmarks.chaos
 
-chaos-training: $(READY) ## 300 kills in one training, each record counts once; 60 around saves, the newest checkpoint comes back (10 minutes)
+chaos-training: $(READY) ## 300 kills in one training, each record counts once; 60 around saves; 10 stories whose goodput adds up (half an hour)
 	$(BIN)/python -m benchmarks.chaos_training $(FLAGS)
 	$(BIN)/python -m benchmarks.chaos_checkpoints
+	$(BIN)/python -m benchmarks.account
 
 drains: $(READY) # 100 random drains of one training: no step is lost (half an hour; FLAGS="--drains 10")
 	$(BIN)/python -m benchmarks.drains $(FLAGS)

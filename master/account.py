@@ -1,14 +1,17 @@
 """Where the time of the job's workers goes: each second of each is productive, or lost to one cause.
 
-The account is closed at each tick, and before a node does something else: the time since then goes, for each
-worker that the job should have, to what it does now. So all seconds together are those of all workers. In a
-world that trains, the workers' own clocks (`WorkerState.spent`) divide the time between its causes.
+1. The account is closed at each tick, and before a node does something else: the time since then goes, for
+each worker that the job should have, to what it does now. So all seconds together are those of all workers.
+2. In a world that trains, all is productive but what workers lose by their own clocks (`WorkerState.spent`).
+3. Nodes that are yet to be made count, too, and so does the time before a master came: that from the creation
+of a pod that was there before the first master, and that from the last snapshot of the master before.
+4. A suspended job should have no workers: its clock stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections import defaultdict
+from datetime import datetime, timedelta
 from enum import StrEnum
 from statistics import median
 from typing import Final
@@ -22,7 +25,7 @@ class Cause(StrEnum):
     """What the time of a worker goes to."""
 
     PRODUCTIVE = "productive"  # steps that count, evaluations, what the script does between them
-    SCHEDULE = "schedule"  # its pod waits for a machine
+    SCHEDULE = "schedule"  # its pod is yet to be made, or waits for a machine
     PULL = "pull"  # its pod starts: images, volumes
     INIT = "init"  # its agent and its process start
     RENDEZVOUS = "rendezvous"  # it waits for the others, at first or after a loss
@@ -47,25 +50,91 @@ SPENT: Final = (
     Cause.CHECKPOINT,  # saving, a part of the others
 )
 """The causes of `WorkerState.spent`, in its order."""
+AWAY: Final = timedelta(minutes=15)
+"""Agents wait so long for a master. If the last snapshot is older, the clocks of the two masters differ."""
+CUT: Final = timedelta(seconds=0.5)
+"""The API server cuts the time of a pod's creation to whole seconds: by half a second on average."""
+
+Seconds = defaultdict[str, float]
+"""Seconds of workers, by cause."""
 
 
 def close(job: Job, now: datetime) -> Job:
     """Return the job with the time since the last call accounted."""
     account = job.account
-    if account.at is None or job.verdict:
+    if job.spec.suspended:
+        return job.but(account=account.but(at=None)) if account.at else job
+    if account.at is None:
+        return job.but(account=account.but(at=now, since=now))
+    if job.verdict:
         return job.but(account=account.but(at=now))
     seconds = (now - account.at).total_seconds()
     if seconds <= 0:
         return job
-    found = dict(account.seconds)
-    shares = divided(job)
-    slots = max(1, job.batch_slots // max(1, job.spec.bounds.hi))
+    job = of_workers(job)
+    found = Seconds(float, job.account.seconds)
     for kind, many in job.nodes.kinds.items():
-        if kind.role in job.spec.roles and not (kind.out or kind.completed):
-            cause = cause_of(job, kind)
-            for each, share in shares.items() if cause is Cause.PRODUCTIVE else ((cause, 1.0),):
-                found[each] = found.get(each, 0.0) + seconds * many * slots * share
-    return job.but(account=Account(at=now, seconds=found))
+        if counts(job, kind):
+            found[cause_of(job, kind)] += seconds * many * slots(job)
+    if missing := absent(job):
+        found[Cause.SCHEDULE] += seconds * missing * slots(job)
+    if waited := slowness(job) * (found[Cause.PRODUCTIVE] - job.account.seconds.get(Cause.PRODUCTIVE, 0.0)):
+        move(found, waited, Cause.STRAGGLER)
+    for told, amount in job.account.told.items():
+        move(found, amount, Cause(told))
+    return job.but(account=job.account.but(at=now, seconds=dict(found), told={}))
+
+
+def appeared(job: Job, name: str, created: datetime | None) -> Job:
+    """Account the time of a new pod before this master, or the first one of this job, began to count."""
+    account, kind = job.account, job.nodes[name].kind
+    if created is None or account.since is None or job.verdict or not counts(job, kind):
+        return job
+    seconds = (account.since - created - CUT).total_seconds()
+    if seconds <= 0:
+        return job
+    found = Seconds(float, account.seconds)
+    found[cause_of(job, kind)] += seconds * slots(job)
+    return job.but(account=account.but(seconds=dict(found)))
+
+
+def taken_over(account: Account, now: datetime) -> Account:
+    """Return the account as the next master continues it: the workers went on meanwhile as they did."""
+    trusted = account.at is not None and timedelta(0) <= now - account.at <= AWAY
+    return account.but(told={}) if trusted else account.but(told={}, at=now, since=now)
+
+
+def counts(job: Job, kind: Kind) -> bool:
+    """Whether the time of nodes of this kind is accounted."""
+    return kind.role in job.spec.roles and not (kind.out or kind.completed)
+
+
+def absent(job: Job) -> int:
+    """Return how many nodes the job should have that are yet to be made, at first or again."""
+    spec, sizes = job.spec, job.scaling.placed.sizes
+    if spec.replicas is None:
+        return 0
+    wanted = sum(sizes.get(role, 0) for role in spec.roles) or spec.replicas
+    known = job.nodes.count(
+        lambda kind: (
+            counts(job, kind)
+            or (kind.role in spec.roles and (kind.completed or kind.failures > spec.restart_count))
+        )
+    )
+    return max(0, wanted - known)
+
+
+def slots(job: Job) -> float:
+    """Return the workers of a node: those of the last world; one before the first."""
+    return job.world.size / len(job.world.members) if job.world else 1.0
+
+
+def of_workers(job: Job) -> Job:
+    """Return the job with what was counted in nodes, before the first world, counted in workers."""
+    if job.account.in_workers or not job.world:
+        return job
+    found = {cause: seconds * slots(job) for cause, seconds in job.account.seconds.items()}
+    return job.but(account=job.account.but(seconds=found, in_workers=True))
 
 
 def cause_of(job: Job, kind: Kind) -> Cause:
@@ -76,6 +145,8 @@ def cause_of(job: Job, kind: Kind) -> Cause:
         return Cause.PRODUCTIVE if job.ending is None else change(job)
     if kind.joined:
         return Cause.RENDEZVOUS
+    if job.spec.wish.has_servers and kind.alive:  # each trains for itself
+        return Cause.PRODUCTIVE
     if kind.started:
         return Cause.INIT
     return Cause.SCHEDULE if kind.pends else Cause.PULL
@@ -89,16 +160,6 @@ def change(job: Job) -> Cause:
     wanted = spec.replicas if spec.replicas is not None else 0
     rest = job.nodes.count(lambda kind: kind.role in spec.roles and not kind.out)
     return Cause.DRAIN if ending.left and rest < wanted else Cause.RESIZE
-
-
-def divided(job: Job) -> Mapping[Cause, float]:
-    """Return the shares of the time in the world that go to each cause."""
-    told = {Cause(cause): amount for cause, amount in job.account.told.items()}
-    total = sum(told.values())
-    shares = {cause: amount / total for cause, amount in told.items()} if total > 0 else {}
-    productive = shares.get(Cause.PRODUCTIVE, 0.0) if shares else 1.0
-    waiting = productive * slowness(job)
-    return {**shares, Cause.PRODUCTIVE: productive - waiting, Cause.STRAGGLER: waiting}
 
 
 def slowness(job: Job) -> float:
@@ -115,13 +176,17 @@ def slowness(job: Job) -> float:
 
 
 def heard(job: Job, before: tuple[WorkerState, ...], now: tuple[WorkerState, ...]) -> Job:
-    """Take in how workers of a node have spent their time since their last report."""
+    """Take in what workers of a node have lost since their last report, by their own clocks.
+
+    At the end of a world the wait for the next one has its cause already.
+    """
     old = {state.local_rank: state.spent for state in before}
-    told = dict(job.account.told)
+    told = Seconds(float, job.account.told)
     for state in now:
         for cause, amount in spent(old.get(state.local_rank, ()), state.spent).items():
-            told[cause] = told.get(cause, 0.0) + amount
-    return job.but(account=job.account.but(told=told)) if told else job
+            if amount and cause is not Cause.PRODUCTIVE and not (job.ending and cause is Cause.RESIZE):
+                told[cause] += amount
+    return job.but(account=job.account.but(told=dict(told))) if told else job
 
 
 def spent(before: tuple[float, ...], after: tuple[float, ...]) -> dict[Cause, float]:
@@ -139,13 +204,17 @@ def spent(before: tuple[float, ...], after: tuple[float, ...]) -> dict[Cause, fl
 
 def moved(job: Job, seconds: float, to: Cause) -> Job:
     """Return the job with time that was taken to be productive given to a cause."""
-    found = dict(job.account.seconds)
-    amount = min(max(0.0, seconds), found.get(Cause.PRODUCTIVE, 0.0))
-    if not amount:
-        return job
-    found[Cause.PRODUCTIVE] -= amount
-    found[to] = found.get(to, 0.0) + amount
-    return job.but(account=job.account.but(seconds=found))
+    found = Seconds(float, job.account.seconds)
+    move(found, seconds, to)
+    return job.but(account=job.account.but(seconds=dict(found)))
+
+
+def move(found: Seconds, seconds: float, to: Cause) -> None:
+    """Give productive time to a cause, as far as there is any: nothing is counted twice."""
+    amount = min(max(0.0, seconds), found[Cause.PRODUCTIVE])
+    if amount:
+        found[Cause.PRODUCTIVE] -= amount
+        found[to] += amount
 
 
 def ratio(account: Account) -> float | None:

@@ -38,7 +38,7 @@ from elasticjob.kube.errors import KubeError, Unauthorized
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.operator.operator import Operator
-from elasticjob.master import nodes, progress
+from elasticjob.master import account, nodes, progress
 from elasticjob.master.autoscaler import Autoscaler
 from elasticjob.master.brain import Brain, BrainOptimizer, Reporter, WithStandIn
 from elasticjob.master.check import conversation as checks
@@ -79,6 +79,7 @@ def spec_of(job: ElasticJob, limits: Limits) -> Spec:
         limits=limits,
         replicas=max(wanted, bounds.lo),
         restart_count=restarts,
+        suspended=job.spec.suspend,
         forgive=timedelta(seconds=forgive) if forgive else None,
         roles=roles,
         spares=sum(given[role].spares for role in roles),
@@ -118,7 +119,8 @@ def training_status(job: Job) -> Manifest:
         "eta": ends and ends.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "worldSize": world.size if world else 0,
         "round": job.round,
-        "goodput": _rounded(progress.goodput(training)),
+        "goodput": _share(progress.shown_goodput(job)),
+        "badputSeconds": _seconds(account.lost(job.account)) or None,
         "findings": [_finding(each) for each in job.health.findings] or None,
         "nodeCheck": checks.sentence(job) or None,
         "released": sorted(rules.releasable(job))[:RELEASED] or None,
@@ -366,5 +368,10 @@ def _finding(finding: Finding) -> Manifest:
     return {"time": at, "reason": finding.reason.value, "message": finding.message}
 
 
-def _rounded(share: float | None) -> float | None:
-    return None if share is None else round(share, 4)
+def _share(share: float | None) -> float | None:
+    return None if share is None else round(share, 3)
+
+
+def _seconds(lost: Mapping[str, float]) -> dict[str, int]:
+    """Return whole seconds to two digits: a job that waits for days then seldom writes that it still does."""
+    return {cause: int(float(f"{seconds:.2g}")) for cause, seconds in lost.items() if seconds >= 1}

@@ -96,6 +96,7 @@ class Spec(Value, frozen=True):
     limits: Limits = Limits()
     replicas: int | None = None
     restart_count: int = 0
+    suspended: bool = False
     forgive: timedelta | None = None
     roles: tuple[str, ...] = ("worker",)
     spares: int = 0  # nodes beyond those that train, which wait for one to be lost
@@ -291,10 +292,14 @@ class Training(Value, frozen=True):
 class Account(Value, frozen=True):
     """Where the workers' seconds went up to `at`, by cause (see `account.py`).
 
-    `told` is how the workers of the world have spent their time since, by their own clocks.
+    `told` is what workers say they have lost in their world, in `seconds` still productive. `since` is when
+    the account began, or began again after the job was suspended; `at` is None while its clock stands. Before
+    the first world, which tells how many workers a node has, seconds are those of nodes.
     """
 
     at: datetime | None = None
+    since: datetime | None = None
+    in_workers: bool = False
     seconds: dict[str, float] = msgspec.field(default_factory=dict)
     told: dict[str, float] = msgspec.field(default_factory=dict)
 

@@ -146,6 +146,7 @@ def last_words(job: Job) -> dict[str, object]:
         }
     else:
         words = {"verdict": verdict.end.value, "reason": verdict.reason, "message": verdict.message}
+    words["account"] = {cause: round(seconds, 3) for cause, seconds in job.account.seconds.items()}
     return words | ({"progress": progress} if progress else {})
 
 

@@ -247,6 +247,8 @@ def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
     )
     if seen != node:
         job = job.put(seen)
+    if current and current.uid != node.uid and current.phase not in ENDS and not current.leaving:
+        job = account.appeared(job, name, current.created)
     if own and own.phase is Phase.SUCCEEDED and seen.completed and job.member(name):
         return job.put(seen.but(finished=True, beat=None, joined=None))  # the Finish request may be lost
     if node.beat and (vanished or (own and own.phase in ENDS)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -13,22 +13,28 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from elasticjob.api.rpc.nodes import Progress
+from elasticjob.api.rpc.nodes import Gpus, Progress, WorkerState
 from elasticjob.master import account, progress
 from elasticjob.master.check import conversation as checks
 from elasticjob.master.condition import Kind
 from elasticjob.master.job import Job, Node
 from elasticjob.master.rendezvous import rules
-from elasticjob.master.scaling.state import Use
 from elasticjob.master.scaling.statistics import use_of
 from elasticjob.master.shards import book
 
 READING = ("GET", "HEAD")
-USES: tuple[tuple[str, str, Callable[[Use], float]], ...] = (
-    ("cpu_cores", "Cores that a node used on average since its last report", lambda use: use.cpu),
-    ("memory_bytes", "Memory that a node used at most since its last report", lambda use: use.memory),
-    ("cpu_configured_cores", "Cores that a node asks for", lambda use: use.cores),
-    ("memory_configured_bytes", "Memory that a node asks for", lambda use: use.bytes),
+USES: tuple[tuple[str, str, Callable[[Node], float | None]], ...] = (
+    ("cpu_cores", "Cores that it used on average since its last report", lambda node: use_of(node).cpu),
+    ("memory_bytes", "Memory that it used at most since its last report", lambda node: use_of(node).memory),
+    ("cpu_configured_cores", "Cores that a node asks for", lambda node: use_of(node).cores),
+    ("memory_configured_bytes", "Memory that a node asks for", lambda node: use_of(node).bytes),
+    ("step_seconds", "Usual time from step to step, of its slowest worker", lambda node: step_time(node)),
+    ("samples_per_second", "Records that a node takes in a second", lambda node: samples(node)),
+)
+GPUS: tuple[tuple[str, str, Callable[[Gpus], float]], ...] = (
+    ("gpu_utilization", "How busy its GPUs are on average, from 0 to 1", lambda gpus: gpus.utilization),
+    ("gpu_memory_bytes", "Memory of its GPUs that is used", lambda gpus: gpus.memory),
+    ("gpu_memory_total_bytes", "Memory of its GPUs", lambda gpus: gpus.memory_total),
 )
 
 
@@ -42,7 +48,7 @@ def render(request: web.BaseRequest, job: Job, now: datetime, unsaved: float) ->
         return web.Response(status=404, text=f"no such page; there are {', '.join(PAGES)}\n")
     if request.method not in READING:
         return web.Response(status=405, text="pages are read only\n", headers={"Allow": ", ".join(READING)})
-    return page(job, now, unsaved)
+    return page(account.close(job, now), now, unsaved)
 
 
 def status(job: Job, now: datetime) -> dict[str, Any]:
@@ -89,6 +95,21 @@ def state(job: Job, node: Node) -> str:
         (node.beat is not None, "starting"),
     )
     return next((word for true, word in rules if true), node.phase.lower())
+
+
+def step_time(node: Node) -> float | None:
+    """Return the usual seconds from step to step of the node's slowest worker; None if unknown."""
+    return max((state.usual for state in _workers(node)), default=0.0) or None
+
+
+def samples(node: Node) -> float | None:
+    """Return the records that the node's workers take in a second; None if unknown."""
+    return sum(state.samples for state in _workers(node)) or None
+
+
+def _workers(node: Node) -> tuple[WorkerState, ...]:
+    """Return what the node has told of its workers in the world that it is in."""
+    return node.told.workers if node.told and node.told.round == node.round else ()
 
 
 class JobCollector(Collector):
@@ -164,14 +185,24 @@ def _times(job: Job) -> Iterator[Metric]:
 
 
 def _uses(job: Job) -> Iterator[Metric]:
-    """What the nodes that are alive use, and have."""
-    uses = [use_of(node) for node in job.nodes.values() if node.alive]
+    """What the nodes that are alive use, and have; of GPUs 0 is an amount, elsewhere it is not known."""
+    alive = [node for node in job.nodes.values() if node.alive]
     for name, what, value in USES:
-        gauge = GaugeMetricFamily(f"elasticjob_node_{name}", what, labels=["job", "node", "role"])
-        for use in uses:
-            if (found := value(use)) > 0:
-                gauge.add_metric([job.spec.job, use.name, use.role], found)
-        yield gauge
+        yield _of_nodes(job, name, what, ((node, value(node) or None) for node in alive))
+    for name, what, amount in GPUS:
+        yield _of_nodes(job, name, what, ((node, amount(gpus)) for node in alive if (gpus := _gpus(node))))
+
+
+def _gpus(node: Node) -> Gpus | None:
+    return node.usage.gpus if node.usage else None
+
+
+def _of_nodes(job: Job, name: str, what: str, values: Iterable[tuple[Node, float | None]]) -> Metric:
+    gauge = GaugeMetricFamily(f"elasticjob_node_{name}", what, labels=["job", "node", "role"])
+    for node, value in values:
+        if value is not None:
+            gauge.add_metric([job.spec.job, node.name, node.role], value)
+    return gauge
 
 
 def _gauge(job: Job, name: str, what: str, value: float) -> Metric:
@@ -195,6 +226,8 @@ def _node(job: Job, node: Node, now: datetime) -> dict[str, Any]:
         "excluded": node.excluded,
         "workers": node.told.workers if node.told else (),
         "usage": node.usage,
+        "stepSeconds": step_time(node),
+        "samplesPerSecond": samples(node),
     }
 
 
@@ -223,6 +256,7 @@ LIVE = """<!doctype html>
   body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
   body { color: #1c2733; background: #fff }
   h1 { font-size: 1.3rem; margin: 0 } #sentence { color: #51606f; margin: .2rem 0 1.2rem }
+  #lost { color: #51606f; margin: .8rem 0 0 }
   dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .6rem; margin: 0 }
   dl div { background: #f3f6f9; border-radius: .5rem; padding: .5rem .8rem }
   dt { font-size: .8rem; color: #51606f } dd { margin: 0; font-size: 1.2rem }
@@ -230,13 +264,17 @@ LIVE = """<!doctype html>
   th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #e2e8ee } th { color: #51606f }
 </style></head><body>
 <h1 id="job">elasticjob</h1><p id="sentence">…</p><dl id="facts"></dl>
-<table><thead><tr><th>Node</th><th>State</th><th>Round</th><th>Pod</th><th>Last failure</th></tr></thead>
+<p id="lost"></p>
+<table><thead><tr><th>Node</th><th>State</th><th>Round</th><th>Pod</th><th>Step</th><th>Samples/s</th><th>Cores</th>
+<th>Memory</th><th>GPU</th><th>GPU memory</th><th>Last failure</th></tr></thead>
 <tbody id="nodes"></tbody></table>
 <ul id="findings"></ul>
 <table><thead><tr><th>Round</th><th>Why</th><th>Workers</th><th>Step</th><th>Standstill</th></tr></thead>
 <tbody id="rounds"></tbody></table>
 <script>
 const at = id => document.getElementById(id), number = (x, n) => x == null ? "–" : x.toFixed(n)
+const percent = x => x == null ? "–" : number(100 * x, 1) + " %"
+const gib = x => x == null ? "–" : number(x / 2 ** 30, 1) + " GiB"
 const row = cells => { const tr = document.createElement("tr")
   for (const cell of cells) tr.insertCell().textContent = cell ?? "–"; return tr }
 const fact = ([name, value]) => { const div = document.createElement("div")
@@ -249,12 +287,16 @@ async function draw() {
   at("sentence").textContent = s.sentence
   at("facts").replaceChildren(...[["Step", p.step ?? "–"], ["Loss", number(p.loss, 4)],
     ["Steps/s", number(s.stepsPerSecond, 2)], ["Round", s.round],
-    ["Goodput", s.goodput == null ? "–" : number(100 * s.goodput, 1) + " %"],
-    ["Standstill", number(s.standstill, 2) + " s"],
-    ["Productive", s.goodputRatio == null ? "–" : number(100 * s.goodputRatio, 1) + " %"],
+    ["Goodput", percent(s.goodputRatio ?? s.goodput)], ["Standstill", number(s.standstill, 2) + " s"],
     ["Checkpoint", s.checkpoint.stored || s.checkpoint.in_memory
       ? `step ${s.checkpoint.stored ?? 0}, in memory ${s.checkpoint.in_memory ?? 0}` : "–"]].map(fact))
-  at("nodes").replaceChildren(...s.nodes.map(n => row([n.name, n.state, n.round || "–", n.pod, n.failure])))
+  const lost = Object.entries(s.badputSeconds).filter(each => each[1] >= 1).sort((a, b) => b[1] - a[1])
+  at("lost").textContent = lost.length == 0 ? "" : "Seconds of workers that were lost: "
+    + lost.map(([cause, seconds]) => `${cause} ${number(seconds, 0)}`).join(", ")
+  at("nodes").replaceChildren(...s.nodes.map(n => { const u = n.usage ?? {}, gpus = u.gpus
+    return row([n.name, n.state, n.round || "–", n.pod, n.stepSeconds && number(n.stepSeconds, 3) + " s",
+      number(n.samplesPerSecond, 0), number(u.cpu, 1), gib(u.memory), gpus && percent(gpus.utilization),
+      gpus && `${gib(gpus.memory)} of ${gib(gpus.memory_total)}`, n.failure]) }))
   at("findings").replaceChildren(...[...s.findings].reverse().map(f => {
     const li = document.createElement("li")
     li.textContent = `${f.at.slice(11, 19)} ${f.reason}: ${f.message}`; return li }))

@@ -72,6 +72,12 @@ def goodput(training: Training) -> float | None:
     return max(0.0, training.productive) / spent if spent > 0 else None
 
 
+def shown_goodput(job: Job) -> float | None:
+    """Return the goodput for people: the account's; without one, the share of time in steps that count."""
+    found = account.ratio(job.account)
+    return goodput(job.training) if found is None else found
+
+
 def kept(job: Job) -> Kept:
     """Return how the checkpoints of the job stand, from what its nodes say."""
     all_ = [node.kept for node in job.nodes.values() if node.kept]

@@ -23,8 +23,8 @@ from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects import views
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP
-from elasticjob.master import columns, progress
-from elasticjob.master.job import Job, Node, Spec
+from elasticjob.master import account, columns, progress
+from elasticjob.master.job import Account, Job, Node, Spec
 from elasticjob.master.roster import Roster
 from elasticjob.master.shards import book
 from elasticjob.master.workers.watch import of_round
@@ -145,7 +145,7 @@ def snapshot(job: Job, now: datetime | None = None) -> bytes:
 def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
     """Return the job to continue with, under the present `spec`. Raises SnapshotError."""
     if data is None:
-        return Job(spec=spec, gathering=now)
+        return Job(spec=spec, gathering=now, account=account.taken_over(Account(), now))
     try:
         job = columns.decode(data)
     except (msgspec.DecodeError, LookupError, ValueError) as error:
@@ -155,7 +155,7 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
     gap = now - job.saved if job.saved else timedelta(0)
     job = progress.moved(job, gap).but(scaling=job.scaling.moved(gap))
     nodes = Roster(_waiting_for_a_word(node, spec, now) for node in job.nodes.values())
-    job = job.but(account=job.account.but(at=now, told={}))
+    job = job.but(account=account.taken_over(job.account, now))
     gathering = None if job.running else now
     check = job.check.but(waiting={}, session=None)  # agents report again
     shards = book.taken_over(job.shards, now + spec.limits.takeover)

@@ -19,7 +19,7 @@ from elasticjob.trainer import stacks
 
 FD: Final = "ELASTICJOB_PULSE_FD"
 SIZE: Final = mmap.PAGESIZE
-_LAYOUT: Final = struct.Struct("=QQqddd8dQ")  # version, a Pulse, version again
+_LAYOUT: Final = struct.Struct("=QQqdddq8dQ")  # version, a Pulse, version again
 
 
 class Phase(IntEnum):
@@ -38,8 +38,9 @@ class Pulse(NamedTuple):
     """A worker's last word: `step` is the last whole one, `since` when the phase began.
 
     `busy` is how long the worker took in the last step before it waited for the others, `steps` are averaged
-    with weight 1/8; `reduced` when the last step ended (0.0: none yet). `spent` is the time in each phase
-    before this one, and last that in copies of the state, which is a part of the others. In seconds.
+    with weight 1/8; `reduced` when the last step ended (0.0: none yet), `records` how many this worker has
+    taken in all steps till then. `spent` is the time in each phase before this one, and last that in copies
+    of the state, which is a part of the others. In seconds.
     """
 
     phase: Phase = Phase.STARTING
@@ -47,6 +48,7 @@ class Pulse(NamedTuple):
     since: float = 0.0
     busy: float = 0.0
     reduced: float = 0.0
+    records: int = 0
     spent: tuple[float, ...] = (0.0,) * 8
 
 
@@ -66,8 +68,9 @@ class Page:
         step: int | None = None,
         busy: float | None = None,
         reduced: float | None = None,
+        records: int = 0,
     ) -> None:
-        """Write a change of phase; what is not given stays."""
+        """Write a change of phase; what is not given stays, `records` are more than before."""
         old, now = self._said, self._clock()
         spent = [*old.spent]
         if old.since:
@@ -79,6 +82,7 @@ class Page:
                 now,
                 old.busy if busy is None else busy,
                 old.reduced if reduced is None else reduced,
+                old.records + records,
                 tuple(spent),
             )
         )
@@ -96,8 +100,10 @@ class Page:
 
     def read(self) -> Pulse | None:
         """Return the last word; None if it was just being written."""
-        first, phase, step, since, busy, reduced, *spent, last = _LAYOUT.unpack_from(self._memory, 0)
-        return Pulse(Phase(phase), step, since, busy, reduced, tuple(spent)) if first == last else None
+        first, phase, *rest, last = _LAYOUT.unpack_from(self._memory, 0)
+        step, since, busy, reduced, records, *spent = rest
+        pulse = Pulse(Phase(phase), step, since, busy, reduced, records, tuple(spent))
+        return pulse if first == last else None
 
 
 def page() -> int:

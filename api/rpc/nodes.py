@@ -46,6 +46,7 @@ class WorkerState(Message, frozen=True, kw_only=True):
     best: float = 0.0  # the least of that in this round, over as many steps
     stopped: float = 0.0  # for how long (SIGSTOP), 0 if it is not
     cores: float = 0.0  # that it uses lately
+    samples: float = 0.0  # records that it takes in a second, lately; 0 if unknown
     spent: tuple[float, ...] = ()  # in each `Doing`, by their order; last: in copies of its state
 
 
@@ -143,11 +144,21 @@ class Progress(Message, frozen=True, kw_only=True):
     standstill: float | None = None
 
 
+class Gpus(Message, frozen=True, kw_only=True):
+    """The NVIDIA devices of a node: how busy they are on average, from 0 to 1, and their memory in bytes."""
+
+    count: Count
+    utilization: float
+    memory: int
+    memory_total: int
+
+
 class Usage(Message, frozen=True, kw_only=True):
-    """Resources used by the workers of a node: cores (float) and resident bytes."""
+    """Resources used by the workers of a node: cores (float) and resident bytes; devices if it has some."""
 
     cpu: float
     memory: int
+    gpus: Gpus | None = None
 
 
 class Kept(Message, frozen=True, kw_only=True):

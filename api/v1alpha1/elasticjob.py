@@ -556,7 +556,10 @@ class Training(Part):
     """What the check of the nodes found: nodes that fail, and nodes that are slow."""
 
     goodput: float | None = None
-    """Share of the time since the start spent in steps that were not lost, from 0 to 1."""
+    """Share of the time of all workers that was productive, from 0 to 1."""
+
+    badput_seconds: Annotated[dict[str, int], Field(max_length=16)] = {}
+    """Seconds of workers that were lost, by cause (docs/training.md), to two digits."""
 
     released: Annotated[list[str], Field(max_length=64)] = []
     """Pods of parameter servers that the training does not use any more: the operator deletes them."""
@@ -642,7 +645,7 @@ DECLARATION: Final = Declaration(
         Column("Mode", ".spec.optimizeMode", wide=True),
         Column("World", ".status.training.worldSize", "integer", "Processes that train together.", wide=True),
         Column(
-            "Goodput", ".status.training.goodput", "number", "Share of time in steps that count.", wide=True
+            "Goodput", ".status.training.goodput", "number", "Share of productive worker time.", wide=True
         ),
     ),
 )

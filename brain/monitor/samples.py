@@ -43,7 +43,8 @@ def sample_of(readings: Iterable[Reading], at: datetime) -> Sample | None:
     if not workers or not speed or any(plain.get(f"nodes {state}") for state in ON_THE_WAY):
         return None
     nodes = tuple(_use(node, role, has) for (node, role), has in sorted(uses.items()))
-    return Sample(at, workers, speed, plain.get("samples_per_second", 0.0), nodes, plain.get("goodput"))
+    goodput = plain.get("goodput_ratio", plain.get("goodput"))
+    return Sample(at, workers, speed, plain.get("samples_per_second", 0.0), nodes, goodput)
 
 
 def _use(node: str, role: str, has: Mapping[str, float]) -> Use:

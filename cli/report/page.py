@@ -10,6 +10,7 @@ from importlib import resources
 
 from elasticjob.cli.report.plot import Band, Event, Figure, Panel, draw
 from elasticjob.cli.report.scales import Point, thin
+from elasticjob.cli.report.spent import spent
 from elasticjob.cli.story.acts import Mark
 from elasticjob.cli.story.seen import Message
 from elasticjob.cli.story.steps import Standstill, rate, smooth, standstills
@@ -63,7 +64,7 @@ def page(result: Result, setting: Setting) -> str:
 </table></div>
 <p class="said">Stood still: from the last step before to the first step after, as the workers counted them.
 Where there are two numbers, training went on between them with fewer workers.</p>
-<h2>What it ran</h2>
+{spent(result.account)}<h2>What it ran</h2>
 <details class="card" open><summary>The job</summary><pre>{escape(setting.manifest)}</pre></details>
 <details class="card"><summary>Everything the operator said</summary><table><tbody>
 {"".join(sentence(message, result.began) for message in result.messages)}</tbody></table></details>

@@ -42,6 +42,7 @@ from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD
 
 WIDE = 150
+SUCCEEDED = "Succeeded"
 REFRESH = 0.1
 """Seconds between two pictures of the live screen."""
 
@@ -106,8 +107,9 @@ async def perform(options: Options, state: Path) -> int:
         except ActFailed as failure:
             await explain(failure, here, watched, console)
             raise
-        accuracy = await find_accuracy(here.client, watched.seen, example.key.namespace)
-        result = tell(story.played, watched.steps, watched.messages, accuracy)
+        words = await last_words(here.client, watched.seen, example.key.namespace)
+        accuracy = words.progress.metrics.get("accuracy")
+        result = tell(story.played, watched.steps, watched.messages, accuracy, words.account)
         write_report(options, result, example)
         announce(result, options, console)
         if options.keep:
@@ -258,21 +260,23 @@ async def tail(client: Client, pod: str, namespace: str) -> str:
         return str(error)
 
 
-async def find_accuracy(client: Client, seen: Seen, namespace: str) -> float | None:
-    """Return the accuracy that the script reported, from its master's last words; None if there is none."""
+async def last_words(client: Client, seen: Seen, namespace: str) -> LastWords:
+    """Return the last words of the master that saw the end; empty ones if there are none."""
     for pod in seen.pods:
         found = await client.find(POD, pod.name, namespace)
         for status in found.status.container_statuses if found else ():
             words = LastWords.of(status.state.terminated.message if status.state.terminated else "")
-            if "accuracy" in words.progress.metrics:
-                return words.progress.metrics["accuracy"]
-    return None
+            if words.verdict == SUCCEEDED:
+                return words
+    return LastWords()
 
 
 class LastWords(msgspec.Struct):
     """The training's results, from a master's termination message."""
 
+    verdict: str = ""
     progress: Progress = Progress(step=0)
+    account: dict[str, float] = {}
 
     @classmethod
     def of(cls, message: str) -> LastWords:

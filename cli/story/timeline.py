@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from elasticjob.cli.story.acts import Act, Mark
@@ -39,6 +39,8 @@ class Result:
     steps: tuple[Step, ...]
     messages: tuple[Message, ...]
     accuracy: float | None = None
+    account: Mapping[str, float] = field(default_factory=dict)
+    """Where the seconds of all workers went, by cause."""
 
     @property
     def seconds(self) -> float:
@@ -65,7 +67,11 @@ class Result:
 
 
 def tell(
-    played: Sequence[Played], steps: Sequence[Step], messages: Sequence[Message], accuracy: float | None
+    played: Sequence[Played],
+    steps: Sequence[Step],
+    messages: Sequence[Message],
+    accuracy: float | None,
+    account: Mapping[str, float] | None = None,
 ) -> Result:
     """Return the result of a demo: each standstill and message belongs to the act during which it ended."""
     stills = standstills(steps)
@@ -81,7 +87,8 @@ def tell(
         )
         for one, end in zip(played, ends, strict=True)
     )
-    return Result(played[0].began, played[-1].ended, lines, tuple(steps), tuple(messages), accuracy)
+    spent = account or {}
+    return Result(played[0].began, played[-1].ended, lines, tuple(steps), tuple(messages), accuracy, spent)
 
 
 def _line(

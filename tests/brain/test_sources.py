@@ -19,7 +19,7 @@ from elasticjob.api.rpc.nodes import Report, Usage
 from elasticjob.brain.history import Sample, Use
 from elasticjob.brain.monitor.samples import sample_of
 from elasticjob.brain.monitor.sources import Masters, Prometheus, SourceError, Watched, readings_of
-from elasticjob.master.job import Job
+from elasticjob.master.job import Account, Job
 from elasticjob.master.pages import JobCollector
 from tests.kit.brain.prometheus import prometheus
 from tests.kit.master import START, Played, join, report, watch
@@ -103,6 +103,13 @@ async def test_both_sources_give_the_same_sample(tmp_path: Path) -> None:
         await until(seen, "Prometheus has scraped the master", 30)
         other = Watched("u2", "other", "digits", master)
         assert await source.samples([other], datetime.now(UTC)) == {}
+
+
+def test_the_goodput_of_a_sample_is_the_account_s() -> None:
+    job = training().but(account=Account(seconds={"productive": 3.0, "init": 1.0}))
+    sample = sample_of(readings_of(text(job).decode()), LATEST)
+    assert sample is not None
+    assert sample.goodput == 0.75
 
 
 def test_there_is_no_sample_until_all_nodes_train() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -12,14 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.cli.report.page import Setting, bands, page, picture
+from elasticjob.cli.report.page import Setting, asset, bands, page, picture
 from elasticjob.cli.report.plot import Event, Figure, Panel, draw, label_width, place_labels, sparkline
 from elasticjob.cli.report.scales import Scale, decades, round_values, rows, stairs, thin
+from elasticjob.cli.report.spent import MEANINGS
 from elasticjob.cli.story.acts import Act, Mark
 from elasticjob.cli.story.runner import Played
 from elasticjob.cli.story.seen import Message, Seen, has_succeeded
 from elasticjob.cli.story.steps import Step
 from elasticjob.cli.story.timeline import Result, tell
+from elasticjob.master.account import Cause
 
 Spans = st.lists(st.tuples(st.floats(0, 1000), st.floats(1, 200)), max_size=20)
 
@@ -110,7 +113,8 @@ def result() -> Result:
         played("suspend", Mark.PAUSE, 109.05, 112),
         played("resume", Mark.PAUSE, 112, 118),
     ]
-    return tell(story, STEPS, [Message(107, "Lost", "a worker & its <pod>", warning=True)], 0.975)
+    said = [Message(107, "Lost", "a worker & its <pod>", warning=True)]
+    return tell(story, STEPS, said, 0.975, {"productive": 30.0, "init": 6.0, "rendezvous": 4.0, "data": 0.01})
 
 
 def test_bands_divide_a_suspension_into_what_was_asked_for_and_the_standstill() -> None:
@@ -174,6 +178,29 @@ def test_page_tells_the_story_and_escapes_what_others_said() -> None:
         "<td>torch</td><td>2.15</td>",
     ):
         assert expected in written
+
+
+def test_time_of_the_workers_is_a_bar_whose_parts_are_all_of_it() -> None:
+    written = page(result(), Setting("digits", "", {}))
+    widths = [float(width) for width in re.findall(r'style="width:([\d.]+)%"', written)]
+    assert widths == [74.981, 14.996, 9.998]
+    for expected in (
+        'title="productive: 30.0 s, 75.0%"',
+        '<b>init</b></td><td class="number">6.0 s</td><td class="number">15.0%</td>',
+        "40 s in all, 75.0% productive",
+    ):
+        assert expected in written
+    assert "<b>data</b>" not in written
+
+
+def test_report_without_an_account_has_no_bar() -> None:
+    assert "Where the time" not in page(replace(result(), account={}), Setting("digits", "", {}))
+
+
+def test_every_cause_has_its_words_and_its_colour() -> None:
+    assert list(MEANINGS) == list(Cause)
+    style = asset("page.css")
+    assert all(re.search(rf"\.{cause}[,{{]", style) for cause in Cause)
 
 
 def test_readout_has_the_series_as_json() -> None:

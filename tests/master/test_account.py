@@ -15,7 +15,9 @@ from elasticjob.master.account import Cause
 from elasticjob.master.errors import RequestError
 from elasticjob.master.job import Phase
 from elasticjob.master.nodes import Pod
-from tests.kit.master import Played, join, leave, played, pod, report, watch
+from elasticjob.master.scaling.state import Role, Wish
+from elasticjob.master.store import restore, snapshot
+from tests.kit.master import START, Played, failure, join, leave, played, pod, report, watch
 
 NAMES = [f"node-{index}" for index in range(4)]
 
@@ -89,6 +91,101 @@ def test_steps_that_are_made_again_were_not_productive() -> None:
     assert account.ratio(game.job.account) == 0.5
 
 
+def test_nodes_that_are_yet_to_be_made_count() -> None:
+    game = Played(2, 2, replicas=2)
+    game.tick()
+    game.wait(3)
+    game.see(pod("node-0"), pod("node-1"))
+    game.wait(2)
+    game.see(pod("node-0"))
+    game.wait(4)
+    game.see(pod("node-0"), pod("node-1", uid="another"))
+    game.wait(1)
+    assert seconds(game) == {"schedule": 3 * 2 + 4, "init": 2 * 2 + 4 + 1 * 2}
+
+
+def test_a_node_whose_restarts_are_spent_is_waited_for_no_more() -> None:
+    game = played("node-0", "node-1", minimum=1, replicas=2)
+    game.tick()
+    game.ask(failure("node-1"))
+    game.wait(5, "node-0")
+    assert seconds(game) == {"rendezvous": 5}
+
+
+def test_what_happened_before_the_master_came_counts_from_the_creation_of_the_pods() -> None:
+    game = Played(1, 1, replicas=1)
+    game.tick()
+    game.wait(2)
+    game.see(pod("node-0", created=START - timedelta(seconds=4)))
+    game.wait(1)
+    assert seconds(game) == {"schedule": 2, "init": 3.5 + 1}
+
+
+def test_an_ended_pod_that_is_still_listed_is_no_new_one() -> None:
+    game = Played(1, 1, replicas=1)
+    long_ago = START - timedelta(minutes=5)
+    failed = pod("node-0", Phase.FAILED, name="first", created=long_ago)
+    again = pod("node-0", name="second", relaunch=1, created=START)
+    game.tick()
+    game.see(failed, again)
+    game.ask(watch("node-0", pod="second"))
+    game.wait(1, "node-0")
+    game.see(failed, pod("node-0", name="second", relaunch=1, created=START, leaving=True))
+    game.wait(1)
+    assert sum(seconds(game).values()) == 2
+
+
+def test_a_suspended_job_has_no_workers_that_could_lose_time() -> None:
+    game = played("node-0", replicas=1)
+    game.tick()
+    game.see(pod("node-0"))
+    game.wait(3, "node-0")
+    spec = game.job.spec
+    game.tick()
+    game.job = game.job.but(spec=spec.but(suspended=True))
+    game.wait(60)
+    game.job = restore(snapshot(game.job, game.now), spec, game.now + timedelta(hours=1))
+    game.now += timedelta(hours=1)
+    game.tick()
+    game.see(pod("node-0", uid="another", created=game.now - timedelta(seconds=2)))
+    game.wait(1)
+    assert seconds(game) == {"productive": 3, "init": 1.5 + 1}
+
+
+@pytest.mark.parametrize(
+    ("away", "more"),
+    [(timedelta(seconds=20), 20), (timedelta(days=-1), 0), (timedelta(days=1), 0)],
+)
+def test_workers_go_on_without_their_master_unless_its_clock_cannot_be_right(
+    away: timedelta, more: int
+) -> None:
+    game = played("node-0")
+    game.tick()
+    game.wait(3, "node-0")
+    game.now += away
+    game.job = restore(snapshot(game.job), game.job.spec, game.now)
+    game.wait(2, "node-0")
+    assert seconds(game) == {"productive": 3 + more + 2}
+
+
+def test_the_time_before_the_first_world_is_that_of_all_workers_of_a_node() -> None:
+    game = Played(1, 1)
+    game.tick()
+    game.ask(watch("node-0"))
+    game.wait(3, "node-0")
+    game.ask(join("node-0", slots=4))
+    game.wait(2, "node-0")
+    assert seconds(game) == {"init": 3 * 4, "productive": 2 * 4}
+
+
+def test_workers_that_train_with_servers_alone_are_productive_while_they_run() -> None:
+    game = Played(1, 1, replicas=1, wish=Wish(roles={"ps": Role(), "worker": Role()}))
+    game.tick()
+    game.see(pod("node-0"))
+    game.wait(3)
+    assert seconds(game) == {"productive": 3}
+
+
 EVENTS = st.one_of(
     st.tuples(st.just("wait"), st.floats(0.1, 20)),
     *(
@@ -101,7 +198,7 @@ EVENTS = st.one_of(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(EVENTS, min_size=5, max_size=60))
 def test_all_seconds_together_are_those_of_all_workers(events: list[tuple[str, Any]]) -> None:
-    """Random stories: nothing is counted twice, and nothing is left out."""
+    """Random stories of four workers: nothing is counted twice, and nothing is left out."""
     game = Played(1, 4, replicas=4, restart_count=100)
     game.tick()
     wall = 0.0
@@ -111,8 +208,7 @@ def test_all_seconds_together_are_those_of_all_workers(events: list[tuple[str, A
         try:
             match what:
                 case "wait":
-                    slots = max(1, job.batch_slots // 4)
-                    wall += about * slots * job.nodes.count(lambda kind: not (kind.out or kind.completed))
+                    wall += about * len(NAMES)
                     game.now += timedelta(seconds=about)
                     before, game.job = game.job.verdict, account.close(game.job, game.now)
                     if before or game.job.verdict:
@@ -124,7 +220,7 @@ def test_all_seconds_together_are_those_of_all_workers(events: list[tuple[str, A
                     pods[about] = pod(about, Phase.RUNNING)
                     game.see(*pods.values())
                 case "joins" if about in pods and pods[about].phase is Phase.RUNNING:
-                    game.ask(watch(about), join(about, after=job.round))
+                    game.ask(watch(about, pod=about), join(about, after=job.round))
                 case "dies":
                     game.ask(leave(about, job.round))
                 case "leaves":

@@ -31,7 +31,7 @@ from elasticjob.master.cluster import (
     training_status,
 )
 from elasticjob.master.condition import Kind
-from elasticjob.master.job import Bounds, Limits, Phase, Spot
+from elasticjob.master.job import Account, Bounds, Limits, Phase, Spot
 from elasticjob.master.pages import JobCollector
 from elasticjob.master.server import Master
 from elasticjob.master.store import Nowhere
@@ -125,6 +125,27 @@ def test_status_says_how_training_goes() -> None:
         "round": 1,
         "goodput": 1.0,
     }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "goodput", "badput"),
+    [
+        ({"productive": 90.0, "init": 10.4, "data": 0.4}, 0.893, {"init": 10}),
+        (
+            {"productive": 4321.0, "rendezvous": 1234.5, "hang": 99.9},
+            0.764,
+            {"rendezvous": 1200, "hang": 100},
+        ),
+        ({"schedule": 3.0}, 0.0, {"schedule": 3}),
+    ],
+)
+def test_status_says_where_the_time_went_in_numbers_that_seldom_change(
+    seconds: dict[str, float], goodput: float, badput: dict[str, int]
+) -> None:
+    status = training_status(Played().job.but(account=Account(seconds=seconds)))
+    assert (status["goodput"], status["badputSeconds"]) == (goodput, badput)
+    assert not is_urgent(status, {**status, "badputSeconds": {}, "goodput": 1.0})
+    Training.model_validate(status)
 
 
 def test_status_has_the_verdicts_at_once() -> None:

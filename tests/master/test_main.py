@@ -53,6 +53,8 @@ def test_no_service_of_a_job_sets_a_master_up(service: str, monkeypatch: pytest.
 
 def test_last_words_of_a_verdict() -> None:
     game = played("node-0")
+    game.tick()
+    game.wait(2, "node-0")
     game.ask(report("node-0", 1, 9), finish("node-0", 1))
     words = msgspec.to_builtins(last_words(game.job))
     assert words == {
@@ -60,6 +62,7 @@ def test_last_words_of_a_verdict() -> None:
         "reason": "Finished",
         "message": "the node of round 1 finished after step 9",
         "progress": {"step": 9},
+        "account": {"productive": 2.0},
     }
 
 

@@ -15,7 +15,7 @@ import pytest
 from elasticjob.api.rpc.nodes import Order
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.master.job import Change, Job, Limits, Node, Phase, Spec, Training
+from elasticjob.master.job import Account, Change, Job, Limits, Node, Phase, Spec, Training
 from elasticjob.master.progress import eta, goodput, speed
 from elasticjob.master.roster import Roster
 from elasticjob.master.server import Master
@@ -41,7 +41,8 @@ async def test_a_file_keeps_the_last_whole_snapshot(tmp_path: Path) -> None:
 
 
 def test_without_a_snapshot_a_job_begins() -> None:
-    assert restore(None, Spec(job="digits"), START) == Job(spec=Spec(job="digits"), gathering=START)
+    spec, begun = Spec(job="digits"), Account(at=START, since=START)
+    assert restore(None, spec, START) == Job(spec=spec, gathering=START, account=begun)
 
 
 def test_the_world_trains_on_under_a_new_master() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from elasticjob import __version__
 from elasticjob.cli.story.acts import STORY, Act, Mark
-from elasticjob.cli.story.demo import find_accuracy, following
+from elasticjob.cli.story.demo import following, last_words
 from elasticjob.cli.story.example import load
 from elasticjob.cli.story.runner import Played, Story, play
 from elasticjob.cli.story.seen import Seen, trains
@@ -57,7 +57,7 @@ async def test_a_job_lives_through_everything_and_leaves_nothing(
         story = Story(plot.acts())
         try:
             await play(story, stage, watched, time.time)
-            accuracy = await find_accuracy(admin, watched.seen, home)
+            accuracy = (await last_words(admin, watched.seen, home)).progress.metrics.get("accuracy")
         finally:
             site.rows += timeline.rows(
                 story.played, tell(story.played, watched.steps, watched.messages, None)

@@ -22,7 +22,8 @@ STEPS: Final = 15  # seen steps of which the usual one is the median
 FEW: Final = 5
 RECENT: Final = 9  # the same for the time before a worker waits: short enough to name a straggler in 20 steps
 CALM: Final = (False, False, False)
-CPU_WINDOW: Final = 1.0  # seconds over which used cores are measured
+WINDOW: Final = 1.0  # seconds over which used cores and taken records are measured
+Points = tuple[tuple[float, float], ...]  # (when, how much till then)
 
 
 class Sight(NamedTuple):
@@ -44,7 +45,8 @@ class Track:
     busy: tuple[float, ...] = ()
     best: float = 0.0
     stopped_since: float | None = None
-    used: tuple[tuple[float, float], ...] = ()  # (when, seconds of CPU) over the window
+    used: Points = ()  # seconds of CPU, over the window
+    taken: Points = ()  # records at the ends of steps, over the window
 
 
 @dataclass
@@ -77,9 +79,8 @@ class Watcher:
 def followed(track: Track | None, sight: Sight, round_: int, now: float) -> Track:
     """Return what is known of a worker after one more look."""
     if track is None or track.round != round_:
-        return Track(
-            round_, now, sight, stopped_since=now if sight.stopped else None, used=((now, sight.cpu),)
-        )
+        since = now if sight.stopped else None
+        return Track(round_, now, sight, stopped_since=since, used=((now, sight.cpu),))
     old, new = track.seen.pulse, sight.pulse
     since = (now if track.stopped_since is None else track.stopped_since) if sight.stopped else None
     track = replace(track, seen=sight, stopped_since=since, used=window((*track.used, (now, sight.cpu)), now))
@@ -91,14 +92,15 @@ def followed(track: Track | None, sight: Sight, round_: int, now: float) -> Trac
     busy = (*track.busy, new.busy)[-RECENT:] if new.busy > 0 else track.busy
     if len(busy) == RECENT:
         best = min(best or median(busy), median(busy))
-    return replace(track, steps=steps, busy=busy, best=best)
+    taken = window((*track.taken, (new.reduced, new.records)), new.reduced)
+    return replace(track, steps=steps, busy=busy, best=best, taken=taken)
 
 
-def window(used: tuple[tuple[float, float], ...], now: float) -> tuple[tuple[float, float], ...]:
+def window(points: Points, now: float) -> Points:
     """Return the newest points that span the window."""
-    while len(used) > 2 and now - used[1][0] >= CPU_WINDOW:
-        used = used[1:]
-    return used
+    while len(points) > 2 and now - points[1][0] >= WINDOW:
+        points = points[1:]
+    return points
 
 
 def state_of(slot: int, track: Track, now: float) -> WorkerState:
@@ -114,7 +116,8 @@ def state_of(slot: int, track: Track, now: float) -> WorkerState:
         busy=round(median(track.busy), 6) if track.busy else 0.0,
         best=round(track.best, 6),
         stopped=0.0 if track.stopped_since is None else round(max(0.001, now - track.stopped_since), 3),
-        cores=cores(track),
+        cores=rate(track.used),
+        samples=rate(track.taken),
         spent=spent(track.seen.pulse, now),
     )
 
@@ -149,7 +152,9 @@ def usual(track: Track) -> float:
     return median_low(track.steps)
 
 
-def cores(track: Track) -> float:
-    """Return the cores used over the window."""
-    (start, before), (end, after) = track.used[0], track.used[-1]
+def rate(points: Points) -> float:
+    """Return how much there was in a second of the window, 0 before there are two points."""
+    if len(points) < 2:
+        return 0.0
+    (start, before), (end, after) = points[0], points[-1]
     return round(max(0.0, after - before) / (end - start), 3) if end > start else 0.0

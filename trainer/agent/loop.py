@@ -32,6 +32,7 @@ from elasticjob.trainer.agent.check import FAILED, PAYLOAD, Bench, check
 from elasticjob.trainer.agent.decide import LEFT, Action, Exit, Step, again_at, decide
 from elasticjob.trainer.agent.environ import with_defaults, worker_environment
 from elasticjob.trainer.agent.folder import own_folder
+from elasticjob.trainer.agent.gpus import VISIBLE, Devices
 from elasticjob.trainer.agent.group import (
     AskedToLeave,
     Dismissed,
@@ -122,6 +123,7 @@ class Agent:
         self._news = asyncio.Event()
         self._reported_round = 0
         self._meter = Meter()
+        self._gpus = Devices(environment.get(VISIBLE))
         self._kills = memory.Kills(cgroup)
         self._used = 0
         self._warned = False
@@ -157,6 +159,7 @@ class Agent:
         else:
             self._workers.prepare(self._environment)
         loop.add_signal_handler(signal.SIGCHLD, self._workers.reap_orphans)
+        self._gpus.start()
         self._start(self._watch())
         self._start(self._report())
         self._start(self._look())
@@ -335,6 +338,7 @@ class Agent:
             self._news.clear()
             self._kills.look(time.monotonic())
             usage = self._meter.sample(self._workers.pids)
+            usage = msgspec.structs.replace(usage, gpus=self._gpus.at(time.monotonic()))
             self._remember(usage)
             if not self._group.training:
                 continue

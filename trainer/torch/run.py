@@ -102,6 +102,7 @@ class Run:
         self._noted: dict[str, float | Tensor] = {}
         self._before = Done()
         self._said = self._began = 0.0
+        self._records = 0  # that this worker takes in the present step
         self._stepped: float | None = None  # end of the last step in the previous world
         self._entered = False  # no step in this world yet
         self._record = records.from_environment(environment)
@@ -148,7 +149,9 @@ class Run:
             optimizer.zero_grad()
         self._buffers = self.state.buffers() if self.peers.size > 1 else ()
         self._read_ahead()
-        return window.of(self.peers.rank, self.peers.size, self.reduction.together)
+        pieces = window.of(self.peers.rank, self.peers.size, self.reduction.together)
+        self._records = sum(piece.count for piece in pieces)
+        return pieces
 
     def next_batch(self) -> Any:
         """Return the next micro-batch; it may take as long as reading takes."""
@@ -178,7 +181,8 @@ class Run:
         """Report, record and save a step that is done."""
         done = self.state.done
         if self._page is not None:
-            self._page.say(Phase.OUTSIDE, step=done.step, reduced=time.monotonic())
+            ended = time.monotonic()
+            self._page.say(Phase.OUTSIDE, step=done.step, reduced=ended, records=self._records)
         if self._record and self.peers.rank == 0:
             self._record.add(self.peers.place.round, self.peers.size, self._before, done)
         self._report(last=False)

@@ -1,0 +1,47 @@
+"""A short story of real processes: productive and lost seconds are all there were."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from elasticjob.master import account
+from elasticjob.master.account import Cause
+from tests.kit.harness import Scenario, scenario
+from tests.kit.warm import Warm
+
+WORKERS = 2
+
+
+async def trains(job: Scenario) -> None:
+    """Wait until both ranks have made some steps more."""
+    seen = len(job.lines)
+
+    def both() -> bool:
+        new = [line.record["rank"] for line in job.lines[seen:] if "step" in line.record]
+        return min(new.count(rank) for rank in range(WORKERS)) >= 20
+
+    await job.until(both)
+
+
+async def test_productive_and_lost_seconds_are_those_of_all_workers(tmp_path: Path, warm: Warm) -> None:
+    async with scenario(tmp_path, warm, nodes=(WORKERS, WORKERS)) as job:
+        job.master.observe(account.close)  # not with the first tick
+        began = time.monotonic()
+        first, second = [await job.agent(index, "stalled.py", tmp_path, 0.02) for index in range(WORKERS)]
+        await trains(job)
+        os.kill(job.steps(first.node)[-1]["pid"], signal.SIGKILL)
+        await trains(job)
+        second.kill()
+        await job.ends(second)
+        await job.agent(1, "stalled.py", tmp_path, 0.02)
+        await trains(job)
+        master, ended = job.master, time.monotonic()
+        spent = account.close(master.job, master.now()).account.seconds
+    assert sum(spent.values()) == pytest.approx((ended - began) * WORKERS, rel=0.01)
+    assert {Cause.PRODUCTIVE, Cause.INIT, Cause.RENDEZVOUS} <= set(spent)
+    assert spent[Cause.PRODUCTIVE] > 3 * 20 * 0.02 * WORKERS
