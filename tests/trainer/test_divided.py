@@ -20,7 +20,7 @@ from tests.kit.harness import SCRIPTS, Agent, Scenario, counted, scenario
 from tests.kit.warm import Warm
 from tests.trainer.test_elastic import BATCH, SIZE, lineage
 
-CLIP, EPOCHS = 0.5, 8
+CLIP, EPOCHS = 0.5, 4
 
 
 def trained_alone(epochs: int) -> tuple[list[float], list[float]]:

@@ -46,7 +46,7 @@ class DividedPeers(Peers):
     def __init__(self, place: Enter, device: torch.device, mesh: DeviceMesh) -> None:
         super().__init__(place, device)
         self._mesh = mesh
-        self._store_: Store | None = None
+        self._opened: Store | None = None
         self._group: ProcessGroupGloo | None = None  # of the workers with the same part
         self._those: ProcessGroupGloo | None = None  # the same, of those nodes that exchange
         self._lost = False
@@ -98,7 +98,7 @@ class DividedPeers(Peers):
     def give(self, tensors: Sequence[Tensor], source: int) -> None:
         """Overwrite `tensors` by those of the node of worker `source`; a stage of `added`."""
         node = source // self._mesh.size()
-        self._wait(self._group.broadcast(each.contiguous(), node) for each in tensors)  # type: ignore[union-attr]
+        self._wait(self._group.broadcast(each, node) for each in tensors)  # type: ignore[union-attr]
 
     def gather(self, numbers: Sequence[int]) -> list[list[int]]:
         return [_numbers(each) for each in self.exchange(_encode([*map(int, numbers)]))]
@@ -146,11 +146,11 @@ class DividedPeers(Peers):
     def close(self) -> None:
         if self._lost and not self._aborted:
             self.abort()  # what raised the error may hold the group, and the others would wait for us
-        self._those = self._group = self._store_ = None
+        self._those = self._group = self._opened = None
 
     def _open(self, listener: socket.socket | None) -> None:
         many, here = self._mesh.size(), dist.get_rank()
-        store = self._store_ = self._store(listener)
+        store = self._opened = self._store(listener)
         super().check()  # before there was a connection to shut down
         if self.rank == 0:
             store.set("workers", str(many))
@@ -164,8 +164,8 @@ class DividedPeers(Peers):
         self._links = connections() - self._before
 
     def _divide(self, nodes: Sequence[int]) -> None:
-        assert self._store_ is not None
-        group = PrefixStore(f"some-{dist.get_rank()}", self._store_)
+        assert self._opened is not None
+        group = PrefixStore(f"some-{dist.get_rank()}", self._opened)
         self._those = ProcessGroupGloo(group, nodes.index(self.node), len(nodes), TIMEOUT)
         self._links = connections() - self._before
         super().check()
