@@ -105,7 +105,7 @@ class Scene:
 
     @property
     def stage(self) -> Real:
-        """What can be done to it."""
+        """Return the actions that change the job."""
         return Real(self.here.client, self.job, lambda: self.watched.seen)
 
     def want(self, workers: int) -> None:

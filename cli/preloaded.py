@@ -21,7 +21,7 @@ from elasticjob.trainer.agent.script import LIBRARY
 
 COMMAND: Final = (sys.executable, "-P", "-m", __name__)
 MODULES: Final = ("torch", LIBRARY, "sklearn.datasets")
-"""What training scripts import first; what is not installed is left out."""
+"""Modules that training scripts import first; a missing one is skipped."""
 AGENT: Final = ("elasticjob", "run")
 THREADS: Final = "OMP_NUM_THREADS"
 

@@ -185,7 +185,7 @@ def _times(job: Job) -> Iterator[Metric]:
 
 
 def _uses(job: Job) -> Iterator[Metric]:
-    """What the nodes that are alive use, and have; of GPUs 0 is an amount, elsewhere it is not known."""
+    """Resources that live nodes use and have; 0 is a reading of a GPU, and unknown elsewhere."""
     alive = [node for node in job.nodes.values() if node.alive]
     for name, what, value in USES:
         yield _of_nodes(job, name, what, ((node, value(node) or None) for node in alive))

@@ -95,12 +95,12 @@ class Warm:
 
 
 @contextmanager
-def warm_process() -> Iterator[socket.socket]:
-    """Run the process; yield the line to it."""
+def warm_process(*modules: str) -> Iterator[socket.socket]:
+    """Run the process, which has imported `modules`, too; yield the line to it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(os.getpid()), str(theirs.fileno())],
+            [sys.executable, "-m", __name__, str(os.getpid()), str(theirs.fileno()), *modules],
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
@@ -116,10 +116,10 @@ def warm_process() -> Iterator[socket.socket]:
 
 def main() -> None:
     """Import torch; then, for each order, fork a program with a warm process beside it."""
-    parent, fd = map(int, sys.argv[1:])
+    parent, fd = map(int, sys.argv[1:3])
     tether(parent)
     end = warm.QuickEnd()
-    warm.load(MODULES)
+    warm.load((*MODULES, *sys.argv[3:]))
     order = warm.serve(socket.socket(fileno=fd))
     if order is None:
         os._exit(0)

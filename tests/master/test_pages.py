@@ -1,4 +1,4 @@
-"""What a master's pages say of its nodes, and of the workers' time."""
+"""Pages of a master: its nodes, and the time of its workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent reads of NVIDIA devices: from a stand-in for the driver's library, and from the real one."""
+"""Readings of NVIDIA devices: from a stand-in for the library of the driver, and from the real one."""
 
 from __future__ import annotations
 

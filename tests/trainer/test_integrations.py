@@ -6,19 +6,30 @@ Each step's loss is that of a training in which nothing happened: the state is r
 from __future__ import annotations
 
 import json
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.kit.harness import Scenario, scenario
-from tests.kit.warm import Warm
+from tests.kit.warm import Warm, warm_process
 
 EXAMPLES = Path("examples").resolve()
 STEPS = {"fsdp": 60, "huggingface": 48, "lightning": 48, "accelerate": 48}
 PER_EPOCH = 16
 KILLED = 23
 
-pytestmark = pytest.mark.long
+LOOPS = ("transformers.trainer", "transformers.models.gpt2.modeling_gpt2", "lightning", "accelerate")
+
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("integrations")]
+
+
+@pytest.fixture(scope="module")
+def warm_line() -> Iterator[socket.socket]:
+    """The line to a process that has imported these packages once, for all workers of this module."""
+    with warm_process(*LOOPS) as line:
+        yield line
 
 
 def losses(job: Scenario) -> dict[int, list[float]]:
