@@ -16,21 +16,17 @@ import torch.nn.functional as F
 
 from elasticjob.trainer.torch.data import permutation
 from elasticjob.trainer.torch.sampler import Position, Sampler
+from tests.kit.counted import BATCH, SIZE, problem
 from tests.kit.harness import SCRIPTS, Agent, Scenario, counted, scenario
 from tests.kit.warm import Warm
-from tests.trainer.test_elastic import BATCH, SIZE, lineage
+from tests.trainer.test_elastic import lineage
 
 CLIP, EPOCHS = 0.5, 4
 
 
 def trained_alone(epochs: int) -> tuple[list[float], list[float]]:
     """Return the parameters after the same training in one process, and the norm of each step's gradient."""
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(SIZE, 8, generator=generator, dtype=torch.float64)
-    y = torch.randint(0, 3, (SIZE,), generator=generator)
-    weight = torch.linspace(-1, 1, 24, dtype=torch.float64).view(3, 8).requires_grad_()
-    bias = torch.linspace(-1, 1, 3, dtype=torch.float64).requires_grad_()
-    optimizer = torch.optim.AdamW([weight, bias], lr=1e-2)
+    x, y, weight, bias, optimizer = problem()
     sampler, position, norms = Sampler(SIZE, BATCH, 1), Position(), list[float]()
     while position.epoch < epochs:
         order = permutation(SIZE, 0, position.epoch)

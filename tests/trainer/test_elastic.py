@@ -20,20 +20,14 @@ import torch.nn.functional as F
 from elasticjob.trainer.agent.decide import STUCK
 from elasticjob.trainer.torch.data import permutation
 from elasticjob.trainer.torch.sampler import Position, Sampler
+from tests.kit.counted import BATCH, SIZE, problem
 from tests.kit.harness import SCRIPTS, Agent, Scenario, counted, scenario
 from tests.kit.warm import Warm
-
-SIZE, BATCH = 101, 8
 
 
 def trained_alone(epochs: int) -> list[float]:
     """Return the parameters after the same training in one process, without any of our library's loop."""
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(SIZE, 8, generator=generator, dtype=torch.float64)
-    y = torch.randint(0, 3, (SIZE,), generator=generator)
-    weight = torch.linspace(-1, 1, 24, dtype=torch.float64).view(3, 8).requires_grad_()
-    bias = torch.linspace(-1, 1, 3, dtype=torch.float64).requires_grad_()
-    optimizer = torch.optim.AdamW([weight, bias], lr=1e-2)
+    x, y, weight, bias, optimizer = problem()
     sampler, position = Sampler(SIZE, BATCH, 1), Position()
     while position.epoch < epochs:
         order = permutation(SIZE, 0, position.epoch)

@@ -13,20 +13,14 @@ from elasticjob.trainer.torch.batch import bounds
 from elasticjob.trainer.torch.data import permutation
 from elasticjob.trainer.torch.noise import KEEPS, Noise
 from elasticjob.trainer.torch.sampler import Position, Sampler
+from tests.kit.counted import BATCH, SIZE, problem
 from tests.kit.harness import scenario
 from tests.kit.warm import Warm
-
-SIZE, BATCH = 101, 8
 
 
 def expected(pieces: int, epochs: int) -> float:
     """Return the noise scale after the training of counted.py, whose steps are cut into so many pieces."""
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(SIZE, 8, generator=generator, dtype=torch.float64)
-    y = torch.randint(0, 3, (SIZE,), generator=generator)
-    weight = torch.linspace(-1, 1, 24, dtype=torch.float64).view(3, 8).requires_grad_()
-    bias = torch.linspace(-1, 1, 3, dtype=torch.float64).requires_grad_()
-    optimizer = torch.optim.AdamW([weight, bias], lr=1e-2)
+    x, y, weight, bias, optimizer = problem()
     sampler, position, number = Sampler(SIZE, BATCH, pieces), Position(), 0
     variance = norm = 0.0
     total = sampler.steps_left(position, epochs)

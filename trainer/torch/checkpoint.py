@@ -26,6 +26,7 @@ from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.torch.flash import Flash
 from elasticjob.trainer.torch.link import channel_to
+from elasticjob.trainer.torch.peers import gathered
 from elasticjob.trainer.torch.state import Stateful, plain
 from elasticjob.trainer.torch.tree import targets
 
@@ -153,19 +154,12 @@ def exchange(data: bytes) -> list[bytes]:
     """Return the `data` of every worker, by rank."""
     if not (dist.is_available() and dist.is_initialized()):
         return [data]
-    return gathered(data, None)
+    return gathered(data, _all)
 
 
-def gathered(data: bytes, group: dist.ProcessGroup | None) -> list[bytes]:
-    """Return the `data` of every worker of a group, in the order of ranks."""
-    device = torch.device("cpu" if "gloo" in dist.get_backend(group) else "cuda")
-    many = dist.get_world_size(group)
-    length = torch.tensor([len(data)], device=device)
-    lengths = [torch.zeros_like(length) for _ in range(many)]
-    dist.all_gather(lengths, length, group=group)
-    block = torch.zeros(max(1, *(int(each) for each in lengths)), dtype=torch.uint8, device=device)
-    if data:
-        block[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-    blocks = [torch.empty_like(block) for _ in range(many)]
-    dist.all_gather(blocks, block, group=group)
-    return [each[: int(count)].cpu().numpy().tobytes() for each, count in zip(blocks, lengths, strict=True)]
+def _all(tensor: Tensor) -> list[Tensor]:
+    """Return a tensor of every worker, by way of the devices that the group is for."""
+    mine = tensor.to("cpu" if "gloo" in dist.get_backend() else "cuda")
+    every = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(every, mine)
+    return [each.cpu() for each in every]
