@@ -25,7 +25,7 @@ NO_GPU: Final = frozenset({9, 12})
 
 
 class Nvml(Protocol):
-    """What is used of the module pynvml."""
+    """The part of the module pynvml that is used here."""
 
     @property
     def NVMLError(self) -> type[Exception]: ...

@@ -29,7 +29,7 @@ thread."""
 
 DIVIDES: Final = "torch.distributed.fsdp"
 COMPILER: Final = "torch._dynamo"
-"""What the first call of `fully_shard` imports, which takes seconds."""
+"""The module that the first call of `fully_shard` imports, which takes seconds."""
 
 
 @dataclass(frozen=True)

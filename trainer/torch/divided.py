@@ -1,6 +1,6 @@
 """A model that `fully_shard` divides over the workers of a node, and that each node has whole.
 
-What nodes do together has two stages. First the workers with the same part of the model, one on each node,
+Operations between nodes have two stages. First the workers with the same part of the model, one on each node,
 meet in a group that lasts for a world. Then the workers of the node, whose group lasts as long as they do,
 tell each other how that went: if it failed for one it counts for none, so all parts stay at the same step.
 A failure of the second stage is the end of these workers: the agent starts them again as those of a new node.

@@ -245,7 +245,7 @@ def reading(source: Source, rank: int, targets: Targets) -> Iterator[Callable[[]
     """Lend, for a `with` statement, a function that returns the state in a checkpoint.
 
     If this worker's part has just what belongs here, the function fills the targets from it, by one copy.
-    What has to be cut anew is read before, to tensors of its own: its reading may fail half-way.
+    A state that has to be divided anew is read before, to tensors of its own: reading may fail half-way.
     """
     number = rank if rank < source.parts else 0
     head = source.head(number)
