@@ -1,7 +1,8 @@
 """Stacks of this node's workers, for a verdict: by py-spy where it may, else by faulthandler in the worker.
 
 py-spy also reads a stopped process. It needs the capability SYS_PTRACE, which a container has only if asked
-for. faulthandler is registered when a worker starts (`trainer/stacks.py`).
+for. It holds a running process while it reads: frames that change meanwhile would be lost. faulthandler is
+registered when a worker starts (`trainer/stacks.py`).
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from typing import Final
 
 from elasticjob.trainer.stacks import SIGNAL
 
-PY_SPY: Final = 3.0  # seconds that it may take
-WRITTEN: Final = 0.5  # seconds that a worker may take to write its stacks
-QUIET: Final = 0.03  # seconds without another line after which they are whole
+PY_SPY: Final = 2.0  # seconds that it may take
+WRITTEN: Final = 1.5  # seconds that a worker may take to write its stacks
+QUIET: Final = 0.1  # seconds without another line after which they are whole
 LINES: Final = 80  # of one worker in the log; the file has all
 
 
 async def stacks_of(pid: int, file: Path, *, stopped: bool) -> str:
     """Return the stacks of a worker's threads, or why there are none."""
-    found = await by_py_spy(pid)
+    found = await by_py_spy(pid, stopped=stopped)
     if not found and not stopped:
         found = await by_faulthandler(pid, file)
     if found:
@@ -34,12 +35,13 @@ async def stacks_of(pid: int, file: Path, *, stopped: bool) -> str:
     return "no stacks: py-spy is not installed or not permitted, and the worker is no Python script of ours"
 
 
-async def by_py_spy(pid: int) -> str:
+async def by_py_spy(pid: int, *, stopped: bool) -> str:
     """Return what `py-spy dump` says, empty without it or without the right to look."""
     program = shutil.which("py-spy")
     if program is None:
         return ""
-    command = [program, "dump", "--nonblocking", "--pid", str(pid)]
+    as_it_is = ["--nonblocking"] if stopped else []  # py-spy cannot hold a process that is stopped already
+    command = [program, "dump", *as_it_is, "--pid", str(pid)]
     try:
         done = await asyncio.to_thread(
             subprocess.run, command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PY_SPY
@@ -62,7 +64,7 @@ async def by_faulthandler(pid: int, file: Path) -> str:
     loop = asyncio.get_running_loop()
     until, size, still = loop.time() + WRITTEN, 0, loop.time()
     while loop.time() < until and not (size and loop.time() - still >= QUIET):
-        await asyncio.sleep(QUIET / 3)
+        await asyncio.sleep(QUIET / 10)
         now = size_of(file)
         if now != size:
             size, still = now, loop.time()
