@@ -200,8 +200,13 @@ class Scenario:
         return steps[-1] if steps else {"step": 0, "world": 0, "round": 0}
 
     def trains_with(self, world: int, after: int = 0) -> Callable[[], bool]:
-        """Ask whether a step after `after` was counted by `world` workers."""
-        return lambda: any(step["world"] == world and step["step"] > after for step in self.steps())
+        """Ask whether each worker of a world of that size has counted a step after `after`."""
+
+        def question() -> bool:
+            ranks = {step["rank"] for step in self.steps() if step["world"] == world and step["step"] > after}
+            return len(ranks) == world
+
+        return question
 
     def trains_in_a_round_after(self, round: int) -> Callable[[], bool]:
         """Ask whether the last counted step belongs to a later round."""

@@ -24,6 +24,7 @@ from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 from torch.nn.utils import get_total_norm
 
 from elasticjob.trainer.channel import Enter
+from elasticjob.trainer.torch.chunks import hand_over
 from elasticjob.trainer.torch.peers import TIMEOUT, Peers, connections, gathered
 from elasticjob.trainer.torch.tree import local, settle
 
@@ -109,8 +110,12 @@ class DividedPeers(Peers):
     def broadcast(self, tensors: Sequence[Tensor], source: int) -> None:
         self.across(lambda: self.give(tensors, source))
 
-    def share(self, state: Any, source: int) -> Any:
-        return whole(super().share(bare(state), source), self._mesh)
+    def hand_over(self, tensors: Sequence[Tensor], sources: Sequence[int]) -> None:
+        nodes = sorted({each // self._mesh.size() for each in sources})
+        self.across(lambda: hand_over(self._group, tensors, nodes))  # type: ignore[arg-type]
+
+    def share(self, state: Any, sources: Sequence[int]) -> Any:
+        return whole(super().share(bare(state), sources), self._mesh)
 
     def divide(self, ranks: Sequence[int]) -> None:
         nodes = sorted({rank // self._mesh.size() for rank in ranks})
@@ -206,7 +211,7 @@ class Divided:
 
     def peers(self, place: Enter) -> DividedPeers:
         """Return the workers of a world."""
-        return DividedPeers(place, torch.device("cpu"), self._mesh)
+        return DividedPeers(place, torch.device(self._mesh.device_type), self._mesh)
 
     def enter(self, peers: Peers) -> None:
         """Train in a world whose group is open."""

@@ -27,6 +27,8 @@ from torch import Tensor
 from torch.distributed import HashStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from elasticjob.trainer.channel import Enter
+from elasticjob.trainer.torch.chunks import empty, form_of, hand_over, side_by_side
+from elasticjob.trainer.torch.tree import Taken, together
 
 TIMEOUT = timedelta(minutes=30)  # of one collective; the agents notice a lost member long before
 REACH = 2.0  # seconds of one try; a store listens before its world is formed. Less than an aborted worker has
@@ -117,15 +119,31 @@ class Peers:
             if work is not None:
                 work.wait()
 
-    def share(self, state: Any, source: int) -> Any:
-        """Return the `state` that worker `source` gave, read as torch reads what it does not trust."""
-        block = packed(state) if self.gives(source) else torch.empty(0, dtype=torch.uint8)
+    def hand_over(self, tensors: Sequence[Tensor], sources: Sequence[int]) -> None:
+        """Overwrite `tensors` by those of workers `sources`, which have the same, on all others."""
+        group = dist.group.WORLD
+        assert group is not None
+        hand_over(group, tensors, sources)
+
+    def share(self, state: Any, sources: Sequence[int]) -> Any:
+        """Return the `state` of workers `sources`, which have the same; nothing in it can run code."""
+        gives = any(map(self.gives, sources))
+        taken = Taken(state if gives else None)
+        tensors = [side_by_side(each) for each in taken.tensors.values()]
+        mine = [*taken.tensors], [form_of(each) for each in tensors], taken.rest
+        names, forms, rest = self._tell(mine, sources[0])
+        if not gives:
+            tensors = [empty(each, self._device) for each in forms]
+        self.hand_over(tensors, sources)
+        return state if gives else together(rest, dict(zip(names, tensors, strict=True)).__getitem__)
+
+    def _tell(self, value: Any, source: int) -> Any:
+        """Return the `value` of worker `source`, which is small."""
+        block = packed(value)
         length = torch.tensor([len(block)])
         self.broadcast([length], source)
-        if self.gives(source):
-            self.broadcast([block], source)
-            return state
-        block = torch.empty(int(length), dtype=torch.uint8)
+        if not self.gives(source):
+            block = torch.empty(int(length), dtype=torch.uint8)
         self.broadcast([block], source)
         return unpacked(block)
 

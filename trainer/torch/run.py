@@ -94,7 +94,7 @@ class Run:
         self._limit: tuple[int, int | None] = (0, None)  # epochs, steps
         self._reads: tuple[int, Position] | None = None  # round and position of the next batch that is read
         self._buffers: Sequence[Tensor] = ()
-        self._source = 0  # the first worker that held the state when this world began
+        self._sources = [0]  # the workers that held the state when this world began
         self._gate = False  # a member of this world has no state yet
         self._newcomer = False  # the others began long ago, and this worker has not been at a step
         self._boundary = False  # all agreed to end this world
@@ -357,7 +357,7 @@ class Run:
         held = [ages[rank][:2] for rank in holders]
         if min(held) != max(held):
             self.state.catch_up(self.peers, holders[held.index(max(held))])
-        self._source, self._gate = holders[0], len(holders) < len(ages)
+        self._sources, self._gate = holders, len(holders) < len(ages)
         if not self._gate:
             return
         self._newcomer |= not self.state.whole
@@ -368,7 +368,7 @@ class Run:
 
     def _take(self) -> None:
         """Pass the gate: all workers of this world are at a step."""
-        self.state.take(self.peers, self._source)
+        self.state.take(self.peers, self._sources)
         self.peers.unite()
         self._gate = False
 

@@ -144,18 +144,23 @@ class State:
                 "the worker that sent its model died during the transfer, no other has it, and there is no "
                 "checkpoint: restart the job, with Elastic(checkpoint=...) to lose less next time"
             )
-        self.take(peers, 0)
+        self.take(peers, [0])
 
-    def take(self, peers: Peers, source: int) -> None:
-        """Give everything of worker `source` to the workers that have nothing yet."""
-        giving, was_whole = peers.gives(source), self.whole
+    def take(self, peers: Peers, sources: Sequence[int]) -> None:
+        """Give everything of workers `sources` to the workers that have nothing yet.
+
+        They have the same parameters and optimizers; buffers, and what the user keeps, are the first one's.
+        """
+        giving, was_whole = any(map(peers.gives, sources)), self.whole
         if not was_whole:
             self.whole, self.mixed = giving, not giving
-        peers.broadcast(self._tensors(), source)
-        received = peers.share({**self._trained(), "keep": self._kept()} if giving else None, source)
+        peers.hand_over(self._parameters(), sources)
+        peers.broadcast(self._buffers(), sources[0])
+        trained = peers.share(self._trained() if giving else None, sources)
+        kept = peers.share(self._kept() if giving else None, sources[:1])
         if not giving and not was_whole:
-            self._restore_trained(received)
-            self._restore_kept(received["keep"])
+            self._restore_trained(trained)
+            self._restore_kept(kept)
         self.whole, self.mixed = True, False
 
     def catch_up(self, peers: Peers, source: int) -> None:
@@ -165,14 +170,15 @@ class State:
         nothing yet takes part, and changes nothing.
         """
         giving = peers.gives(source)
-        tensors = [tensor.clone() for tensor in self._tensors()]
+        mine = [*self._parameters(), *self._buffers()]
+        tensors = [tensor.clone() for tensor in mine]
         peers.broadcast(tensors, source)
-        received = peers.share(self._trained() if giving else None, source)
+        received = peers.share(self._trained() if giving else None, [source])
         if giving or not self.whole:
             return
         with torch.no_grad():
-            for mine, theirs in zip(self._tensors(), tensors, strict=True):
-                mine.copy_(theirs)
+            for each, theirs in zip(mine, tensors, strict=True):
+                each.copy_(theirs)
         self._restore_trained(received)
 
     def end_epoch(self) -> None:
@@ -235,9 +241,12 @@ class State:
             else:
                 mine.load_state_dict(saved)
 
-    def _tensors(self) -> list[Tensor]:
+    def _parameters(self) -> list[Tensor]:
         settle(self.model)
-        return [local(tensor.detach()) for tensor in (*self.model.parameters(), *self.model.buffers())]
+        return [local(each.detach()) for each in self.model.parameters()]
+
+    def _buffers(self) -> list[Tensor]:
+        return [local(each.detach()) for each in self.model.buffers()]
 
 
 def check_keep(keep: Mapping[str, Any]) -> None:
