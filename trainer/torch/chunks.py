@@ -1,4 +1,4 @@
-"""Tensors of workers that have the same, for those that have nothing yet: each sends a chunk of the bytes."""
+"""Tensors of workers that have the same, for those that have nothing yet: each sends a share of the bytes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-SPLIT: Final = 1 << 16  # bytes of a tensor for each sender; a smaller one is sent whole, by one of them
-
+CHUNK: Final = 8 << 20  # bytes that a worker sends at once
 
 Form = tuple[Tensor, str]
 """What another worker has to know of a tensor that it will receive: one without data, the type of device."""
@@ -38,38 +37,65 @@ def bytes_of(tensor: Tensor) -> Tensor:
     return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
 
 
-def cut(tensors: Sequence[Tensor], senders: int) -> list[list[Tensor]]:
-    """Return what each sender sends of the bytes of some tensors, in order."""
-    chunks: list[list[Tensor]] = [[] for _ in range(senders)]
-    for index, each in enumerate(tensors):
-        if each.numel() >= SPLIT * senders:
-            for mine, chunk in zip(chunks, each.tensor_split(senders), strict=True):
-                mine.append(chunk)
-        elif each.numel():
-            chunks[index % senders].append(each)
+def cut(blocks: Sequence[Tensor]) -> list[list[Tensor]]:
+    """Return the bytes of some tensors, in order, in chunks; one may hold pieces of several tensors."""
+    chunks: list[list[Tensor]] = []
+    room = 0
+    for block in blocks:
+        for piece in torch.split(block, CHUNK) if block.numel() else ():
+            if piece.numel() > room:
+                chunks.append([])
+                room = CHUNK
+            chunks[-1].append(piece)
+            room -= piece.numel()
     return chunks
 
 
-def hand_over(group: dist.ProcessGroup, tensors: Sequence[Tensor], sources: Sequence[int]) -> None:
-    """Overwrite tensors by those of the workers `sources`, which have the same, on all other workers.
+def spread(flat: Tensor, into: Sequence[Tensor]) -> None:
+    """Copy a flat tensor to those that it was made of."""
+    at = 0
+    for each in into:
+        each.copy_(flat[at : at + each.numel()].view_as(each))
+        at += each.numel()
 
-    A worker that waits receives every byte once, as many from each source. Where a source would have to send
-    more than all bytes, the first one broadcasts instead: gloo passes them on in a tree. So it does where
-    GPUs are, since NCCL passes them on in a pipeline.
+
+def hand_over(group: dist.ProcessGroup, tensors: Sequence[Tensor], sources: Sequence[int]) -> None:
+    """Overwrite tensors by those of the workers `sources`, in ascending order, on all other workers.
+
+    The sources have the same tensors, and send as much each: a worker that waits receives every byte once.
+    Where a source would have to send more than all bytes, the first one broadcasts instead: gloo passes them
+    on in a tree. So it does where GPUs are, since NCCL passes them on in a pipeline.
     """
-    rank, others = group.rank(), [each for each in range(group.size()) if each not in sources]
     dense = [side_by_side(each) for each in tensors]
     blocks = [bytes_of(each) for each in dense]
-    if len(others) > len(sources) or any(each.is_cuda for each in blocks):
-        works = [group.broadcast(each, sources[0]) for each in blocks if each.numel()]
-    elif rank in sources:
-        mine = cut(blocks, len(sources))[sources.index(rank)]
-        works = [group.send([each], other, 0) for each in mine for other in others]
+    if group.size() > 2 * len(sources) or any(each.is_cuda for each in blocks):
+        for work in [group.broadcast(each, sources[0]) for each in blocks if each.numel()]:
+            work.wait()
     else:
-        chunks = zip(sources, cut(blocks, len(sources)), strict=True)
-        works = [group.recv([each], source, 0) for source, theirs in chunks for each in theirs]
-    for work in works:
-        work.wait()
-    for tensor, each in zip(tensors, dense, strict=True):
-        if tensor.data_ptr() != each.data_ptr() and rank not in sources:
-            tensor.detach().copy_(each)
+        exchange(group, cut(blocks), sources)
+    if group.rank() not in sources:
+        for tensor, each in zip(tensors, dense, strict=True):
+            if tensor.data_ptr() != each.data_ptr():
+                tensor.detach().copy_(each)
+
+
+def exchange(group: dist.ProcessGroup, chunks: Sequence[list[Tensor]], sources: Sequence[int]) -> None:
+    """Send chunk after chunk, one from each source at a time, to the workers that are no sources.
+
+    One operation at a time, and not by `send` and `recv`: gloo (torch 2.15) can leave others waiting for ever
+    when a worker is gone.
+    """
+    rank, size = group.rank(), group.size()
+    others = [each for each in range(size) if each not in sources]
+    nothing, none = torch.empty(0, dtype=torch.uint8), [0] * size
+    for first in range(0, len(chunks), len(sources)):
+        sent = dict(zip(sources, chunks[first : first + len(sources)], strict=False))
+        sizes = [sum(map(len, sent.get(each, []))) for each in range(size)]
+        if rank in sources:
+            mine = torch.cat(sent[rank] * len(others)) if rank in sent and others else nothing
+            shares = [sizes[rank] if each in others else 0 for each in range(size)]
+            group.alltoall_base(nothing, mine, none, shares).wait()
+        else:
+            incoming = torch.empty(sum(sizes), dtype=torch.uint8)
+            group.alltoall_base(incoming, nothing, sizes, none).wait()
+            spread(incoming, [piece for each in sent.values() for piece in each])

@@ -24,7 +24,7 @@ from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 from torch.nn.utils import get_total_norm
 
 from elasticjob.trainer.channel import Enter
-from elasticjob.trainer.torch.chunks import hand_over
+from elasticjob.trainer.torch.chunks import hand_over, spread
 from elasticjob.trainer.torch.peers import TIMEOUT, Peers, connections, gathered
 from elasticjob.trainer.torch.tree import local, settle
 
@@ -339,14 +339,6 @@ def bucketed(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
         kinds[kind].append(each)
         sizes[kind] += each.nbytes
     yield from kinds.values()
-
-
-def spread(flat: Tensor, into: Sequence[Tensor]) -> None:
-    """Copy a flat tensor to those that it was made of."""
-    at = 0
-    for each in into:
-        each.copy_(flat[at : at + each.numel()].view_as(each))
-        at += each.numel()
 
 
 def bare(value: Any) -> Any:
