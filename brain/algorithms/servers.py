@@ -169,11 +169,12 @@ def after_oom(history: History, limits: Limits, now: datetime) -> Proposal | Non
     count = history.counts.get(PS, 1)
     name = killed[-1].name
     killed_at = f"{name} was killed at {had / GIB:.3g} GiB"
-    if not sizes and had < LARGE:
+    most = max(sizes.values(), default=0.0)
+    if not most and had < LARGE:
         return Proposal(killed_at, {PS: Group(None, resource(None, 2 * had))})
-    if not sizes:
+    if not most:
         return Proposal(killed_at, {PS: Group(min(MOST, 2 * count))})
-    most, mean = max(sizes.values()), sum(sizes.values()) / len(sizes)
+    mean = sum(sizes.values()) / len(sizes)
     if (most - mean) / most > SKEWED or count >= MOST:
         reason = f"{killed_at}; servers use {most / GIB:.3g} GiB at most, {mean / GIB:.3g} on average"
         return Proposal(reason, {PS: Group(None, resource(None, max(2 * most, had * ROOMY)))})
