@@ -328,9 +328,9 @@ class Keeper:
         return answer
 
     def _complain(self, problem: str) -> None:
-        if not self.problem:
+        before, self.problem = self.problem, problem
+        if not before:
             log.warning("the lease cannot be kept", extra=self._about() | {"error": problem})
-        self.problem = problem
 
     def _patience(self) -> float:
         """Half of a renew deadline, so that a connection that is dead leaves time for another."""
