@@ -266,10 +266,11 @@ async def calls(clients: int, kind: str, seconds: float, *, settle: float = 0.5)
     async with serving(clients) as (port, _):
         lines = Lines(port)
         spent: list[float] = []
+        opened = [await lines.open() for _ in range(clients)]
         async with asyncio.TaskGroup() as tasks:
             until = time.perf_counter() + seconds + settle
-            for index in range(clients):
-                tasks.create_task(_call_on(await lines.open(), index, kind, until - seconds, until, spent))
+            for index, line in enumerate(opened):
+                tasks.create_task(_call_on(line, index, kind, until - seconds, until, spent))
         lines.close()
     spent.sort()
     return {

@@ -155,7 +155,7 @@ async def test_two_brains_never_make_two_plans_for_one_decision(
             async def goes_on(before: int = before) -> bool:
                 return len(await store.decisions_of(job.metadata.uid)) > before + 2
 
-            await until(goes_on, "decisions go on", 20)
+            await until(goes_on, "decisions go on", 60)
         training.cancel()
         with suppress(asyncio.CancelledError):
             await training

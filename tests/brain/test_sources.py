@@ -100,7 +100,7 @@ async def test_both_sources_give_the_same_sample(tmp_path: Path) -> None:
                 return False
             return {uid: replace(each, at=LATEST) for uid, each in found.items()} == {"u1": EXPECTED}
 
-        await until(seen, "Prometheus has scraped the master", 30)
+        await until(seen, "Prometheus has scraped the master")
         other = Watched("u2", "other", "digits", master)
         assert await source.samples([other], datetime.now(UTC)) == {}
 

@@ -35,7 +35,7 @@ from tests.kit.namespaces import new_namespace
 BUILT: Final = os.environ.get("GANG_SCHEDULER", "")
 GATES: Final = "--feature-gates=GenericWorkload=true,GangScheduling=true"
 SERVES: Final = "--runtime-config=scheduling.k8s.io/v1alpha1=true"
-WITHIN: Final = 60  # seconds
+WITHIN: Final = 120  # seconds
 WORKLOAD: Final = next(api.kinds[0] for api in APIS if api.name == "scheduling.k8s.io/v1alpha1")
 
 

@@ -213,6 +213,8 @@ async def test_users_and_optimizers_in_any_order_end_with_the_last_word(site: Si
                 about = {"name": f"{who}-{number}", "namespace": site.namespace}
                 made = {"metadata": about, "spec": spec | {"manualScaling": who == "manual"}}
                 await site.client.create(SCALEPLAN.untyped(), made)
+                # it may ask for as many as there are already
+                await site.until(lambda name=about["name"]: name in site.plans())  # type: ignore[misc]
             await site.until(lambda who=who: len(site.running()) == len(site.pods()) == words[who])  # type: ignore[misc]
             await site.until(lambda: all(plan.status.finish_time for plan in site.plans().values()))
     assert {plan.status.phase for plan in site.plans().values()} == {PlanPhase.SUCCEEDED}

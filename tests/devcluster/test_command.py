@@ -147,6 +147,18 @@ def test_pause_grows_with_each_death(
     assert (restart.deaths, restart.sentence) == (deaths, sentence)
 
 
+def operators() -> set[int]:
+    """Return the operators that this process has started, and that run."""
+    return {child.pid for child in psutil.Process().children() if is_operator(child)}
+
+
+def is_operator(child: psutil.Process) -> bool:
+    try:
+        return child.status() != psutil.STATUS_ZOMBIE and "operator" in child.cmdline()
+    except psutil.NoSuchProcess:  # it ends at this moment
+        return False
+
+
 async def test_operator_that_dies_is_started_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,13 +169,6 @@ async def test_operator_that_dies_is_started_again(
         nonlocal shown
         shown += "".join(capsys.readouterr())
         return text in shown or running.done()
-
-    def operators() -> set[int]:
-        return {
-            child.pid
-            for child in psutil.Process().children()
-            if child.status() != psutil.STATUS_ZOMBIE and "operator" in child.cmdline()
-        }
 
     await eventually(lambda: says("Ctrl-C"))
     (first,) = operators()

@@ -14,9 +14,12 @@ from kr8s.asyncio.objects import ConfigMap, Deployment, Node, Pod, Service, new_
 
 from elasticjob.devcluster import DevCluster
 from tests.kit.devcluster.documented import GROUP, config_map, crontab, deployment, pod, unscheduled_pod
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 CronTab = new_class("CronTab", version=f"{GROUP}/v1", namespaced=True, scalable=True)
+LONG = 120
+"""Seconds, for a busy machine."""
 KINDS = [
     (ConfigMap, config_map),
     (Deployment, deployment),
@@ -49,7 +52,7 @@ async def test_life_of_an_object(api: Any, kind: Any, manifest: Any) -> None:
     await made.patch([{"op": "remove", "path": "/metadata/labels/life"}], type="json")
     assert made.labels == {"more": "y"}
     await made.delete(grace_period=0)
-    await made.wait("delete", timeout=10)
+    await made.wait("delete", timeout=LONG)
     assert not await made.exists()
     with pytest.raises(kr8s.NotFoundError):
         await made.refresh()
@@ -65,16 +68,20 @@ async def test_scale(api: Any, kind: Any, manifest: Any) -> None:
 
 
 async def test_wait_and_logs(api: Any) -> None:
-    made = await Pod(pod("waited", "echo one; echo two; sleep 100"), api=api)
+    made = await Pod(pod("waited", "echo one; echo two; sleep 600"), api=api)
     await made.create()
-    await made.wait("condition=Ready", timeout=20)
+    await made.wait("condition=Ready", timeout=LONG)
     assert await made.ready()
-    assert [line async for line in made.logs(tail_lines=1)] == ["two"]
+
+    async def is_logged() -> bool:
+        return [line async for line in made.logs(tail_lines=1)] == ["two"]
+
+    await until(is_logged, "the last line is logged")  # a pod is ready before it says anything
     await made.delete(grace_period=0)
-    await made.wait("delete", timeout=20)
+    await made.wait("delete", timeout=LONG)
     done = await Pod(pod("done", "exit 0"), api=api)
     await done.create()
-    await done.wait("jsonpath='{.status.phase}'=Succeeded", timeout=20)
+    await done.wait("jsonpath='{.status.phase}'=Succeeded", timeout=LONG)
 
 
 async def test_watch(api: Any) -> None:
@@ -100,7 +107,7 @@ async def test_owner_is_set(api: Any) -> None:
     await owner.adopt(owned)
     assert owned.metadata.ownerReferences[0].uid == owner.metadata.uid
     await owner.delete(propagation_policy="Foreground")
-    await owned.wait("delete", timeout=20)
+    await owned.wait("delete", timeout=LONG)
 
 
 async def test_node_is_cordoned_and_tainted(api: Any) -> None:
@@ -123,9 +130,9 @@ async def test_cluster_is_described(api: Any) -> None:
 
 
 async def test_exec_is_refused(api: Any) -> None:
-    made = await Pod(pod("exec", "sleep 100"), api=api)
+    made = await Pod(pod("exec", "sleep 600"), api=api)
     await made.create()
-    await made.wait("condition=Ready", timeout=20)
+    await made.wait("condition=Ready", timeout=LONG)
     with pytest.raises(WebSocketUpgradeError, match="501"):
         await made.exec(["true"])
     await made.delete(grace_period=0)

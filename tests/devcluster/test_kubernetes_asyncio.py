@@ -144,7 +144,7 @@ async def test_leader_election(api: k8s.ApiClient) -> None:
 
     lock = LeaseLock("leader", "default", "me", api)
     election = asyncio.create_task(LeaderElection(Config(lock, 17, 15, 1, lead, stop)).run())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         await leading.wait()
     election.cancel()
     await asyncio.gather(election, return_exceptions=True)

@@ -31,6 +31,7 @@ from tests.kit.devcluster.documented import (
     pod,
     unscheduled_pod,
 )
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 CronTab = create_namespaced_resource(GROUP, "v1", "CronTab", PLURAL)
@@ -99,10 +100,14 @@ async def test_status_of_a_custom_resource(client: Any) -> None:
 
 
 async def test_wait_and_logs(client: Any) -> None:
-    await client.create(Pod.from_dict(pod("waited", "echo hello; sleep 100")))
+    await client.create(Pod.from_dict(pod("waited", "echo hello; sleep 600")))
     ready = await client.wait(Pod, "waited", for_conditions=["Ready"])
     assert ready.status.phase == "Running"
-    assert [line async for line in client.log("waited", tail_lines=1)] == ["hello\n"]
+
+    async def is_logged() -> bool:
+        return [line async for line in client.log("waited", tail_lines=1)] == ["hello\n"]
+
+    await until(is_logged, "the line is logged")  # a pod is ready before it says anything
     await client.delete(Pod, "waited", grace_period=0)
     name = CRONTABS["metadata"]["name"]
     await client.wait(CustomResourceDefinition, name, for_conditions=["Established"])

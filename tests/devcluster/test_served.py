@@ -50,11 +50,11 @@ async def kubectl(cluster: DevCluster, command: str) -> str:
 async def test_absent_parts_answer_with_a_sentence(shared: DevCluster, command: str, sentence: str) -> None:
     async with Client(shared.config()) as client:
         try:
-            await client.create(POD, pod("ready", "sleep 100"))
+            await client.create(POD, pod("ready", "sleep 600"))
         except AlreadyExists:
             pass
         else:
-            await kubectl(shared, "wait --for=condition=Ready pod/ready --timeout=20s")
+            await kubectl(shared, "wait --for=condition=Ready pod/ready --timeout=120s")
     assert sentence in await kubectl(shared, command)
 
 
@@ -78,7 +78,7 @@ async def test_quotas_users_and_cpu_limits_have_no_effect(shared: DevCluster) ->
     )
     async with Client(shared.config()) as client:
         await client.create(POD, limited)
-    await kubectl(shared, "wait --for=jsonpath={.status.phase}=Succeeded pod/limited --timeout=20s")
+    await kubectl(shared, "wait --for=jsonpath={.status.phase}=Succeeded pod/limited --timeout=120s")
     assert await kubectl(shared, "logs limited") == f"{os.getuid()}\n"
 
 
@@ -121,6 +121,6 @@ async def test_pods_reach_the_api_server(shared: DevCluster) -> None:
     script = 'echo "$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT"'
     async with Client(shared.config()) as client:
         await client.create(POD, pod("inside", script))
-        await kubectl(shared, "wait --for=jsonpath={.status.phase}=Succeeded pod/inside --timeout=20s")
+        await kubectl(shared, "wait --for=jsonpath={.status.phase}=Succeeded pod/inside --timeout=120s")
     url = urlsplit(shared.url)
     assert await kubectl(shared, "logs inside") == f"{url.hostname}:{url.port}\n"

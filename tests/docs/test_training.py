@@ -19,7 +19,7 @@ def test_the_script_with_every_name_runs(tmp_path: Path) -> None:
     assert len(public.__all__) <= 15
     (tmp_path / "train.py").write_text(script)
     done = subprocess.run(
-        [sys.executable, tmp_path / "train.py"], capture_output=True, text=True, timeout=120
+        [sys.executable, tmp_path / "train.py"], capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
     losses = [float(found) for found in re.findall(r"'loss': ([\d.e-]+)", done.stdout)]

@@ -82,11 +82,11 @@ async def test_a_job_is_sized_by_the_history_of_an_earlier_one(
         made = [each["algorithm"] for each in await decisions(process, site, "first") if each["outcome"]]
         return made[:1] == ["worker-all-reduce"]
 
-    await until(grown, "Brain grows the job", 60)
+    await until(grown, "Brain grows the job", 120)
     await process.end("kill")
-    await site.until(lambda: first.running() == {"master-0", "worker-0", "worker-1"}, 30)
+    await site.until(lambda: first.running() == {"master-0", "worker-0", "worker-1"}, 60)
     await process.start()
-    await site.until(first.has_ended("Complete"), 90)
+    await site.until(first.has_ended("Complete"), 150)
     plans = {name: plan.spec.reason for name, plan in site.plans().items()}
     assert any("worker-all-reduce: " in reason and "brain" in name for name, reason in plans.items()), plans
 
@@ -94,10 +94,10 @@ async def test_a_job_is_sized_by_the_history_of_an_earlier_one(
         job = await process.get(f"/v1/jobs/{site.namespace}/first")
         return bool(job["completed"] and job["samples"][-1]["nodes"])
 
-    await until(learnt, "Brain has seen the end", 30)
+    await until(learnt, "Brain has seen the end", 60)
     second = Job(site, "second")
     await site.apply(spec(tmp_path), "second")
-    await site.until(lambda: second.running() >= {"master-0", "worker-0", "worker-1"}, 60)
+    await site.until(lambda: second.running() >= {"master-0", "worker-0", "worker-1"}, 120)
     made = (await decisions(process, site, "second"))[0]
     assert (made["event"], made["algorithm"]) == ("Start", "worker-from-history")
     told = [plan.spec.reason for plan in await site.client.list(SCALEPLAN, site.namespace)]

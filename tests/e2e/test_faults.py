@@ -425,7 +425,7 @@ def small(example: Example, namespace: str) -> Example:
 
 async def test_a_killed_master_is_replaced_while_the_training_goes_on(site: Site, training: Training) -> None:
     job = training.job
-    await training.example.training(30).apply(site.client, "kubectl")
+    await training.example.training(45).apply(site.client, "kubectl")  # they must not end meanwhile
     await training.until(lambda seen: seen.step >= 10 and seen.world == 2)  # one may begin before the other
     trained = training.watched.seen.round
     await until(lambda: is_saved(site, trained), f"round {trained} is saved")
@@ -436,7 +436,7 @@ async def test_a_killed_master_is_replaced_while_the_training_goes_on(site: Site
     assert not job.has_ended("Complete")()
     await site.until(job.has_ended("Complete"), SLOW)
     await site.event("digits-master-0-1 replaces digits-master-0: killed by SIGKILL (exit code 137)")
-    await training.until(lambda seen: seen.step == 900)
+    await training.until(lambda seen: seen.step == 1350)
     assert gaps(training.watched.steps) == ()
     assert training.watched.seen.round == trained
     assert job.born.keys() == {"master-0", "master-0-1", "worker-0", "worker-1"}

@@ -80,7 +80,7 @@ class Scenario:
     agents: list[Agent] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     readers: list[asyncio.Task[None]] = field(default_factory=list)
-    seen: set[int] = field(default_factory=set)
+    seen: dict[int, psutil.Process | None] = field(default_factory=dict)
 
     async def agent(
         self, index: int, script: str | Path, *arguments: object, flags: Iterable[str] = ()
@@ -181,8 +181,9 @@ class Scenario:
             raise AssertionError(f"nothing more happened; the last lines were\n{tail}") from None
 
     async def ends(self, agent: Agent) -> int:
-        """Return the exit code of an agent."""
+        """Return the exit code of an agent, once all that it and its workers printed has been read."""
         async with asyncio.timeout(PATIENCE):
+            await asyncio.shield(self.readers[self.agents.index(agent)])
             return await agent.process.wait()
 
     def steps(self, node: str = "") -> list[dict[str, Any]]:
@@ -221,8 +222,8 @@ class Scenario:
             text = raw.decode(errors="replace").rstrip()
             start = text.find("{")
             record = json.loads(text[start:]) if start >= 0 and text.endswith("}") and '"pid"' in text else {}
-            if record:
-                self.seen.add(record["pid"])
+            if record and record["pid"] not in self.seen:
+                self.seen[record["pid"]] = found(record["pid"])
             async with self.changed:
                 self.lines.append(Line(agent.node, text, record))
                 self.changed.notify_all()
@@ -256,10 +257,18 @@ async def scenario(
             await running.master.__aexit__(None, None, None)
 
 
-def lives(pid: int) -> bool:
-    """Whether a process runs; one that has ended may wait for a PID 1 that does not care."""
+def found(pid: int) -> psutil.Process | None:
+    """Return a process; None if it has ended already."""
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return psutil.Process(pid)
+    except psutil.NoSuchProcess:
+        return None
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether it runs, and no other has its number now; one that has ended may wait for a careless PID 1."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
@@ -273,7 +282,8 @@ async def end(running: Scenario) -> None:
     await asyncio.gather(*(agent.process.wait() for agent in running.agents), *running.readers)
     _, orphans = await asyncio.to_thread(psutil.wait_procs, family, timeout=60)
     assert not orphans, f"processes outlived their agent: {orphans}"
-    assert not [pid for pid in running.seen if lives(pid)], "workers outlived their agent"
+    outlived = [pid for pid, process in running.seen.items() if process and lives(process)]
+    assert not outlived, f"workers outlived their agent: {outlived}"
 
 
 def alive(agent: Agent) -> bool:

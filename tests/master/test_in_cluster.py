@@ -168,7 +168,7 @@ async def test_a_master_whose_pod_is_gone_leaves_the_job_to_its_successor(place:
             await successor.ask(watch("digits-worker-0"))
             await successor.ask(join("digits-worker-0"))
             await place.let_go()
-            await asyncio.wait_for(master.ended.wait(), 10)
+            await asyncio.wait_for(master.ended.wait(), 120)
         master.become(master.job.but(restarts=7, version=master.job.version + 1))
     assert (master.retired, master.job.verdict) == (True, None)
     async with in_cluster(place.settings, SystemClock()) as third:

@@ -299,6 +299,7 @@ async def test_pages_and_calls_may_share_a_connection(agents: Agents) -> None:
             assert answer.startswith(b"HTTP/1.1 200 ")
     writer.close()
     await writer.wait_closed()
+    await until(lambda: not agents.master._lines)
     await agents.clock.advance(0.75)
     assert agents.master.job.nodes["node-0"].beat is None
 

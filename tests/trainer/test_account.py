@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -30,8 +29,8 @@ async def trains(job: Scenario) -> None:
 
 async def test_productive_and_lost_seconds_are_those_of_all_workers(tmp_path: Path, warm: Warm) -> None:
     async with scenario(tmp_path, warm, nodes=(WORKERS, WORKERS)) as job:
-        job.master.observe(account.close)  # not with the first tick
-        began = time.monotonic()
+        began = job.master.now()
+        job.master.observe(lambda state, _: account.close(state, began))  # not with the first tick
         first, second = [await job.agent(index, "stalled.py", tmp_path, 0.02) for index in range(WORKERS)]
         await trains(job)
         os.kill(job.steps(first.node)[-1]["pid"], signal.SIGKILL)
@@ -40,8 +39,8 @@ async def test_productive_and_lost_seconds_are_those_of_all_workers(tmp_path: Pa
         await job.ends(second)
         await job.agent(1, "stalled.py", tmp_path, 0.02)
         await trains(job)
-        master, ended = job.master, time.monotonic()
-        spent = account.close(master.job, master.now()).account.seconds
-    assert sum(spent.values()) == pytest.approx((ended - began) * WORKERS, rel=0.01)
+        ended = job.master.now()
+        spent = account.close(job.master.job, ended).account.seconds
+    assert sum(spent.values()) == pytest.approx((ended - began).total_seconds() * WORKERS, rel=0.01)
     assert {Cause.PRODUCTIVE, Cause.INIT, Cause.RENDEZVOUS} <= set(spent)
     assert spent[Cause.PRODUCTIVE] > 3 * 20 * 0.02 * WORKERS

@@ -86,14 +86,14 @@ async def test_a_payload_that_is_stuck_or_ends_is_an_error() -> None:
 
 
 async def test_our_payload_measures_two_nodes_together_and_one_alone() -> None:
-    made = [Bench(check.PAYLOAD, 1, os.environ, limit=60.0) for _ in range(2)]
+    made = [Bench(check.PAYLOAD, 1, os.environ, limit=180.0) for _ in range(2)]
     try:
         with reserved("127.0.0.1") as port:
             peers = [Peer(node=name, address="127.0.0.1", port=port, slots=1) for name in "AB"]
             both = [one.run(together(peers, peer.node)) for one, peer in zip(made, peers, strict=True)]
             results = await asyncio.gather(*both)
         assert [(result.error, result.device) for result in results] == [("", "cpu")] * 2
-        assert all(0 < result.seconds < 60 for result in results)
+        assert all(0 < result.seconds < 180 for result in results)
         with reserved("127.0.0.1") as port:
             alone = await made[0].run(check.alone(1, "127.0.0.1", port))
         assert alone.error == ""

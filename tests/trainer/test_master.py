@@ -111,7 +111,7 @@ async def test_refusal_is_final(code: str, error: type[Rejected]) -> None:
 async def test_master_of_another_job_is_passed_by_in_the_search_for_an_heir() -> None:
     async with serving(problem("unauthenticated", 401)) as (stranger, _), serving(orders) as (heir, _):
         gone = f"127.0.0.1:{unused_port()}"
-        async with MasterClient(gone, token="secret", patience=5.0) as master:
+        async with MasterClient(gone, token="secret", patience=60.0) as master:
             master.look_for((stranger.address, heir.address))
             assert await master.call(WATCH) == ORDERS
             assert master.address == heir.address

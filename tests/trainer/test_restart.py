@@ -22,6 +22,16 @@ def starts(job: Scenario) -> list[str]:
     return [line.text for line in job.lines if "rank 0 of" in line.text]
 
 
+def braked(folder: Path) -> Path:
+    """Return the plain script whose epochs take a while as long as there is a file `slowly` in $COUNTED."""
+    loop = "    sampler.set_epoch(epoch)\n"
+    brake = "    __import__('time').sleep(0.5 * os.path.exists(os.environ['COUNTED'] + '/slowly'))\n"
+    text, script = PLAIN.read_text(), folder / "plain.py"
+    assert loop in text
+    script.write_text(text.replace(loop, loop + brake))
+    return script
+
+
 def record(job: Scenario, text: str) -> bool:
     """Whether anybody said `text`."""
     return any(text in line.text for line in job.lines)
@@ -32,10 +42,11 @@ async def test_killed_worker_of_a_plain_script_goes_on_from_its_checkpoint(
 ) -> None:
     async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
         arguments = ("--epochs", 20, "--checkpoint", tmp_path / "digits.pt")
-        agents = [await job.agent(index, PLAIN, *arguments) for index in (0, 1)]
-        await job.until(lambda: record(job, "epoch 3:"))
-        workers = [process for process in agents[1].tree() if os.getpgid(process.pid) == process.pid]
-        os.kill(workers[-1].pid, signal.SIGKILL)
+        with job.slowly():
+            agents = [await job.agent(index, braked(tmp_path), *arguments) for index in (0, 1)]
+            await job.until(lambda: record(job, "epoch 3:"))
+            workers = [process for process in agents[1].tree() if os.getpgid(process.pid) == process.pid]
+            os.kill(workers[-1].pid, signal.SIGKILL)
         assert [await job.ends(agent) for agent in agents] == [0, 0]
         assert starts(job)[0] == "rank 0 of 2 starts with epoch 0"
         assert len(starts(job)) == 2
@@ -70,7 +81,7 @@ async def test_run_that_is_interrupted_says_so_by_its_exit_code(
     async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
         wait = "import time; print('up', flush=True); time.sleep(600)"
         agent = await job.agent(0, sys.executable, "-c", wait, flags=("--no-python",))
-        await job.until(lambda: record(job, "up"))
+        await job.until(lambda: any(line.text.split()[-1:] == ["up"] for line in job.lines))
         agent.kill(number)
         assert await job.ends(agent) == code
         assert agent.last_words()["reason"] == "Left"
@@ -120,7 +131,10 @@ async def test_newer_incarnation_replaces_the_older_which_says_run_me_again(
 
 async def test_torchrun_finds_our_rendezvous(tmp_path: Path, warm: Warm) -> None:
     async with scenario(tmp_path, warm, nodes=(1, 2)) as job:
-        nodes = [await job.torchrun(index, PLAIN, 8, tmp_path / "digits.pt") for index in (0, 1)]
+        script, saved = braked(tmp_path), tmp_path / "digits.pt"
+        with job.slowly():  # the second node comes before the first has trained alone to the end
+            nodes = [await job.torchrun(index, script, 40, saved) for index in (0, 1)]
+            await job.until(lambda: [line for line in starts(job) if " of 2 " in line])
         assert [await job.ends(node) for node in nodes] == [0, 0]
         assert "epoch 0" in starts(job)[0]
         assert " of 2 " in starts(job)[-1]

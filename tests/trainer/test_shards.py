@@ -30,7 +30,7 @@ def test_random_kills_of_consumers_and_master_lose_no_record_and_double_none(
             if turn % 3 != 2 or chance.random() < 0.5:
                 job.kill(chance.choice(WORKERS))
         for consumer in job.consumers.values():
-            consumer.join(20)
+            consumer.join(120)
             assert consumer.exitcode == 0, (job.status(), job.consumers)
         standing = job.status()["datasets"][0]
         assert standing["complete"]

@@ -114,8 +114,8 @@ async def test_a_definition_and_its_objects(kubectl: Run) -> None:
     assert "No resources found" in await kubectl("get th")
 
 
+@pytest.mark.usefixtures("things")
 async def test_refusals_are_told_in_full(kubectl: Run) -> None:
-    await kubectl("apply -f -", definition())
     output = await kubectl("apply -f -", thing(replicas=-1, mode="odd"), code=1)
     assert 'The Thing "one" is invalid' in output
     assert (

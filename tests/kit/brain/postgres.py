@@ -15,6 +15,7 @@ from typing import NoReturn
 import pytest
 
 from tests.kit.consumers import free_port
+from tests.kit.waiting import PATIENCE
 
 USER = "nobody"
 """Whom the server runs as, where the tests run as root: it refuses that."""
@@ -82,7 +83,7 @@ def running(folder: Path) -> Iterator[str]:
 
 def _wait(asked: tuple[str | Path, ...], server: subprocess.Popen[bytes]) -> None:
     """Return once the server answers."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + PATIENCE
     while subprocess.run(asked, capture_output=True).returncode:
         assert server.poll() is None, "PostgreSQL has ended: see its log"
         assert time.monotonic() < until, "PostgreSQL does not answer"

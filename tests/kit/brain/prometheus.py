@@ -46,7 +46,7 @@ async def prometheus(
 
     try:
         async with aiohttp.ClientSession() as session:
-            await until(is_ready, "Prometheus is ready", 30)
+            await until(is_ready, "Prometheus is ready")
         yield url
     finally:
         if process.returncode is None:

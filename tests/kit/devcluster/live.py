@@ -76,6 +76,7 @@ class Live:
             log += piece
             if word.encode() in log:
                 return
+        raise AssertionError(f"the log of {name} ended without {word!r}: {log.decode()}")
 
     def reasons(self, name: str) -> set[str]:
         return {event.reason for event in self.events.list() if event.involved_object.name == name}

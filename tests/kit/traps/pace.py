@@ -15,7 +15,7 @@ from pathlib import Path
 
 from elasticjob.kube.clock import BootClock, Timer
 
-SLOW, USUAL, BRISK, FAST = 0.1, 1.0, 3.0, 15.0
+SLOW, USUAL, BRISK, FAST = 0.1, 1.0, 4.0, 10.0
 LOOK = 0.03
 """Real seconds between two looks at what time it is."""
 MOMENT = struct.Struct("=ddd")

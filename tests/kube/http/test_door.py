@@ -121,8 +121,9 @@ async def test_half_a_second_request_is_waited_for_no_longer_than_an_idle_connec
 
 async def test_a_response_may_take_longer_than_its_request(streams: list[Stream]) -> None:
     async with serving(Bounds(head=1.0, body=0.1)) as (port, may):
-        streams += [long := await connected(port), silent := await connected(port)]
-        long[1].write(ASK)
+        streams.append(long := await connected(port))
+        long[1].write(ASK)  # at once: this one has no more time for its head than the other
+        streams.append(silent := await connected(port))
         assert await rest(silent) == b""
         may.set()
         assert (await asyncio.wait_for(long[0].readuntil(b"late"), PATIENCE)).startswith(b"HTTP/1.1 200")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -53,10 +54,15 @@ class Echo(Plain[str]):
 
 
 @asynccontextmanager
-async def connected(echo: Echo) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connected(
+    echo: Echo, first: bytes = b""
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection on which `first` lies ready when the server accepts it."""
     server = await asyncio.get_running_loop().create_server(echo, "127.0.0.1", 0)
     async with server:
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+        ours = socket.create_connection(server.sockets[0].getsockname()[:2])
+        ours.sendall(first)
+        reader, writer = await asyncio.open_connection(sock=ours)
         yield reader, writer
         writer.transport.abort()
 
@@ -131,8 +137,7 @@ async def test_half_a_body_is_not_waited_for() -> None:
 
 async def test_an_idle_connection_is_closed_and_one_that_waits_is_not() -> None:
     echo = Echo(idle=0.05)
-    async with connected(echo) as (reader, writer):
-        writer.write(post(b"x", "/later"))
+    async with connected(echo, post(b"x", "/later")) as (reader, _):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(1), 0.2)
         line, body = echo.waiting.pop()

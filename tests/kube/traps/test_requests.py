@@ -65,12 +65,17 @@ DEFINITION: Manifest = {
 @pytest.fixture
 async def blobs(client: Client, namespace: str) -> AsyncIterator[str]:
     """The kind Blob, whose spec and status may be anything; gives the namespace."""
+    await define(client, namespace)
+    yield namespace
+    await client.delete(CRD, BLOB.resource)
+
+
+async def define(client: Client, namespace: str) -> None:
+    """Return once the kind Blob is served."""
     await client.create(CRD, DEFINITION)
     async with asyncio.timeout(WITHIN):
         while await _is_unknown(client, namespace):
             continue
-    yield namespace
-    await client.delete(CRD, BLOB.resource)
 
 
 async def _is_unknown(client: Client, namespace: str) -> bool:
@@ -210,8 +215,8 @@ async def test_26_a_kind_that_comes_later_is_found(
     async with following(through, namespace, kind=BLOB, backoff=WATCH) as it:
         await until(lambda: len(proxy.handled) > 2, it.clock, within=WITHIN, longest=PAUSE)
         assert not it.cache.synced
-        await client.create(CRD, DEFINITION)
-        await until(lambda: it.cache.synced, it.clock, within=WITHIN, longest=30.0)
+        await define(client, namespace)
+        await until(lambda: it.cache.synced, it.clock, within=WITHIN, longest=PAUSE)
         await client.create(BLOB, blob("a"), namespace)
         await until(lambda: it.names == {"a"}, it.clock, within=WITHIN, longest=PAUSE)
     await client.delete(CRD, BLOB.resource)

@@ -1,7 +1,7 @@
 """An elastic script with all that a real one has: readers, evaluation, moving average, schedules, clipping.
 
-While there is a file `slowly` in the folder $COUNTED, steps and evaluations take a while. At the end it
-prints what the training came to.
+While there is a file `slowly` in the folder $COUNTED, steps and evaluations take a while, steps in the second
+half of the training a long one. At the end it prints what the training came to.
 """
 
 import json
@@ -73,7 +73,7 @@ def main(epochs: int) -> None:
         with step:
             for batch in step:
                 step.backward(F.cross_entropy(elastic.model(batch["x"]), batch["y"]))
-            slowly(0.02)
+            slowly(0.02 if 2 * step.epoch < epochs else 0.5)
             step.clip_grad_norm_(0.5)
         if not step.done:
             continue
