@@ -12,7 +12,7 @@ from torch import Tensor
 CHUNK: Final = 8 << 20  # bytes that a worker sends at once
 
 Form = tuple[Tensor, str]
-"""What another worker has to know of a tensor that it will receive: one without data, the type of device."""
+"""A tensor's shape, strides and type, as a tensor without data; and the type of its device."""
 
 
 def form_of(tensor: Tensor) -> Form:
