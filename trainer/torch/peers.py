@@ -129,8 +129,9 @@ class Peers:
         """Return the `state` of workers `sources`, which have the same; nothing in it can run code."""
         gives = any(map(self.gives, sources))
         taken = Taken(state if gives else None)
-        tensors = [side_by_side(each) for each in taken.tensors.values()]
-        mine = [*taken.tensors], [form_of(each) for each in tensors], taken.rest
+        names = sorted(taken.tensors)
+        tensors = [side_by_side(taken.tensors[name]) for name in names]
+        mine = names, [form_of(each) for each in tensors], taken.rest
         names, forms, rest = self._tell(mine, sources[0])
         if not gives:
             tensors = [empty(each, self._device) for each in forms]
