@@ -63,12 +63,12 @@ def hand_over(group: dist.ProcessGroup, tensors: Sequence[Tensor], sources: Sequ
     """Overwrite tensors by those of the workers `sources`, in ascending order, on all other workers.
 
     The sources have the same tensors, and send as much each: a worker that waits receives every byte once.
-    Where a source would have to send more than all bytes, the first one broadcasts instead: gloo passes them
-    on in a tree. So it does where GPUs are, since NCCL passes them on in a pipeline.
+    A single one broadcasts instead, which takes no copies. So does the first one where each would have to
+    send more than all bytes, since gloo passes them on in a tree, and on GPUs: NCCL does so in a pipeline.
     """
     dense = [side_by_side(each) for each in tensors]
     blocks = [bytes_of(each) for each in dense]
-    if group.size() > 2 * len(sources) or any(each.is_cuda for each in blocks):
+    if len(sources) == 1 or group.size() > 2 * len(sources) or any(each.is_cuda for each in blocks):
         for work in [group.broadcast(each, sources[0]) for each in blocks if each.numel()]:
             work.wait()
     else:
