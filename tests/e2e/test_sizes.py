@@ -65,7 +65,7 @@ async def is_told(site: Site, *words: str) -> bool:
 async def test_a_job_without_sizes_grows_as_long_as_it_pays(site: Site, tmp_path: Path) -> None:
     job = Job(site)
     await site.apply(learning(tmp_path, FASTEST_WITH_TWO, most=3, pace=0.05))
-    await until(lambda: is_told(site, "3 at", "is not worth it beside 2 at"), "three are too many", 180)
+    await until(lambda: is_told(site, "3 at", "is not worth it beside 2 at"), "three are too many")
     await site.until(lambda: job.running() == {"master-0", "worker-0", "worker-1"})
     await site.until(lambda: job.status.workers == "2/2")
 
@@ -73,6 +73,6 @@ async def test_a_job_without_sizes_grows_as_long_as_it_pays(site: Site, tmp_path
 async def test_a_worker_that_eats_memory_gets_more_before_it_dies(site: Site, tmp_path: Path) -> None:
     job = Job(site)
     await site.apply(learning(tmp_path, LEAKS, most=1, pace=0.02))
-    await site.until(job.has_ended("Complete"), 180)
+    await site.until(job.has_ended("Complete"))
     assert await is_told(site, "worker uses", "out of memory in")
     assert {name: len(uids) for name, uids in job.born.items()} == {"master-0": 1, "worker-0": 1}

@@ -127,16 +127,14 @@ ROWS: dict[str, Row] = {
     ),
     "a server was killed before any sample": Row(
         Event.OOM,
-        replace(RUNNING, killed=(Killed("j-ps-0", "ps", NOW, 16 * GIB),)),
+        replace(RUNNING, killed=KILLED),
         PS_JOB,
         {"ps": (None, {"memory": "32Gi"})},
         says="j-ps-0 was killed at 16 GiB",
     ),
     "a server was killed before it was measured": Row(
         Event.OOM,
-        replace(
-            RUNNING, killed=(Killed("j-ps-0", "ps", NOW, 16 * GIB),), samples=samples(*uses("ps", (0, 0)))
-        ),
+        replace(RUNNING, killed=KILLED, samples=samples(*uses("ps", (0, 0)))),
         PS_JOB,
         {"ps": (None, {"memory": "32Gi"})},
         says="j-ps-0 was killed at 16 GiB",
