@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from benchmarks.soak.world import KINDS, OWNED, World, is_alive, is_over, role_of
+from benchmarks.soak.world import KINDS, OVER, OWNED, World, is_alive, is_over, role_of
 from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.names import MASTER
@@ -20,7 +20,7 @@ from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import Conflict, Invalid, KubeError, NotFound
 from elasticjob.kube.objects.conditions import timestamp
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NAMESPACE, POD, Pod
 
 LARGEST = 3
@@ -89,23 +89,30 @@ class Kubelet:
 
     async def _start_pods(self) -> None:
         while True:
-            pod = await self._waiting.get()
-            try:
-                await say(self._client, pod, "Running", {"running": {"startedAt": _now()}})
-            except (NotFound, Conflict, Invalid):  # it is gone, or another pod has its name
+            created = await self._waiting.get()
+            pod = self._eyes.caches[POD.name].get(Key(created.metadata.namespace, created.metadata.name))
+            if pod is None or pod.metadata.uid != created.metadata.uid or pod.status.phase in OVER:
                 continue
-            except KubeError:  # the server is away: the pod starts a little later
+            try:
+                # at this version: a pod that a user has just ended must not run again
+                await say(self._client, pod, "Running", {"running": {"startedAt": _now()}}, as_seen=True)
+            except (NotFound, Invalid):  # it is gone, or another pod has its name
+                continue
+            except KubeError:  # it has changed, or the server is away: the pod starts a little later
                 asyncio.get_running_loop().call_later(0.2, self._waiting.put_nowait, pod)
 
 
-async def say(client: Client, pod: Pod, phase: str, state: Manifest) -> None:
-    """Write a pod's status as a kubelet would."""
+async def say(client: Client, pod: Pod, phase: str, state: Manifest, *, as_seen: bool = False) -> None:
+    """Write a pod's status as a kubelet would. `as_seen`: raises Conflict at another version of the pod."""
     ready = phase == "Running"
     common = {"imageID": "", "ready": ready, "restartCount": 0, "state": state}
     statuses = [common | {"name": each.name, "image": each.image} for each in pod.spec.containers]
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
     status = {"phase": phase, "podIP": "10.0.0.1", "conditions": conditions, "containerStatuses": statuses}
-    patch = {"metadata": {"uid": pod.metadata.uid}, "status": status | {"podIPs": [{"ip": "10.0.0.1"}]}}
+    metadata = {"uid": pod.metadata.uid}
+    if as_seen:
+        metadata["resourceVersion"] = pod.metadata.resource_version
+    patch = {"metadata": metadata, "status": status | {"podIPs": [{"ip": "10.0.0.1"}]}}
     await client.merge_patch(POD, pod.metadata.name, patch, pod.metadata.namespace, subresource="status")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 import pytest
 
 from benchmarks.soak.gauges import Sample, growth, line, svg
-from benchmarks.soak.players import job
-from benchmarks.soak.run import Options, broken, leaks, soak
+from benchmarks.soak.players import Eyes, Kubelet, ended, job, say
+from benchmarks.soak.run import Options, background, broken, leaks, soak
 from benchmarks.soak.weather import EPISODES
 from benchmarks.soak.world import OWNED, World, leftovers, twins, unfinished
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
@@ -21,6 +22,7 @@ from elasticjob.kube.cache.wire import Meta, Owner
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import POD, Pod
 from tests.kit.served import Served
+from tests.kit.waiting import until
 
 
 @pytest.mark.long
@@ -38,6 +40,39 @@ async def test_an_operator_outlives_bad_weather_and_holds_nothing_afterwards(
     assert outcome.deeds.total() > 0
     assert outcome.empty[1].jobs == 0
     assert "all as specified" in messages[-1]
+
+
+class Slow(random.Random):
+    """A kubelet with this takes a moment for each pod."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return b
+
+
+async def test_a_pod_that_ended_before_the_kubelet_came_does_not_run_again(
+    client: Client, namespace: str
+) -> None:
+    await install(client)
+    eyes = Eyes(client, namespace)
+    async with eyes.open(), background(Kubelet(client, eyes, Slow()).run()):
+
+        async def made(name: str) -> Pod:
+            container = {"name": "main", "image": "none"}
+            return await client.create(
+                POD, {"metadata": {"name": name}, "spec": {"containers": [container]}}, namespace
+            )
+
+        await say(client, await made("ends"), "Succeeded", ended(0))
+        await made("later")
+
+        async def phases() -> dict[str, str]:
+            return {pod.metadata.name: pod.status.phase for pod in await client.list(POD, namespace)}
+
+        async def the_later_one_runs() -> bool:
+            return (await phases())["later"] == "Running"
+
+        await until(the_later_one_runs, "the later pod runs")
+        assert (await phases())["ends"] == "Succeeded"
 
 
 def test_every_fault_has_its_turn() -> None:
