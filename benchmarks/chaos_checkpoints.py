@@ -35,7 +35,8 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from benchmarks.chaos_training import END, Job, free_port, written
+from benchmarks.chaos_training import END, Job, written
+from elasticjob.cli.ports import free_port
 from elasticjob.trainer.checkpoint.storage import Storage
 
 SCRIPT: Final = Path(__file__).parent / "scripts" / "sharded.py"

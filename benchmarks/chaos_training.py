@@ -20,7 +20,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -36,6 +35,7 @@ import psutil
 from rich.console import Console
 
 from elasticjob.api.rpc import environment as names
+from elasticjob.cli.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SCRIPT: Final = ROOT / "benchmarks" / "scripts" / "lineage.py"
@@ -241,13 +241,6 @@ def trained_alone(epochs: int) -> list[float]:
             torch.autograd.backward(F.cross_entropy(F.linear(x[batch], weight, bias), y[batch]))
             optimizer.step()
     return [*weight.flatten().tolist(), *bias.tolist()]
-
-
-def free_port() -> int:
-    """Return a port on which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        number: int = server.getsockname()[1]
-        return number
 
 
 def main() -> int:

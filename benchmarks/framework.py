@@ -42,12 +42,12 @@ from benchmarks.programs import (
     ProgramFailed,
     TooSlow,
     end_on_sigterm,
-    free_port,
     running,
     say,
     usage,
     wait_until_ready,
 )
+from elasticjob.cli.ports import free_port
 from hack.cluster.controlplane import ControlPlane
 
 PATIENCE: Final = 60.0

@@ -49,13 +49,13 @@ from benchmarks.programs import (
     Program,
     Usage,
     end_on_sigterm,
-    free_port,
     running,
     say,
     usage,
     wait_until_ready,
 )
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.cli.ports import free_port
 from elasticjob.controllers.logs import configure
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,17 +15,16 @@ import aiohttp
 
 from elasticjob.cli import preloaded
 from elasticjob.cli.errors import Failure
+from elasticjob.cli.ports import free_port
 from elasticjob.devcluster import DevCluster
 from elasticjob.kube.client.client import Client
 
-GRACE, START = 10.0, 90.0
+GRACE, START = 10.0, 180.0
 """Seconds that the operator has to exit by itself, and to become ready; the machine may be very busy."""
 LOOK_EVERY = 0.05
 """Seconds between polls of its readiness."""
 FIRST_PAUSE, LONGEST_PAUSE, STEADY = 1.0, 60.0, 600.0
 """Seconds before an operator that died is started again; after a run of STEADY seconds, FIRST_PAUSE again."""
-PORTS = range(10_000, 32_000)
-"""Below the kernel's ephemeral ports: a connection could take one of those before the operator listens."""
 
 
 class OperatorProcess:
@@ -197,14 +194,6 @@ def operator_command(kubeconfig: Path, probes: str) -> list[str]:
     flags = {"--kubeconfig": str(kubeconfig), "--probes": probes, "--webhook-port": "0"}
     given = [word for flag in flags.items() for word in flag]
     return [sys.executable, "-m", "elasticjob.cli", "operator", "--install", *given]
-
-
-def free_port() -> int:
-    """Return a free port of this machine outside the ephemeral range."""
-    while True:
-        port = random.SystemRandom().choice(PORTS)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
 
 
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:

@@ -94,24 +94,21 @@ class Kubelet:
             if pod is None or pod.metadata.uid != created.metadata.uid or pod.status.phase in OVER:
                 continue
             try:
-                # at this version: a pod that a user has just ended must not run again
-                await say(self._client, pod, "Running", {"running": {"startedAt": _now()}}, as_seen=True)
+                await say(self._client, pod, "Running", {"running": {"startedAt": _now()}})
             except (NotFound, Invalid):  # it is gone, or another pod has its name
                 continue
             except KubeError:  # it has changed, or the server is away: the pod starts a little later
                 asyncio.get_running_loop().call_later(0.2, self._waiting.put_nowait, pod)
 
 
-async def say(client: Client, pod: Pod, phase: str, state: Manifest, *, as_seen: bool = False) -> None:
-    """Write a pod's status as a kubelet would. `as_seen`: raises Conflict at another version of the pod."""
+async def say(client: Client, pod: Pod, phase: str, state: Manifest) -> None:
+    """Write a pod's status as a kubelet would. Raises Conflict if it has changed: nobody's end is lost."""
     ready = phase == "Running"
     common = {"imageID": "", "ready": ready, "restartCount": 0, "state": state}
     statuses = [common | {"name": each.name, "image": each.image} for each in pod.spec.containers]
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
     status = {"phase": phase, "podIP": "10.0.0.1", "conditions": conditions, "containerStatuses": statuses}
-    metadata = {"uid": pod.metadata.uid}
-    if as_seen:
-        metadata["resourceVersion"] = pod.metadata.resource_version
+    metadata = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
     patch = {"metadata": metadata, "status": status | {"podIPs": [{"ip": "10.0.0.1"}]}}
     await client.merge_patch(POD, pod.metadata.name, patch, pod.metadata.namespace, subresource="status")
 
@@ -201,11 +198,14 @@ class Users:
     async def evict(self, name: str) -> None:
         """A pod is deleted."""
         for pod in self._alive(name)[-1:]:
-            await self.client.delete(POD, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
+            about = pod.metadata
+            await self.client.delete(
+                POD, about.name, about.namespace, uid=about.uid, version=about.resource_version
+            )
 
     async def delete_all(self) -> None:
-        for name in self.eyes.look().jobs:
-            await self.client.delete(ELASTICJOB, name, self.eyes.namespace)
+        for found in await self.client.list(ELASTICJOB, self.eyes.namespace):
+            await self.client.delete(ELASTICJOB, found.metadata.name, self.eyes.namespace)
 
     def _alive(self, name: str) -> list[Pod]:
         world = self.eyes.look()

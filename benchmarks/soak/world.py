@@ -12,6 +12,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.names import MASTER
+from elasticjob.controllers.owners import controller_uid
 from elasticjob.kube.cache.wire import Meta
 from elasticjob.kube.objects.conditions import is_true
 from elasticjob.kube.objects.kinds import Kind
@@ -86,9 +87,8 @@ def twins(world: World) -> Iterator[str]:
     for pod in world.pods:
         if is_alive(pod):
             labels = pod.metadata.labels
-            places[tuple(labels.get(each, "") for each in (LABEL_JOB, LABEL_ROLE, LABEL_INDEX))].append(
-                pod.metadata.name
-            )
+            place = (labels.get(each, "") for each in (LABEL_JOB, LABEL_ROLE, LABEL_INDEX))
+            places[controller_uid(pod.metadata), *place].append(pod.metadata.name)
     for names in places.values():
         if len(names) > 1:
             yield f"one place is held by {' and '.join(sorted(names))}"

@@ -19,8 +19,9 @@ from typing import Any, Final
 
 import psutil
 
-from benchmarks.programs import ROOT, ProgramFailed, free_port
+from benchmarks.programs import ROOT, ProgramFailed
 from benchmarks.training.systems import Command, Shape, Site, System, last_error
+from elasticjob.cli.ports import free_port
 
 SCRIPTS: Final = ROOT / "benchmarks" / "scripts"
 WARM: Final = 20  # steps of all workers before each blow

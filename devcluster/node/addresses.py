@@ -1,12 +1,12 @@
-"""One loopback address per pod: 127.64.0.0/10 without 127.96.0.0/16, which belongs to services."""
+"""One loopback address per pod, of 127.64.0.0/11; 127.96.0.0/11 belongs to services."""
 
 from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv4Network
 from random import Random
 
-PODS = IPv4Network("127.64.0.0/10")
-SERVICES = IPv4Network("127.96.0.0/16")
+PODS = IPv4Network("127.64.0.0/11")
+SERVICES = IPv4Network("127.96.0.0/11")
 
 
 class Addresses:

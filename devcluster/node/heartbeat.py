@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from elasticjob.devcluster.node.logserver import LogAddress
 from elasticjob.devcluster.node.status import stamp
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import Clock
+from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import LEASE, NODE
 
@@ -21,6 +23,8 @@ MANAGER = "kubelet"
 LEASES = "kube-node-lease"
 LEASE_SECONDS = 40
 RENEW_SECONDS = 10.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,10 @@ class Heartbeat:
     async def run(self) -> None:
         while True:
             for node in self._nodes:
-                await self._client.apply(LEASE, lease(node.name, self._clock.now()), manager=MANAGER)
+                try:
+                    await self._client.apply(LEASE, lease(node.name, self._clock.now()), manager=MANAGER)
+                except KubeError as error:
+                    log.warning("a lease is not renewed", extra={"node": node.name, "error": str(error)})
             await self._clock.sleep(RENEW_SECONDS)
 
 

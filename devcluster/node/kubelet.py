@@ -172,7 +172,8 @@ class Kubelet:
         """The object is gone: so is everything that belonged to it."""
         for process in held.processes.values():
             process.kill()
-        await asyncio.gather(*(process.gone for process in held.processes.values()))
+        if held.processes:  # waited for without being cancelled with us
+            await asyncio.wait([process.gone for process in held.processes.values()])
         await asyncio.to_thread(self._at.maker.forget, held.pod)
         self._at.addresses.give_back(held.record.ip)
         del self._held[held.key]
@@ -187,7 +188,12 @@ class Kubelet:
             for action in step.actions:
                 await self._perform(held, action)
             starts = [action for action in step.actions if isinstance(action, Start)]
-            await asyncio.gather(*(self._start(held, held.container(start.container)) for start in starts))
+            done = await asyncio.gather(
+                *(self._start(held, held.container(start.container)) for start in starts),
+                return_exceptions=True,  # none goes on by itself while the pod is tried again
+            )
+            for error in filter(None, done):
+                raise error
             if not starts:
                 return step
 

@@ -67,8 +67,9 @@ LOST = End(137)
 class Process(asyncio.Protocol):
     """One running container. `ended` is done when its last process is gone and its log is complete."""
 
-    def __init__(self) -> None:
+    def __init__(self, link: socket.socket) -> None:
         loop = asyncio.get_running_loop()
+        self._link = link
         self.started: asyncio.Future[int] = loop.create_future()
         self.ended: asyncio.Future[End] = loop.create_future()
         self.gone: asyncio.Future[None] = loop.create_future()
@@ -135,6 +136,9 @@ class Process(asyncio.Protocol):
             self.ended.set_result(End(word.code, word.oom))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        with contextlib.suppress(OSError):  # what we said met its end: its last words are still unread
+            while exc is not None and (data := self._link.recv(65536)):
+                self.data_received(data)
         if not self.started.done():
             self.started.set_exception(CannotStart("the supervisor of the container vanished"))
         if not self.ended.done():
@@ -172,12 +176,12 @@ class Nursery:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self._processes:
+        running = list(self._processes)
+        for process in running:
             process.kill()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(5):
-                await asyncio.gather(*(process.gone for process in self._processes))
-        for process in self._processes:
+        if running:
+            await asyncio.wait([process.gone for process in running], timeout=5)
+        for process in running:
             process.close()
         self._door.close()
         await asyncio.to_thread(self._supervisor.wait)
@@ -187,7 +191,8 @@ class Nursery:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs:
-            _, process = await asyncio.get_running_loop().create_connection(Process, sock=ours)
+            loop = asyncio.get_running_loop()
+            _, process = await loop.create_connection(lambda: Process(ours), sock=ours)
             socket.send_fds(self._door, [b"."], [theirs.fileno()])
         self._processes.add(process)
         process.gone.add_done_callback(lambda _: self._processes.discard(process))

@@ -16,6 +16,7 @@ a socket of its own, one JSON object per line.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -41,11 +42,16 @@ Before = Callable[[list[str], dict[str, str]], None]
 
 
 def main(door: socket.socket, before: Before = lambda argv, env: None) -> None:
-    """Fork one keeper for each socket that comes through `door`, until its other end is closed."""
+    """Fork one keeper for each socket that comes through `door`, until its other end is closed.
+
+    Returns when all keepers have ended too.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need no wait: the kernel reaps them
     while True:
         byte, links, _, _ = socket.recv_fds(door, 1, 1)
         if not byte:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(-1, 0)  # returns once none is left, since none is to be reaped
             return
         if os.fork() == 0:
             door.close()
@@ -69,25 +75,31 @@ class Lines:
 
     def __init__(self, link: socket.socket) -> None:
         self.link = link
+        self.waiting: list[dict[str, Any]] = []
         self.rest = b""
         self.ended = False
 
     def first(self) -> dict[str, Any] | None:
-        while not self.ended:
-            for line in self.read():
-                return line
-        return None
+        while not (self.waiting or self.ended):
+            self.receive()
+        return self.waiting.pop(0) if self.waiting else None
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """The bytes of one read; sets `ended` at the end of the stream."""
+        """What has come, or else what comes next."""
+        if not self.waiting:
+            self.receive()
+        while self.waiting:
+            yield self.waiting.pop(0)
+
+    def receive(self) -> None:
+        """Wait for some bytes; sets `ended` at the end of the stream."""
         try:
             piece = self.link.recv(65536)
         except ConnectionResetError:
             piece = b""
         self.ended = not piece
         *whole, self.rest = (self.rest + piece).split(b"\n")
-        for line in whole:
-            yield json.loads(line)
+        self.waiting += map(json.loads, whole)
 
 
 class LogFile:
@@ -200,6 +212,8 @@ class Keeper:
         for fd in (self.link.fileno(), self.wakeup, *self.logs):
             poll.register(fd, select.POLLIN)
         due = 0.0
+        if self.lines.waiting:
+            self.obey()  # it came with the order to start
         while self.status is None:
             for fd, _ in poll.poll(SAMPLE_MILLISECONDS if self.memory else None):
                 if fd == self.link.fileno():

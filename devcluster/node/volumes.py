@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -227,7 +228,7 @@ def make(name: str, volume: Volume, places: Places) -> Path:
 def _write(path: Path, text: bytes, mode: int) -> None:
     """Replace a file in one step, so that no reader sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.new")
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
         file.write(text)
     draft.chmod(mode)

@@ -13,9 +13,7 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import os
-import random
 import secrets
-import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from elasticjob.cli.ports import free_port
 from hack.cluster import audit, binaries
 from hack.cluster.audit import Audited
 from hack.cluster.pki import Pair, Pki, write_private
@@ -39,10 +38,6 @@ MASTERS = ("system:masters",)
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 SERVICES = "10.96.0.0/16"
 KWOK_STAGES = Path(__file__).with_name("kwok.yaml")
-PORTS = range(10_000, 32_000)
-"""Below those that the kernel gives to connections."""
-PROCESSES = 64
-"""As many as can be sure of ports of their own."""
 
 ETCD_CA = "etcd-ca"
 APISERVER = "kube-apiserver"
@@ -358,30 +353,12 @@ def _environ(folder: Path) -> dict[str, str]:
 
 
 def _ports(file: Path, count: int) -> list[int]:
-    """Free ports, the same ones as last time if this folder was used before.
-
-    Each process picks from ports of its own: two that pick at the same time would both find a port free.
-    """
+    """Free ports, the same ones as last time if this folder was used before."""
     if file.exists():
         return [int(word) for word in file.read_text().split()]
-    own = PORTS[os.getpid() % PROCESSES :: PROCESSES]
-    found: list[int] = []
-    while len(found) < count:
-        port = random.SystemRandom().choice(own)
-        with socket.socket() as probe:
-            if port not in found and probe.connect_ex((HOST, port)) != 0 and _can_bind(port):
-                found.append(port)
+    found = [free_port() for _ in range(count)]
     file.write_text(" ".join(map(str, found)))
     return found
-
-
-def _can_bind(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
 
 
 def _unverified(port: int) -> http.client.HTTPSConnection:

@@ -95,7 +95,7 @@ class Programs:
         if found := identity_of(child.pid):
             self._file(name).write_text(json.dumps({"pid": found.pid, "started": found.started}))
 
-    def wait_ready(self, name: str, ready: Callable[[], bool], seconds: float = 120.0) -> None:
+    def wait_ready(self, name: str, ready: Callable[[], bool], seconds: float = 240.0) -> None:
         """Until `ready()`. Raises ProgramFailed as soon as the program has ended, or when time is up."""
         until = time.monotonic() + seconds
         while not ready():

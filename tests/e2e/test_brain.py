@@ -11,7 +11,8 @@ import pytest_asyncio
 
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.cli import preloaded
-from elasticjob.cli.laptop import free_port, operator_of
+from elasticjob.cli.laptop import operator_of
+from elasticjob.cli.ports import free_port
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.brain.process import BrainProcess, brain_of

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.kit.brain.postgres import lacking
+from tests.kit.waiting import PATIENCE
 
 QUIET: Final = (
     "--headless=new",
@@ -21,7 +22,6 @@ QUIET: Final = (
     "--disable-dev-shm-usage",
     "--hide-scrollbars",
 )
-PATIENCE: Final = 60.0
 
 
 async def dom(url: str, folder: Path, picture: Path | None = None) -> str:

@@ -7,10 +7,9 @@ import json
 import multiprocessing
 import os
 import signal
-import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -18,22 +17,14 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from elasticjob.cli.ports import free_port
 from elasticjob.master import main
 from elasticjob.master.settings import Settings
 from elasticjob.trainer.shards import Dataset, Shards, Way
+from tests.kit.waiting import PATIENCE
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__])
-PATIENCE = 60.0
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on, and that no client gets as its own while the master is away."""
-    for port in range(20_000 + os.getpid() % 10_000, 32_000):
-        with suppress(OSError), socket.socket() as found:
-            found.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("all ports are taken")
 
 
 def hold(folder: Path, port: int) -> None:

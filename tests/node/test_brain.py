@@ -80,7 +80,7 @@ async def brain(site: Site) -> AsyncIterator[Brain]:
             await site.kubectl("-n", SYSTEM, "rollout", "status", each, READY)
         # an operator that still leads would make jobs without Brain
         await site.kubectl("-n", SYSTEM, "wait", "--for=delete", READY, *old)
-        await until(lambda: leads(site), "Brain leads", 60)
+        await until(lambda: leads(site), "Brain leads")
         path = "jsonpath={.spec.clusterIP}"
         address = await site.kubectl("-n", SYSTEM, "get", "service", "elasticjob-brain", "-o", path)
         yield Brain(site, f"http://{address}:8090")
@@ -148,7 +148,7 @@ async def test_a_job_is_sized_by_the_history_of_an_earlier_one(site: Site, home:
         made = [each["algorithm"] for each in await brain.decisions(home, "first") if each["outcome"]]
         return "worker-all-reduce" in made
 
-    await until(grown, "Brain grows the job", 120)
+    await until(grown, "Brain grows the job")
     await site.kubectl("-n", SYSTEM, "delete", "pod", "-l", "app.kubernetes.io/component=brain", "--force")
     await complete(site, home, "first")
     await site.kubectl("-n", SYSTEM, "rollout", "status", BRAIN, READY)
@@ -157,7 +157,7 @@ async def test_a_job_is_sized_by_the_history_of_an_earlier_one(site: Site, home:
         job = await brain.job(home, "first")
         return bool(job.get("completed") and job["samples"][-1]["nodes"])
 
-    await until(learnt, "Brain has seen the end", 60)
+    await until(learnt, "Brain has seen the end")
     await site.kubectl.apply(a_job(home, "second"))
     await complete(site, home, "second")
     first, second = await brain.decisions(home, "first"), await brain.decisions(home, "second")

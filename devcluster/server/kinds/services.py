@@ -11,7 +11,8 @@ from elasticjob.devcluster.server.model.names import missing, plain, unsupported
 from elasticjob.devcluster.server.model.store import Manifest
 from elasticjob.devcluster.server.model.strategy import Strategy, immutable, put
 
-RANGE = IPv4Network("127.96.0.0/16")
+RANGE = IPv4Network("127.96.0.0/11")
+"""Large: two clusters of one machine that drew the same address would be each other's."""
 _TYPES = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]
 
 

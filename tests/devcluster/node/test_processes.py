@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
+import psutil
 import pytest
 
 from elasticjob.devcluster.node.logs import plain
@@ -89,6 +94,38 @@ async def test_signals_go_to_the_first_process(nursery: Nursery, tmp_path: Path)
     process = await start(nursery, tmp_path / "log", "sleep", "600")
     process.signal(signal.SIGTERM)
     assert await process.ended == End(143)
+
+
+async def test_an_end_is_told_to_who_speaks_to_the_ended(nursery: Nursery, tmp_path: Path) -> None:
+    process = await start(nursery, tmp_path / "log", "sleep", "600")
+    keeper = psutil.Process(parent_of(process.pid))
+    os.kill(process.pid, signal.SIGINT)
+    wait_for_end(keeper)  # the event loop hears nothing meanwhile
+    process.kill()
+    assert await process.ended == End(130)
+
+
+async def test_an_order_that_comes_with_the_start_is_followed(nursery: Nursery, tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        order = Order(
+            argv=("sleep", "600"), env={"PATH": "/usr/bin:/bin"}, cwd="/", log=str(tmp_path / "log")
+        )
+        ours.sendall(msgspec.json.encode(order) + b'\n{"kill": true}\n')
+        keeping = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", KEEP, str(theirs.fileno()), pass_fds=(theirs.fileno(),)
+        )
+        assert await keeping.wait() == 0
+        assert b'"code": 137' in ours.recv(4096)
+
+
+KEEP = "import socket, sys; from elasticjob.devcluster.node.supervisor import keep; "
+KEEP += "keep(socket.socket(fileno=int(sys.argv[1])), lambda argv, env: None)"
+
+
+def wait_for_end(process: psutil.Process) -> None:
+    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
 
 
 async def test_leaving_the_nursery_kills_everything(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import NoReturn
 
 import pytest
 
-from tests.kit.consumers import free_port
+from elasticjob.cli.ports import free_port
 from tests.kit.waiting import PATIENCE
 
 USER = "nobody"
@@ -77,8 +78,8 @@ def running(folder: Path) -> Iterator[str]:
         _wait((here / "pg_isready", "-h", "127.0.0.1", "-p", str(port)), server)
         yield f"postgresql://brain@127.0.0.1:{port}"
     finally:
-        server.terminate()
-        server.wait(20)
+        server.send_signal(signal.SIGINT)  # after SIGTERM it would wait for its clients
+        server.wait(PATIENCE)
 
 
 def _wait(asked: tuple[str | Path, ...], server: subprocess.Popen[bytes]) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import aiohttp
 
+from elasticjob.cli.ports import free_port
 from tests.kit.brain.postgres import lacking
-from tests.kit.consumers import free_port
 from tests.kit.waiting import until
 
 
