@@ -85,7 +85,7 @@ class Lines:
         return self.waiting.pop(0) if self.waiting else None
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """What has come, or else what comes next."""
+        """Yield the objects that were received, after waiting for some if there are none."""
         if not self.waiting:
             self.receive()
         while self.waiting:
