@@ -41,8 +41,11 @@ def _share(pid: int) -> Iterator[int]:
 def _free(held: socket.socket, own: range) -> Iterator[int]:
     """Yield the ports that can be bound, in random order and then again; `held` stays open meanwhile."""
     with held:
-        for port in cycle(random.SystemRandom().sample(own, len(own))):
-            with suppress(OSError), socket.socket() as probe:
-                probe.bind((HOST, port))
-                probe.close()
-                yield port
+        yield from filter(_can_bind, cycle(random.SystemRandom().sample(own, len(own))))
+
+
+def _can_bind(port: int) -> bool:
+    with suppress(OSError), socket.socket() as probe:
+        probe.bind((HOST, port))
+        return True
+    return False

@@ -6,7 +6,6 @@ from ipaddress import IPv4Address, IPv4Network
 from random import Random
 
 PODS = IPv4Network("127.64.0.0/11")
-SERVICES = IPv4Network("127.96.0.0/11")
 
 
 class Addresses:
@@ -34,5 +33,5 @@ class Addresses:
 
 
 def is_free(address: IPv4Address) -> bool:
-    """May a pod have it? Not the addresses of services, nor the first and last of a block of 256."""
-    return address not in SERVICES and address.packed[3] not in (0, 255)
+    """May a pod have it? Not the first and last of a block of 256."""
+    return address.packed[3] not in (0, 255)

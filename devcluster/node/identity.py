@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from elasticjob.devcluster.node import files
 from elasticjob.devcluster.node.environment import Unready
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound
@@ -71,10 +70,7 @@ def write(folder: Path, server: Server, namespace: str, token: str) -> Path:
 
 def write_private(path: Path, text: str) -> Path:
     """A file that only this user may read; it appears whole or not at all."""
-    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
-    return new.replace(path)
+    return files.replace(path, text.encode(), 0o600)
 
 
 def kubeconfig(server: Server, token: str, namespace: str = "default", name: str = "devcluster") -> str:

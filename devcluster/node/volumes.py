@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from elasticjob.devcluster.node import files
 from elasticjob.devcluster.node.environment import (
     Sources,
     Surroundings,
@@ -221,18 +220,9 @@ def make(name: str, volume: Volume, places: Places) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(volume, Files):
         for path, text in volume.contents.items():
-            _write(folder / path, text, volume.modes.get(path, volume.mode))
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            files.replace(folder / path, text, volume.modes.get(path, volume.mode))
     return folder
-
-
-def _write(path: Path, text: bytes, mode: int) -> None:
-    """Replace a file in one step, so that no reader sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
-        file.write(text)
-    draft.chmod(mode)
-    draft.replace(path)
 
 
 def _make_host(name: str, path: Path, type_: str) -> Path:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.devcluster.node import volumes
-from elasticjob.devcluster.node.addresses import PODS, SERVICES, Addresses
+from elasticjob.devcluster.node.addresses import PODS, Addresses
 from elasticjob.devcluster.node.environment import (
     Sources,
     Surroundings,
@@ -30,6 +30,7 @@ from elasticjob.devcluster.node.identity import Server, kubeconfig, write
 from elasticjob.devcluster.node.images import Image, find
 from elasticjob.devcluster.node.logs import Wanted, last_words, select
 from elasticjob.devcluster.node.mounts import Mount, rewrite
+from elasticjob.devcluster.server.kinds.services import RANGE
 from elasticjob.kube.objects.views import CONFIG_MAP, POD, SECRET, Pod
 
 MOUNTS = [Mount("/data", Path("/real/d")), Mount("/data/deep", Path("/real/deep"))]
@@ -334,7 +335,7 @@ def test_addresses_are_distinct_and_leave_services_alone(seed: int) -> None:
     addresses = Addresses(Random(seed))
     taken = [IPv4Address(addresses.take()) for _ in range(300)]
     assert len(set(taken)) == 300
-    assert all(address in PODS and address not in SERVICES for address in taken)
+    assert all(address in PODS and address not in RANGE for address in taken)
 
 
 LOG = b"""\

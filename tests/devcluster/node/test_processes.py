@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
-import psutil
 import pytest
 
 from elasticjob.devcluster.node.logs import plain
@@ -98,9 +97,10 @@ async def test_signals_go_to_the_first_process(nursery: Nursery, tmp_path: Path)
 
 async def test_an_end_is_told_to_who_speaks_to_the_ended(nursery: Nursery, tmp_path: Path) -> None:
     process = await start(nursery, tmp_path / "log", "sleep", "600")
-    keeper = psutil.Process(parent_of(process.pid))
+    keeper = parent_of(process.pid)
     os.kill(process.pid, signal.SIGINT)
-    wait_for_end(keeper)  # the event loop hears nothing meanwhile
+    while is_alive(keeper):
+        time.sleep(0.01)  # noqa: ASYNC251 - the event loop is to hear nothing meanwhile
     process.kill()
     assert await process.ended == End(130)
 
@@ -121,11 +121,6 @@ async def test_an_order_that_comes_with_the_start_is_followed(nursery: Nursery, 
 
 KEEP = "import socket, sys; from elasticjob.devcluster.node.supervisor import keep; "
 KEEP += "keep(socket.socket(fileno=int(sys.argv[1])), lambda argv, env: None)"
-
-
-def wait_for_end(process: psutil.Process) -> None:
-    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-        time.sleep(0.01)
 
 
 async def test_leaving_the_nursery_kills_everything(tmp_path: Path) -> None:
