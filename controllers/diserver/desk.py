@@ -395,7 +395,7 @@ class Desk:
         if (heir := crew.heir(name)) is not None:  # an earlier call was cut off between the two
             await self._delete(old)
             return heir
-        if is_starting(old):
+        if is_starting(old) and await self._is_starting_still(old):
             return old
         match pods.role_of(old):
             case Role.AGGREGATOR:
@@ -457,6 +457,12 @@ class Desk:
         return made[0]
 
     # one pod
+
+    async def _is_starting_still(self, pod: Pod) -> bool:
+        """Whether the server says so too: the caller may have met a pod of which the caches learn later."""
+        about = pod.metadata
+        found = await self.patiently(lambda: self.client.find(POD, about.name, about.namespace))
+        return found is not None and found.metadata.uid == about.uid and is_starting(found)
 
     async def _raw(self, pod: Pod) -> Manifest:
         """A pod as the server has it, with all its fields."""

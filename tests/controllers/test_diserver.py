@@ -19,6 +19,8 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD, Pod
+from elasticjob.kube.testing.asked import asking
+from elasticjob.kube.testing.faults import FaultProxy, Late
 from tests.kit import manifests
 from tests.kit.account import account_beside
 from tests.kit.controllers.site import Site, Stage
@@ -137,6 +139,19 @@ async def test_a_starting_replica_is_kept(site: Site, caller: Caller) -> None:
     await site.client.merge_patch(DIJOB, "cartpole", patch, site.namespace)
     first = (await caller.add(1)).collectors
     assert (await caller.failed([name_of(first[0])])).collectors == first
+
+
+async def test_a_pod_that_ran_is_replaced_before_the_caches_know_it(
+    site: Site, stage: Stage, session: aiohttp.ClientSession, caller: Caller
+) -> None:
+    account = await account_beside(RIGHTS, "elasticjob-di-server", stage.place, stage.client)
+    async with FaultProxy(account) as proxy, Client(proxy.config) as late:
+        proxy.add(asking("watch", "pods"), Late(1))
+        async with di_server(late) as url:
+            through = Caller(session, url, site.namespace)
+            (first,) = (await through.add(1)).collectors
+            await runs(site, name_of(first))
+            assert (await through.failed([name_of(first)])).collectors != [first]
 
 
 async def test_a_learner_with_gpus_is_an_aggregator_and_its_pods(site: Site, caller: Caller) -> None:
