@@ -23,7 +23,8 @@ class Room:
         self.resources = sorted({name for each in machines for name in each.total})
         self._index = {name: at for at, name in enumerate(self.names)}
         free = [[each.soon.get(name, 0) for name in self.resources] for each in machines]
-        self.free: NDArray[np.int64] = np.array(free, dtype=np.int64).reshape(len(machines), -1)
+        shape = len(machines), len(self.resources)  # a cluster may have no machine that answers
+        self.free: NDArray[np.int64] = np.array(free, dtype=np.int64).reshape(shape)
 
     def vector(self, amount: Amounts) -> NDArray[np.int64]:
         return np.array([amount.get(name, 0) for name in self.resources], dtype=np.int64)

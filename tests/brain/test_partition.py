@@ -159,9 +159,10 @@ async def test_two_brains_never_make_two_plans_for_one_decision(
         training.cancel()
         with suppress(asyncio.CancelledError):
             await training
-        decisions = await store.decisions_of(job.metadata.uid, 1000)
-        plans = {plan.metadata.name: plan for plan in await client.list(SCALEPLAN, namespace)}
         lost = sum(brain.lost for brain in brains)
+    async with opened(database) as store:  # no Brain decides any more
+        decisions = await store.decisions_of(job.metadata.uid, 1000)
+    plans = {plan.metadata.name: plan for plan in await client.list(SCALEPLAN, namespace)}
     written = {each.plan: each for each in decisions if each.outcome == "Written"}
     assert Counter(each.number for each in decisions) == Counter(range(1, len(decisions) + 1))
     assert len({each.plan for each in decisions}) == len(decisions)

@@ -65,6 +65,12 @@ def test_every_planner_gives_a_new_job_its_least_and_says_why(row: Row) -> None:
     assert (delta.before, delta.after >= 1, "ml/new" in delta.reason) == (0, True, True)
 
 
+@pytest.mark.parametrize("row", PLANNERS.values(), ids=lambda row: row.name)
+def test_while_all_machines_are_silent_nothing_changes(row: Row) -> None:
+    plan = row.plan(Cluster(()), [trained(TRAINS, {1: 10.0, 2: 20.0}, job(), NOW)], timedelta(0), NOW)
+    assert plan.deltas == ()
+
+
 def test_the_goodput_planner_gives_room_to_who_gains_by_it() -> None:
     room = Machine("m", {"cpu": 8000}, {"cpu": 4000}, {"cpu": 4000})
     flat = Job("ml/flat", 1, 4, 2, {"cpu": 1000}, ("m", "m"), NOW)
