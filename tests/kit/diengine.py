@@ -20,7 +20,7 @@ from tests.kit.waiting import until
 EXAMPLE: Final = Path("examples/dijob").resolve()
 PYTHON: Final = Path(sys.prefix) / "peers" / "di-engine" / "bin" / "python"
 ROLES: Final = ("coordinator", "collector", "learner")
-LIMIT: Final = 300.0
+LIMIT: Final = 600.0
 
 
 def example(change: Callable[[str, Manifest, Manifest], None]) -> Manifest:
