@@ -108,7 +108,7 @@ def of_this_machine(folder: Path) -> Manifest:
     return job
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 async def test_a_job_trains_to_its_end(tmp_path: Path) -> None:
     async with cluster_of(tmp_path) as client:
         story = Story(client, "default")
