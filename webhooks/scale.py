@@ -1,7 +1,8 @@
 """The webhook of an ElasticJob's scale: a user asks again for a size that a plan has changed since.
 
 `kubectl scale` to the number that the spec has already stores nothing, so no watch tells it. The API server
-asks webhooks even so: the size becomes a manual ScalePlan, as a change of the spec would.
+asks webhooks even so: the size becomes a manual ScalePlan, as a change of the spec would. It asks twice where
+the job changes meanwhile; the second time finds the same plan, or a JobResource that follows it already.
 """
 
 from __future__ import annotations
@@ -76,6 +77,9 @@ def webhook(writer: Writer) -> Webhook[Scale]:
         job = await reader.find(ELASTICJOB, review.name, review.namespace)
         resource = await reader.find(JOBRESOURCE, review.name, review.namespace)
         if job is None or resource is None or WORKER not in job.spec.roles:
+            return ()
+        placed = resource.spec.replica_resource_specs.get(WORKER)
+        if placed is not None and placed.replicas == replicas:
             return ()
         try:
             await writer.create(PLAIN, plan(job, resource, replicas))

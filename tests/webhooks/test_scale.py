@@ -64,6 +64,7 @@ async def test_a_size_that_is_asked_for_again_becomes_a_plan() -> None:
     [
         (whole(), 2, 3, False),  # the operator sees a change of the spec
         (whole(), 0, 0, False),  # or no size at all
+        (whole(), 4, 4, False),  # a plan for it is carried out already
         (whole(), 2, 2, True),
         (Cluster((ELASTICJOB.plural, JOB)), 2, 2, False),
         (Cluster(), 2, 2, False),
