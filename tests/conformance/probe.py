@@ -48,9 +48,10 @@ class Step:
     always is. Of refusals code, reason and fields are compared, never their wording.
     `take` names parts of the answer (dotted paths, `*` for the whole body) for later steps. `until` repeats
     the request until the code is this, or until every dotted path has this value (None: is absent).
-    `events` makes it a watch that is read until so many events came (bookmarks count only if `bookmarks`), or
-    it ended; `meanwhile` is played once it has begun. `reviews` compares what the webhook was sent instead of
-    an answer. `bare` sends it without the administrator's credentials. A header may have several values.
+    `events` makes it a watch that is read until so many events came (bookmarks count only if `bookmarks`, and
+    after initial events only the one that ends them), or it ended; `meanwhile` is played once it has begun.
+    `reviews` compares what the webhook was sent instead of an answer. `bare` sends it without the
+    administrator's credentials. A header may have several values.
     """
 
     method: str
