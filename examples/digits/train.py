@@ -9,6 +9,7 @@ Workers may die, join and leave at any moment. The loop below does not mention i
 """
 
 import argparse
+import os
 
 import torch
 import torch.nn as nn
@@ -67,6 +68,8 @@ class Net(nn.Module):
 torch.manual_seed(args.seed)
 train, test = digits()
 device = "cuda" if torch.cuda.is_available() else "cpu"
+if device == "cuda":
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))  # each worker of a node has its own
 model = Net(args.width, args.dropout).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=1e-2)
 # the rate falls with the steps; it need not know of workers: the global batch is the same for any number

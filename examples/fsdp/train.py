@@ -71,7 +71,8 @@ def main() -> None:
     for step in checkpoint.steps(args.steps):
         records = torch.randint(10, (args.batch, 8), generator=torch.Generator().manual_seed(step))
         mine = records[rank::world]
-        loss = F.cross_entropy(model(mine).flatten(0, 1), mine.sort().values.flatten())
+        logits = model(mine).flatten(0, 1)
+        loss = F.cross_entropy(logits, mine.sort().values.flatten().to(logits.device))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

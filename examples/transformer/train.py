@@ -12,6 +12,7 @@ import argparse
 import inspect
 import json
 import math
+import os
 
 import torch
 import torch.nn as nn
@@ -77,6 +78,8 @@ class Transformer(nn.Module):
 
 torch.manual_seed(1337)
 device = "cuda" if torch.cuda.is_available() else "cpu"
+if device == "cuda":
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))  # each worker of a node has its own
 model = Transformer(args.width, args.layers).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.1)
 
@@ -111,8 +114,6 @@ for step in elastic.steps(data, epochs=10_000, steps=args.steps):
         continue
     ema.update_parameters(model)
     if step.number % args.validate_every == 0 or step.number == args.steps:
-        bits = elastic.evaluate(test, lambda batch: {"bits": loss_of(ema.module, batch) / math.log(2)})[
-            "bits"
-        ]
+        scores = elastic.evaluate(test, lambda batch: {"bits": loss_of(ema.module, batch) / math.log(2)})
         if elastic.is_main:
-            print(f"step {step.number}: loss {step.loss:.3f}, {bits:.3f} bits per character")
+            print(f"step {step.number}: loss {step.loss:.3f}, {scores['bits']:.3f} bits per character")

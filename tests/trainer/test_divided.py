@@ -88,7 +88,8 @@ async def test_any_number_of_nodes_and_parts_computes_the_same(
 
 async def test_what_fully_shard_leaves_out_is_averaged_over_all_workers(tmp_path: Path, warm: Warm) -> None:
     process = await warm.run([str(SCRIPTS / "partly.py"), "3"], dict(os.environ))
-    alone = json.loads((await process.stdout.read()).splitlines()[-1])
+    printed = (await process.stdout.read()).splitlines()
+    alone = json.loads(next(line for line in printed if line.startswith(b"{")))
     async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
         flags = ("--nproc-per-node", "2")
         agents = [await job.agent(index, "partly.py", 3, flags=flags) for index in (0, 1)]

@@ -104,6 +104,7 @@ async def test_killed_workers_are_replaced_and_nothing_is_lost(tmp_path: Path, w
         assert [await job.ends(agent) for agent in agents] == [0, 0]
         check(job, slots=2, epochs=20, lost=2)
         assert job.last()["world"] == 2
+        assert len(job.seen) == 4, "who survived goes on in its process"
 
 
 async def test_stopped_worker_is_found_to_hang_and_replaced(tmp_path: Path, warm: Warm) -> None:

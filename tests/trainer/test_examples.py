@@ -1,4 +1,4 @@
-"""The examples train, on two workers."""
+"""The examples train, on two workers; on as many as there are GPUs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import elasticjob
+from tests.kit.device import WORKERS
 from tests.kit.harness import scenario
 from tests.kit.warm import Warm
 
@@ -32,7 +33,7 @@ async def test_example_learns(
 ) -> None:
     given = [each.format(folder=tmp_path / "data") for each in arguments]
     async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
-        agent = await job.agent(0, EXAMPLES / script, *given, flags=("--nproc-per-node", "2"))
+        agent = await job.agent(0, EXAMPLES / script, *given, flags=("--nproc-per-node", str(WORKERS)))
         assert await job.ends(agent) == 0
         said = [line.text for line in job.lines if f"{loss} " in line.text and "step " in line.text]
     assert said, [line.text for line in job.lines]

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.device import WORKERS
 from tests.kit.harness import Scenario, scenario
 from tests.kit.warm import Warm, warm_process
 
 EXAMPLES = Path("examples").resolve()
-STEPS = {"fsdp": 60, "huggingface": 48, "lightning": 48, "accelerate": 48}
-PER_EPOCH = 16
+EPOCHS, BATCHES = 3, 96  # batches of all epochs and workers together
+STEPS = {"fsdp": 60} | dict.fromkeys(("huggingface", "lightning", "accelerate"), BATCHES // WORKERS)
 KILLED = 23
 
 LOOPS = ("transformers.trainer", "transformers.models.gpt2.modeling_gpt2", "lightning", "accelerate")
@@ -43,8 +44,8 @@ def losses(job: Scenario) -> dict[int, list[float]]:
 
 @pytest.mark.parametrize("name", STEPS)
 async def test_a_killed_worker_changes_no_step(tmp_path: Path, warm: Warm, name: str) -> None:
-    length = ("--steps", STEPS[name]) if name == "fsdp" else ("--epochs", STEPS[name] // PER_EPOCH)
-    flags = ("--nproc-per-node", "2", "--recovery", "restart")
+    length = ("--steps", STEPS[name]) if name == "fsdp" else ("--epochs", EPOCHS)
+    flags = ("--nproc-per-node", str(WORKERS), "--recovery", "restart")
     seen = []
     for kills in (False, True):
         folder = tmp_path / str(kills)

@@ -141,14 +141,12 @@ class DividedPeers(Peers):
 
     def abort(self) -> None:
         self._aborted = True
-        mine = connections() - self._before
-        for link in mine if self._links is None else mine & self._links:
-            link.shut()
+        self._shut()
 
     def check(self) -> None:
         """Do nothing: a loss is noticed by all workers of a node at once, in the next stage of both kinds."""
 
-    def close(self) -> None:
+    def close(self, *, broken: bool = False) -> None:
         if self._lost and not self._aborted:
             self.abort()  # what raised the error may hold the group, and the others would wait for us
         self._those = self._group = self._opened = None

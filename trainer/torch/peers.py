@@ -3,6 +3,9 @@
 A collective of gloo cannot be aborted by torch (2.15: `ProcessGroup.abort` leaves it blocked), and a peer
 that is stopped or disconnected resets no connection. So an abort also shuts down the connections that the
 group opened: the kernel then fails pending operations on them within milliseconds.
+
+NCCL, which carries what is on GPUs, can be aborted, and tells nobody: an operation that was aborted ends as
+if it had succeeded, with whatever there was. So `settle` waits for the device, and looks.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import os
 import re
 import socket
 import stat
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -36,6 +40,13 @@ AGAIN = 1.0  # seconds in which torch tries twice to connect to a store that was
 REACH_EACH = 0.002  # seconds more, in all, for each worker of the world: they may exceed the store's backlog
 MARK = re.compile(r"/gloo/[\w/]+\.\w+:\d+\]")
 """Errors of gloo are plain RuntimeErrors, which name a line of its source."""
+NCCL_WITHOUT_CARE = {
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
+    "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "0",
+}
+"""What torch does when NCCL has lost a peer: nothing. It would wait for a minute, in which nobody can leave
+the group, and end the process."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,8 @@ class Peers:
         self._before = connections()
         self._links: frozenset[Connection] | None = None
         self._aborted = False
+        self._aborting = threading.Lock()
+        self._nccl: dist.ProcessGroup | None = None  # the group, if operations on GPUs are among its own
         self._some: dist.ProcessGroup | None = None
 
     @property
@@ -83,9 +96,12 @@ class Peers:
         """
         store = self._store(listener)
         self.check()  # before there was a connection to shut down
+        cuda = self._device.type == "cuda"
+        if cuda:
+            os.environ.update(NCCL_WITHOUT_CARE)
         try:
             dist.init_process_group(
-                backend="cpu:gloo,cuda:nccl" if self._device.type == "cuda" else "gloo",
+                backend="cpu:gloo,cuda:nccl" if cuda else "gloo",
                 store=store,
                 rank=self.rank,
                 world_size=self.size,
@@ -95,6 +111,7 @@ class Peers:
             forget_groups()
             raise
         self._links = connections() - self._before
+        self._nccl = dist.group.WORLD if cuda else None
 
     def start_sum(self, numbers: Tensor) -> Sum:
         """Begin to add `numbers` over all workers, beside the collectives that follow."""
@@ -118,12 +135,20 @@ class Peers:
         for work in works:
             if work is not None:
                 work.wait()
+        self.settle()
 
     def hand_over(self, tensors: Sequence[Tensor], sources: Sequence[int]) -> None:
         """Overwrite `tensors` by those of workers `sources`, which have the same, on all others."""
         group = dist.group.WORLD
         assert group is not None
         hand_over(group, tensors, sources)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait for what was begun on a GPU; DistNetworkError if it was aborted, and came to nothing."""
+        if self._nccl is not None:
+            torch.cuda.current_stream(self._device).synchronize()
+            self.check()
 
     def share(self, state: Any, sources: Sequence[int]) -> Any:
         """Return the `state` of workers `sources`, which have the same; nothing in it can run code."""
@@ -150,7 +175,7 @@ class Peers:
 
     def divide(self, ranks: Sequence[int]) -> None:
         """Let `exchange` be among `ranks` only, until `unite`; every worker of the world has to call it."""
-        some = dist.new_group(list(ranks), timeout=TIMEOUT)
+        some = dist.new_group(list(ranks), timeout=TIMEOUT, backend="gloo")
         self._some = (
             some if isinstance(some, dist.ProcessGroup) else None
         )  # None: this worker is not one of them
@@ -184,21 +209,32 @@ class Peers:
     def abort(self) -> None:
         """Fail all pending collectives of this group on this worker."""
         self._aborted = True
-        if self._device.type == "cuda" and dist.group.WORLD is not None:
-            dist.group.WORLD.abort()
-        mine = connections() - self._before
-        for link in mine if self._links is None else mine & self._links:
-            link.shut()
+        self._shut()
+        self._abort_nccl()
 
     def check(self) -> None:
         """Raise DistNetworkError after an abort."""
         if self._aborted:
             raise dist.DistNetworkError(f"round {self.place.round} was given up")
 
-    def close(self) -> None:
-        """Leave the group; the others see their connections close."""
+    def close(self, *, broken: bool = False) -> None:
+        """Leave the group; the others see their connections close. `broken`: what is pending never ends."""
+        if broken:
+            self._abort_nccl()
         if dist.is_initialized():
             dist.destroy_process_group()
+
+    def _shut(self) -> None:
+        """Shut down the connections that the group has opened."""
+        mine = connections() - self._before
+        for link in mine if self._links is None else mine & self._links:
+            link.shut()
+
+    def _abort_nccl(self) -> None:
+        """Abort what is pending on the GPU; returns when that is done, whoever began it."""
+        with self._aborting:
+            if self._nccl is not None:
+                self._nccl.abort()
 
     def _store(self, listener: socket.socket | None) -> Store:
         if listener is None:

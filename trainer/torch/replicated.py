@@ -96,10 +96,13 @@ class Replicated:
 
     def means(self) -> list[float]:
         """Return the means over the workers of the numbers that they sent; the gradients are reduced then."""
+        assert self._peers is not None
         if self._sum is not None:
-            return self._sum.wait()
-        assert self._carrier.numbers.grad is not None
-        means: list[float] = self._carrier.numbers.grad.tolist()
+            means = self._sum.wait()
+        else:
+            assert self._carrier.numbers.grad is not None
+            means = self._carrier.numbers.grad.tolist()
+        self._peers.settle()
         return means
 
     def clip(self, parameters: Sequence[Tensor], max_norm: float, norm_type: float) -> Tensor:

@@ -309,7 +309,7 @@ class Run:
         while True:
             ended = self.peers.place.round
             with self.inside():
-                self._leave_group()
+                self._leave_group(broken=error is not None)
             try:
                 place, listener = self._link.next_world(ended, error)
             except Stopped:
@@ -388,11 +388,11 @@ class Run:
             self.state.restore(found[0])
         return True
 
-    def _leave_group(self) -> None:
+    def _leave_group(self, *, broken: bool = False) -> None:
         self.reduction.leave()
         if self._link is not None:
             self._link.release()
-        self.peers.close()
+        self.peers.close(broken=broken)
 
     def _read_ahead(self) -> None:
         """Let the loader read from the present position on, if it does not already."""

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from elasticjob.trainer.torch import Elastic
+from tests.kit.device import DEVICE
 
 
 class Numbered(Dataset[tuple[Tensor, Tensor, int]]):
@@ -39,7 +40,7 @@ class Numbered(Dataset[tuple[Tensor, Tensor, int]]):
 
 def main(epochs: int, checkpoint: str = "") -> None:
     torch.manual_seed(os.getpid())  # only the oldest worker's weights may count: rank 0 sets them below
-    model = nn.Linear(8, 3, dtype=torch.float64)
+    model = nn.Linear(8, 3, dtype=torch.float64, device=DEVICE)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.linspace(-1, 1, parameter.numel(), dtype=torch.float64).view_as(parameter))

@@ -17,6 +17,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.utils.data import Dataset
 
 from elasticjob.trainer.torch import Elastic, node_mesh
+from tests.kit.device import DEVICE
 
 
 class Numbered(Dataset[tuple[Tensor, Tensor, int]]):
@@ -35,7 +36,7 @@ class Numbered(Dataset[tuple[Tensor, Tensor, int]]):
 
 
 def divided_model() -> nn.Module:
-    model = nn.Linear(8, 3, dtype=torch.float64)  # three rows: two workers have unequal parts
+    model = nn.Linear(8, 3, dtype=torch.float64, device=DEVICE)  # three rows: two workers have unequal parts
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.linspace(-1, 1, parameter.numel(), dtype=torch.float64).view_as(parameter))

@@ -20,6 +20,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import Dataset
 
 from elasticjob.trainer.torch import Elastic, PerEpoch
+from tests.kit.device import DEVICE
 
 FOLDER = Path(os.environ["COUNTED"])
 
@@ -46,7 +47,7 @@ class Noisy(Dataset[dict[str, Tensor]]):
 
 def main(epochs: int) -> None:
     torch.manual_seed(os.getpid())  # only the oldest worker's weights may count: rank 0 sets them below
-    model = nn.Sequential(nn.Linear(8, 6), nn.Dropout(0.2), nn.Tanh(), nn.Linear(6, 2)).double()
+    model = nn.Sequential(nn.Linear(8, 6), nn.Dropout(0.2), nn.Tanh(), nn.Linear(6, 2)).double().to(DEVICE)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))

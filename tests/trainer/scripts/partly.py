@@ -11,6 +11,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.utils.data import TensorDataset
 
 from elasticjob.trainer.torch import Elastic, node_mesh
+from tests.kit.device import DEVICE
 
 
 class Partly(nn.Module):
@@ -32,10 +33,10 @@ class Partly(nn.Module):
 
 def main(epochs: int) -> None:
     torch.manual_seed(1)
-    model = Partly()
+    model = Partly().to(DEVICE)
     table, labels = torch.randn(53, 8), torch.randint(0, 3, (53,))
     fully_shard(model.first, mesh=node_mesh())
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=False)
     elastic = Elastic(model, optimizer)
     data = elastic.loader(TensorDataset(table, labels), global_batch=8)
     norms = []

@@ -18,6 +18,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from elasticjob.trainer.torch.checkpoint import Checkpoint
+from tests.kit.device import DEVICE
 
 
 def say(**words: object) -> None:
@@ -25,16 +26,16 @@ def say(**words: object) -> None:
 
 
 def main(where: str, kind: str, total: int, folder: Path, stops: list[str]) -> None:
-    dist.init_process_group("gloo")
+    dist.init_process_group("nccl" if DEVICE.type == "cuda" else "gloo")
     torch.manual_seed(0)
-    layers = nn.Sequential(nn.Linear(10, 33), nn.ReLU(), nn.Linear(33, 7))
+    layers = nn.Sequential(nn.Linear(10, 33), nn.ReLU(), nn.Linear(33, 7)).to(DEVICE)
     model: nn.Module = layers
     if kind == "fsdp":
         fully_shard(layers)
     else:
         model = DistributedDataParallel(layers)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    inputs, targets = torch.randn(64, 10), torch.randn(64, 7)
+    inputs, targets = torch.randn(64, 10, device=DEVICE), torch.randn(64, 7, device=DEVICE)
     checkpoint = Checkpoint(where, {"model": model, "optimizer": optimizer}, every=5, save_every=20)
     begins = None
     for step in checkpoint.steps(total):
