@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,27 @@ def test_memory_is_taken_for_the_first_saves_and_never_from_a_whole_block(tmp_pa
     for size in (1 << 16, 1 << 50):
         Writer(tmp_path, "slot-0").prepare(size)
         assert steps(tmp_path) == [3, 2]
+
+
+def test_a_block_is_pinned_while_it_is_mapped(tmp_path: Path) -> None:
+    pinned: list[int] = []
+
+    def pin(block: memoryview) -> Callable[[], object]:
+        pinned.append(len(block))
+        return lambda: pinned.remove(len(block))  # of a block that is unmapped there is no length
+
+    writer = Writer(tmp_path, "slot-0", pin)
+    for step in range(1, 5):
+        save(writer, step)
+    sizes = [path.stat().st_size for path in tmp_path.iterdir()]
+    assert pinned == sizes
+    with writer.block(1 << 16):
+        assert sorted(pinned) == [sizes[0], 1 << 16]
+    writer.close()
+    assert pinned == []
+    save(writer, 5)
+    del writer
+    assert pinned == []
 
 
 def test_too_little_memory_is_an_error_and_no_signal(tmp_path: Path) -> None:

@@ -23,18 +23,19 @@ from elasticjob.trainer.torch import checkpoint as module
 from elasticjob.trainer.torch.checkpoint import Checkpoint
 from elasticjob.trainer.torch.flash import Flash
 from elasticjob.trainer.torch.tree import Taken
+from tests.kit.device import DEVICE
 from tests.kit.harness import Scenario, scenario
 from tests.kit.waiting import until
 from tests.kit.warm import Warm
 
 
 def training(where: Path, **more: Any) -> tuple[Checkpoint, nn.Module, dict[str, Any]]:
-    model = nn.Linear(3, 2)
+    model = nn.Linear(3, 2, device=DEVICE)
     optimizer = torch.optim.Adam(model.parameters())
     notes: dict[str, Any] = {}
     state = {"model": model, "optimizer": optimizer, "notes": notes}
     checkpoint = Checkpoint(where, state, **{"every": 1, "save_every": 1, "environment": {}, **more})
-    model(torch.ones(3)).sum().backward()
+    model(torch.ones(3, device=DEVICE)).sum().backward()
     optimizer.step()
     return checkpoint, model, notes
 
@@ -139,9 +140,10 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
 def test_what_was_loaded_stays_when_its_block_is_overwritten(tmp_path: Path, agent: dict[str, str]) -> None:
 
     def worker() -> tuple[Checkpoint, dict[str, Any]]:
-        model, keeping, notes = nn.Linear(3, 2), Keeping(3, 2), {"mean": torch.ones(2)}
+        model, keeping = nn.Linear(3, 2, device=DEVICE), Keeping(3, 2)
+        notes = {"mean": torch.ones(2, device=DEVICE)}
         optimizer = torch.optim.Adam(model.parameters())
-        model(torch.ones(3)).sum().backward()
+        model(torch.ones(3, device=DEVICE)).sum().backward()
         optimizer.step()
         state = {"model": model, "keeping": keeping, "optimizer": optimizer, "notes": notes}
         return Checkpoint("memory://", state, every=1, save_every=1, environment=agent), state

@@ -11,7 +11,8 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ SPILL: Final = "spill"  # a link in that folder to one on disk, for blocks that 
 MOST: Final = 3  # blocks of one slot
 NOT_WHOLE: Final = (-1, -1)
 ZEROS: Final = memoryview(bytes(1 << 20))
+Pin = Callable[[memoryview], Callable[[], object]]
+"""Does something with a block that was mapped; returns what undoes that, before it is unmapped."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,8 @@ class NoRoom(OSError):
 class Writer:
     """The blocks of one slot, written by one process."""
 
-    def __init__(self, folder: Path, slot: str) -> None:
-        self._folder, self._slot = folder, slot
+    def __init__(self, folder: Path, slot: str, pin: Pin = lambda _: bool) -> None:
+        self._folder, self._slot, self._pin = folder, slot, pin
         self._open: dict[Path, Mapped] = {}
 
     @contextmanager
@@ -130,7 +133,7 @@ class Writer:
         if known is not None:
             self._open.pop(path).close()
         _reserve(fd, path, size)
-        self._open[path] = mapped = Mapped(fd)
+        self._open[path] = mapped = Mapped(fd, self._pin)
         part.begin(mapped.view)
         return mapped
 
@@ -143,10 +146,11 @@ class Writer:
 class Mapped:
     """A file of shared memory in this process's address space."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, pin: Pin) -> None:
         self._inode = os.fstat(fd).st_ino
         self._map = mmap.mmap(fd, 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
         self.view = memoryview(self._map)
+        self._unpin = weakref.finalize(self, pin(self.view))
 
     def is_of(self, fd: int) -> bool:
         """Whether this is the file open as `fd`."""
@@ -154,6 +158,7 @@ class Mapped:
 
     def close(self) -> None:
         """Unmap it, unless tensors still use it."""
+        self._unpin()
         self.view.release()
         with suppress(BufferError):
             self._map.close()

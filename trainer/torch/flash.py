@@ -27,6 +27,7 @@ from elasticjob.trainer.checkpoint.part import Damaged, Head, Save
 from elasticjob.trainer.checkpoint.sources import InMemory, Source, Stored
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage
 from elasticjob.trainer.torch import reshard
+from elasticjob.trainer.torch.pinned import pin
 from elasticjob.trainer.torch.reshard import tensor_in
 from elasticjob.trainer.torch.tree import (
     Place,
@@ -78,7 +79,7 @@ class Flash:
         self._server = environment.get(memory.SERVER, "")
         self._mark = memory.mark_of(where)
         self._block = f"slot-{environment.get(SLOT, '0')}-{self._mark}"
-        self._writer = Writer(self._folder, self._block) if self._folder else None
+        self._writer = Writer(self._folder, self._block, pin) if self._folder else None
         self._first = environment.get(SLOT, "0") == "0"
         self._readable = False  # what is saved can be read again
         self._full = False  # said that there is no room
@@ -234,10 +235,15 @@ def described(taken: Taken, save: Save, place: Place) -> tuple[tuple[part.Tensor
 
 
 def fill(block: memoryview, places: Iterable[part.Tensor], tensors: Mapping[str, Tensor]) -> None:
-    """Copy tensors to their places in a block."""
+    """Copy tensors to their places in a block; returns when all is there."""
+    devices: set[torch.device] = set()
     with torch.no_grad():
         for each in places:
-            tensor_in(block, each).copy_(local(tensors[each.name]))
+            mine = local(tensors[each.name])
+            tensor_in(block, each).copy_(mine, non_blocking=True)
+            devices |= {mine.device} if mine.is_cuda else set()
+    for device in devices:
+        torch.cuda.current_stream(device).synchronize()
 
 
 @contextmanager
