@@ -40,13 +40,13 @@ AGAIN = 1.0  # seconds in which torch tries twice to connect to a store that was
 REACH_EACH = 0.002  # seconds more, in all, for each worker of the world: they may exceed the store's backlog
 MARK = re.compile(r"/gloo/[\w/]+\.\w+:\d+\]")
 """Errors of gloo are plain RuntimeErrors, which name a line of its source."""
-NCCL_WITHOUT_CARE = {
+NCCL_WATCHDOG = {
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
     "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
     "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "0",
 }
-"""What torch does when NCCL has lost a peer: nothing. It would wait for a minute, in which nobody can leave
-the group, and end the process."""
+"""Settings of torch's watchdog over NCCL that leave errors to us. By default it keeps the group open for a
+minute, and then ends the process."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Peers:
         self.check()  # before there was a connection to shut down
         cuda = self._device.type == "cuda"
         if cuda:
-            os.environ.update(NCCL_WITHOUT_CARE)
+            os.environ.update(NCCL_WATCHDOG)
         try:
             dist.init_process_group(
                 backend="cpu:gloo,cuda:nccl" if cuda else "gloo",
