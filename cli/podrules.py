@@ -10,12 +10,12 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
-from elasticjob.controllers import names
 from elasticjob.controllers.elasticjob.objects import asked, job_resource, written
 from elasticjob.controllers.jobresource.decide import Seen, decide
 from elasticjob.controllers.jobresource.status import describe
-from elasticjob.controllers.lives import life_of
-from elasticjob.controllers.plan import Create, Delete, Resize
+from elasticjob.controllers.nodes.relaunch import life_of
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.passes.plan import Create, Delete, Resize
 from elasticjob.controllers.scaleplan.fold import Impossible, fold
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Pod

@@ -14,18 +14,18 @@ from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.apply import Applier
-from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.dijob import controller as dijobs
 from elasticjob.controllers.dijob.seen import Caches as DIJobCaches
 from elasticjob.controllers.elasticjob import controller as jobs
 from elasticjob.controllers.elasticjob.master import Provision
-from elasticjob.controllers.gangs.served import Served
 from elasticjob.controllers.install import install
 from elasticjob.controllers.jobresource import controller as nodes
 from elasticjob.controllers.jobresource.room import Rooms
-from elasticjob.controllers.observe import Caches
-from elasticjob.controllers.orphans import Orphans
+from elasticjob.controllers.metrics import Counters
+from elasticjob.controllers.parts.gangs.served import Served
+from elasticjob.controllers.passes.apply import Applier
+from elasticjob.controllers.passes.observe import Caches
+from elasticjob.controllers.passes.orphans import Orphans
 from elasticjob.controllers.scaleplan import controller as plans
 from elasticjob.controllers.settings import Settings
 from elasticjob.controllers.trainingjob import controller as trainings

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeVar
 from benchmarks.simulator.physics import GIB
 from benchmarks.simulator.world import Pod, Simulated
 from elasticjob.api.resources import Bytes, Cores, Resources
-from elasticjob.controllers.memory import CEILING, MOST_AT_ONCE
+from elasticjob.controllers.nodes.out_of_memory import CEILING, MOST_AT_ONCE
 from elasticjob.master.job import Job
 from elasticjob.master.scaling import stages, statistics
 from elasticjob.master.scaling.local import LocalOptimizer

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.soak.world import KINDS, OVER, OWNED, World, is_alive, is_over, role_of
 from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.controllers.names import MASTER
+from elasticjob.controllers.parts.names import MASTER
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.cache.store import Change

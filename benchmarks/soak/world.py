@@ -11,8 +11,8 @@ from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE, W
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.names import MASTER
-from elasticjob.controllers.owners import controller_uid
+from elasticjob.controllers.parts.names import MASTER
+from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.kube.cache.wire import Meta
 from elasticjob.kube.objects.conditions import is_true
 from elasticjob.kube.objects.kinds import Kind

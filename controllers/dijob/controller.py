@@ -11,11 +11,11 @@ from typing import Final
 from elasticjob.api.diengine.access import token_of
 from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.api.diengine.pods import Server
-from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.dijob.decide import NOT_CREATED, Terms, decide
 from elasticjob.controllers.dijob.seen import Caches, keys_of, observe
 from elasticjob.controllers.dijob.status import status_of, step
-from elasticjob.controllers.triggers import those_of
+from elasticjob.controllers.passes.apply import Applier
+from elasticjob.controllers.passes.triggers import those_of
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD, SERVICE

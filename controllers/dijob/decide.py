@@ -18,8 +18,17 @@ from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import Server
 from elasticjob.controllers.dijob.seen import Seen, stays_for_its_logs
 from elasticjob.controllers.dijob.status import Step, step
-from elasticjob.controllers.owners import controlled_by
-from elasticjob.controllers.plan import AS_SPECIFIED, REFUSED, Action, Create, Delete, Note, Plan, group
+from elasticjob.controllers.parts.owners import controlled_by
+from elasticjob.controllers.passes.plan import (
+    AS_SPECIFIED,
+    REFUSED,
+    Action,
+    Create,
+    Delete,
+    Note,
+    Plan,
+    group,
+)
 from elasticjob.kube.objects.kinds import Kind
 from elasticjob.kube.objects.views import POD, SECRET, SERVICE, Pod
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from elasticjob.api.diengine import names, pods
 from elasticjob.api.diengine.dijob import DIJob
 from elasticjob.api.diengine.names import CONTAINER, Role
-from elasticjob.controllers.owners import controller_uid
+from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import ContainerStatus, Pod, Service

@@ -10,7 +10,7 @@ from typing import Any, Final
 from elasticjob.api.diengine import names, pods
 from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.api.diengine.names import Role
-from elasticjob.controllers.owners import controller_uid
+from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.kube.objects.views import Pod
 
 STARTING: Final = ("ContainerCreating", "PodInitializing")

@@ -10,23 +10,23 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.apply import Applier
-from elasticjob.controllers.counters import Counters
 from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.gang import looks_for_an_api
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.obstacles import obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
-from elasticjob.controllers.gangs.choice import possible
-from elasticjob.controllers.gangs.served import Served
-from elasticjob.controllers.news import News
-from elasticjob.controllers.observe import Caches, Machines
-from elasticjob.controllers.orphans import Orphans
-from elasticjob.controllers.owners import controller_uid
-from elasticjob.controllers.plan import QUOTA_EXCEEDED, REFUSED, Create, Note, Plan
-from elasticjob.controllers.rules import HANDS_OFF
-from elasticjob.controllers.triggers import (
+from elasticjob.controllers.metrics import Counters
+from elasticjob.controllers.parts.gangs.choice import possible
+from elasticjob.controllers.parts.gangs.served import Served
+from elasticjob.controllers.parts.owners import controller_uid
+from elasticjob.controllers.passes.apply import Applier
+from elasticjob.controllers.passes.observe import Caches, Machines
+from elasticjob.controllers.passes.orphans import Orphans
+from elasticjob.controllers.passes.plan import QUOTA_EXCEEDED, REFUSED, Create, Note, Plan
+from elasticjob.controllers.passes.rules import HANDS_OFF
+from elasticjob.controllers.passes.status_pace import News
+from elasticjob.controllers.passes.triggers import (
     job_of,
     job_of_plan,
     jobs_on,

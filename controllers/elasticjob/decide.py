@@ -7,8 +7,6 @@ from typing import Final
 
 from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, RESTARTS_SPENT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.controllers import names
-from elasticjob.controllers.conclusions import is_over
 from elasticjob.controllers.elasticjob.gang import begin, changed_gang, changes, wait_for_a_gang_scheduler
 from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict
 from elasticjob.controllers.elasticjob.objects import asked, foundation, job_resource
@@ -22,12 +20,14 @@ from elasticjob.controllers.elasticjob.sizes import (
     scale_plan,
     suspension,
 )
-from elasticjob.controllers.exits import ExitReason
-from elasticjob.controllers.frameworks import FRAMEWORKS, framework_of, name_of
-from elasticjob.controllers.lives import Node, Standing
-from elasticjob.controllers.memory import Growth, Sizing
-from elasticjob.controllers.owners import controller_uid, owner_of
-from elasticjob.controllers.plan import (
+from elasticjob.controllers.nodes.exits import ExitReason
+from elasticjob.controllers.nodes.out_of_memory import Growth, Sizing
+from elasticjob.controllers.nodes.relaunch import Node, Standing
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.parts.frameworks import FRAMEWORKS, framework_of, name_of
+from elasticjob.controllers.parts.owners import controller_uid, owner_of
+from elasticjob.controllers.passes.conclusions import is_over
+from elasticjob.controllers.passes.plan import (
     LATER,
     NAME_TAKEN,
     SOON,
@@ -41,7 +41,7 @@ from elasticjob.controllers.plan import (
     group,
     soonest,
 )
-from elasticjob.controllers.rules import (
+from elasticjob.controllers.passes.rules import (
     EXPIRED,
     Rule,
     clean_up,

@@ -11,12 +11,12 @@ from msgspec import structs
 
 from elasticjob.api.v1alpha1.elasticjob import Gang as Word
 from elasticjob.controllers.elasticjob.seen import Seen
-from elasticjob.controllers.exits import ExitReason
-from elasticjob.controllers.gangs.apis import api_of
-from elasticjob.controllers.gangs.choice import absence, chosen, followed, gang_of, possible
-from elasticjob.controllers.gangs.gang import Gang
-from elasticjob.controllers.lives import Node
-from elasticjob.controllers.plan import LATER, Action, Apply, Create, Note, Plan
+from elasticjob.controllers.nodes.exits import ExitReason
+from elasticjob.controllers.nodes.relaunch import Node
+from elasticjob.controllers.parts.gangs.apis import api_of
+from elasticjob.controllers.parts.gangs.choice import absence, chosen, followed, gang_of, possible
+from elasticjob.controllers.parts.gangs.gang import Gang
+from elasticjob.controllers.passes.plan import LATER, Action, Apply, Create, Note, Plan
 
 GANG_UNAVAILABLE: Final = "GangUnavailable"
 ONE_BY_ONE: Final = "pods are placed one by one"

@@ -13,11 +13,11 @@ from elasticjob.api.v1alpha1.common import GROUP, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers import names
-from elasticjob.controllers.gangs import gang as gangs
-from elasticjob.controllers.gangs.gang import Gang
-from elasticjob.controllers.owners import controlled_by, manifest_of
-from elasticjob.controllers.plan import Create
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.parts.gangs import gang as gangs
+from elasticjob.controllers.parts.gangs.gang import Gang
+from elasticjob.controllers.parts.owners import controlled_by, manifest_of
+from elasticjob.controllers.passes.plan import Create
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import (
     NETWORK_POLICY,

@@ -10,8 +10,8 @@ from typing import Final
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE
 from elasticjob.controllers.elasticjob.seen import Seen
-from elasticjob.controllers.lives import Life, Node
-from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Plan, refusal, soonest
+from elasticjob.controllers.nodes.relaunch import Life, Node
+from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, Plan, refusal, soonest
 from elasticjob.kube.objects.conditions import find
 
 SLOW: Final = timedelta(seconds=30)

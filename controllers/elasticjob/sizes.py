@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers import names
 from elasticjob.controllers.elasticjob.objects import asked, remembered_gang, written
 from elasticjob.controllers.elasticjob.seen import Seen
-from elasticjob.controllers.gangs.gang import Gang
-from elasticjob.controllers.owners import controlled_by, manifest_of
-from elasticjob.controllers.plan import Apply, Create
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.parts.gangs.gang import Gang
+from elasticjob.controllers.parts.owners import controlled_by, manifest_of
+from elasticjob.controllers.passes.plan import Apply, Create
 from elasticjob.kube.objects.kinds import Manifest
 
 

@@ -11,18 +11,18 @@ from typing import Final
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus, Gang, Phase, ReplicaStatus
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
-from elasticjob.controllers import names
-from elasticjob.controllers.conclusions import COMPLETE, FAILED, SUSPENDED, is_over
 from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE, ONE_BY_ONE
 from elasticjob.controllers.elasticjob.master import policy
 from elasticjob.controllers.elasticjob.obstacles import Obstacle, obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
-from elasticjob.controllers.exits import ExitReason
-from elasticjob.controllers.gangs.apis import api_of
-from elasticjob.controllers.gangs.choice import absence
-from elasticjob.controllers.lives import Life, Node, Standing
-from elasticjob.controllers.plan import NAME_TAKEN, Outcome, Plan, few
-from elasticjob.controllers.rules import HAS_FAILED, HAS_FINISHED
+from elasticjob.controllers.nodes.exits import ExitReason
+from elasticjob.controllers.nodes.relaunch import Life, Node, Standing
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.parts.gangs.apis import api_of
+from elasticjob.controllers.parts.gangs.choice import absence
+from elasticjob.controllers.passes.conclusions import COMPLETE, FAILED, SUSPENDED, is_over
+from elasticjob.controllers.passes.plan import NAME_TAKEN, Outcome, Plan, few
+from elasticjob.controllers.passes.rules import HAS_FAILED, HAS_FINISHED
 from elasticjob.kube.objects.conditions import find, is_true, set_condition
 from elasticjob.kube.objects.views import Condition
 

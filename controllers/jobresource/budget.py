@@ -16,12 +16,12 @@ from typing import Final
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, WORKER
 from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob
-from elasticjob.controllers import names
-from elasticjob.controllers.conclusions import is_over
 from elasticjob.controllers.jobresource.decide import Seen
-from elasticjob.controllers.lives import Node, Standing
-from elasticjob.controllers.owners import controlled_by, manifest_of
-from elasticjob.controllers.plan import Apply, soonest
+from elasticjob.controllers.nodes.relaunch import Node, Standing
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.parts.owners import controlled_by, manifest_of
+from elasticjob.controllers.passes.conclusions import is_over
+from elasticjob.controllers.passes.plan import Apply, soonest
 from elasticjob.kube.objects.views import POD_DISRUPTION_BUDGET
 
 PATIENCE: Final = timedelta(minutes=1)

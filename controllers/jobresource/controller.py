@@ -11,19 +11,19 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.requests import is_request
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.jobresource import request
 from elasticjob.controllers.jobresource.budget import budget, written
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.room import EVERY, Room, Rooms, learns
 from elasticjob.controllers.jobresource.status import describe
-from elasticjob.controllers.news import News
-from elasticjob.controllers.observe import Caches, Machines
-from elasticjob.controllers.orphans import Orphans
-from elasticjob.controllers.owners import controller_uid
-from elasticjob.controllers.plan import REFUSED, SOON, Create, Plan
-from elasticjob.controllers.rules import HANDS_OFF
-from elasticjob.controllers.triggers import (
+from elasticjob.controllers.parts.owners import controller_uid
+from elasticjob.controllers.passes.apply import Applier
+from elasticjob.controllers.passes.observe import Caches, Machines
+from elasticjob.controllers.passes.orphans import Orphans
+from elasticjob.controllers.passes.plan import REFUSED, SOON, Create, Plan
+from elasticjob.controllers.passes.rules import HANDS_OFF
+from elasticjob.controllers.passes.status_pace import News
+from elasticjob.controllers.passes.triggers import (
     job_of,
     job_of_plan,
     jobs_on,

@@ -14,17 +14,18 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.placing import resources_of
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
-from elasticjob.controllers import names, rules
-from elasticjob.controllers.conclusions import FAILED, is_over
-from elasticjob.controllers.departures import Notice
 from elasticjob.controllers.elasticjob.decide import decide as decide_job
 from elasticjob.controllers.elasticjob.seen import Seen as SeenOfJob
 from elasticjob.controllers.jobresource import standins
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
-from elasticjob.controllers.lives import Life, Node, Policy, Standing, nodes
-from elasticjob.controllers.machines import Largest
-from elasticjob.controllers.memory import Sizing
-from elasticjob.controllers.plan import (
+from elasticjob.controllers.nodes.drains import Notice
+from elasticjob.controllers.nodes.machines import Largest
+from elasticjob.controllers.nodes.out_of_memory import Sizing
+from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, Standing, nodes
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.passes import rules
+from elasticjob.controllers.passes.conclusions import FAILED, is_over
+from elasticjob.controllers.passes.plan import (
     LATER,
     Action,
     Create,
@@ -35,7 +36,7 @@ from elasticjob.controllers.plan import (
     group,
     soonest,
 )
-from elasticjob.controllers.rules import (
+from elasticjob.controllers.passes.rules import (
     DELETING,
     FINISHED,
     Rule,

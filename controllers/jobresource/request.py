@@ -19,10 +19,10 @@ from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource, JobResourceStatus
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan
-from elasticjob.controllers import names
-from elasticjob.controllers.owners import controlled_by, manifest_of
-from elasticjob.controllers.plan import LATER, REFUSED, Create, Plan
-from elasticjob.controllers.rules import DELETING, Rule, first, leave_it_to_others
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.parts.owners import controlled_by, manifest_of
+from elasticjob.controllers.passes.plan import LATER, REFUSED, Create, Plan
+from elasticjob.controllers.passes.rules import DELETING, Rule, first, leave_it_to_others
 from elasticjob.kube.objects.conditions import set_condition
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Condition

@@ -17,7 +17,7 @@ from elasticjob.api.resources import NOTHING, Amount, Resources, pod_requests, u
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, OptimizeMode
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.placing import is_silent, requests, sized, takes
-from elasticjob.controllers.observe import Caches
+from elasticjob.controllers.passes.observe import Caches
 from elasticjob.kube.objects.views import Node, Pod
 
 EVERY: Final = timedelta(seconds=10)

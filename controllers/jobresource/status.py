@@ -8,13 +8,11 @@ from typing import Final
 
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
-from elasticjob.controllers import names
-from elasticjob.controllers.conclusions import FAILED
-from elasticjob.controllers.exits import ExitReason
 from elasticjob.controllers.jobresource.budget import Budget
 from elasticjob.controllers.jobresource.decide import Seen, differing
 from elasticjob.controllers.jobresource.room import Room
-from elasticjob.controllers.lives import (
+from elasticjob.controllers.nodes.exits import ExitReason
+from elasticjob.controllers.nodes.relaunch import (
     CANNOT_START,
     OUT_OF_MEMORY,
     POD_FAILED,
@@ -22,8 +20,10 @@ from elasticjob.controllers.lives import (
     Node,
     Standing,
 )
-from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, Plan, few
-from elasticjob.controllers.rules import FINISHED
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.passes.conclusions import FAILED
+from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, Plan, few
+from elasticjob.controllers.passes.rules import FINISHED
 from elasticjob.kube.objects.conditions import set_condition
 from elasticjob.kube.objects.views import Condition
 

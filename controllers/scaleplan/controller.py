@@ -10,12 +10,12 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.apply import Applier
-from elasticjob.controllers.observe import Caches
-from elasticjob.controllers.owners import controller_uid
-from elasticjob.controllers.plan import SOON
+from elasticjob.controllers.parts.owners import controller_uid
+from elasticjob.controllers.passes.apply import Applier
+from elasticjob.controllers.passes.observe import Caches
+from elasticjob.controllers.passes.plan import SOON
+from elasticjob.controllers.passes.triggers import job_of_plan, more_than_reports, same_name, those_of
 from elasticjob.controllers.scaleplan.decide import Seen, decide
-from elasticjob.controllers.triggers import job_of_plan, more_than_reports, same_name, those_of
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key

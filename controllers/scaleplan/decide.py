@@ -11,11 +11,11 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan
-from elasticjob.controllers import names
-from elasticjob.controllers.conclusions import is_over
-from elasticjob.controllers.owners import manifest_of
-from elasticjob.controllers.plan import Apply, Delete, Plan
-from elasticjob.controllers.rules import Rule, first, leave_it_to_others, leave_it_to_the_collector
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.parts.owners import manifest_of
+from elasticjob.controllers.passes.conclusions import is_over
+from elasticjob.controllers.passes.plan import Apply, Delete, Plan
+from elasticjob.controllers.passes.rules import Rule, first, leave_it_to_others, leave_it_to_the_collector
 from elasticjob.controllers.scaleplan.fold import COUNTED, Folded, Impossible, fold, touches
 from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending, pending
 from elasticjob.kube.objects.conditions import find, is_true

@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.placing import sized
 from elasticjob.api.v1alpha1.scaleplan import PodPlan, ScalePlan
-from elasticjob.controllers import names
+from elasticjob.controllers.parts import names
 
 Amounts = Mapping[str, str]
 TOLD: Final = 4

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan, ScalePlanStatus
-from elasticjob.controllers.owners import controlled_by, manifest_of
-from elasticjob.controllers.plan import Apply, Note, Plan, group
+from elasticjob.controllers.parts.owners import controlled_by, manifest_of
+from elasticjob.controllers.passes.plan import Apply, Note, Plan, group
 from elasticjob.kube.objects.conditions import set_condition
 from elasticjob.kube.objects.views import Condition
 

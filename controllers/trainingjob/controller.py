@@ -7,9 +7,9 @@ from typing import Final
 
 from elasticjob.api.paddle.trainingjob import TRAININGJOB, TrainingJob
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
-from elasticjob.controllers.apply import Applier
+from elasticjob.controllers.passes.apply import Applier
+from elasticjob.controllers.passes.triggers import same_name, those_of
 from elasticjob.controllers.trainingjob.decide import Seen, decide, status_of
-from elasticjob.controllers.triggers import same_name, those_of
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key

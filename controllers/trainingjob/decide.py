@@ -8,8 +8,8 @@ from typing import Final
 from elasticjob.api.paddle.convert import elasticjob_of, problems
 from elasticjob.api.paddle.trainingjob import TrainingJob, TrainingJobPhase, TrainingJobStatus
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, Phase
-from elasticjob.controllers.owners import controlled_by, controller_uid
-from elasticjob.controllers.plan import LATER, NAME_TAKEN, REFUSED, Apply, Create, Plan
+from elasticjob.controllers.parts.owners import controlled_by, controller_uid
+from elasticjob.controllers.passes.plan import LATER, NAME_TAKEN, REFUSED, Apply, Create, Plan
 from elasticjob.kube.objects.kinds import Manifest
 
 PHASES: Final = {

@@ -5,7 +5,7 @@
     never used, for `Pace.shrink` long        → the most that was ever used, and a reserve
 
 The trend is the median of the slopes between all points of the last quarter of an hour (Theil-Sen), so that
-one evaluation, or a saw-tooth, is none. A node that was killed all the same: controllers/memory.py.
+one evaluation, or a saw-tooth, is none. After a kill: controllers/nodes/out_of_memory.py.
 """
 
 from __future__ import annotations

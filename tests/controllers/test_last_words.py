@@ -7,14 +7,14 @@ from typing import Any, cast
 import pytest
 
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResourceStatus
-from elasticjob.controllers.apply import Applier
 from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.master import Provision, master_pod
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
-from elasticjob.controllers.exits import Exit, ExitReason
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
-from elasticjob.controllers.lives import Node
+from elasticjob.controllers.nodes.exits import Exit, ExitReason
+from elasticjob.controllers.nodes.relaunch import Node
+from elasticjob.controllers.passes.apply import Applier
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.objects.kinds import Kind, Manifest

@@ -9,11 +9,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
-from elasticjob.controllers.apply import Applier
-from elasticjob.controllers.counters import Counters
-from elasticjob.controllers.frameworks import FRAMEWORKS, framework_of
 from elasticjob.controllers.main import webhooks_of
-from elasticjob.controllers.plan import NAME_TAKEN, REFUSED, SOON, Create, Delete, Plan, Resize
+from elasticjob.controllers.metrics import Counters
+from elasticjob.controllers.parts.frameworks import FRAMEWORKS, framework_of
+from elasticjob.controllers.passes.apply import Applier
+from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, SOON, Create, Delete, Plan, Resize
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.config import Config

@@ -12,8 +12,8 @@ import pytest
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
-from elasticjob.controllers import names
 from elasticjob.controllers.elasticjob import obstacles
+from elasticjob.controllers.parts import names
 from elasticjob.kube.errors import TooManyRequests
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import (

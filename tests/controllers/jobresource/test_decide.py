@@ -13,9 +13,9 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.controllers.jobresource import decide as rules
 from elasticjob.controllers.jobresource.decide import Seen, decide
-from elasticjob.controllers.lives import Life
-from elasticjob.controllers.plan import Action, Create, Delete, Resize
-from elasticjob.controllers.rules import leave_it_to_others, leave_it_to_the_collector
+from elasticjob.controllers.nodes.relaunch import Life
+from elasticjob.controllers.passes.plan import Action, Create, Delete, Resize
+from elasticjob.controllers.passes.rules import leave_it_to_others, leave_it_to_the_collector
 from tests.kit.controllers.build import NOW, at, ended, job, life, oom, over, pending, plan, resource, role
 
 ADDRESS = "10.0.0.1:50001"

@@ -9,7 +9,7 @@ import pytest
 
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.controllers.jobresource.request import RULES, Seen, decide, describe, plan_name
-from elasticjob.controllers.plan import REFUSED, Create, Plan
+from elasticjob.controllers.passes.plan import REFUSED, Create, Plan
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.controllers.build import NOW, at, job, plan, role
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy
-from elasticjob.controllers.departures import SILENT, Notice
-from elasticjob.controllers.exits import Exit, ExitReason
 from elasticjob.controllers.jobresource.budget import Budget, budget, written
 from elasticjob.controllers.jobresource.decide import Seen, decide
-from elasticjob.controllers.lives import Life
-from elasticjob.controllers.plan import LATER, Create, Delete
+from elasticjob.controllers.nodes.drains import SILENT, Notice
+from elasticjob.controllers.nodes.exits import Exit, ExitReason
+from elasticjob.controllers.nodes.relaunch import Life
+from elasticjob.controllers.passes.plan import LATER, Create, Delete
 from tests.kit.controllers.build import NOW, ended, job, life, over, pending, resource, role
 
 CORDONED = Notice("is cordoned")

@@ -15,11 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
-from elasticjob.controllers import names
 from elasticjob.controllers.jobresource.decide import make_no_pods_for_a_job_that_ends
-from elasticjob.controllers.lives import Node, Standing
-from elasticjob.controllers.observe import age
-from elasticjob.controllers.plan import Apply, Delete
+from elasticjob.controllers.nodes.relaunch import Node, Standing
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.passes.observe import age
+from elasticjob.controllers.passes.plan import Apply, Delete
 from elasticjob.controllers.scaleplan.decide import Seen, decide
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.controllers.build import job, plan, resource, role

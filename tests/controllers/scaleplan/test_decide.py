@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from elasticjob.controllers.plan import Action, Apply, Delete
-from elasticjob.controllers.rules import leave_it_to_others, leave_it_to_the_collector
+from elasticjob.controllers.passes.plan import Action, Apply, Delete
+from elasticjob.controllers.passes.rules import leave_it_to_others, leave_it_to_the_collector
 from elasticjob.controllers.scaleplan import decide as rules
 from elasticjob.controllers.scaleplan.decide import Seen, decide
 from tests.kit.controllers.build import LONG_AGO, NOW, at, job, over, plan, resource, role

@@ -13,8 +13,8 @@ from elasticjob.controllers.elasticjob import decide as jobs
 from elasticjob.controllers.elasticjob.seen import Seen as JobSeen
 from elasticjob.controllers.jobresource import decide as nodes
 from elasticjob.controllers.jobresource.decide import Seen as NodesSeen
-from elasticjob.controllers.lives import Life
-from elasticjob.controllers.plan import Action, Apply, Create
+from elasticjob.controllers.nodes.relaunch import Life
+from elasticjob.controllers.passes.plan import Action, Apply, Create
 from elasticjob.controllers.scaleplan import decide as plans
 from elasticjob.controllers.scaleplan.decide import Seen as PlansSeen
 from elasticjob.kube.objects.kinds import Manifest

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.controllers.observe import age
+from elasticjob.controllers.passes.observe import age
 from tests.kit.controllers.build import plan
 from tests.kit.controllers.sizing import Sizing
 

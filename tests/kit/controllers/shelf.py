@@ -10,8 +10,8 @@ import msgspec
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
-from elasticjob.controllers import names
-from elasticjob.controllers.observe import Caches
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.passes.observe import Caches
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.protocol import Upserted
 from elasticjob.kube.cache.wire import Item, item_of

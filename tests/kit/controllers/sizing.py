@@ -12,8 +12,8 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.controllers.elasticjob import decide as jobs
 from elasticjob.controllers.elasticjob.seen import Seen as JobSeen
 from elasticjob.controllers.elasticjob.status import describe
-from elasticjob.controllers.observe import age
-from elasticjob.controllers.plan import Action, Apply, Create, Delete, Plan
+from elasticjob.controllers.passes.observe import age
+from elasticjob.controllers.passes.plan import Action, Apply, Create, Delete, Plan
 from elasticjob.controllers.scaleplan import decide as plans
 from elasticjob.controllers.scaleplan.decide import Seen as PlansSeen
 from elasticjob.kube.objects.kinds import Manifest

@@ -18,8 +18,8 @@ from elasticjob.controllers.jobresource.decide import (
     make_no_pods_for_a_job_that_ends,
 )
 from elasticjob.controllers.jobresource.status import describe
-from elasticjob.controllers.lives import Node, Standing, life_of
-from elasticjob.controllers.plan import Create, Delete, Plan, Resize
+from elasticjob.controllers.nodes.relaunch import Node, Standing, life_of
+from elasticjob.controllers.passes.plan import Create, Delete, Plan, Resize
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
 from tests.kit.controllers.build import NOW, at

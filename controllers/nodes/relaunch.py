@@ -1,0 +1,410 @@
+"""Lives of a node: its pods, oldest first, and what happens to it next.
+
+A *node* is a place in the job (`<job>-<role>-<index>`), a *life* is one pod that held it. The rules:
+
+    a pod that runs, or will, keeps its place              → RUNS
+    a pod on its way out holds it until it is gone         → LEAVES    (but not if it is lost)
+    the last life succeeded, and its policy is not Always  → DONE
+    the last life failed, and policy or budget say no more → SPENT
+    the last life failed, and its pause is not over        → PAUSES    (until `due`)
+    anything else                                          → DUE       (make the next life now)
+
+A pod is lost when its machine is gone, and when it should have ended a minute ago on a machine that does not
+report: without power, no kubelet will ever say that it has ended.
+
+Restarts that used the budget are written on each pod (how many preceded it) and in the owner's status, and
+the larger counts: neither a deleted pod nor a late status lowers the number, and no pass counts twice. How
+many of them are forgiven is written on each pod too; the owner's status has those that are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import cached_property
+from itertools import groupby
+
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_RELAUNCH, LABEL_ROLE, RESTARTS_SPENT
+from elasticjob.api.v1alpha1.containers import main_container, main_status
+from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
+from elasticjob.controllers.nodes.drains import Notice
+from elasticjob.controllers.nodes.exits import Exit, ExitReason, ending
+from elasticjob.controllers.parts import names
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import Pod
+
+LONG_LIFE = timedelta(minutes=1)
+FIRST_PAUSE = timedelta(seconds=2)
+LONGEST_PAUSE = timedelta(seconds=60)
+LONGEST_PAUSE_AFTER_KILL = timedelta(seconds=5)
+AFTER_SUCCESS = timedelta(seconds=10)
+"""Nodes that end together may end the job: what succeeded is replaced after this pause."""
+SILENCE = timedelta(minutes=1)
+"""How long after its grace period a pod that is being deleted may go on where the machine does not report."""
+POD_FAILED = "PodFailed"
+"""The reason of nodes that failed and were not restarted once."""
+POD_FAILURE_POLICY = "PodFailurePolicy"
+"""The reason of nodes, and of jobs, that failed in a way for which failurePolicy says FailJob."""
+CANNOT_START = "CannotStart"
+"""The reason of nodes that could not start, and would not in another pod."""
+OUT_OF_MEMORY = "OutOfMemory"
+"""The reason of nodes that spent their restarts, the last one by an OOM kill."""
+UNHEALTHY = "Unhealthy"
+"""Health of a device that does not work; `Unknown` is that of one that is not heard of for a while."""
+MOST_DIGITS = 9
+"""Digits of a number in a label or annotation, which users may write: int() refuses thousands."""
+
+VOLUMES = (
+    ("configMap", "name", "ConfigMap"),
+    ("secret", "secretName", "Secret"),
+    ("persistentVolumeClaim", "claimName", "PersistentVolumeClaim"),
+)
+"""Sources of volumes without which a pod does not start: its key, the field with the name, and the kind."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """One pod of a node, as far as decisions need it."""
+
+    name: str
+    uid: str
+    role: str
+    index: int
+    relaunch: int = 0
+    restarts_before: int = 0
+    forgiven_before: int = 0
+    created: datetime | None = None
+    ended: Exit | None = None
+    lingers: bool = False  # its main container has ended, another goes on
+    running: bool = False
+    ready: bool = False
+    terminating: bool = False
+    lost: bool = False  # its machine is no longer in the cluster, or it is given up
+    given_up: datetime | None = None  # when it is lost: it is being deleted where the machine does not report
+    machine: str = ""
+    waiting: str = ""  # why it does not run yet, in a sentence: `Reason: message`
+    start: str = ""  # the same where only the time it takes is a reason: what it has still to do
+    since: datetime | None = None  # when it was placed on its machine, or created
+    resource: Mapping[str, str] = field(default_factory=dict)  # requests of its training container
+    resize: str = ""  # "" | "Deferred" | "Infeasible" | "refused"
+    released: bool = False
+    version: str = ""
+    notice: Notice | None = None  # its machine is about to leave
+    stands_in: int | None = None  # the index of the node for which it was made beforehand
+    broken: str = ""  # the devices of its that the kubelet calls unhealthy
+
+    @property
+    def alive(self) -> bool:
+        """Whether its program runs or may still run."""
+        return self.ended is None and not self.lost
+
+    @property
+    def loss(self) -> str:
+        """What happened to the machine of a life that is lost."""
+        return "does not report" if self.given_up else "is no longer in the cluster"
+
+    @property
+    def over(self) -> bool:
+        """Whether none of its containers runs or may run, so that it holds no resources."""
+        return self.ended is not None and not self.lingers
+
+    @property
+    def to_be_freed(self) -> bool:
+        """Whether it holds resources and is to be deleted where none is wanted: once, and again when lost."""
+        return not self.over and (self.lost or not self.terminating)
+
+    @property
+    def restarts(self) -> int:
+        """Restarts of its node that used the budget up to this life, its own end included."""
+        counts = self.ended is not None and not self.terminating and self.ended.consequence.counts
+        return self.restarts_before + counts
+
+    def as_of(self, now: datetime) -> Life:
+        """Return this life, lost if it is given up by now."""
+        return replace(self, lost=True) if self.given_up and self.given_up <= now else self
+
+
+class Standing(StrEnum):
+    """The next step of a node; see the rules above."""
+
+    RUNS = "runs"
+    LEAVES = "leaves"
+    DONE = "done"
+    SPENT = "spent"
+    PAUSES = "pauses"
+    DUE = "due"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How often nodes of a role are created again."""
+
+    restart: RestartPolicy = RestartPolicy.ON_FAILURE
+    budget: int = 3
+    forgive: timedelta | None = None  # after a life as long, earlier failures do not count; None: they do
+
+
+@dataclass(frozen=True)
+class Node:
+    """All visible lives of one place, oldest first, and the restarts that the owner's status remembers."""
+
+    role: str
+    index: int
+    lives: tuple[Life, ...] = ()
+    remembered: int = 0
+
+    @cached_property
+    def latest(self) -> Life | None:
+        """The life that holds the place, or held it last."""
+        return self.lives[-1] if self.lives else None
+
+    @property
+    def restarts(self) -> int:
+        """Restarts that used the budget, the end of the latest life included."""
+        return max(self.remembered, self.latest.restarts if self.latest else 0)
+
+    def forgiven(self, policy: Policy) -> int:
+        """Return how many restarts do not count any more: those before a long life."""
+        life = self.latest
+        end = life.ended if life else None
+        if life is None or end is None or not (policy.forgive and end.at and end.started):
+            return life.forgiven_before if life else 0
+        if end.at - end.started < policy.forgive:
+            return life.forgiven_before
+        return self.restarts - (end.consequence.counts and not life.terminating)
+
+    def charged(self, policy: Policy) -> int:
+        """Return how many restarts count against the budget."""
+        return max(0, self.restarts - self.forgiven(policy))
+
+    @property
+    def replacements(self) -> int:
+        """Pods that were made after a failure or a kill; what is about to be made does not count."""
+        return max(self.latest.relaunch, self.latest.restarts_before) if self.latest else 0
+
+    @property
+    def next_relaunch(self) -> int:
+        """The number of the next life."""
+        return self.latest.relaunch + 1 if self.latest else 0
+
+    @property
+    def machines_to_avoid(self) -> tuple[str, ...]:
+        """Machines on which a life of this node met broken hardware."""
+        ended = (life for life in self.lives if life.ended and life.machine)
+        return tuple(
+            sorted({life.machine for life in ended if life.ended and life.ended.consequence.elsewhere})
+        )
+
+    def standing(self, policy: Policy, now: datetime) -> Standing:
+        """Return the next step of this node."""
+        alive = [life for life in self.lives if life.alive]
+        if any(not life.terminating for life in alive):
+            return Standing.RUNS
+        if alive or (self.latest and self.latest.terminating and not self.latest.lost):
+            return Standing.LEAVES
+        if self.latest is None or self.latest.ended is None:
+            return Standing.DUE
+        if self.latest.ended.reason is ExitReason.SUCCEEDED and policy.restart is not RestartPolicy.ALWAYS:
+            return Standing.DONE
+        if self.is_spent(policy):
+            return Standing.SPENT
+        return Standing.PAUSES if self.due(now) > now else Standing.DUE
+
+    def is_spent(self, policy: Policy) -> bool:
+        """Whether the latest life ended in a way after which policy or budget allow no other."""
+        life = self.latest
+        if life is None or life.ended is None or life.terminating:
+            return False
+        if life.ended.reason is ExitReason.SUCCEEDED:
+            return False
+        consequence = life.ended.consequence
+        if policy.restart not in consequence.relaunch_under:
+            return True
+        return consequence.counts and (self.charged(policy) > policy.budget or self._never_starts)
+
+    def why_spent(self, policy: Policy) -> tuple[str, str]:
+        """Return the reason, and a sentence, why no life follows the latest, which failed."""
+        end = self.latest.ended if self.latest else None
+        if end is not None and end.consequence.fails_job:
+            return POD_FAILURE_POLICY, "failurePolicy: FailJob"
+        if end is not None and policy.restart not in end.consequence.relaunch_under:
+            return POD_FAILED, f"restartPolicy {policy.restart} does not restart it"
+        if self._never_starts:
+            return CANNOT_START, "another start would fail in the same way"
+        out_of_memory = end is not None and end.reason is ExitReason.OOM_KILLED
+        reason = OUT_OF_MEMORY if out_of_memory else RESTARTS_SPENT if policy.budget else POD_FAILED
+        return reason, f"restartCount {policy.budget} is spent" if policy.budget else "restartCount is 0"
+
+    @property
+    def _never_starts(self) -> bool:
+        """Whether the agent of the latest pod says so, or the last two pods could not start."""
+        ends = [life.ended for life in self.lives[-2:] if life.ended]
+        final = bool(ends) and ends[-1].is_final
+        return final or [end.reason for end in ends] == [ExitReason.CANNOT_START] * 2
+
+    def due(self, now: datetime) -> datetime:
+        """Return when the next life may begin."""
+        end = self.latest.ended if self.latest else None
+        if end is None or end.at is None:
+            return now
+        return end.at + pause(end, self.restarts, self.next_relaunch)
+
+
+def pause(end: Exit, restarts: int, relaunch: int) -> timedelta:
+    """Return how long to wait before the next life: not at all the first time, then twice as long each time.
+
+    After a kill the longest pause is short, and there is none after a long life: the program is not to blame.
+    After success the pause is always the same.
+    """
+    if end.reason is ExitReason.SUCCEEDED:
+        return AFTER_SUCCESS
+    lived = end.at - end.started if end.at and end.started else timedelta(0)
+    if lived >= LONG_LIFE and not end.consequence.counts:
+        return timedelta(0)
+    counts = end.consequence.counts
+    times, longest = (restarts, LONGEST_PAUSE) if counts else (relaunch, LONGEST_PAUSE_AFTER_KILL)
+    if times <= 1:
+        return timedelta(0)
+    return min(timedelta(seconds=FIRST_PAUSE.total_seconds() * 2 ** min(times - 2, 10)), longest)
+
+
+def nodes(lives: Iterable[Life], remembered: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, int], Node]:
+    """Return the nodes that have a pod or a remembered restart, by role and index."""
+    ordered = sorted(lives, key=lambda life: (life.role, life.index, life.relaunch))
+    found = {
+        (role, index): Node(role, index, lives=tuple(group))
+        for (role, index), group in groupby(ordered, key=lambda life: (life.role, life.index))
+    }
+    for role, counts in remembered.items():
+        for index, count in counts.items():
+            node = found.get((role, int(index)), Node(role, int(index)))
+            found[role, int(index)] = replace(node, remembered=count)
+    return found
+
+
+def life_of(
+    pod: Pod, machines: Container[str], silent: Container[str] = (), notices: Iterable[Notice] = ()
+) -> Life | None:
+    """Return a pod as a life, None without role and index labels.
+
+    `machines` are the cluster's Nodes, `silent` those of them that do not report, and `notices`
+    are what the pod's own says about its end.
+    """
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
+    role, index = labels.get(LABEL_ROLE, ""), labels.get(LABEL_INDEX, "")
+    if not role or not index.isdecimal():
+        return None
+    end = ending(pod)
+    status = main_status(pod)
+    given = annotations.get(names.STANDS_IN)
+    machine, leaves_at = pod.spec.node_name, pod.metadata.deletion_timestamp
+    return Life(
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        role=role,
+        index=int(index),
+        relaunch=_number(labels.get(LABEL_RELAUNCH)),
+        restarts_before=_number(annotations.get(names.RESTARTS)),
+        forgiven_before=_number(annotations.get(names.FORGIVEN)),
+        created=pod.metadata.creation_timestamp,
+        ended=end,
+        lingers=end is not None and pod.status.phase not in ("Succeeded", "Failed"),
+        running=end is None and bool(status and status.state.running),
+        ready=end is None and any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions),
+        terminating=leaves_at is not None,
+        lost=bool(machine) and machine not in machines,
+        given_up=leaves_at + SILENCE if leaves_at and machine in silent else None,
+        machine=machine,
+        waiting="" if end else waiting(pod),
+        start=start(pod) if pod.status.phase in ("", "Pending") else "",
+        since=_since(pod),
+        resource=_resource(pod),
+        resize=_resize(pod),
+        released=annotations.get(names.RELEASED) == "true",
+        version=pod.metadata.resource_version,
+        notice=next((each for each in notices if each.holds_for(pod.spec.tolerations)), None),
+        stands_in=None if given is None else _number(given),
+        broken=broken_devices(pod),
+    )
+
+
+def broken_devices(pod: Pod) -> str:
+    """Return the devices of a pod that the kubelet calls unhealthy, "" if there are none."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    kinds = (kind for status in statuses for kind in status.allocated_resources_status)
+    found = {
+        f"{kind.name} {device.resource_id}"
+        for kind in kinds
+        for device in kind.resources
+        if device.health == UNHEALTHY
+    }
+    return ", ".join(sorted(found))
+
+
+def waiting(pod: Pod) -> str:
+    """Return why `pod` does not run yet, in a sentence, or "" if it does or nothing is known."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return f"{condition.reason}: {condition.message}" if condition.message else condition.reason
+    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        held = status.state.waiting
+        if held and held.reason not in ("", "ContainerCreating", "PodInitializing"):
+            return _held(held.reason, held.message, status.image or _image(pod, status.name))
+    return ""
+
+
+def start(pod: Pod) -> str:
+    """Return what a pod that has not started has still to do, in a sentence."""
+    if not pod.spec.node_name:
+        return "Unscheduled: no scheduler has placed it on a node"
+    sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy}
+    for status in pod.status.init_container_statuses:
+        if status.state.running and status.name not in sidecars:
+            return f"PodInitializing: init container {status.name} runs"
+    volumes = ", ".join(filter(None, map(_volume, pod.spec.volumes)))
+    needs = f", which needs {volumes}" if volumes else ""
+    return f"ContainerCreating: {pod.spec.node_name} has not started the pod{needs}; see the pod's events"
+
+
+def _volume(volume: Manifest) -> str:
+    for source, field_, kind in VOLUMES:
+        if name := (volume.get(source) or {}).get(field_):
+            return f"{kind} {name}"
+    return ""
+
+
+def _since(pod: Pod) -> datetime | None:
+    placed = (c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "True")
+    times = (c.last_transition_time for c in placed)
+    return next(times, None) or pod.metadata.creation_timestamp
+
+
+def _held(reason: str, message: str, image: str) -> str:
+    if "Image" in reason:
+        return f"{reason}: {image}" if image in message else f"{reason}: {image}: {message}".rstrip(": ")
+    return f"{reason}: {message}" if message else reason
+
+
+def _image(pod: Pod, container: str) -> str:
+    every = (*pod.spec.init_containers, *pod.spec.containers)
+    return next((c.image for c in every if c.name == container), "")
+
+
+def _resource(pod: Pod) -> dict[str, str]:
+    main = main_container(pod)
+    if main is None:
+        return {}
+    return {name: str(amount) for name, amount in (main.resources.requests | main.resources.limits).items()}
+
+
+def _resize(pod: Pod) -> str:
+    if pod.metadata.annotations.get(names.RESIZE) == "refused":
+        return "refused"
+    pending = (c for c in pod.status.conditions if c.type == "PodResizePending" and c.status == "True")
+    return next((c.reason for c in pending), pod.status.resize)
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() and len(text) <= MOST_DIGITS else 0

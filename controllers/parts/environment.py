@@ -1,0 +1,112 @@
+"""The environment of a job's pods: their identity, the master's address, and the job's token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from posixpath import basename, dirname
+from typing import Final
+
+from elasticjob.api.rpc import environment as env
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, NodeCheck
+from elasticjob.controllers.parts import names
+from elasticjob.kube.objects.kinds import Manifest
+
+TOKEN_VOLUME: Final = "elasticjob-token"
+TERMINATION_LOG: Final = "/dev/termination-log"
+LAST_LINES: Final[Mapping[str, str]] = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+"""Without a termination message, the last lines of the log take its place, so that the error is shown."""
+
+UNREACHABLE: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+"""Taints of machines whose kubelet does not report."""
+UNREACHABLE_SECONDS: Final = 30
+"""How long pods stay on such a machine, if their template does not say: the cluster's default is 300 s."""
+
+
+def identity(
+    job: ElasticJob, role: str, index: int, *, master: str = "", nodes: int | None = None
+) -> list[Manifest]:
+    """Return the variables that every pod of a job has; `master` is host:port, "" where there is none."""
+    values = {
+        env.JOB: job.metadata.name,
+        "ELASTIC_JOB_NAME": job.metadata.name,
+        env.NAMESPACE: job.metadata.namespace,
+        env.JOB_UID: job.metadata.uid,
+        "JOB_UID": job.metadata.uid,
+        env.NODE: names.node(job.metadata.name, role, index),
+        env.ROLE: role,
+        "NODE_TYPE": role,
+        env.INDEX: str(index),
+        "NODE_RANK": str(index),
+        "NODE_ID": str(index),
+    }
+    if nodes is not None:
+        values["NODE_NUM"] = str(nodes)
+    if master:
+        values |= {env.MASTER: master, "DLROVER_MASTER_ADDR": master}
+    if forgive := job.spec.run_policy.forgive_restarts_after_seconds:
+        values[env.FORGIVE_AFTER] = str(forgive)
+    if job.spec.needs_master:
+        values[env.TOKEN_FILE] = env.TOKEN_PATH
+    if job.spec.node_check is not NodeCheck.NONE and role in job.spec.training_roles:
+        values[env.CHECK] = "1"
+    plain: list[Manifest] = [{"name": name, "value": value} for name, value in values.items()]
+    return [*plain, _field(env.POD_NAME, "metadata.name"), _field(env.POD_IP, "status.podIP")]
+
+
+def termination_log(container: Manifest) -> Manifest:
+    """Return the variable with the path of a container's termination message."""
+    path = container.get("terminationMessagePath") or TERMINATION_LOG
+    return {"name": env.TERMINATION_LOG, "value": path}
+
+
+def complete(identity: list[Manifest], *layers: list[Manifest]) -> list[Manifest]:
+    """Return `identity` and the variables of the layers, where a later layer wins, and `identity` always.
+
+    The order is kept, since a variable may refer to those before it as $(NAME).
+    """
+    found: dict[str, Manifest] = {}
+    for variable in (variable for layer in layers for variable in layer):
+        found.pop(variable["name"], None)
+        found[variable["name"]] = variable
+    ours = {variable["name"] for variable in identity}
+    return [*identity, *(variable for name, variable in found.items() if name not in ours)]
+
+
+def job_variables(job: ElasticJob) -> list[Manifest]:
+    """Return the variables that the user sets for all containers of the job (`spec.envs`)."""
+    return [
+        {"name": name}
+        | variable.model_dump(by_alias=True, include={"value", "value_from"}, exclude_none=True)
+        for name, variable in job.spec.envs.items()
+    ]
+
+
+def tolerations(spec: Manifest) -> list[Manifest]:
+    """Return the tolerations of a pod spec, and ours for a silent machine where it has none of its own."""
+    given: list[Manifest] = spec.get("tolerations") or []
+    own = {each.get("key") or "" for each in given if each.get("effect") in (None, "", "NoExecute")}
+    ours: Manifest = {
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": UNREACHABLE_SECONDS,
+    }
+    return [*given, *({"key": key, **ours} for key in UNREACHABLE if own.isdisjoint(("", key)))]
+
+
+def token_volume(job: ElasticJob, *, brain: bool = False) -> Manifest:
+    """Return the volume with the job's token, readable by its pods alone; `brain`: with that for Brain."""
+    token = basename(env.TOKEN_PATH)
+    secret: Manifest = {"secretName": names.token(job.metadata.name), "defaultMode": 0o444}
+    return {
+        "name": TOKEN_VOLUME,
+        "secret": secret if brain else secret | {"items": [{"key": token, "path": token}]},
+    }
+
+
+def token_mount() -> Manifest:
+    """Return where the token is mounted."""
+    return {"name": TOKEN_VOLUME, "mountPath": dirname(env.TOKEN_PATH), "readOnly": True}
+
+
+def _field(name: str, path: str) -> Manifest:
+    return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}

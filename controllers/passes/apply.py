@@ -1,0 +1,235 @@
+"""The writes of a pass: the actions of its plan, events, and the status last."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Container, Iterable
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from elasticjob.controllers.nodes.relaunch import Life
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.parts.owners import controller_uid, kind_of, manifest_of, owned_by_ours
+from elasticjob.controllers.passes.observe import read_metadata
+from elasticjob.controllers.passes.plan import (
+    LATER,
+    NAME_TAKEN,
+    REFUSED,
+    SOON,
+    Action,
+    Apply,
+    Create,
+    Delete,
+    Note,
+    Plan,
+    Resize,
+    refusal,
+)
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.recorder import Recorder, reference
+from elasticjob.kube.crd.model import CustomResource
+from elasticjob.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+)
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects.views import NODE, POD, EventType, ObjectMeta
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 32
+"""Writes of a controller that are in flight at the same time."""
+
+log = logging.getLogger(__name__)
+
+
+class InTheWay(Exception):
+    """An object of a wanted name has another owner; without `found`, it was gone again a moment later."""
+
+    def __init__(self, kind: Kind[Any], name: str, found: ObjectMeta | None) -> None:
+        super().__init__(
+            f"{kind.name} {name} exists and is not owned by this object: it is created once that one is gone"
+        )
+        self.obstacle = owned_by_ours(kind, found) if found else None
+        stays = found is not None and found.deletion_timestamp is None and self.obstacle is None
+        self.again_in = LATER if stays else SOON
+
+
+class Behind(Exception):
+    """An object has changed since it was seen, and its new state matters: look again."""
+
+
+class Applier:
+    """Writes for one controller, under its own field manager."""
+
+    def __init__(self, client: Client, recorder: Recorder, manager: str) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._manager = manager
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def attempt(self, owner: CustomResource, plan: Plan, *, refused: str = "") -> Plan:
+        """Carry out `plan` and return it; or return a plan that says why not, and when to try again.
+
+        NameTaken: another owner's object has a wanted name. Refused: the server does not accept a write, for
+        example because of an invalid pod template or a used-up quota. If an object has changed since it was
+        seen, the plan itself comes back, with a time to look again. `refused` is the reason of the event
+        about a refusal; "" says QuotaExceeded or Refused.
+        """
+        try:
+            await self.perform(owner, plan)
+        except InTheWay as error:
+            return Plan(NAME_TAKEN, str(error), again_in=error.again_in, obstacle=error.obstacle)
+        except Behind:
+            return plan.again_by(SOON)
+        except (BadRequest, Forbidden, Invalid) as error:
+            self.tell(owner, Note(refused or refusal(error.message), error.message, warning=True))
+            return Plan(REFUSED, error.message, again_in=LATER)
+        return plan
+
+    async def perform(self, owner: CustomResource, plan: Plan) -> None:
+        """Carry out `plan` for `owner`: groups in order, the members of a group at once, then events.
+
+        Raises the first error of a group after all its members were tried: InTheWay, Behind, ApiError,
+        Unreachable.
+        """
+        for group in plan.groups:
+            await _together(self._do(owner, action) for action in group)
+        for note in plan.notes:
+            self.tell(owner, note)
+
+    def tell(self, owner: CustomResource, note: Note) -> None:
+        """Record an event about `owner`, and log it."""
+        type_: EventType = "Warning" if note.warning else "Normal"
+        self._recorder.event(reference(kind_of(owner), owner), type_, note.reason, note.sentence)
+        log.info(note.sentence, extra={"object": str(owner.key), "reason": note.reason})
+
+    async def write_status(
+        self, kind: Kind[Any], owner: CustomResource, status: Manifest, old: Manifest
+    ) -> bool:
+        """Apply the status of `owner` unless it is as before; returns whether it was written.
+
+        Returns False for an object that is gone.
+        """
+        if status == old:
+            return False
+        identity = {
+            "name": owner.metadata.name,
+            "namespace": owner.metadata.namespace,
+            "uid": owner.metadata.uid,
+        }
+        return await self._apply(kind, manifest_of(kind, identity, status=status), "status")
+
+    async def is_there(self, kind: Kind[Any], thing: CustomResource) -> bool:
+        """Whether the server itself still has this object and is not deleting it."""
+        about = thing.metadata
+        found = await read_metadata(self._client, kind, about.name, about.namespace)
+        return found.uid == about.uid and found.deletion_timestamp is None
+
+    async def has(self, kind: Kind[Any], key: Key) -> bool:
+        """Whether the server itself has an object of this name."""
+        return bool((await read_metadata(self._client, kind, key.name, key.namespace)).uid)
+
+    async def confirm(self, lives: tuple[Life, ...], machines: Container[str]) -> tuple[Life, ...]:
+        """Return `lives`, of which none is lost whose machine the server has, though `machines` has it not.
+
+        The cache of Nodes may be behind that of pods.
+        """
+        asked = sorted({life.machine for life in lives if life.lost and life.machine not in machines})
+        found = await _together(read_metadata(self._client, NODE, name, "") for name in asked)
+        there = {name for name, metadata in zip(asked, found, strict=True) if metadata.uid}
+        return tuple(replace(life, lost=False) if life.machine in there else life for life in lives)
+
+    async def _do(self, owner: CustomResource, action: Action) -> None:
+        async with self._slots:
+            match action:
+                case Create(kind, manifest, optional=True):
+                    try:
+                        await self._create(kind, manifest)
+                    except Forbidden as error:  # a quota: the pass comes again
+                        self.tell(owner, Note(refusal(error.message), error.message))
+                case Create(kind, manifest):
+                    await self._create(kind, manifest)
+                case Apply(kind, manifest, part):
+                    await self._apply(kind, manifest, part)
+                case Delete():
+                    await self._delete(owner.metadata.namespace, action)
+                case Resize():
+                    await self._resize(owner.metadata.namespace, action)
+
+    async def _apply(self, kind: Kind[Any], manifest: Manifest, subresource: str) -> bool:
+        """Apply a manifest; returns False if the object of a status is gone."""
+        sent = (
+            {**manifest, "status": without_empty(manifest["status"])} if subresource == "status" else manifest
+        )
+        try:
+            await self._client.apply(kind.untyped(), sent, manager=self._manager, subresource=subresource)
+        except NotFound:
+            if not subresource:
+                raise
+            return False
+        return True
+
+    async def _create(self, kind: Kind[Any], manifest: Manifest) -> None:
+        """Create the object, or find that its owner has it already."""
+        try:
+            await self._client.create(kind.untyped(), manifest)  # the response is not read
+        except AlreadyExists:
+            metadata = manifest["metadata"]
+            found = await self._client.find(kind, metadata["name"], metadata["namespace"])
+            ours = {owner["uid"] for owner in metadata.get("ownerReferences", []) if owner.get("controller")}
+            if found is None or controller_uid(found.metadata) not in ours:
+                there = found.metadata if found else None
+                raise InTheWay(kind, metadata["name"], there) from None
+
+    async def _delete(self, namespace: str, action: Delete) -> None:
+        """Delete an object. Raises Behind if it is not at the version at which it should be deleted."""
+        uid, version = action.uid, action.version
+        try:
+            await self._client.delete(
+                action.kind, action.name, namespace, uid=uid, version=version, grace=action.grace
+            )
+        except Conflict:
+            if version is not None:
+                raise Behind from None
+            return  # a namesake of another uid: ours is gone
+
+    async def _resize(self, namespace: str, action: Resize) -> None:
+        containers = [{"name": action.container, "resources": action.resources}]
+        patch: Manifest = {"metadata": {"uid": action.uid}, "spec": {"containers": containers}}
+        try:
+            await self._client.merge_patch(
+                POD, action.pod, patch, namespace, subresource="resize", strategic=True
+            )
+        except (Conflict, NotFound):  # not this pod any more, or a server without the subresource
+            await self._mark_refused(namespace, action)
+        except (Invalid, Forbidden) as error:
+            log.info("a resize in place is refused", extra={"object": action.pod, "error": str(error)})
+            await self._mark_refused(namespace, action)
+
+    async def _mark_refused(self, namespace: str, action: Resize) -> None:
+        patch = {"metadata": {"uid": action.uid, "annotations": {names.RESIZE: "refused"}}}
+        try:
+            await self._client.merge_patch(POD, action.pod, patch, namespace)
+        except (Conflict, Invalid, NotFound):  # not this pod any more: a patch for another uid is invalid
+            return
+
+
+def without_empty(status: Manifest) -> Manifest:
+    """Return a status without empty maps and lists: the server merges them to null, which it refuses."""
+    return {field: value for field, value in status.items() if value not in ({}, [])}
+
+
+async def _together(writes: Iterable[Awaitable[T]]) -> list[T]:
+    """Await all writes, then raise the first error, ApiErrors before others: they are more specific."""
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    errors = [result for result in results if isinstance(result, BaseException)]
+    if errors:
+        raise min(errors, key=lambda error: not isinstance(error, ApiError))
+    return [result for result in results if not isinstance(result, BaseException)]

@@ -1,0 +1,177 @@
+"""The caches that the controllers share, and what is read from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from elasticjob.api.resources import Bytes
+from elasticjob.api.rpc.environment import MASTER_PORT
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.placing import is_silent, requests
+from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.controllers.nodes.drains import Notice, notices
+from elasticjob.controllers.nodes.machines import Largest, largest, stays
+from elasticjob.controllers.nodes.out_of_memory import limit_of
+from elasticjob.controllers.nodes.relaunch import Life, life_of
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.parts.owners import controller_uid, kind_named, owner_of
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.wire import Meta
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.errors import NotFound, Unreachable
+from elasticjob.kube.objects.kinds import Key, Kind
+from elasticjob.kube.objects.views import Node, ObjectMeta, Pod, Service
+
+MACHINE = "machine"
+"""The index of pods by the machine that they are on."""
+JOB = "job"
+"""The index of plans by the job that they are about."""
+OWNER = "owner"
+"""The index of objects by kind and name of their only owner, whichever uid it has."""
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The names of the Nodes in the cache."""
+
+    cache: Cache[Node]
+
+    def __contains__(self, name: object) -> bool:
+        return self.cache.meta(Key("", str(name))) is not None
+
+
+@dataclass(frozen=True)
+class Silent:
+    """The names of the Nodes in the cache that do not report."""
+
+    cache: Cache[Node]
+
+    def __contains__(self, name: object) -> bool:
+        node = self.cache.get(Key("", str(name)))
+        return node is not None and is_silent(node)
+
+
+@dataclass(frozen=True)
+class Caches:
+    """The kinds that are listed and watched; Secrets and RBAC objects are only read one by one."""
+
+    jobs: Cache[ElasticJob]
+    resources: Cache[JobResource]
+    plans: Cache[ScalePlan]
+    pods: Cache[Pod]
+    services: Cache[Service]
+    machines: Cache[Node]
+    taints: tuple[str, ...] = field(default=(), kw_only=True)  # more keys, of machines that end in minutes
+
+    def __post_init__(self) -> None:
+        self.pods.add_index(MACHINE, _machine)
+        for cache in self._made:
+            cache.add_index(OWNER, _owner)
+        self.plans.add_index(JOB, lambda plan: (str(Key(plan.metadata.namespace, plan.spec.owner_job)),))
+
+    def lives(self, uid: str, now: datetime) -> tuple[Life, ...]:
+        """Return the pods of the controller with this uid, by name."""
+        pods = (pod for pod in self.pods.owned_by(uid) if controller_uid(pod.metadata) == uid)
+        found = (life.as_of(now) for pod in pods if (life := self.life(pod)) is not None)
+        return tuple(sorted(found, key=lambda life: life.name))
+
+    def life(self, pod: Pod) -> Life | None:
+        """Return a pod as a life, None without role and index labels."""
+        machines = self.machines
+        return life_of(pod, Machines(machines), Silent(machines), self.notices_of(pod.spec.node_name))
+
+    def notices_of(self, machine: str) -> tuple[Notice, ...]:
+        """Return what a machine's Node says about its end."""
+        node = self.machines.get(Key("", machine)) if machine else None
+        return notices(node, self.taints) if node else ()
+
+    def largest(self, job: ElasticJob, lives: Iterable[Life]) -> Mapping[str, Largest]:
+        """Return the largest machine for each role of which a node was out of memory."""
+        roles = {life.role: job.spec.replica_specs.get(life.role) for life in lives if limit_of(life)}
+        machines = [node for node in self.machines.list() if not is_silent(node)] if roles else []
+        found = {role: largest(spec, machines, self._kept) for role, spec in roles.items() if spec}
+        return {role: machine for role, machine in found.items() if machine}
+
+    def _kept(self, machine: str) -> Bytes:
+        """The memory that pods which belong to a machine ask for: those of DaemonSets, and static ones."""
+        pods = (pod for pod in self.pods.by_index(MACHINE, machine) if stays(pod))
+        amounts = (requests(pod).get("memory") for pod in pods)
+        return Bytes(sum(amount.value for amount in amounts if amount))
+
+    def made_for(self, kind: Kind[Any], key: Key) -> Iterator[tuple[Kind[Any], Meta]]:
+        """The objects whose only owner has this kind and key, whichever uid; services come first.
+
+        A change of a Service causes no pass: a restarted operator finds it by the objects that go later.
+        """
+        for made in self._made:
+            for meta in made.metas(OWNER, _owner_key(kind.name, key)):
+                yield made.kind, meta
+
+    @property
+    def _made(self) -> tuple[Cache[Any], ...]:
+        """The kinds that are made for jobs, as far as they are cached."""
+        return self.services, self.plans, self.resources, self.pods
+
+    def plans_of(self, job: Key) -> tuple[ScalePlan, ...]:
+        """Return the ScalePlans of a job, the oldest first; not those of an earlier job of its name."""
+        life = self.jobs.meta(job)
+        plans = (plan for plan in self.plans.by_index(JOB, str(job)) if not _is_of_another(plan, job, life))
+        return tuple(sorted(plans, key=age))
+
+    def master_address(self, job: ElasticJob) -> str:
+        """Return host:port of the job's master, an IP; "" until its Service has one."""
+        key = Key(job.metadata.namespace, names.master(job.metadata.name))
+        service = self.services.get(key)
+        if service is None or controller_uid(service.metadata) != job.metadata.uid:
+            return ""
+        address = service.spec.cluster_ip
+        return f"{address}:{MASTER_PORT}" if address not in ("", "None") else ""
+
+
+class _Bare(msgspec.Struct, frozen=True):
+    """An object whose other fields need not fit a model."""
+
+    metadata: ObjectMeta
+
+
+async def read_metadata(client: Client, kind: Kind[Any], name: str, namespace: str) -> ObjectMeta:
+    """Return the metadata of an object from the server; empty if there is no such object."""
+    try:
+        found: _Bare = await client.get(replace(kind, model=_Bare), name, namespace)
+    except NotFound as error:
+        if error.details.get("name") != name:  # the kind is not served: its objects may well be there
+            raise Unreachable(f"{kind.name} {name}: the server does not know this kind now") from error
+        return ObjectMeta()
+    return found.metadata
+
+
+def age(plan: ScalePlan) -> tuple[float, bool, str]:
+    """Sort key of plans: the oldest first; within a second the automatic ones, so that a user's is newer."""
+    created = plan.metadata.creation_timestamp
+    return (created.timestamp() if created else 0.0, plan.manual, plan.metadata.name)
+
+
+def _machine(pod: Pod) -> Iterable[str]:
+    return (pod.spec.node_name,) if pod.spec.node_name else ()
+
+
+def _owner(made: Pod | Service | JobResource | ScalePlan) -> Iterable[str]:
+    owner = owner_of(made.metadata)
+    return (_owner_key(owner.kind, Key(made.metadata.namespace, owner.name)),) if owner else ()
+
+
+def _is_of_another(plan: ScalePlan, job: Key, life: Meta | None) -> bool:
+    """Whether an earlier job of this name owns a plan."""
+    of_jobs = [owner for owner in plan.metadata.owner_references if kind_named(owner) is ELASTICJOB]
+    lives = {owner.uid for owner in of_jobs if owner.name == job.name}
+    return life is not None and bool(lives) and life.uid not in lives
+
+
+def _owner_key(kind: str, key: Key) -> str:
+    return f"{kind} {key}"

@@ -1,0 +1,158 @@
+"""The result of a decision: writes, when to look again, and why, as a reason and a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Final
+
+from elasticjob.controllers.nodes.relaunch import Life
+from elasticjob.controllers.parts.owners import Owned
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import POD
+
+NAME_TAKEN: Final = "NameTaken"
+"""The reason of a plan that waits until another owner's object is gone."""
+REFUSED: Final = "Refused"
+"""The reason of a plan that the server did not accept."""
+QUOTA_EXCEEDED: Final = "QuotaExceeded"
+SOON: Final = timedelta(seconds=1)
+"""When to look again at what others are about to finish."""
+LATER: Final = timedelta(seconds=15)
+"""The same, if a person may have to act first."""
+
+TOLD: Final = 3
+"""Nodes that are named one by one in a sentence."""
+
+
+@dataclass(frozen=True)
+class Create:
+    """Create an object, unless it exists already with the same owner.
+
+    The plan does not depend on an object that is `optional`: a quota may refuse it.
+    """
+
+    kind: Kind[Any]
+    manifest: Manifest
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Server-side apply of all fields of an object, or of its `status`, that this controller owns."""
+
+    kind: Kind[Any]
+    manifest: Manifest
+    subresource: str = ""
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete the object of this uid, if it is still there. `grace` 0 does not wait for its machine.
+
+    `version`: only at this resourceVersion, so that a newer status is not lost.
+    """
+
+    kind: Kind[Any]
+    name: str
+    uid: str
+    grace: int | None = None
+    version: str | None = None
+
+
+def deletion(life: Life, *, as_seen: bool = False) -> Delete:
+    """Return the deletion of a pod, at once if its machine is gone; `as_seen`: at no newer version."""
+    version = (life.version or None) if as_seen else None
+    return Delete(POD, life.name, life.uid, grace=0 if life.lost else None, version=version)
+
+
+@dataclass(frozen=True)
+class Resize:
+    """Change the resources of a running container; where the server refuses, mark the pod for replacement."""
+
+    pod: str
+    uid: str
+    container: str
+    resources: Manifest
+
+
+Action = Create | Apply | Delete | Resize
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended."""
+
+    succeeded: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Note:
+    """An event and a log line."""
+
+    reason: str
+    sentence: str
+    warning: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Groups of writes, one after another, the members of a group at once; `reason` and `sentence` say why.
+
+    They become an event if the plan writes something, unless it is quiet or has details instead.
+    `obstacle` has a name that the plan wanted, and may be an orphan.
+    """
+
+    reason: str = "AsSpecified"
+    sentence: str = ""
+    groups: tuple[tuple[Action, ...], ...] = ()
+    again_in: timedelta | None = None
+    outcome: Outcome | None = None
+    details: tuple[Note, ...] = ()
+    quiet: bool = False
+    obstacle: Owned | None = None
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """All writes, in order."""
+        return tuple(action for group in self.groups for action in group)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """The events of this plan; none if it writes nothing."""
+        if self.quiet or not self.actions:
+            return ()
+        return self.details or ((Note(self.reason, self.sentence),) if self.sentence else ())
+
+    def again_by(self, delay: timedelta | None) -> Plan:
+        """Return this plan, looking again after `delay` at the latest; None changes nothing."""
+        return replace(self, again_in=soonest((self.again_in, delay)))
+
+
+AS_SPECIFIED = Plan()
+
+
+def refusal(message: str) -> str:
+    """Return the reason to show for a write that the server refused with `message`."""
+    return QUOTA_EXCEEDED if "exceeded quota" in message else REFUSED
+
+
+def group(actions: Iterable[Action]) -> tuple[tuple[Action, ...], ...]:
+    """Return the groups of a plan whose writes need no order."""
+    found = tuple(actions)
+    return (found,) if found else ()
+
+
+def few(sentences: Sequence[str]) -> list[str]:
+    """Return the first sentences about single nodes, and how many more there are."""
+    more = [f"and {len(sentences) - TOLD} more"] if len(sentences) > TOLD else []
+    return [*sentences[:TOLD], *more]
+
+
+def soonest(delays: Iterable[timedelta | None]) -> timedelta | None:
+    """Return the shortest delay, at least zero; None where there is none."""
+    known = [delay for delay in delays if delay is not None]
+    return max(min(known), timedelta(0)) if known else None

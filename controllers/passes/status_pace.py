@@ -1,0 +1,115 @@
+"""How often a status is written: important changes at once, changed counts at most once a second.
+
+The pods of a large job begin to run one by one, for minutes, and each changes the counts. The first pod that
+runs, the last of a role, a reason or a restart is important.
+
+A pass over a stale cache may find its status written already, while the object has another by now. So each
+new version of an object is compared with the status that the last pass computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from elasticjob.controllers.passes.apply import without_empty
+from elasticjob.kube.cache.store import Change
+from elasticjob.kube.json import JsonReader
+from elasticjob.kube.objects.kinds import Key, Manifest
+
+PAUSE: Final = timedelta(seconds=1)
+COUNTS: Final = frozenset({"workers", "replicas", "replicaStatuses", "conditions"})
+"""Fields with counts and sentences."""
+MATTERS: Final = frozenset({"desired", "succeeded", "failed"})
+"""Counts of a role of which each change is important."""
+OTHERS: Final = "training"
+"""The field that a master writes into the status of its job."""
+
+
+@dataclass(frozen=True)
+class News:
+    """The status computed last for each object, when it was written, and which passes left it out."""
+
+    _found: dict[Key, Manifest] = field(default_factory=dict)
+    _told: dict[Key, datetime] = field(default_factory=dict)
+    _left: set[Key] = field(default_factory=set)
+
+    def leave(self, key: Key) -> bool:
+        """Whether this pass may leave its status to the next: not twice in a row.
+
+        A job may change in each pass, and some writes change nothing: the status is written in the end.
+        """
+        if key in self._left:
+            return False
+        self._left.add(key)
+        return True
+
+    def hold(self, key: Key, old: Manifest, new: Manifest, now: datetime) -> timedelta | None:
+        """Return how long the status `new` may wait; None: it is written now, or is there already.
+
+        A status that another writer has overwritten is written again once a second.
+        """
+        self._left.discard(key)
+        new_status = without_empty(new)
+        can_wait = self._found.get(key) == new_status or is_small(old, new)
+        self._found[key] = new_status
+        if old == new:
+            return None
+        reported = self._told.get(key, now - PAUSE)
+        left = reported + PAUSE - now
+        if can_wait and timedelta(0) < left <= PAUSE:  # more: the clock was set back
+            return left
+        self._told[key] = now
+        return None
+
+    def contradicts(self, change: Change) -> bool:
+        """Whether an object now has another status than the last pass computed, and needs a pass.
+
+        The part of the status that a master writes is left out. To be combined with a predicate that lets
+        created and deleted objects pass.
+        """
+        found = self._found.get(change.new.key) if change.new else None
+        if change.new is None or found is None:
+            return False
+        try:
+            status = _STATUS.decode(change.new.raw).status
+        except msgspec.DecodeError:  # the pass reports it
+            return True
+        status.pop(OTHERS, None)
+        return without_empty(status) != found
+
+    def forget(self, key: Key) -> None:
+        """The object is gone."""
+        self._found.pop(key, None)
+        self._told.pop(key, None)
+        self._left.discard(key)
+
+
+class _Said(msgspec.Struct):
+    status: dict[str, object] = {}
+
+
+_STATUS = JsonReader(_Said)
+
+
+def is_small(old: Manifest, new: Manifest) -> bool:
+    """Whether two statuses differ only in unimportant counts, and messages about them."""
+    return _gist(old) == _gist(new)
+
+
+def _gist(status: Manifest) -> object:
+    rest = {name: value for name, value in status.items() if name not in COUNTS}
+    roles = {role: _counted(counts) for role, counts in status.get("replicaStatuses", {}).items()}
+    conditions = [
+        {name: value for name, value in condition.items() if name != "message"}
+        for condition in status.get("conditions", [])
+    ]
+    return rest, roles, conditions
+
+
+def _counted(counts: Manifest) -> object:
+    up = counts.get("ready", counts.get("active", 0))
+    return {name: counts.get(name, 0) for name in MATTERS}, up >= counts.get("desired", 0)

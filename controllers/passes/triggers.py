@@ -1,0 +1,168 @@
+"""Which changes of watched objects cause a pass, and of which jobs: predicates and maps to keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, Final, cast
+
+import msgspec
+
+from elasticjob.api.v1alpha1.common import LABEL_JOB
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.placing import is_silent
+from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.controllers.nodes.drains import Notice, notices
+from elasticjob.controllers.nodes.relaunch import Life
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.parts.owners import controller_name, controller_uid
+from elasticjob.controllers.passes.conclusions import ENDINGS
+from elasticjob.controllers.passes.observe import MACHINE, Caches
+from elasticjob.kube.cache.store import Change
+from elasticjob.kube.cache.wire import Item, Meta
+from elasticjob.kube.controller.controller import MapToKeys
+from elasticjob.kube.errors import Undecodable
+from elasticjob.kube.json import JsonReader
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import Node, Pod, Service
+
+_LOOKED_UP: Final = ("machine", "version", "start", "since")
+_DECIDED_BY: Final = attrgetter(*{field.name for field in fields(Life)}.difference(_LOOKED_UP))
+"""The fields of a life that decisions rest on; read for every change of a pod, so nothing is copied."""
+
+
+def job_of(labelled: Pod | Service) -> list[Key]:
+    """Return the job that an object's label names, or else its controller, as a key."""
+    job = labelled.metadata.labels.get(LABEL_JOB, "") or controller_name(labelled.metadata)
+    return [Key(labelled.metadata.namespace, job)] if job else []
+
+
+def job_of_plan(plan: ScalePlan) -> list[Key]:
+    """Return the job that a plan is about, as a key."""
+    return [Key(plan.metadata.namespace, plan.spec.owner_job)]
+
+
+def request_of(plan: ScalePlan) -> list[Key]:
+    """Return the JobResource of a user or tool that asked for a plan, as a key."""
+    name = plan.metadata.annotations.get(names.REQUEST, "")
+    return [Key(plan.metadata.namespace, name)] if name else []
+
+
+def same_name(thing: ElasticJob | JobResource) -> list[Key]:
+    """Return the object's own key: a job and its JobResource have one name."""
+    return [thing.key]
+
+
+def jobs_on(caches: Caches) -> Callable[[Node], Iterable[Key]]:
+    """Return the map from a machine to the jobs that have pods on it."""
+
+    def keys(machine: Node) -> Iterable[Key]:
+        return [key for pod in caches.pods.by_index(MACHINE, machine.metadata.name) for key in job_of(pod)]
+
+    return keys
+
+
+def those_of(there: Callable[[Key], bool], keys: MapToKeys) -> MapToKeys:
+    """Return `keys` without those for which `there` is false: their own objects will cause a pass."""
+    return lambda thing: filter(there, keys(thing))
+
+
+def machine_changed(caches: Caches) -> Callable[[Change], bool]:
+    """Return the predicate: a Node came, went, reports or not, or says anew that it leaves.
+
+    Kubelets update their Node all the time.
+    """
+
+    def told(item: Item) -> tuple[bool, tuple[Notice, ...]]:
+        machine = caches.machines.view(item)
+        return is_silent(machine), notices(machine, caches.taints)
+
+    def changed(change: Change) -> bool:
+        if change.old is None or change.new is None:
+            return True
+        try:
+            return told(change.old) != told(change.new)
+        except Undecodable:  # the pass reports it
+            return True
+
+    return changed
+
+
+def life_changed(caches: Caches) -> Callable[[Change], bool]:
+    """Return the predicate: a pod came or went, or changed in a way that decisions rest on.
+
+    Being placed on a machine is not such a change, nor are most status updates of a kubelet.
+    """
+
+    def relevant(item: Item) -> tuple[str, object]:
+        pod = caches.pods.view(item)
+        life = caches.life(pod)
+        return controller_uid(pod.metadata), life and _DECIDED_BY(life)
+
+    def changed(change: Change) -> bool:
+        if change.old is None or change.new is None:
+            return True
+        try:
+            return relevant(change.old) != relevant(change.new)
+        except Undecodable:  # the pass reports it
+            return True
+
+    return changed
+
+
+def more_than_reports(change: Change) -> bool:
+    """Whether more changed about a job or JobResource than reports in its status.
+
+    The status is written by these controllers, and every few seconds by a master: only the end of a job, its
+    first step and the restarts of a JobResource are acted upon, so that no pass follows from a controller's
+    own writes.
+    """
+    if change.old is None or change.new is None:
+        return True
+    try:
+        return _without_reports(change.old) != _without_reports(change.new)
+    except msgspec.DecodeError:  # the pass reports it
+        return True
+
+
+class _Ending(msgspec.Struct, frozen=True):
+    """A condition, as far as it says that a job is over."""
+
+    type: str = ""
+    status: str = ""
+
+
+class _Training(msgspec.Struct, frozen=True):
+    """The progress that a master writes: that there is a first step, and which pods may go."""
+
+    step: int | None = None
+    released: list[str] = []
+
+
+class _Reported(msgspec.Struct, rename="camel"):
+    """The fields of a status that are acted upon: a job's end and first step, a JobResource's restarts."""
+
+    conditions: list[_Ending] | None = None
+    completion_time: str | None = None
+    restarts: int | dict[str, dict[str, int]] | None = None
+    training: _Training | None = None
+
+
+_MEMBERS = JsonReader(dict[str, msgspec.Raw])
+_STATUS: JsonReader[_Reported | None] = JsonReader(cast(Any, _Reported | None))
+
+
+def _without_reports(item: Item) -> tuple[Meta, dict[str, msgspec.Raw], object]:
+    members = _MEMBERS.decode(item.raw)
+    status = _STATUS.decode(members.pop("status", b"null"))
+    del members["metadata"]
+    meta = msgspec.structs.replace(item.meta, resource_version="")
+    return meta, members, _acted_upon(status or _Reported())
+
+
+def _acted_upon(status: _Reported) -> object:
+    endings = {each for each in status.conditions or () if each.type in ENDINGS and each.status == "True"}
+    training = status.training or _Training()
+    return endings, status.completion_time, status.restarts or None, bool(training.step), training.released

@@ -1,0 +1,206 @@
+"""How pods end, from their status, and what follows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from elasticjob.controllers.nodes.exits import CONSEQUENCES, Exit, ExitReason, ending, last_error, of_code
+from elasticjob.kube.objects.views import POD
+
+CODES = [
+    (0, ExitReason.SUCCEEDED),
+    (1, ExitReason.FATAL_ERROR),
+    (14, ExitReason.HARDWARE_ERROR),
+    (75, ExitReason.RUN_AGAIN),
+    (2, ExitReason.FATAL_ERROR),
+    (126, ExitReason.CANNOT_START),
+    (127, ExitReason.CANNOT_START),
+    (128, ExitReason.CRASHED),
+    (134, ExitReason.CRASHED),
+    (137, ExitReason.KILLED),
+    (139, ExitReason.CRASHED),
+    (143, ExitReason.KILLED),
+    (201, ExitReason.HARDWARE_ERROR),
+    (247, ExitReason.OOM_KILLED),
+]
+
+
+@pytest.mark.parametrize(("code", "reason"), CODES)
+def test_an_exit_code_has_one_meaning(code: int, reason: ExitReason) -> None:
+    assert of_code(code) is reason
+
+
+def pod(
+    phase: str,
+    terminated: dict[str, Any] | None = None,
+    *,
+    spec: dict[str, Any] | None = None,
+    **status: Any,
+) -> Any:
+    statuses = [{"name": "main", "state": {"terminated": terminated} if terminated else {"running": {}}}]
+    return POD.convert(
+        {
+            "metadata": {"name": "digits-worker-0"},
+            "spec": {
+                "containers": [
+                    {"name": "proxy"},
+                    {"name": "main", "resources": {"limits": {"memory": "4Gi"}}},
+                ],
+                **(spec or {}),
+            },
+            "status": {"phase": phase, "containerStatuses": statuses, **status},
+        }
+    )
+
+
+def evicted(ended: str) -> Any:
+    """A pod that was evicted at 12:00, whose main container ended with 0."""
+    target = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": "2026-01-01T12:00:00Z"}
+    end = {"exitCode": 0, "finishedAt": f"2026-01-01T{ended}"}
+    return pod("Failed", end, reason="Evicted", conditions=[target])
+
+
+ENDINGS: list[tuple[str, Any, str]] = [
+    ("OOM by the kubelet", pod("Failed", {"exitCode": 137, "reason": "OOMKilled"}), "OOMKilled at 4Gi"),
+    (
+        "OOM by the agent's words",
+        pod("Failed", {"exitCode": 137, "reason": "Error", "message": '{"reason": "OOMKilled"}'}),
+        "OOMKilled at 4Gi",
+    ),
+    (
+        "an error with the agent's words",
+        pod(
+            "Failed",
+            {"exitCode": 1, "message": '{"reason": "WorkerFailed", "message": "ValueError: no data"}'},
+        ),
+        "exit code 1: ValueError: no data",
+    ),
+    (
+        "an error with any words: the last line",
+        pod("Failed", {"exitCode": 3, "message": "Traceback\n  File x\nKeyError: 'a'\n\n"}),
+        "exit code 3: KeyError: 'a'",
+    ),
+    ("a kill", pod("Failed", {"exitCode": 137, "reason": "Error"}), "killed by SIGKILL (exit code 137)"),
+    ("run me again", pod("Failed", {"exitCode": 75}), "asked to be run again (exit code 75)"),
+    (
+        "an eviction, whatever the code",
+        pod("Failed", {"exitCode": 1}, reason="Evicted", message="The node was low on memory."),
+        "taken away by the cluster: The node was low on memory.",
+    ),
+    (
+        "a preemption",
+        pod("Failed", {"exitCode": 143}, conditions=[{"type": "DisruptionTarget", "status": "True"}]),
+        "taken away by the cluster",
+    ),
+    (
+        "an end before it ran",
+        pod("Failed", reason="NodeAffinity", message="Pod was rejected"),
+        "failed before it ran: Pod was rejected",
+    ),
+    (
+        "a machine that had no room left when the pod came",
+        pod("Failed", reason="OutOfnvidia.com/gpu", message="Pod was rejected"),
+        "taken away by the cluster: Pod was rejected",
+    ),
+    (
+        "an init container that failed",
+        pod(
+            "Failed",
+            containerStatuses=[{"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}],
+            initContainerStatuses=[
+                {"name": "fetch", "state": {"terminated": {"exitCode": 0}}},
+                {"name": "unpack", "state": {"terminated": {"exitCode": 3, "message": "tar: no space"}}},
+            ],
+        ),
+        "init container unpack: exit code 3: tar: no space",
+    ),
+    (
+        "an init container that failed beside a sidecar, which was stopped then",
+        pod(
+            "Failed",
+            containerStatuses=[{"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}],
+            initContainerStatuses=[
+                {"name": "mesh", "state": {"terminated": {"exitCode": 143}}},
+                {"name": "fetch", "state": {"terminated": {"exitCode": 3, "message": "no such bucket"}}},
+            ],
+            spec={"initContainers": [{"name": "mesh", "restartPolicy": "Always"}, {"name": "fetch"}]},
+        ),
+        "init container fetch: exit code 3: no such bucket",
+    ),
+    (
+        "an agent that was told to go",
+        pod("Succeeded", {"exitCode": 0, "message": '{"reason": "Left", "message": "SIGTERM"}'}),
+        "left before the end: SIGTERM",
+    ),
+    ("success", pod("Succeeded", {"exitCode": 0}), "succeeded"),
+    ("the main container ends the pod", pod("Running", {"exitCode": 2}), "exit code 2"),
+    ("success beside a container that goes on", pod("Running", {"exitCode": 0}), "succeeded"),
+    ("success beside a container that failed", pod("Failed", {"exitCode": 0}), "succeeded"),
+    (
+        "an agent that was told to go beside a container that goes on",
+        pod("Running", {"exitCode": 0, "message": '{"reason": "Left", "message": "SIGTERM"}'}),
+        "left before the end: SIGTERM",
+    ),
+    (
+        "a program that the runtime does not find",
+        pod("Failed", {"exitCode": 128, "reason": "StartError", "message": 'exec: "trian": not found'}),
+        'exit code 128: exec: "trian": not found',
+    ),
+    ("success before an eviction", evicted(ended="11:59:59Z"), "succeeded"),
+    ("code 0 because of an eviction", evicted(ended="12:00:01Z"), "taken away by the cluster"),
+]
+
+
+@pytest.mark.parametrize(("case", "given", "sentence"), ENDINGS, ids=[case for case, _, _ in ENDINGS])
+def test_an_end_is_told_in_a_sentence(case: str, given: Any, sentence: str) -> None:
+    end = ending(given)
+    assert end is not None
+    assert end.sentence == sentence
+
+
+@pytest.mark.parametrize(
+    "terminated",
+    [
+        {"exitCode": 128, "reason": "StartError"},
+        {"exitCode": 1, "reason": "Error", "message": '{"reason": "CannotStart", "message": "no module"}'},
+    ],
+)
+def test_a_program_that_runtime_or_agent_cannot_start_has_not_crashed(terminated: Any) -> None:
+    end = ending(pod("Failed", terminated))
+    assert end is not None
+    assert end.reason is ExitReason.CANNOT_START
+
+
+def test_a_pod_that_runs_has_not_ended() -> None:
+    assert ending(pod("Running")) is None
+
+
+def test_every_reason_has_a_consequence() -> None:
+    assert set(CONSEQUENCES) == set(ExitReason)
+
+
+def test_kills_and_evictions_are_free() -> None:
+    free = {reason for reason, consequence in CONSEQUENCES.items() if not consequence.counts}
+    assert free == {ExitReason.SUCCEEDED, ExitReason.TAKEN_AWAY, ExitReason.KILLED, ExitReason.RUN_AGAIN}
+
+
+def test_words_that_are_no_error_are_not_told() -> None:
+    assert last_error('{"verdict": "Stopped"}') == ""
+    assert last_error('{"message": ' + "[" * 4000) == ""
+    end = ending(pod("Failed", {"exitCode": 3, "message": '{"reason": ["CannotStart"], "message": {}}'}))
+    assert end is not None
+    assert end.sentence == "exit code 3"
+    assert Exit(ExitReason.KILLED, 143, words="").sentence == "killed by SIGTERM (exit code 143)"
+
+
+def test_the_limit_is_the_one_that_was_in_force_whatever_the_spec_asks_for_since() -> None:
+    killed = {
+        "name": "main",
+        "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+        "resources": {"limits": {"memory": "2Gi"}},
+    }
+    end = ending(pod("Failed", containerStatuses=[killed]))
+    assert end is not None
+    assert end.sentence == "OOMKilled at 2Gi"

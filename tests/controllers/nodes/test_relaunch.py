@@ -1,0 +1,256 @@
+"""What should happen to a node next, from its lives."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
+from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, Standing, life_of, nodes, pause, start
+from elasticjob.controllers.parts import names
+from elasticjob.kube.objects.views import POD
+from tests.kit.controllers.build import NOW, ended, life, oom, pending
+
+DUE, PAUSES, SPENT = Standing.DUE, Standing.PAUSES, Standing.SPENT
+ON_FAILURE, NEVER = RestartPolicy.ON_FAILURE, RestartPolicy.NEVER
+ALWAYS, EXIT_CODE = RestartPolicy.ALWAYS, RestartPolicy.EXIT_CODE
+
+STANDINGS: list[tuple[str, tuple[Life, ...], RestartPolicy, Standing]] = [
+    ("never lived", (), ON_FAILURE, DUE),
+    ("runs", (life(),), ON_FAILURE, Standing.RUNS),
+    ("pends", (pending(),), ON_FAILURE, Standing.RUNS),
+    ("deleted and still there", (life(terminating=True),), ON_FAILURE, Standing.LEAVES),
+    ("deleted, ended well on the way out", (ended(code=0, terminating=True),), ON_FAILURE, Standing.LEAVES),
+    ("deleted on a machine that is gone", (life(terminating=True, lost=True),), ON_FAILURE, DUE),
+    ("its machine is gone", (life(lost=True),), ON_FAILURE, DUE),
+    (
+        "an old life leaves while the new one runs",
+        (life(terminating=True), life(relaunch=1)),
+        ON_FAILURE,
+        Standing.RUNS,
+    ),
+    ("succeeded", (ended(code=0),), ON_FAILURE, Standing.DONE),
+    ("succeeded under Always", (ended(code=0),), ALWAYS, DUE),
+    ("succeeded just now under Always", (ended(code=0, at=NOW),), ALWAYS, PAUSES),
+    ("could not start", (ended(code=127),), ON_FAILURE, DUE),
+    ("could not start twice", (ended(code=127), ended(0, 1, 127, restarts_before=1)), ON_FAILURE, SPENT),
+    ("failed, then could not start", (ended(), ended(0, 1, 127, restarts_before=1)), ON_FAILURE, DUE),
+    ("ExitCode: could not start", (ended(code=127),), EXIT_CODE, SPENT),
+    ("failed once", (ended(code=1),), ON_FAILURE, DUE),
+    ("failed just now, the second time", (ended(relaunch=1, restarts_before=1, at=NOW),), ON_FAILURE, PAUSES),
+    ("the budget is spent", (ended(relaunch=3, restarts_before=3),), ON_FAILURE, SPENT),
+    ("killed after the budget was spent", (ended(relaunch=3, restarts_before=3, code=137),), ON_FAILURE, DUE),
+    ("Never: an error", (ended(code=1),), NEVER, SPENT),
+    ("Never: a kill", (ended(code=137),), NEVER, SPENT),
+    ("Never: its machine is gone", (life(lost=True),), NEVER, DUE),
+    ("ExitCode: below 128", (ended(code=1),), EXIT_CODE, SPENT),
+    ("ExitCode: a crash", (ended(code=139),), EXIT_CODE, DUE),
+    ("ExitCode: out of memory", (oom(),), EXIT_CODE, DUE),
+    ("ExitCode: run me again", (ended(code=75),), EXIT_CODE, DUE),
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "lives", "restart", "standing"), STANDINGS, ids=[case[0] for case in STANDINGS]
+)
+def test_standing(case: str, lives: tuple[Life, ...], restart: RestartPolicy, standing: Standing) -> None:
+    assert Node("worker", 0, lives).standing(Policy(restart, 3), NOW) is standing
+
+
+@pytest.mark.parametrize(
+    ("phase", "state", "lingers", "over"),
+    [
+        ("Running", {"running": {}}, False, False),
+        ("Running", {"terminated": {"exitCode": 0}}, True, False),
+        ("Failed", {"terminated": {"exitCode": 0}}, False, True),
+    ],
+)
+def test_a_pod_is_over_when_all_its_containers_are(phase: str, state: Any, lingers: bool, over: bool) -> None:
+    made = POD.convert(
+        {
+            "metadata": {"name": "digits-worker-0", "labels": names.pod_labels("digits", "worker", 0, 0)},
+            "spec": {"containers": [{"name": "proxy"}, {"name": "main"}]},
+            "status": {"phase": phase, "containerStatuses": [{"name": "main", "state": state}]},
+        }
+    )
+    found = life_of(made, machines=())
+    assert found is not None
+    assert (found.lingers, found.over) == (lingers, over)
+
+
+HEALTH: list[tuple[Any, str]] = [
+    (None, ""),
+    ([], ""),
+    ([{"name": "nvidia.com/gpu", "resources": [{"resourceID": "GPU-1", "health": "Healthy"}]}], ""),
+    ([{"name": "nvidia.com/gpu", "resources": [{"resourceID": "GPU-1", "health": "Unknown"}]}], ""),
+    ([{"name": "nvidia.com/gpu", "resources": None}], ""),
+    (
+        [
+            {
+                "name": "nvidia.com/gpu",
+                "resources": [
+                    {"resourceID": "GPU-2", "health": "Unhealthy"},
+                    {"resourceID": "GPU-1", "health": "Healthy"},
+                ],
+            },
+            {"name": "claim:net/nic", "resources": [{"resourceID": "nic0", "health": "Unhealthy"}]},
+        ],
+        "claim:net/nic nic0, nvidia.com/gpu GPU-2",
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "broken"), HEALTH)
+def test_devices_that_the_kubelet_calls_unhealthy(status: Any, broken: str) -> None:
+    about = {"name": "main", "state": {"running": {}}, "allocatedResourcesStatus": status}
+    made = POD.convert(
+        {
+            "metadata": {"name": "digits-worker-0", "labels": names.pod_labels("digits", "worker", 0, 0)},
+            "spec": {"containers": [{"name": "main"}]},
+            "status": {"phase": "Running", "containerStatuses": [about]},
+        }
+    )
+    found = life_of(made, machines=())
+    assert found is not None
+    assert found.broken == broken
+
+
+@pytest.mark.parametrize(
+    ("lives", "restart", "budget", "reason"),
+    [
+        ((ended(0, 3, restarts_before=3),), ON_FAILURE, 3, "RestartsSpent"),
+        ((ended(),), ON_FAILURE, 0, "PodFailed"),
+        ((ended(),), NEVER, 3, "PodFailed"),
+        ((ended(),), EXIT_CODE, 3, "PodFailed"),
+        ((oom(),), NEVER, 3, "PodFailed"),
+        ((oom(0, 3, restarts_before=3),), EXIT_CODE, 3, "OutOfMemory"),
+        ((oom(),), ON_FAILURE, 0, "OutOfMemory"),
+        ((ended(code=127), ended(0, 1, 127, restarts_before=1)), ON_FAILURE, 3, "CannotStart"),
+        ((ended(words='{"reason": "CannotStart", "message": "no data"}'),), ON_FAILURE, 3, "CannotStart"),
+    ],
+)
+def test_the_reason_of_a_lost_node_is_true(
+    lives: tuple[Life, ...], restart: RestartPolicy, budget: int, reason: str
+) -> None:
+    node, policy = Node("worker", 0, lives), Policy(restart, budget)
+    assert node.is_spent(policy)
+    assert node.why_spent(policy)[0] == reason
+
+
+FORGIVING = Policy(ON_FAILURE, 3, forgive=timedelta(hours=1))
+LONG = timedelta(hours=2)
+
+
+@pytest.mark.parametrize(
+    ("case", "life", "remembered", "charged", "standing"),
+    [
+        ("spent", ended(0, 3, restarts_before=3), 3, 4, SPENT),
+        ("failed after a long life", ended(0, 3, restarts_before=3, lived=LONG), 3, 1, DUE),
+        ("killed after a long life", ended(0, 3, 137, restarts_before=3, lived=LONG), 3, 0, DUE),
+        ("failed soon after that", ended(0, 4, restarts_before=4, forgiven_before=3), 1, 2, DUE),
+        ("the same, with a late status", ended(0, 4, restarts_before=4, forgiven_before=3), 4, 2, DUE),
+        ("spent again", ended(0, 6, restarts_before=6, forgiven_before=3), 3, 4, SPENT),
+    ],
+)
+def test_failures_before_a_long_life_are_forgiven(
+    case: str, life: Life, remembered: int, charged: int, standing: Standing
+) -> None:
+    node = Node("worker", 0, (life,), remembered)
+    assert (node.charged(FORGIVING), node.standing(FORGIVING, NOW)) == (charged, standing)
+    assert node.charged(Policy(ON_FAILURE, 3)) == node.restarts - life.forgiven_before
+
+
+def test_restarts_are_the_larger_of_pods_and_status() -> None:
+    assert Node("worker", 0, (ended(restarts_before=1),)).restarts == 2
+    assert Node("worker", 0, (ended(restarts_before=1),), remembered=5).restarts == 5
+    assert Node("worker", 0, (), remembered=2).restarts == 2
+    assert Node("worker", 0, (ended(code=137, restarts_before=1),)).restarts == 1
+    assert Node("worker", 0, (ended(terminating=True),)).restarts == 0
+
+
+def test_the_next_life_follows_the_highest_number() -> None:
+    assert Node("worker", 0).next_relaunch == 0
+    assert Node("worker", 0, (ended(), ended(relaunch=4))).next_relaunch == 5
+
+
+def test_broken_hardware_is_avoided() -> None:
+    lives = (
+        ended(code=201, machine="m1"),
+        ended(relaunch=1, code=1, machine="m2"),
+        ended(relaunch=2, code=202, machine="m3"),
+    )
+    assert Node("worker", 0, lives).machines_to_avoid == ("m1", "m3")
+
+
+@pytest.mark.parametrize(
+    ("code", "restarts", "relaunch", "lived", "seconds"),
+    [
+        (1, 1, 1, 5, 0),
+        (1, 2, 2, 5, 2),
+        (1, 3, 3, 5, 4),
+        (1, 5, 5, 5, 16),
+        (1, 99, 99, 5, 60),
+        (1, 3, 3, 3600, 4),
+        (137, 0, 1, 1, 0),
+        (137, 0, 9, 1, 5),
+        (137, 0, 9, 61, 0),
+        (0, 0, 1, 3600, 10),
+        (0, 0, 9, 1, 10),
+    ],
+)
+def test_pauses_double_and_are_short_after_kills(
+    code: int, restarts: int, relaunch: int, lived: int, seconds: int
+) -> None:
+    end = ended(code=code, lived=timedelta(seconds=lived)).ended
+    assert end is not None
+    assert pause(end, restarts, relaunch) == timedelta(seconds=seconds)
+
+
+def test_a_pause_counts_from_the_end() -> None:
+    node = Node("worker", 0, (ended(relaunch=2, restarts_before=2, at=NOW - timedelta(seconds=3)),))
+    assert node.due(NOW) == NOW + timedelta(seconds=1)
+
+
+def test_nodes_are_found_by_pod_and_by_memory() -> None:
+    found = nodes((life(1), ended(0), life(0, 1)), {"worker": {"1": 2, "7": 1}})
+    assert {place: (len(node.lives), node.remembered) for place, node in found.items()} == {
+        ("worker", 0): (2, 0),
+        ("worker", 1): (1, 2),
+        ("worker", 7): (0, 1),
+    }
+    assert found["worker", 0].latest == life(0, 1)
+
+
+INITIALIZES = {"initContainerStatuses": [{"name": "fetch", "state": {"running": {}}}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "sentence"),
+    [
+        ({"nodeName": ""}, {}, "Unscheduled: no scheduler has placed it on a node"),
+        ({"initContainers": [{"name": "fetch"}]}, INITIALIZES, "PodInitializing: init container fetch runs"),
+        (
+            {"initContainers": [{"name": "fetch", "restartPolicy": "Always"}]},
+            INITIALIZES,
+            "ContainerCreating: m1 has not started the pod; see the pod's events",
+        ),
+        (
+            {
+                "volumes": [
+                    {"name": "tmp", "emptyDir": {}},
+                    {"name": "settings", "configMap": {"name": "lr"}},
+                    {"name": "data", "persistentVolumeClaim": {"claimName": "images"}},
+                ]
+            },
+            {},
+            "ContainerCreating: m1 has not started the pod, which needs ConfigMap lr, "
+            "PersistentVolumeClaim images; see the pod's events",
+        ),
+    ],
+)
+def test_a_pod_that_is_slow_to_start_tells_what_is_left(
+    spec: dict[str, Any], status: dict[str, Any], sentence: str
+) -> None:
+    assert start(POD.convert({"spec": {"nodeName": "m1", **spec}, "status": status})) == sentence

@@ -1,0 +1,386 @@
+"""What is made for a job: pods, the master, services, rights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.placing import resources_of
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.elasticjob.master import Provision, master_pod, verdict
+from elasticjob.controllers.elasticjob.objects import foundation, job_resource, rights
+from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
+from elasticjob.controllers.nodes.exits import Exit, ExitReason
+from elasticjob.controllers.nodes.relaunch import Node
+from elasticjob.controllers.parts.environment import identity, tolerations
+from elasticjob.controllers.parts.owners import unfollowed
+from elasticjob.controllers.passes.plan import Outcome
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import POD, SERVICE, OwnerReference
+from tests.kit.account import RULES
+from tests.kit.controllers.build import ended, job, resource, role, template
+
+ADDRESS = "10.0.0.1:50001"
+PROVISION = Provision("elasticjob/trainer:test", "IfNotPresent", {"cpu": "100m"})
+
+
+def pod(spec: ElasticJob | None = None, birth: Birth | None = None, master: str = ADDRESS) -> Manifest:
+    return pod_manifest(spec or job(), resource(), birth or Birth("worker", 1), master=master, nodes=2)
+
+
+def env(container: Manifest) -> dict[str, Any]:
+    return {
+        variable["name"]: variable.get("value", variable.get("valueFrom")) for variable in container["env"]
+    }
+
+
+def test_a_pod_says_who_it_is() -> None:
+    made = pod(birth=Birth("worker", 1, relaunch=2, restarts=1))
+    assert made["metadata"]["name"] == "digits-worker-1-2"
+    assert made["metadata"]["labels"] == {
+        "app.kubernetes.io/name": "elasticjob",
+        "app.kubernetes.io/component": "worker",
+        "app.kubernetes.io/managed-by": "elasticjob",
+        "elasticjob.dlrover/name": "digits",
+        "elasticjob.dlrover/replica-type": "worker",
+        "elasticjob.dlrover/replica-index": "1",
+        "elasticjob.dlrover/rank-index": "1",
+        "elasticjob.dlrover/relaunch-count": "2",
+    }
+    assert [owner["kind"] for owner in made["metadata"]["ownerReferences"]] == ["JobResource"]
+    assert (made["spec"]["hostname"], made["spec"]["subdomain"]) == ("digits-worker-1-2", "digits")
+    assert made["spec"]["restartPolicy"] == "Never"
+    assert made["spec"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize(
+    ("role_", "relaunch", "host"),
+    [
+        ("worker", 0, "digits-worker-1"),
+        ("worker", 2, "digits-worker-1-2"),
+        ("ps", 0, "digits-ps-1"),
+        ("ps", 2, "digits-ps-1"),
+    ],
+)
+def test_a_parameter_server_keeps_the_host_name_of_its_node(role_: str, relaunch: int, host: str) -> None:
+    given = job({"worker": role(1), "ps": role(2)}, distributionStrategy="ParameterServerStrategy")
+    made = pod(given, Birth(role_, 1, relaunch))
+    assert (made["spec"]["hostname"], made["spec"]["subdomain"]) == (host, "digits")
+
+
+def test_a_pod_knows_its_master_and_its_place() -> None:
+    (container,) = pod()["spec"]["containers"]
+    found = env(container)
+    assert container["command"] == ["train"]
+    assert found["ELASTICJOB_NODE"] == "digits-worker-1"
+    assert found["ELASTICJOB_MASTER"] == found["DLROVER_MASTER_ADDR"] == ADDRESS
+    assert (found["ELASTICJOB_ROLE"], found["ELASTICJOB_INDEX"], found["NODE_NUM"]) == ("worker", "1", "2")
+    assert found["POD_IP"] == {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}
+    assert found["ELASTICJOB_TOKEN_FILE"] == "/var/run/secrets/elasticjob/token"
+    assert container["volumeMounts"][0]["mountPath"] == "/var/run/secrets/elasticjob"
+    assert found["ELASTICJOB_TERMINATION_LOG"] == "/dev/termination-log"
+
+
+@pytest.mark.parametrize(("role", "checked"), [("worker", True), ("evaluator", False)])
+def test_nodes_that_train_are_checked_if_the_job_says_so(role: str, checked: bool) -> None:
+    spec = {"nodeCheck": "ExcludeFaults", "replicaSpecs": {"worker": {}, "evaluator": {}}}
+    given = ElasticJob.model_validate({"metadata": {"name": "digits", "uid": "1"}, "spec": spec})
+    assert any(one["name"] == "ELASTICJOB_NODE_CHECK" for one in identity(given, role, 0)) is checked
+
+
+def test_the_users_variables_win_over_defaults_and_never_over_identity() -> None:
+    mine = [
+        {"name": "PET_RDZV_ID", "value": "mine"},
+        {"name": "ELASTICJOB_NODE", "value": "other"},
+        {"name": "A", "value": "2"},
+    ]
+    spec = job(
+        {"worker": {**role(), "template": template(env=mine)}},
+        envs={"A": {"value": "1"}, "B": {"value": "$(A)"}},
+    )
+    found = env(pod(spec)["spec"]["containers"][0])
+    assert (found["PET_RDZV_ID"], found["ELASTICJOB_NODE"], found["A"], found["B"]) == (
+        "mine",
+        "digits-worker-1",
+        "2",
+        "$(A)",
+    )
+
+
+@pytest.mark.parametrize(("given", "links"), [({}, False), ({"enableServiceLinks": True}, True)])
+def test_other_services_set_no_variables_unless_the_template_says_so(given: Manifest, links: bool) -> None:
+    asked = template()
+    asked["spec"] |= given
+    roles = {name: {"replicas": 1, "template": asked} for name in ("worker", "dlrover-master")}
+    made = master_pod(job(roles), Node("master", 0), PROVISION).manifest
+    assert [spec["spec"]["enableServiceLinks"] for spec in (pod(job(roles)), made)] == [links, links]
+
+
+SPARE = {"priorityClassName": "gold", "lowPriorityClassName": "spare"}
+
+
+@pytest.mark.parametrize(
+    ("priority", "by_template", "scheduling", "classes"),
+    [
+        ("", "", {}, [None, None, None, None]),
+        ("", "", SPARE, ["gold", "gold", "gold", "gold"]),
+        ("high", "", SPARE, ["gold", "gold", "gold", "gold"]),
+        ("low", "", SPARE, ["spare", "spare", "spare", "spare"]),
+        ("0.5", "", SPARE, ["gold", "gold", "spare", "spare"]),
+        ("0.3", "", SPARE, ["gold", "gold", "spare", "spare"]),
+        ("0.5", "mine", SPARE, ["mine", "mine", "spare", "spare"]),
+        ("0.5", "mine", {}, ["mine", "mine", "mine", "mine"]),
+        ("urgent", "", SPARE, ["gold", "gold", "gold", "gold"]),  # let through where no webhook is
+    ],
+)
+def test_priority_classes(
+    priority: str, by_template: str, scheduling: Manifest, classes: list[str | None]
+) -> None:
+    given = job({"worker": role(4, priority=priority)}, runPolicy={"scheduling": scheduling})
+    if by_template:
+        given.spec.replica_specs["worker"].template["spec"]["priorityClassName"] = by_template
+    pods = (
+        pod_manifest(given, resource({"worker": 4}), Birth("worker", index), master="", nodes=4)
+        for index in range(4)
+    )
+    assert [made["spec"].get("priorityClassName") for made in pods] == classes
+
+
+def test_a_job_without_a_master_has_no_token() -> None:
+    made = pod(job(distributionStrategy="Local"), master="")
+    assert "volumes" not in made["spec"]
+    assert "ELASTICJOB_TOKEN_FILE" not in env(made["spec"]["containers"][0])
+
+
+def test_the_template_is_kept() -> None:
+    given = template()
+    given["spec"] |= {
+        "nodeSelector": {"gpu": "a100"},
+        "initContainers": [{"name": "fetch", "image": "busybox"}],
+    }
+    given["metadata"] = {"labels": {"team": "vision"}, "annotations": {"note": "hello"}}
+    made = pod(job({"worker": {**role(), "template": given}}))
+    assert made["spec"]["nodeSelector"] == {"gpu": "a100"}
+    assert "ELASTICJOB_NODE" in env(made["spec"]["initContainers"][0])
+    assert made["metadata"]["labels"]["team"] == "vision"
+    assert made["metadata"]["annotations"] == {"note": "hello", "elasticjob.dlrover/restarts": "0"}
+
+
+def test_resources_of_a_plan_replace_those_of_the_template() -> None:
+    (container,) = pod(birth=Birth("worker", 0, resource={"memory": "1Gi", "cpu": "2"}))["spec"]["containers"]
+    assert container["resources"] == {
+        "requests": {"cpu": "2", "memory": "1Gi"},
+        "limits": {"memory": "1Gi"},
+    }
+
+
+def test_a_limit_on_processor_time_follows_where_there_was_one() -> None:
+    given = {"resources": {"limits": {"cpu": "1"}}}
+    assert resources_of(given, {"cpu": "2"}) == {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
+    assert resources_of({}, {}) == {}
+
+
+def test_machines_with_broken_hardware_are_avoided_in_every_alternative() -> None:
+    given = template()
+    exists = {"key": "a", "operator": "Exists"}
+    terms: list[Manifest] = [{"matchExpressions": [exists]}, {"matchExpressions": []}]
+    given["spec"]["affinity"] = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    }
+    made = pod(job({"worker": {**role(), "template": given}}), Birth("worker", 0, avoid=("m1", "m2")))
+    found = made["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    shut = [{"key": "metadata.name", "operator": "NotIn", "values": [m]} for m in ("m1", "m2")]
+    assert [term["matchFields"] for term in found["nodeSelectorTerms"]] == [shut, shut]
+    assert found["nodeSelectorTerms"][0]["matchExpressions"] == terms[0]["matchExpressions"]
+
+
+NOT_READY, UNREACHABLE = (
+    {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+)
+
+
+@pytest.mark.parametrize(
+    ("own", "all_"),
+    [
+        ([], [NOT_READY, UNREACHABLE]),
+        (
+            [{"key": "gpu", "operator": "Exists"}],
+            [{"key": "gpu", "operator": "Exists"}, NOT_READY, UNREACHABLE],
+        ),
+        ([UNREACHABLE | {"tolerationSeconds": 5}], [UNREACHABLE | {"tolerationSeconds": 5}, NOT_READY]),
+        ([{"operator": "Exists"}], [{"operator": "Exists"}]),
+    ],
+)
+def test_a_pod_leaves_a_silent_machine_soon_unless_its_template_says_when(
+    own: list[Manifest], all_: list[Manifest]
+) -> None:
+    assert tolerations({"tolerations": own}) == all_
+    given = role(template={"spec": template()["spec"] | {"tolerations": own}})
+    assert pod(job({"worker": given}))["spec"]["tolerations"] == all_
+
+
+def test_a_drain_meets_no_emptydir_of_ours() -> None:
+    made = [pod()["spec"], master_pod(job(), Node("master", 0), PROVISION).manifest["spec"]]
+    assert not any("emptyDir" in volume for spec in made for volume in spec["volumes"])
+
+
+def test_the_master_is_restricted() -> None:
+    spec = master_pod(job(), Node("master", 0), PROVISION).manifest["spec"]
+    (container,) = spec["containers"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert (container["image"], container["imagePullPolicy"]) == ("elasticjob/trainer:test", "IfNotPresent")
+    assert container["command"] == ["elasticjob", "master"]
+    assert spec["serviceAccountName"] == "digits-master"
+
+
+def test_a_masters_own_command_may_write_files() -> None:
+    given = {"spec": {"containers": [{"name": "main", "command": ["mine"]}]}}
+    roles = {"worker": role(), "master": {"replicas": 1, "template": given}}
+    (container,) = master_pod(job(roles), Node("master", 0), PROVISION).manifest["spec"]["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is False
+
+
+def test_a_master_is_relaunched_under_the_next_name() -> None:
+    node = Node("master", 0, (ended(0, 2, role="master", restarts_before=1),))
+    made = master_pod(job(), node, PROVISION).manifest
+    assert made["metadata"]["name"] == "digits-master-0-3"
+    assert made["metadata"]["annotations"] == {"elasticjob.dlrover/restarts": "2"}
+
+
+@pytest.mark.parametrize("word", ["master", "dlrover-master"])
+def test_the_users_master_template_is_kept(word: str) -> None:
+    given = {
+        "spec": {"containers": [{"name": "main", "image": "mine", "resources": {"limits": {"cpu": "1"}}}]}
+    }
+    roles = {"worker": role(), word: {"replicas": 1, "template": given}}
+    (container,) = master_pod(job(roles), Node("master", 0), PROVISION).manifest["spec"]["containers"]
+    assert container["image"] == "mine"
+    assert container["resources"] == {"limits": {"cpu": "1"}}
+    assert container["command"] == ["elasticjob", "master"]
+
+
+def test_the_main_container_of_the_masters_template_is_the_master() -> None:
+    given = {"spec": {"containers": [{"name": "proxy", "image": "proxy"}, {"name": "main", "image": "mine"}]}}
+    roles = {"worker": role(), "dlrover-master": {"replicas": 1, "template": given}}
+    proxy, main = master_pod(job(roles), Node("master", 0), PROVISION).manifest["spec"]["containers"]
+    assert proxy == {"name": "proxy", "image": "proxy"}
+    assert (main["image"], main["command"]) == ("mine", ["elasticjob", "master"])
+
+
+VERDICTS: list[tuple[str, ExitReason, Outcome | None]] = [
+    (
+        '{"verdict": "Succeeded", "reason": "Done", "message": "97 %"}',
+        ExitReason.SUCCEEDED,
+        Outcome(True, "Done", "97 %"),
+    ),
+    (
+        '{"verdict": "Failed", "message": "no"}',
+        ExitReason.FATAL_ERROR,
+        Outcome(False, "TrainingFailed", "no"),
+    ),
+    ('{"verdict": "Stopped"}', ExitReason.SUCCEEDED, None),
+    ("", ExitReason.SUCCEEDED, Outcome(True, "MasterSucceeded", "the master ended with exit code 0")),
+    ("", ExitReason.KILLED, None),
+    ("Traceback: boom", ExitReason.FATAL_ERROR, None),
+    ('{"verdict": "Failed", "more": ' + "[" * 4000, ExitReason.FATAL_ERROR, None),
+]
+
+
+@pytest.mark.parametrize(("words", "reason", "outcome"), VERDICTS)
+def test_verdict(words: str, reason: ExitReason, outcome: Outcome | None) -> None:
+    assert verdict(Exit(reason, words=words)) == outcome
+
+
+def test_the_job_resource_begins_with_the_users_sizes() -> None:
+    made = job_resource(job({"worker": role(3), "evaluator": role(None)})).manifest
+    assert made["spec"]["replicaResourceSpecs"] == {"worker": {"replicas": 3}}
+    assert made["metadata"]["annotations"] == {
+        "elasticjob.dlrover/asked": '{"worker": 3}',
+        "elasticjob.dlrover/asked-at": "1",
+    }
+
+
+def test_everything_belongs_to_the_job() -> None:
+    for create in (*foundation(job(), "t0ken", {}), job_resource(job())):
+        (owner,) = create.manifest["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["uid"], owner["controller"]) == ("ElasticJob", "job-1", True)
+
+
+def test_only_pods_of_the_job_reach_them() -> None:
+    own = {"podSelector": {"matchLabels": {"elasticjob.dlrover/name": "digits"}}}
+    assert network_policy({}) == {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]}
+
+
+def test_prometheus_reaches_the_port_of_the_master_where_it_may() -> None:
+    labels = {"kubernetes.io/metadata.name": "monitoring"}
+    assert network_policy(labels)["ingress"][1:] == [
+        {
+            "from": [{"namespaceSelector": {"matchLabels": labels}}],
+            "ports": [{"port": 50001, "protocol": "TCP"}],
+        }
+    ]
+
+
+def network_policy(scrapers: dict[str, str]) -> Manifest:
+    made = {create.kind.name: create.manifest for create in foundation(job(), "t0ken", scrapers)}
+    spec: Manifest = made["NetworkPolicy"]["spec"]
+    return spec
+
+
+def held() -> set[tuple[str, str, str]]:
+    """Groups, resources and verbs that the operator has for all objects of a cluster."""
+    return {
+        (group, resource_, verb)
+        for rule in RULES
+        if "resourceNames" not in rule
+        for group in rule["apiGroups"]
+        for resource_ in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_operator_may_delete_what_the_garbage_collector_has_missed() -> None:
+    owner = OwnerReference(ELASTICJOB.api_version, ELASTICJOB.name, "digits", "job-1")
+    looked_at = {kind for kind, _ in unfollowed(owner)}
+    followed: set[Kind[Any]] = {SERVICE, SCALEPLAN, JOBRESOURCE, POD}
+    wanted = {(kind.group, kind.plural, verb) for kind in looked_at | followed for verb in ("get", "delete")}
+    assert wanted <= held()
+
+
+def test_the_operator_holds_what_it_hands_out() -> None:
+    """RBAC refuses a Role that grants more than its author has."""
+    given = {
+        (group, resource_, verb)
+        for rule in rights("digits")
+        for group in rule["apiGroups"]
+        for resource_ in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert given <= held()
+
+
+def test_a_master_reads_pods_and_changes_none() -> None:
+    (verbs,) = (rule["verbs"] for rule in rights("digits") if rule["resources"] == ["pods"])
+    assert verbs == ["get", "list", "watch"]
+
+
+def test_a_master_may_touch_only_its_own_job_and_snapshot() -> None:
+    named = {
+        rule["resources"][0]: rule["resourceNames"] for rule in rights("digits") if "resourceNames" in rule
+    }
+    assert named == {
+        "elasticjobs": ["digits"],
+        "elasticjobs/status": ["digits"],
+        "jobresources": ["digits"],
+        "configmaps": ["digits-master-state"],
+    }

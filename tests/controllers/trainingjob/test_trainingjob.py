@@ -1,0 +1,145 @@
+"""TrainingJobs of EDL: which ElasticJob each has, what its status says, and that nothing is left of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from elasticjob.api.paddle.trainingjob import TRAININGJOB, TrainingJob
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.controllers.passes.plan import Apply, Create, Plan
+from elasticjob.controllers.trainingjob.decide import Seen, decide, status_of, wanted
+from elasticjob.kube.errors import Invalid
+from elasticjob.kube.objects.kinds import Key, Manifest
+from elasticjob.kube.objects.views import POD
+from tests.kit.controllers.site import Site
+from tests.kit.manifests import TRAINING, changed
+from tests.kit.waiting import until
+
+
+def training(**changes: Any) -> TrainingJob:
+    written = {path.replace("__", "/"): value for path, value in changes.items()}
+    about = {"metadata/generation": 2}
+    return TrainingJob.model_validate(changed(TRAINING, {**about, **written}))
+
+
+def child(phase: str | None = "Running", uid: str = "t", **status: Any) -> ElasticJob:
+    """The ElasticJob of the TrainingJob with this uid."""
+    manifest = wanted(training())
+    manifest["metadata"]["ownerReferences"][0]["uid"] = uid
+    return ElasticJob.model_validate({**manifest, "status": {"phase": phase, **status}})
+
+
+DONE = {"phase": "succeeded", "observedGeneration": 2}
+
+
+@pytest.mark.parametrize(
+    ("job", "found", "reason", "action"),
+    [
+        (training(), None, "ElasticJobCreated", Create),
+        (training(status={"observedGeneration": 2}), child(), "AsSpecified", None),
+        (training(status={"observedGeneration": 1}), child(), "ElasticJobUpdated", Apply),
+        (training(), child(uid="another"), "NameTaken", None),
+        (training(spec__image=""), None, "Refused", None),
+        (
+            training(status=DONE),
+            None,
+            "AsSpecified",
+            None,
+        ),  # its ElasticJob was deleted: it does not run again
+        (training(metadata__deletionTimestamp="2026-01-01T00:00:00Z"), child(), "AsSpecified", None),
+    ],
+)
+def test_what_is_written(
+    job: TrainingJob, found: ElasticJob | None, reason: str, action: type | None
+) -> None:
+    plan = decide(Seen(job, found))
+    assert plan.reason == reason
+    assert [type(each) for each in plan.actions] == ([action] if action else [])
+
+
+@pytest.mark.parametrize(
+    ("found", "phase", "reason"),
+    [
+        (None, "creating", ""),
+        (child(None), "creating", ""),
+        (child("Created"), "creating", ""),
+        (child("Pending", reason="Unschedulable"), "creating", "Unschedulable"),
+        (child("Running"), "running", ""),
+        (child("Restarting"), "running", ""),
+        (child("Scaling"), "scaling", ""),
+        (child("Suspended"), "none", ""),
+        (child("Succeeded"), "succeeded", ""),
+        (child("Failed", reason="BackoffLimitExceeded"), "failed", "BackoffLimitExceeded"),
+    ],
+)
+def test_what_the_status_says(found: ElasticJob | None, phase: str, reason: str) -> None:
+    status = status_of(Seen(training(), found), Plan())
+    assert (status.phase, status.reason, status.observed_generation) == (phase, reason, 2)
+
+
+def test_the_status_of_a_finished_job_stays() -> None:
+    job = training(status=DONE)
+    assert status_of(Seen(job, None), Plan()) == job.status
+
+
+of_a_site = pytest.mark.asyncio(loop_scope="module")
+SPEC: Manifest = {
+    "image": "python:3.11",
+    "fault_tolerant": True,
+    "trainer": {"entrypoint": "sleep 600", "min-instance": 2, "max-instance": 4},
+}
+
+
+async def made(site: Site, **spec: Any) -> None:
+    manifest = {"metadata": {"name": "digits"}, "spec": {**SPEC, **spec}}
+    await site.client.create(TRAININGJOB.untyped(), manifest, site.namespace)
+
+
+async def status(site: Site) -> tuple[str, str | None]:
+    found = (await site.client.get(TRAININGJOB, "digits", site.namespace)).status
+    return found.phase or "", found.trainers
+
+
+@of_a_site
+async def test_a_job_runs_changes_and_leaves_nothing(site: Site) -> None:
+    await made(site)
+    await site.until(lambda: {"digits-worker-0", "digits-worker-1"} <= site.running())
+
+    async def runs() -> bool:
+        return await status(site) == ("running", "2/2")
+
+    await until(runs, "the status says that it runs")
+    await site.client.merge_patch(
+        TRAININGJOB, "digits", {"spec": {"trainer": {"max-instance": 6}}}, site.namespace
+    )
+    await site.until(lambda: site.job().spec.roles["worker"].max_replicas == 6)
+    await site.client.delete(TRAININGJOB, "digits", site.namespace)
+    await site.has_only(ELASTICJOB)
+    await site.has_only(POD)
+
+
+@of_a_site
+async def test_an_elasticjob_of_somebody_else_is_left_alone(site: Site) -> None:
+    template = {"spec": {"containers": [{"name": "main", "image": "i", "command": ["sleep", "600"]}]}}
+    await site.create({"suspend": True, "replicaSpecs": {"worker": {"replicas": 1, "template": template}}})
+    await site.until(lambda: site.job().metadata.name == "digits")
+    before = site.job().spec
+    await made(site)
+
+    async def waits() -> bool:
+        found = (await site.client.get(TRAININGJOB, "digits", site.namespace)).status
+        return found.reason.startswith("NameTaken: ElasticJob digits exists")
+
+    await until(waits, "the status says who has the name")
+    assert site.operator.cache(ELASTICJOB).get(Key(site.namespace, "digits")).spec == before  # type: ignore[union-attr]
+    await site.client.delete(TRAININGJOB, "digits", site.namespace)
+
+
+@of_a_site
+async def test_what_cannot_be_converted_is_refused_at_once(site: Site) -> None:
+    with pytest.raises(Invalid, match=r"spec\.fault_tolerant: is false, and the number of trainers"):
+        await made(site, fault_tolerant=False)
+    with pytest.raises(Invalid, match=r"spec\.image: is missing"):
+        await made(site, image="")
