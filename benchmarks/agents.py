@@ -33,11 +33,11 @@ from elasticjob.api.rpc.nodes import Order, Report, Usage, Watch
 from elasticjob.api.rpc.rendezvous import Join, Recovery
 from elasticjob.api.rpc.shards import Consumer, Dataset, Lease, Open, Outcome, Result
 from elasticjob.kube.clock import SystemClock
-from elasticjob.master import dispatch
-from elasticjob.master.job import Bounds, Job, Spec
+from elasticjob.master.durable.store import Nowhere
+from elasticjob.master.handlers import dispatch
 from elasticjob.master.main import collect_rarely
-from elasticjob.master.server import Master
-from elasticjob.master.store import Nowhere
+from elasticjob.master.serving.server import Master
+from elasticjob.master.state.job import Bounds, Job, Spec
 
 TOKEN: Final = "secret"
 AGENTS: Final = (1_000, 4_000, 10_000)

@@ -12,9 +12,9 @@ from statistics import median
 from time import perf_counter
 
 from elasticjob.api.rpc.shards import Consumer, Dataset, Lease, Open, Outcome, Result
-from elasticjob.master import dispatch
-from elasticjob.master.job import Job, Spec
-from elasticjob.master.shards import book, conversation
+from elasticjob.master.handlers import dispatch, shards
+from elasticjob.master.shards import book
+from elasticjob.master.state.job import Job, Spec
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PAIRS, REPEATS = 20_000, 5
@@ -30,15 +30,15 @@ def consuming(consumers: int) -> tuple[Job, list[Consumer]]:
         job = dispatch.handle(job, Open(consumer=consumer, dataset=dataset), NOW).job
     job = job.but(shards=book.saved(job.shards, job.shards.mark))
     for consumer in who:
-        job = conversation.lease(job, Lease(consumer=consumer, dataset="records"), NOW).job
+        job = shards.lease(job, Lease(consumer=consumer, dataset="records"), NOW).job
     return job, who
 
 
 def pairs_a_second(consumers: int, at_once: int, *, whole: bool) -> float:
     """Return lease + result pairs per second; `whole` turns include the job's verdict."""
     job, who = consuming(consumers)
-    lease = dispatch.handle if whole else conversation.lease
-    result = dispatch.handle if whole else conversation.result
+    lease = dispatch.handle if whole else shards.lease
+    result = dispatch.handle if whole else shards.result
     leases = [Lease(consumer=each, dataset="records", want=1 + at_once) for each in who]
     began = perf_counter()
     for turn in range(PAIRS // at_once):

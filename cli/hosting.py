@@ -28,8 +28,8 @@ from elasticjob.trainer.sockets import ANYWHERE, place_of
 
 if TYPE_CHECKING:
     from elasticjob.api.rpc.nodes import Succession
-    from elasticjob.master.job import Job as MasterJob
-    from elasticjob.master.server import Master
+    from elasticjob.master.serving.server import Master
+    from elasticjob.master.state.job import Job as MasterJob
 
 log = logging.getLogger("elasticjob.run")
 
@@ -82,7 +82,7 @@ class Seat:
         if left is None:
             await self.begin()
             return
-        from elasticjob.master.succession import inherit
+        from elasticjob.master.durable.succession import inherit
 
         listen = place_of(self._place.address)
         await self._hold(inherit(left, new_job(self._job).spec, datetime.now(UTC)), listen)
@@ -116,8 +116,8 @@ class Seat:
 
     async def _hold(self, job: MasterJob, listen: str) -> str:
         """Run a master in a task of its own, which outlives the task that asks for it."""
-        from elasticjob.master.server import Master
-        from elasticjob.master.store import Nowhere
+        from elasticjob.master.durable.store import Nowhere
+        from elasticjob.master.serving.server import Master
 
         node = self._place.node if self._job.host else ""
         master = Master(job, self._token, Nowhere(), host=listen, port=self._job.port, node=node)
@@ -176,7 +176,7 @@ async def begin(seat: Seat, job: Hosted) -> str:
 
 def new_job(job: Hosted) -> MasterJob:
     """Return the state in which the job's master starts."""
-    from elasticjob.master.job import Bounds, Job, Limits, Spec
+    from elasticjob.master.state.job import Bounds, Job, Limits, Spec
 
     limits = Limits(
         silence=timedelta(seconds=job.conf.silence),

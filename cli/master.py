@@ -44,8 +44,8 @@ def master(
     import logging
 
     from elasticjob.kube.errors import ConfigError
+    from elasticjob.master.cluster.settings import Settings
     from elasticjob.master.main import run
-    from elasticjob.master.settings import Settings
 
     low, high = _range(nnodes)
     given: dict[str, Any] = {

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Final
 
 from elasticjob.api.rpc import environment as names
 from elasticjob.cli.hosting import BESIDE, Hosted
-from elasticjob.master.autoscaler import EVERY, Autoscaler
-from elasticjob.master.job import Job
+from elasticjob.master.cluster.autoscaler import EVERY, Autoscaler
 from elasticjob.master.scalers.processes import Command, Processes
 from elasticjob.master.scalers.scaler import Scaler
 from elasticjob.master.scaling.local import LocalOptimizer
 from elasticjob.master.scaling.plan import Change, Group
-from elasticjob.master.scaling.state import Mode, Pace, Placed, Role, Wish
+from elasticjob.master.state.job import Job
+from elasticjob.master.state.scaling import Mode, Pace, Placed, Role, Wish
 from elasticjob.trainer.agent.settings import Settings
 
 if TYPE_CHECKING:
     from elasticjob.master.scaling.workers import Member
-    from elasticjob.master.server import Master
+    from elasticjob.master.serving.server import Master
 
 WORKER: Final = "worker"
 DEVICES: Final = "CUDA_VISIBLE_DEVICES"

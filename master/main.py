@@ -20,13 +20,13 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.errors import ConfigError, KubeError
 from elasticjob.kube.objects.owner import owner_reference
-from elasticjob.master.brain import Brain
-from elasticjob.master.cluster import Cluster, spec_of
-from elasticjob.master.job import End, Job
+from elasticjob.master.cluster.brain import Brain
+from elasticjob.master.cluster.cluster import Cluster, spec_of
+from elasticjob.master.cluster.settings import Settings
+from elasticjob.master.durable.store import MANAGER, ConfigMap, File, Nowhere, Store, StoreError, restore
 from elasticjob.master.scalers.pods import MANAGED_BY, Rules
-from elasticjob.master.server import Master
-from elasticjob.master.settings import Settings
-from elasticjob.master.store import MANAGER, ConfigMap, File, Nowhere, Store, StoreError, restore
+from elasticjob.master.serving.server import Master
+from elasticjob.master.state.job import End, Job
 
 log = logging.getLogger("elasticjob.master")
 

@@ -18,10 +18,10 @@ from benchmarks.simulator.physics import GIB
 from benchmarks.simulator.world import Pod, Simulated
 from elasticjob.api.resources import Bytes, Cores, Resources
 from elasticjob.controllers.nodes.out_of_memory import CEILING, MOST_AT_ONCE
-from elasticjob.master.job import Job
 from elasticjob.master.scaling import stages, statistics
 from elasticjob.master.scaling.local import LocalOptimizer
 from elasticjob.master.scaling.plan import Change, Group
+from elasticjob.master.state.job import Job
 
 T = TypeVar("T")
 MIB: Final = 2**20

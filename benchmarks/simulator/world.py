@@ -22,12 +22,12 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.scaleplan.fold import Impossible, fold
 from elasticjob.kube.objects.kinds import Key, Manifest
-from elasticjob.master.job import Bounds, Job, Node, Phase, Sample, Spec, Training
-from elasticjob.master.roster import Roster
 from elasticjob.master.scalers.scaleplan import manifest
 from elasticjob.master.scaling.observed import placed_of, wish_of
 from elasticjob.master.scaling.plan import Change
-from elasticjob.master.scaling.state import Scaling
+from elasticjob.master.state.job import Bounds, Job, Node, Phase, Sample, Spec, Training
+from elasticjob.master.state.roster import Roster
+from elasticjob.master.state.scaling import Scaling
 
 BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 JOB: Final = Key("simulated", "job")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Final
 
-from elasticjob.master.account import Cause
+from elasticjob.master.progress.goodput import Cause
 
 MEANINGS: Final = {
     Cause.PRODUCTIVE: "steps that count, and what the script does between them",

@@ -21,9 +21,9 @@ from collections.abc import Callable
 from datetime import datetime
 
 from elasticjob.api.rpc.rendezvous import Member, World
-from elasticjob.master.job import NAMED, Change, Ending, Job, Joined, Node
 from elasticjob.master.rendezvous import topology
-from elasticjob.master.roster import Kind, Roster
+from elasticjob.master.state.job import NAMED, Change, Ending, Job, Joined, Node
+from elasticjob.master.state.roster import Kind, Roster
 
 FEW = 64
 """Nodes of a job up to which every answer names the missing ones; beyond it says how many there are."""

@@ -26,13 +26,13 @@ import psutil
 
 from elasticjob.kube.backoff import Backoff
 from elasticjob.kube.clock import Clock
-from elasticjob.master.job import Phase
+from elasticjob.master.durable.store import File
 from elasticjob.master.scalers.scaler import ScalerError
 from elasticjob.master.scaling import workers
 from elasticjob.master.scaling.plan import Change
 from elasticjob.master.scaling.workers import Critical, Member, Members
-from elasticjob.master.store import File
-from elasticjob.master.value import Value
+from elasticjob.master.state.job import Phase
+from elasticjob.master.state.value import Value
 
 log = logging.getLogger("elasticjob.master")
 

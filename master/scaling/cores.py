@@ -17,7 +17,7 @@ from elasticjob.api.v1alpha1.common import PS
 from elasticjob.master.scaling.optimizer import Question
 from elasticjob.master.scaling.plan import Group, ResourcePlan
 from elasticjob.master.scaling.samples import cores
-from elasticjob.master.scaling.state import Demand
+from elasticjob.master.state.scaling import Demand
 
 BUSY: Final = 0.95
 WORTH: Final = 1.2

@@ -26,7 +26,7 @@ from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.master.scaling.optimizer import Question
 from elasticjob.master.scaling.plan import Group, ResourcePlan
 from elasticjob.master.scaling.samples import ratio
-from elasticjob.master.scaling.state import Record
+from elasticjob.master.state.scaling import Record
 
 PAYS: Final = 0.2
 """The least speed of an added node, as a share of that of a node before."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from elasticjob.master.scaling import cores, growth, memory, pending, servers, start
 from elasticjob.master.scaling.optimizer import Question
 from elasticjob.master.scaling.plan import ResourcePlan
-from elasticjob.master.scaling.state import Mode, Stage
+from elasticjob.master.state.scaling import Mode, Stage
 
 
 class LocalOptimizer:

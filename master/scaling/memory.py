@@ -21,7 +21,7 @@ from elasticjob.api.resources import Bytes, Resources
 from elasticjob.master.scaling.optimizer import Question
 from elasticjob.master.scaling.plan import Group, ResourcePlan
 from elasticjob.master.scaling.samples import GIB, MIB, mebibytes
-from elasticjob.master.scaling.state import Demand
+from elasticjob.master.state.scaling import Demand
 
 AHEAD: Final = 4
 """Horizons: for so long the new memory should be enough."""

@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.api.v1alpha1.sizing import facts_of, placement_of
-from elasticjob.master.scaling.state import Mode, Placed, Role, Wish, key
+from elasticjob.master.state.scaling import Mode, Placed, Role, Wish, key
 
 MEMORY: Final = "-memory"
 """The end of the name of the operator's plan for a pod that was out of memory."""

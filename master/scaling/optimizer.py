@@ -13,7 +13,7 @@ from typing import Protocol
 
 from elasticjob.api.resources import Resources
 from elasticjob.master.scaling.plan import ResourcePlan
-from elasticjob.master.scaling.state import Demand, Pace, Placed, Record, Stage, Wish
+from elasticjob.master.state.scaling import Demand, Pace, Placed, Record, Stage, Wish
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Final
 
 from elasticjob.api.resources import Bytes, Cores
 from elasticjob.api.v1alpha1.common import CHIEF, PS, WORKER
-from elasticjob.master.scaling.state import KEPT, Record, Use
+from elasticjob.master.state.scaling import KEPT, Record, Use
 
 MIB: Final = 2**20
 GIB: Final = 2**30

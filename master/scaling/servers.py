@@ -22,7 +22,7 @@ from elasticjob.master.scaling.growth import PAYS
 from elasticjob.master.scaling.optimizer import Question
 from elasticjob.master.scaling.plan import Group, ResourcePlan
 from elasticjob.master.scaling.samples import TRAIN, Samples, cores, last_growth, of_servers
-from elasticjob.master.scaling.state import Stage
+from elasticjob.master.state.scaling import Stage
 
 FULL: Final = 0.85
 """The share of its cores that a server should use."""

@@ -19,12 +19,12 @@ from typing import Final
 
 from elasticjob.api.resources import NOTHING, Resources
 from elasticjob.api.v1alpha1.common import PS
-from elasticjob.master.job import Job
 from elasticjob.master.scaling import start
 from elasticjob.master.scaling.bounds import bound
 from elasticjob.master.scaling.optimizer import Question, Waiting
 from elasticjob.master.scaling.plan import Change, ResourcePlan
-from elasticjob.master.scaling.state import Mode, Scaling, Stage, key
+from elasticjob.master.state.job import Job
+from elasticjob.master.state.scaling import Mode, Scaling, Stage, key
 
 LONGEST_HOLD: Final = timedelta(hours=1)
 

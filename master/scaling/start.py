@@ -21,7 +21,7 @@ from elasticjob.api.v1alpha1.common import EVALUATOR, PS, WORKER
 from elasticjob.master.scaling.optimizer import Question
 from elasticjob.master.scaling.plan import Group, ResourcePlan
 from elasticjob.master.scaling.samples import MIB
-from elasticjob.master.scaling.state import Mode
+from elasticjob.master.state.scaling import Mode
 
 SHARE: Final = 5
 MOST: Final = Resources({"cpu": Cores(16), "memory": Bytes(8192 * MIB)})

@@ -8,9 +8,9 @@ from typing import Final
 
 from elasticjob.api.resources import Bytes, Cores
 from elasticjob.api.v1alpha1.common import PS
-from elasticjob.master import progress
-from elasticjob.master.job import Job, Node
-from elasticjob.master.scaling.state import KEPT, Demand, Mode, Point, Record, Scaling, Use
+from elasticjob.master.progress import progress
+from elasticjob.master.state.job import Job, Node
+from elasticjob.master.state.scaling import KEPT, Demand, Mode, Point, Record, Scaling, Use
 
 SIZES: Final = 32
 """Numbers of nodes of which records are kept."""

@@ -22,8 +22,8 @@ import msgspec
 
 from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.priorities import is_high
-from elasticjob.master.job import Phase
-from elasticjob.master.value import Value
+from elasticjob.master.state.job import Phase
+from elasticjob.master.state.value import Value
 
 ALIVE: Final = (Phase.INITIAL, Phase.PENDING, Phase.RUNNING)
 MOST_RELAUNCHES: Final = 5

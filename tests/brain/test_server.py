@@ -34,7 +34,7 @@ from elasticjob.brain.algorithms import ALGORITHMS
 from elasticjob.brain.planner import Planner
 from elasticjob.brain.server import Server, openapi
 from elasticjob.brain.store import SeenJob, Store
-from elasticjob.master.brain import Brain
+from elasticjob.master.cluster.brain import Brain
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 KEY = b"a key of the operator and of Brain"

@@ -14,7 +14,7 @@ from elasticjob.api.resources import Resources
 from elasticjob.cli.hosting import Hosted, new_job
 from elasticjob.cli.peers import DEVICES, Beside, Machine, machine
 from elasticjob.master.scaling.plan import Change, Group
-from elasticjob.master.scaling.state import Mode, Role
+from elasticjob.master.state.scaling import Mode, Role
 
 
 @pytest.mark.parametrize(

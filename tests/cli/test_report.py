@@ -22,7 +22,7 @@ from elasticjob.cli.story.runner import Played
 from elasticjob.cli.story.seen import Message, Seen, has_succeeded
 from elasticjob.cli.story.steps import Step
 from elasticjob.cli.story.timeline import Result, tell
-from elasticjob.master.account import Cause
+from elasticjob.master.progress.goodput import Cause
 
 Spans = st.lists(st.tuples(st.floats(0, 1000), st.floats(1, 200)), max_size=20)
 

@@ -39,7 +39,7 @@ from elasticjob.kube.objects.views import (
     SERVICE,
     SERVICE_ACCOUNT,
 )
-from elasticjob.master.store import ConfigMap as Snapshot
+from elasticjob.master.durable.store import ConfigMap as Snapshot
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Job, Stage, local, role, worker
 from tests.kit.waiting import until

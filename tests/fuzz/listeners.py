@@ -23,10 +23,10 @@ from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.webhook.handlers import Handlers
 from elasticjob.kube.webhook.registration import path_of
-from elasticjob.master.job import Bounds, Job, Spec, invariants
-from elasticjob.master.pages import PAGES
-from elasticjob.master.server import Master
-from elasticjob.master.store import Nowhere
+from elasticjob.master.durable.store import Nowhere
+from elasticjob.master.serving.pages import PAGES
+from elasticjob.master.serving.server import Master
+from elasticjob.master.state.job import Bounds, Job, Spec, invariants
 from elasticjob.webhooks import WEBHOOKS
 from tests.fuzz.requests import Body, Calls
 from tests.kit.manifests import DECLARED

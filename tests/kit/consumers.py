@@ -19,7 +19,7 @@ from urllib.request import urlopen
 
 from elasticjob.cli.ports import free_port
 from elasticjob.master import main
-from elasticjob.master.settings import Settings
+from elasticjob.master.cluster.settings import Settings
 from elasticjob.trainer.shards import Dataset, Shards, Way
 from tests.kit.waiting import PATIENCE
 

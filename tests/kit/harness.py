@@ -22,9 +22,9 @@ from typing import Any, Final
 import psutil
 
 from elasticjob.api.rpc import environment as names
-from elasticjob.master.job import Bounds, Job, Limits, Spec
-from elasticjob.master.server import Master
-from elasticjob.master.store import Nowhere, restore, snapshot
+from elasticjob.master.durable.store import Nowhere, restore, snapshot
+from elasticjob.master.serving.server import Master
+from elasticjob.master.state.job import Bounds, Job, Limits, Spec
 from tests.kit.warm import Process, Warm
 
 TOKEN: Final = "secret"

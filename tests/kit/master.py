@@ -9,10 +9,9 @@ from elasticjob.api.rpc.check import Check
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Progress, Report, Watch
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
-from elasticjob.master import dispatch, nodes
-from elasticjob.master.job import Bounds, Job, Phase, Spec, Verdict, invariants
-from elasticjob.master.nodes import Pod
-from elasticjob.master.rendezvous import conversation
+from elasticjob.master.handlers import dispatch, nodes, rendezvous
+from elasticjob.master.handlers.nodes import Pod
+from elasticjob.master.state.job import Bounds, Job, Phase, Spec, Verdict, invariants
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -117,7 +116,7 @@ class Played:
         return self.orders(name).order
 
     def world(self, name: str, after: int = 0) -> World | None:
-        return conversation.answer(self.job, join(name, self.job.nodes[name].incarnation, after=after))
+        return rendezvous.answer(self.job, join(name, self.job.nodes[name].incarnation, after=after))
 
     def ended(self) -> Verdict | None:
         return self.job.verdict

@@ -8,7 +8,7 @@ from typing import Any
 
 from elasticjob.api.resources import Resources
 from elasticjob.master.scaling.optimizer import Question, Waiting
-from elasticjob.master.scaling.state import Demand, Mode, Placed, Point, Record, Role, Stage, Use, Wish
+from elasticjob.master.state.scaling import Demand, Mode, Placed, Point, Record, Role, Stage, Use, Wish
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MIB, GIB = 2**20, 2**30

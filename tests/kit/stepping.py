@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from elasticjob.api.rpc.nodes import Orders, Report
-from elasticjob.master.condition import Finding
+from elasticjob.master.state.condition import Finding
 from elasticjob.trainer.agent.health import EVERY, Sight, Watcher
 from elasticjob.trainer.pulse import Phase, Pulse
 from tests.kit.master import START, Played, join, watch

@@ -12,10 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Order
 from elasticjob.api.rpc.rendezvous import World
-from elasticjob.master import dispatch
-from elasticjob.master.errors import RequestError
-from elasticjob.master.job import Job, invariants
-from elasticjob.master.store import restore, snapshot
+from elasticjob.master.durable.store import restore, snapshot
+from elasticjob.master.handlers import dispatch
+from elasticjob.master.state.errors import RequestError
+from elasticjob.master.state.job import Job, invariants
 from tests.kit.master import Played, failure, finish, join, leave, ran, report, watch
 
 NAMES = [f"node-{index}" for index in range(6)]

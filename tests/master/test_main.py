@@ -20,8 +20,8 @@ import pytest
 
 from elasticjob.cli.errors import Failure
 from elasticjob.cli.master import master as command
+from elasticjob.master.cluster.settings import Settings
 from elasticjob.master.main import last_words
-from elasticjob.master.settings import Settings
 from tests.kit.master import Played, failure, finish, join, played, report, watch
 
 

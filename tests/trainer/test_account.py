@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from elasticjob.master import account
-from elasticjob.master.account import Cause
+from elasticjob.master.progress import goodput
+from elasticjob.master.progress.goodput import Cause
 from tests.kit.harness import Scenario, scenario
 from tests.kit.warm import Warm
 
@@ -30,7 +30,7 @@ async def trains(job: Scenario) -> None:
 async def test_productive_and_lost_seconds_are_those_of_all_workers(tmp_path: Path, warm: Warm) -> None:
     async with scenario(tmp_path, warm, nodes=(WORKERS, WORKERS)) as job:
         began = job.master.now()
-        job.master.observe(lambda state, _: account.close(state, began))  # not with the first tick
+        job.master.observe(lambda state, _: goodput.close(state, began))  # not with the first tick
         first, second = [await job.agent(index, "stalled.py", tmp_path, 0.02) for index in range(WORKERS)]
         await trains(job)
         os.kill(job.steps(first.node)[-1]["pid"], signal.SIGKILL)
@@ -40,7 +40,7 @@ async def test_productive_and_lost_seconds_are_those_of_all_workers(tmp_path: Pa
         await job.agent(1, "stalled.py", tmp_path, 0.02)
         await trains(job)
         ended = job.master.now()
-        spent = account.close(job.master.job, ended).account.seconds
+        spent = goodput.close(job.master.job, ended).account.seconds
     assert sum(spent.values()) == pytest.approx((ended - began).total_seconds() * WORKERS, rel=0.01)
     assert {Cause.PRODUCTIVE, Cause.INIT, Cause.RENDEZVOUS} <= set(spent)
     assert spent[Cause.PRODUCTIVE] > 3 * 20 * 0.02 * WORKERS

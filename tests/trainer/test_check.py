@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from elasticjob.api.rpc.check import Peer
-from elasticjob.master import nodes
-from elasticjob.master.check.conversation import sentence
+from elasticjob.master.handlers import nodes
+from elasticjob.master.handlers.check import sentence
 from elasticjob.trainer.agent import check
 from elasticjob.trainer.agent.check import Bench, Result, Task, reserved, together
 from tests.kit.harness import SCRIPTS, scenario

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import pytest
 
-from elasticjob.master.job import Job, Spec
-from elasticjob.master.server import Master
-from elasticjob.master.store import Nowhere
+from elasticjob.master.durable.store import Nowhere
+from elasticjob.master.serving.server import Master
+from elasticjob.master.state.job import Job, Spec
 from elasticjob.trainer.shards import Dataset, Incomplete, IndexClient, MasterError, Shards, Way
 
 Found = TypeVar("Found")

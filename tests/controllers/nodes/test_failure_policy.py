@@ -15,8 +15,8 @@ from elasticjob.controllers.elasticjob.seen import Seen as JobSeen
 from elasticjob.controllers.jobresource.decide import Seen, decide
 from elasticjob.controllers.passes.plan import Create
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.master.cluster import spec_of
-from elasticjob.master.job import Limits
+from elasticjob.master.cluster.cluster import spec_of
+from elasticjob.master.state.job import Limits
 from tests.kit.controllers.build import NOW, ended, job, life, master, oom, resource, role
 
 

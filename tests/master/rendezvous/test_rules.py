@@ -9,8 +9,8 @@ import pytest
 
 from elasticjob.api.rpc.nodes import Order
 from elasticjob.api.rpc.rendezvous import Join, Recovery, World
-from elasticjob.master.errors import Refused, Stale, Stopping
-from elasticjob.master.job import NAMED, Bounds, Phase
+from elasticjob.master.state.errors import Refused, Stale, Stopping
+from elasticjob.master.state.job import NAMED, Bounds, Phase
 from tests.kit.master import Played, finish, join, leave, played, pod, report, watch
 
 NODES = [f"node-{index}" for index in range(9)]

@@ -15,7 +15,7 @@ from elasticjob.master.scaling import growth
 from elasticjob.master.scaling.bounds import bound
 from elasticjob.master.scaling.optimizer import Question
 from elasticjob.master.scaling.plan import Group, ResourcePlan
-from elasticjob.master.scaling.state import Placed, Record, Role
+from elasticjob.master.state.scaling import Placed, Record, Role
 from tests.kit.scaling import NOW, asked
 
 TICK = timedelta(seconds=100)

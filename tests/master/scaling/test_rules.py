@@ -10,7 +10,7 @@ import pytest
 from elasticjob.master.scaling import cores, growth, memory, pending, servers, start
 from elasticjob.master.scaling.optimizer import Question
 from elasticjob.master.scaling.plan import ResourcePlan
-from elasticjob.master.scaling.state import Mode, Role, Stage
+from elasticjob.master.state.scaling import Mode, Role, Stage
 from tests.kit.scaling import NOW, asked, needed, records, use, waiting
 
 ELASTIC = {"worker": Role(least=1, most=16)}

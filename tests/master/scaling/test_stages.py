@@ -11,14 +11,14 @@ import pytest
 from elasticjob.api.rpc.nodes import Usage
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.objects.kinds import Key
-from elasticjob.master.job import Job, Node, Phase, Spec
-from elasticjob.master.roster import Roster
 from elasticjob.master.scalers.scaleplan import manifest
 from elasticjob.master.scaling import stages, statistics
 from elasticjob.master.scaling.observed import placed_of
 from elasticjob.master.scaling.optimizer import Question
 from elasticjob.master.scaling.plan import Change, Group, ResourcePlan
-from elasticjob.master.scaling.state import Demand, Mode, Placed, Role, Scaling, Stage, Wish
+from elasticjob.master.state.job import Job, Node, Phase, Spec
+from elasticjob.master.state.roster import Roster
+from elasticjob.master.state.scaling import Demand, Mode, Placed, Role, Scaling, Stage, Wish
 from tests.kit.scaling import GIB, NOW, records, use
 
 ELASTIC = Wish(mark="1", mode=Mode.SINGLE_JOB, roles={"worker": Role(least=1, most=8)})

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from elasticjob.api.v1alpha1.priorities import is_high
-from elasticjob.master.job import Phase
 from elasticjob.master.scaling.workers import (
     RELAUNCHES,
     Critical,
@@ -26,6 +25,7 @@ from elasticjob.master.scaling.workers import (
     scaled,
     up,
 )
+from elasticjob.master.state.job import Phase
 
 NONE = Critical()
 

@@ -19,11 +19,12 @@ from elasticjob.api.rpc.shards import (
     Result,
     Shard,
 )
-from elasticjob.master import dispatch, pages
-from elasticjob.master.errors import RequestError, Stale
+from elasticjob.master.durable.store import restore, snapshot
+from elasticjob.master.handlers import dispatch
+from elasticjob.master.serving import pages
 from elasticjob.master.shards import book
 from elasticjob.master.shards.ledger import Ledger
-from elasticjob.master.store import restore, snapshot
+from elasticjob.master.state.errors import RequestError, Stale
 from tests.kit.master import Played, failure, watch
 
 

@@ -24,11 +24,11 @@ from elasticjob.api.rpc.shards import (
     Result,
     Shard,
 )
-from elasticjob.master import dispatch
-from elasticjob.master.errors import RequestError, Stale
-from elasticjob.master.job import Limits
+from elasticjob.master.durable.store import restore, snapshot
+from elasticjob.master.handlers import dispatch
 from elasticjob.master.shards import book, splitters
-from elasticjob.master.store import restore, snapshot
+from elasticjob.master.state.errors import RequestError, Stale
+from elasticjob.master.state.job import Limits
 from tests.kit.master import Played, failure, watch
 
 DATASETS = (

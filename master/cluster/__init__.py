@@ -1,0 +1,1 @@
+"""The world outside of the job: the Kubernetes API, Brain, settings."""

@@ -1,0 +1,378 @@
+"""The master's Kubernetes client: it watches its ElasticJob and pods, and writes two objects.
+
+It writes `status.training` of its ElasticJob: a new round, the first step and the end at once, mere progress
+about every 10 s. It writes ScalePlans: at the start for roles without `replicas`, later as the optimizer
+says. All decisions are pure functions; only `Cluster` does I/O.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from elasticjob.api.v1alpha1.common import (
+    LABEL_INDEX,
+    LABEL_JOB,
+    LABEL_RELAUNCH,
+    LABEL_ROLE,
+    MASTER,
+    MASTER_ALIAS,
+)
+from elasticjob.api.v1alpha1.containers import main_container, main_end
+from elasticjob.api.v1alpha1.elasticjob import (
+    ELASTICJOB,
+    ElasticJob,
+    ExitCodeOperator,
+    FailureRule,
+    NodeCheck,
+)
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.errors import KubeError, Unauthorized
+from elasticjob.kube.objects.kinds import Key, Manifest
+from elasticjob.kube.objects.views import POD, Pod
+from elasticjob.kube.operator.operator import Operator
+from elasticjob.master.cluster.autoscaler import Autoscaler
+from elasticjob.master.cluster.brain import Brain, BrainOptimizer, Reporter, WithStandIn
+from elasticjob.master.durable.store import MANAGER
+from elasticjob.master.handlers import check as checks
+from elasticjob.master.handlers import nodes
+from elasticjob.master.progress import goodput, progress
+from elasticjob.master.rendezvous import servers
+from elasticjob.master.rendezvous.topology import spot_of
+from elasticjob.master.scalers.pods import Pods, Rules
+from elasticjob.master.scalers.scaleplan import ScalePlanScaler
+from elasticjob.master.scaling.local import LocalOptimizer
+from elasticjob.master.scaling.observed import placed_of, wish_of
+from elasticjob.master.scaling.optimizer import Optimizer
+from elasticjob.master.serving.server import Master
+from elasticjob.master.state.condition import Finding
+from elasticjob.master.state.job import Bounds, Job, Limits, Phase, Rule, Spec, Training
+from elasticjob.master.state.scaling import Placed
+
+log = logging.getLogger("elasticjob.master")
+
+FORESEEABLE = timedelta(days=3650)
+PLAIN_JOB = ELASTICJOB.untyped()
+RELEASED = 64
+"""Pods of parameter servers that are named as released at once."""
+
+
+def spec_of(job: ElasticJob, limits: Limits) -> Spec:
+    """Return the roles that train together and the bounds of the world size, from an ElasticJob."""
+    given = job.spec.roles
+    roles = job.spec.training_roles
+    least = sum(given[role].bounds.least for role in roles)
+    wanted = sum(_wanted(job, role) for role in roles)
+    most = sum(_most(job, role) for role in roles)
+    bounds = Bounds(minimum=max(1, least), maximum=max(1, most), unit=job.spec.node_unit)
+    restarts = max((given[role].restart_count for role in roles), default=0)
+    forgive = job.spec.run_policy.forgive_restarts_after_seconds
+    return Spec(
+        job=job.metadata.name,
+        bounds=bounds,
+        limits=limits,
+        replicas=max(wanted, bounds.lo),
+        restart_count=restarts,
+        suspended=job.spec.suspend,
+        forgive=timedelta(seconds=forgive) if forgive else None,
+        roles=roles,
+        spares=sum(given[role].spares for role in roles),
+        exclude_stragglers=job.spec.node_check is NodeCheck.STRAGGLERS,
+        wish=wish_of(job),
+        leader=leader_of(job),
+        rules=tuple(map(_rule, job.spec.run_policy.failure_policy.rules)),
+    )
+
+
+def leader_of(job: ElasticJob) -> str:
+    """Return the node whose success is the job's, "" where all nodes must succeed."""
+    return "-".join(map(str, (job.metadata.name, *job.spec.leader))) if job.spec.leader else ""
+
+
+def _rule(rule: FailureRule) -> Rule:
+    others = rule.on_exit_codes.operator is ExitCodeOperator.NOT_IN
+    return Rule(rule.action.value, tuple(rule.on_exit_codes.values), others, tuple(rule.roles))
+
+
+def pods_of(job: str, pods: Iterable[Pod]) -> list[nodes.Pod]:
+    """Return the pods of training nodes; skips the master's pod and pods without an index label."""
+    return [_pod(job, pod) for pod in pods if _is_node(pod.metadata.labels)]
+
+
+def training_status(job: Job) -> Manifest:
+    """Return `status.training`, a pure function of the job: equal jobs cause no write."""
+    training, world = job.training, job.running
+    latest, rate, ends = training.progress, progress.speed(training), _end(training)
+    share = latest.step / latest.total_steps if latest and latest.total_steps else None
+    known = {
+        "step": latest and latest.step,
+        "epoch": latest and round(latest.epoch, 4),
+        "progress": share if share is None else round(min(1.0, share), 4),
+        "stepsPerSecond": rate and round(rate.steps, 3),
+        "samplesPerSecond": rate and round(rate.samples, 3),
+        "eta": ends and ends.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "worldSize": world.size if world else 0,
+        "round": job.round,
+        "goodput": _share(progress.shown_goodput(job)),
+        "badputSeconds": _seconds(goodput.lost(job.account)) or None,
+        "findings": [_finding(each) for each in job.health.findings] or None,
+        "nodeCheck": checks.sentence(job) or None,
+        "released": sorted(servers.releasable(job))[:RELEASED] or None,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def is_urgent(old: Manifest, new: Manifest) -> bool:
+    """Whether two values of `status.training` differ in more than progress."""
+    return _turning_point(old) != _turning_point(new)
+
+
+class Cluster:
+    """Feeds a master with its job and pods, and writes the job's status: `await cluster.run()`.
+
+    A machine without a kubelet goes on with its containers. The operator deletes their pods and makes another
+    master: this one ends once its `pod` is gone, or its credentials, which are bound to that, are refused.
+    """
+
+    REFUSED = 60.0  # seconds; an API server without its database refuses them, too
+    STATUS_EVERY = 1.0  # seconds
+    PROGRESS_AFTER = (8.0, 12.0)  # seconds; a random number between, so that masters do not write in step
+
+    def __init__(
+        self,
+        client: Client,
+        job: ElasticJob,
+        master: Master,
+        limits: Limits,
+        pod: str = "",
+        brain: Brain | None = None,
+        rules: Rules | None = None,
+    ) -> None:
+        self._client, self._master, self._limits = client, master, limits
+        self._key, self._uid = Key(job.metadata.namespace, job.metadata.name), job.metadata.uid
+        self._own, self._own_uid = Key(job.metadata.namespace, pod), ""
+        self._refused: float | None = None  # since when the credentials are refused
+        self._written: Manifest = {}
+        self._changed = asyncio.Event()
+        name = job.metadata.name
+        self._operator = Operator(
+            client, job.metadata.namespace, name=MANAGER, probes=None, signals=False, one_of_many=True
+        )
+        self._jobs = self._operator.cache(ELASTICJOB, fields=f"metadata.name={name}")
+        self._pods = self._operator.cache(POD, labels=f"{LABEL_JOB}={name}")
+        self._resources = self._operator.cache(JOBRESOURCE, fields=f"metadata.name={name}")
+        self._plans = self._operator.cache(SCALEPLAN, labels=f"{LABEL_JOB}={name}")
+        for cache in (self._jobs, self._pods, self._resources, self._plans):
+            self._follow(cache)
+        clock = master.clock
+        self._maker = Pods(client, job, rules, self._pods, clock, master.address) if rules else None
+        scaler = self._maker or ScalePlanScaler(client, job)
+        self._autoscaler = Autoscaler(master, optimizer_of(job, brain), scaler)
+        where = job.metadata.namespace, job.metadata.uid
+        self._reporter = Reporter(brain, *where, lambda: master.job, clock) if brain else None
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._operator.run())
+            tasks.create_task(self._observe())
+            tasks.create_task(self.report())
+            tasks.create_task(self._scale())
+            tasks.create_task(self._tell_brain())
+            tasks.create_task(self._make_pods())
+
+    async def report(self) -> None:
+        """Write the status for ever: urgent changes within a second, progress every 10 s or so."""
+        due = 0.0
+        while True:
+            await self._master.clock.sleep(self.STATUS_EVERY)
+            now = self._master.clock.monotonic()
+            await self.write_status(progress=now >= due)
+            if now >= due:
+                due = now + random.uniform(*self.PROGRESS_AFTER)
+
+    async def write_status(self, *, progress: bool = True) -> None:
+        """Write `status.training` if it has changed; retry later if the API server is unavailable.
+
+        Without `progress`, only an urgent change is written.
+        """
+        status = training_status(self._master.job)
+        if status == self._written or not (progress or is_urgent(self._written, status)):
+            return
+        manifest = {
+            "apiVersion": ELASTICJOB.api_version,
+            "kind": ELASTICJOB.name,
+            "metadata": {"name": self._key.name, "namespace": self._key.namespace, "uid": self._uid},
+            "status": {"training": status},
+        }
+        try:
+            await self._client.apply(PLAIN_JOB, manifest, manager=MANAGER, subresource="status")
+        except KubeError as error:
+            log.warning("status of job %s is not written, again in a second: %s", self._key.name, error)
+            self._end_when_refused(error)
+            return
+        self._written, self._refused = status, None
+
+    def _end_when_refused(self, error: KubeError) -> None:
+        """Retire the master whose credentials have been refused for long."""
+        now = self._master.clock.monotonic()
+        if not isinstance(error, Unauthorized):
+            self._refused = None
+        elif self._refused is None:
+            self._refused = now
+        elif now - self._refused >= self.REFUSED:
+            self._master.retire(f"its credentials are refused, as those of a deleted pod: {error}")
+
+    def _end_when_gone(self) -> None:
+        """Retire the master whose pod was listed and is deleted; another may have its name since."""
+        own = self._pods.get(self._own)
+        if own and not self._own_uid:
+            self._own_uid = own.metadata.uid
+        if self._own_uid and (own is None or own.metadata.uid != self._own_uid):
+            self._master.retire(f"its pod {self._own.name} is deleted: another master takes its place")
+
+    def _follow(self, cache: Cache[Any]) -> None:
+        cache.subscribe(lambda _: self._changed.set())
+
+    async def _observe(self) -> None:
+        """Pass the whole state to the master on every change, so that a missed event does no harm.
+
+        While thousands of pods start, their changes are looked at together, in a fifth of the time.
+        """
+        await self._operator.wait_started()
+        clock = self._master.clock
+        while True:
+            self._changed.clear()
+            began = clock.monotonic()
+            self._end_when_gone()
+            if (found := self._jobs.get(self._key)) and found.metadata.uid == self._uid:
+                if self._maker:
+                    self._maker.follow(found)
+                spec = spec_of(found, self._limits)
+                self._master.observe(lambda job, now, spec=spec: job.but(spec=spec))  # type: ignore[misc]
+            wish = self._master.job.spec.wish
+            placed = placed_of(self._resources.get(self._key), self._plans.list(), self._key.name, wish.mark)
+            self._master.observe(lambda job, now, placed=placed: _placed(job, placed))  # type: ignore[misc]
+            pods = pods_of(self._key.name, self._pods.list())
+            if self._maker:
+                self._maker.wake()
+            self._master.observe(lambda job, now, pods=pods: nodes.observe(job, pods, now))  # type: ignore[misc]
+            await clock.sleep(4 * (clock.monotonic() - began))
+            await self._changed.wait()
+
+    async def _scale(self) -> None:
+        """Learn and change the sizes of the job."""
+        await self._operator.wait_started()
+        await self._autoscaler.run()
+
+    async def _make_pods(self) -> None:
+        """Make the pods of a job that leaves them to its master."""
+        if self._maker:
+            await self._operator.wait_started()
+            await self._maker.run(lambda: self._master.job.verdict is not None)
+
+    async def _tell_brain(self) -> None:
+        """Send statistics to Brain, if the job has one."""
+        if self._reporter:
+            await self._reporter.run()
+
+
+def optimizer_of(job: ElasticJob, brain: Brain | None) -> Optimizer:
+    """Return who decides about sizes: Brain while it answers, if the job has one."""
+    if brain is None:
+        return LocalOptimizer()
+    return WithStandIn(BrainOptimizer(brain, job.metadata.namespace, job.metadata.uid), LocalOptimizer())
+
+
+def _placed(job: Job, placed: Placed) -> Job:
+    return job if placed == job.scaling.placed else job.but(scaling=job.scaling.but(placed=placed))
+
+
+_NOT_NODES = (None, MASTER, MASTER_ALIAS)
+_PHASES = {phase.value: phase for phase in Phase}
+
+
+def _is_node(labels: Mapping[str, str]) -> bool:
+    """Whether the labels name a training role and an index; labels are untrusted."""
+    numbers = labels.get(LABEL_INDEX, "0"), labels.get(LABEL_RELAUNCH, "0")
+    return labels.get(LABEL_ROLE) not in _NOT_NODES and all(map(str.isdecimal, numbers))
+
+
+def _pod(job: str, pod: Pod) -> nodes.Pod:
+    labels = pod.metadata.labels
+    role, index = labels[LABEL_ROLE], int(labels.get(LABEL_INDEX, "0"))
+    return nodes.Pod(
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        node=f"{job}-{role}-{index}",
+        role=role,
+        index=index,
+        phase=_phase(pod),
+        leaving=pod.metadata.deletion_timestamp is not None,
+        relaunch=int(labels.get(LABEL_RELAUNCH, "0")),
+        spot=spot_of(role, labels),
+        resource=_resource(pod),
+        created=pod.metadata.creation_timestamp,
+        placed=bool(pod.spec.node_name),
+    )
+
+
+def _resource(pod: Pod) -> dict[str, str]:
+    """Return what the training container of a pod is given."""
+    main = main_container(pod)
+    given = main.resources.requests | main.resources.limits if main else {}
+    return {name: str(amount) for name, amount in given.items()}
+
+
+def _phase(pod: Pod) -> Phase:
+    """Return the phase of a node: its main container ends it, whatever runs beside."""
+    if end := main_end(pod):
+        return Phase.FAILED if end.exit_code else Phase.SUCCEEDED
+    # Unknown: the kubelet is unreachable. The heartbeat of the agent tells whether the node still trains.
+    return _PHASES.get(pod.status.phase, Phase.RUNNING if pod.status.phase else Phase.INITIAL)
+
+
+def _wanted(job: ElasticJob, role: str) -> int:
+    spec = job.spec.roles[role]
+    return spec.replicas if spec.replicas is not None else spec.bounds.least
+
+
+def _most(job: ElasticJob, role: str) -> int:
+    """Return the largest size of a role; without maxReplicas, the requested size."""
+    most = job.spec.roles[role].bounds.most
+    return most if most is not None else max(_wanted(job, role), 1)
+
+
+def _end(training: Training) -> datetime | None:
+    """Return the estimated time of the last step; None when unknown, or too far away to be meaningful."""
+    left = progress.eta(training)
+    if training.at is None or left is None or left > FORESEEABLE.total_seconds():
+        return None
+    return training.at + timedelta(seconds=left)
+
+
+def _turning_point(status: Manifest) -> object:
+    """The round, its size, what was found, which pods may go, and whether there is a first or a last step."""
+    shown = status.get("round"), status.get("worldSize"), status.get("nodeCheck"), status.get("findings")
+    return *shown, status.get("released"), "step" in status, status.get("progress") == 1.0
+
+
+def _finding(finding: Finding) -> Manifest:
+    at = finding.at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"time": at, "reason": finding.reason.value, "message": finding.message}
+
+
+def _share(share: float | None) -> float | None:
+    return None if share is None else round(share, 3)
+
+
+def _seconds(lost: Mapping[str, float]) -> dict[str, int]:
+    """Return whole seconds to two digits: a job that waits for days then seldom writes that it still does."""
+    return {cause: int(float(f"{seconds:.2g}")) for cause, seconds in lost.items() if seconds >= 1}

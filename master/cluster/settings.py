@@ -1,0 +1,126 @@
+"""Settings of a master: environment variables of its pod, or flags of `elasticjob master`.
+
+Two underscores follow the prefix because a job called `elasticjob` has a Service `elasticjob-master`, for
+which Kubernetes sets ELASTICJOB_MASTER_PORT in every pod of the namespace. The name of no Service ends with a
+dash, so that none sets a variable of ours.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, BeforeValidator, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from elasticjob.api.rpc import environment as env
+from elasticjob.master.state.job import Bounds, Limits, Spec
+from elasticjob.master.state.scaling import Pace
+
+
+def _named(name: str, default: Any) -> Any:
+    """Return a field that is set by the environment variable `name`, or by its own name."""
+    return Field(default=default, validation_alias=AliasChoices(name, name.lower()))
+
+
+def _seconds(value: Any) -> Any:
+    """Return a plain number as seconds; leaves anything else to Pydantic (ISO 8601)."""
+    return float(value) if isinstance(value, str) and value.replace(".", "", 1).isdecimal() else value
+
+
+Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
+
+
+class Settings(BaseSettings):
+    """Settings of a master process. In a cluster, the size of the job comes from its ElasticJob."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="ELASTICJOB_MASTER__", frozen=True, populate_by_name=True, use_attribute_docstrings=True
+    )
+
+    job: str = _named(env.JOB, "local")
+    """The name of the job."""
+
+    namespace: str = _named(env.NAMESPACE, "")
+    """Its namespace; empty outside of a cluster."""
+
+    pod: str = _named(env.POD_NAME, "")
+    """The master's own pod; a master whose pod is gone from the API server ends."""
+
+    host: str = _named(env.POD_IP, "127.0.0.1")
+    """The address to listen on."""
+
+    port: int = env.MASTER_PORT
+    """The port to listen on; 0 for any."""
+
+    token_file: Path | None = _named(env.TOKEN_FILE, None)
+    """The file with the job's bearer token; without it a new token is made and printed."""
+
+    termination_log: Path | None = _named(env.TERMINATION_LOG, None)
+    """The file for the termination message, as JSON."""
+
+    kubeconfig: Path | None = None
+    """The cluster of the job; without it, KUBECONFIG or the pod's own service account."""
+
+    state: Path | None = None
+    """Outside of a cluster: the file that keeps the job's state across restarts of its master."""
+
+    nodes_min: int = Field(default=1, ge=1)
+    """Outside of a cluster: the smallest number of nodes that train."""
+
+    nodes_max: int = Field(default=1, ge=1)
+    """Outside of a cluster: the largest number of nodes that train."""
+
+    node_unit: int = Field(default=1, ge=1)
+    """Outside of a cluster: the number of training nodes is a multiple of this."""
+
+    silence: Seconds = Limits().silence
+    """Heartbeat timeout after which a node is lost (seconds, like the next four)."""
+
+    last_call: Seconds = Limits().last_call
+    """How long after the last join missing nodes are waited for."""
+
+    join_timeout: Seconds = Limits().join_timeout
+    """How long the job may be without a world before it fails."""
+
+    hang: Seconds = Limits().hang
+    """How long, beyond three usual steps, others wait for a worker before it is killed (seconds; 0: ever)."""
+
+    idle: Seconds = Limits().idle
+    """How long no node may compute (with no step for a quarter of it) before the job fails; 0 for ever."""
+
+    quiet: Seconds = Limits().quiet
+    """How long after the last newcomer a world of plain scripts is restarted for it."""
+
+    longest_quiet: Seconds = Limits().longest_quiet
+    """The same after the first newcomer, however many follow."""
+
+    brain: str = ""
+    """Brain's address as host:port, for jobs in cluster mode that do not name one."""
+
+    brain_token_file: Path | None = None
+    """The file with the bearer token for Brain; it is read for each call."""
+
+    pace: float = Field(default=1.0, gt=0)
+    """The times between two looks at the size of the job, as a share of the usual ones: less for trials."""
+
+    @property
+    def limits(self) -> Limits:
+        """The timeouts of the job."""
+        return Limits(
+            silence=self.silence,
+            last_call=self.last_call,
+            join_timeout=self.join_timeout,
+            hang=self.hang,
+            idle=self.idle,
+            quiet=self.quiet,
+            longest_quiet=self.longest_quiet,
+            pace=Pace().times(self.pace),
+        )
+
+    @property
+    def spec(self) -> Spec:
+        """The job's spec outside of a cluster."""
+        bounds = Bounds(minimum=self.nodes_min, maximum=self.nodes_max, unit=self.node_unit)
+        return Spec(job=self.job, bounds=bounds, limits=self.limits)

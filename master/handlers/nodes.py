@@ -1,0 +1,325 @@
+"""Requests about the life of a node, and the detection of lost nodes.
+
+A node is lost at once when its connection is cut or its pod is gone, otherwise after a heartbeat timeout. A
+lost node may come back: it is told to regroup, and joins the next round as a newcomer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+import msgspec
+
+from elasticjob.api.rpc.message import Empty
+from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Order, Orders, Report, Watch
+from elasticjob.api.v1alpha1.common import FailureAction
+from elasticjob.master.handlers import incarnations
+from elasticjob.master.health import watch as workers
+from elasticjob.master.progress import goodput, progress
+from elasticjob.master.rendezvous import rules, topology
+from elasticjob.master.shards import book
+from elasticjob.master.state.condition import Kind
+from elasticjob.master.state.errors import Stale
+from elasticjob.master.state.job import ENDS, Job, Node, Phase, Spot, Turn
+from elasticjob.master.state.roster import Roster
+
+OF_ITS_OWN: Final = frozenset({4, 6, 7, 8, 11})
+"""Signals by which a worker ends through a fault of its own: ILL, ABRT, BUS, FPE, SEGV."""
+FROM_OUTSIDE: Final = frozenset({-9, -15})
+"""Exit codes of workers that SIGKILL or SIGTERM ended."""
+DOUBT = timedelta(seconds=0.5)  # deadline for the next Watch after a connection closed between two of them
+
+TRANSITIONS: dict[Phase, frozenset[Phase]] = {
+    Phase.INITIAL: frozenset({Phase.PENDING, Phase.RUNNING}) | ENDS,
+    Phase.PENDING: frozenset({Phase.RUNNING}) | ENDS,
+    Phase.RUNNING: ENDS,
+    Phase.SUCCEEDED: frozenset({Phase.DELETED}),
+    Phase.FAILED: frozenset({Phase.DELETED}),
+    Phase.DELETED: frozenset(),
+}
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """A pod of a node, from the API server."""
+
+    name: str
+    node: str
+    role: str
+    index: int
+    phase: Phase
+    uid: str = ""
+    leaving: bool = False
+    relaunch: int = 0
+    spot: Spot | None = None
+    resource: Mapping[str, str] = {}  # requests of its training container
+    created: datetime | None = None
+    placed: bool = True  # it has a machine
+
+
+def watch(job: Job, request: Watch, now: datetime) -> Turn[Orders]:
+    """Record a heartbeat, and respond if the node's orders are newer than those it has seen."""
+    incarnations.believe(request.node, "version", request.seen, job.version)
+    job = incarnations.enter(job, request, now)
+    job = incarnations.claim(job, request.node, request.round, now)
+    node = job.nodes[request.node]
+    job = job.put(node.but(beat=now, pod=request.pod))
+    if request.seen > job.version:  # an earlier master counted further than it saved
+        job = job.but(version=request.seen + 1)
+    return Turn(job, orders(job, request, now) if job.version > request.seen else None)
+
+
+def answer(job: Job, request: Watch, now: datetime) -> Orders | None:
+    """Return the orders if they are newer than those seen."""
+    incarnations.known(job, request)
+    return orders(job, request, now) if job.version > request.seen else None
+
+
+def orders(job: Job, request: Watch, now: datetime) -> Orders:
+    """Return the present orders of this node."""
+    node, order = job.nodes[request.node], _Draft(job.version)
+    if job.verdict:
+        return order.stop(node.round, job.verdict.message)
+    if job.member(node.name):
+        if job.ending:
+            return order.regroup(node.round, job.ending.reason, job.ending.lost or job.ending.broken)
+        hang = job.health.hang
+        return order.train(node.round, hang=hang if hang and hang.round == node.round else None)
+    if node.round:
+        return order.regroup(
+            node.round, f"a new master took over: it does not know the world of {node.round}"
+        )
+    if request.round:
+        return order.regroup(request.round, f"round {request.round} is over for {node.name}", (node.name,))
+    return order.train(0, rules.sentence(job, now))
+
+
+def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
+    """Record usage, and progress if it is of the present round."""
+    node = incarnations.known(job, request)
+    if request.progress and not (job.world and node.round == request.round == job.world.round):
+        raise Stale(f"round {request.round} is over for {node.name}: the job is in round {job.round}")
+    if request.usage:
+        job = job.put(node.but(usage=request.usage, kept=request.kept))
+    if request.progress:
+        job = progress.record(job, request.progress, now)
+    if node.told and node.told.round == request.round:
+        job = goodput.heard(job, node.told.workers, request.workers)
+    return Turn(workers.heard(job, request, now), Empty())
+
+
+def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
+    """Record why a worker failed; a final failure loses the node and counts against its restarts."""
+    node = incarnations.known(job, request)
+    where = (request.round, request.local_rank)
+    if node.reported != where:
+        job = job.but(restarts=job.restarts + 1, shards=_without_worker(job, request))
+    node = node.but(reported=where, failure=_last_words(request))
+    action = _by_rule(job, node, request)
+    if action == FailureAction.FAIL_JOB:
+        return Turn(job.put(node).but(fatal=f"{node.name}: {node.failure}; failurePolicy: FailJob"), Empty())
+    if not request.final or node.failed:
+        return Turn(job.put(node), Empty())
+    job = job.put(node.but(failed=True, joined=None))
+    job = job if action == FailureAction.IGNORE else _charged(job, node.name, now)
+    job = rules.lose(job, node.name, f"{node.name} failed for good: {_last_words(request)}", now)
+    job = job.but(shards=book.lose_node(job.shards, node.name))
+    return Turn(rules.settle(job, now), Empty())
+
+
+def _by_rule(job: Job, node: Node, request: Failure) -> str:
+    """Return the action of the first rule of the failure policy for a worker's end, "" if none is for it.
+
+    No rule is asked about a worker that was killed or told to end: it may have been out of memory.
+    """
+    if request.exit_code in FROM_OUTSIDE:
+        return ""
+    code = 128 - request.exit_code if request.exit_code < 0 else request.exit_code
+    rules = job.spec.rules if code else ()
+    return next((rule.action for rule in rules if rule.applies(node.role, code)), "")
+
+
+def _charged(job: Job, name: str, now: datetime) -> Job:
+    """Count a failure of the node against its budget; exclude it beyond."""
+    node, spec = job.nodes[name], job.spec
+    forgiven = spec.forgive and node.failed_at and now - node.failed_at >= spec.forgive
+    node = node.but(failures=1 if forgiven else node.failures + 1, failed_at=now)
+    if spec.replicas is None or node.failures <= spec.restart_count or node.excluded:
+        return job.put(node)
+    why = f"it failed {node.failures} times (restartCount {spec.restart_count}): {node.failure}"
+    job = job.put(node.but(excluded=why))
+    return workers.named(job, Kind.FAULT_NODE, f"{name} takes part no more: {why}", now)
+
+
+def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
+    """Record that all workers of the node succeeded; the job succeeds when all members have."""
+    node = incarnations.known(job, request)
+    if node.finished:
+        return Turn(job, Empty())
+    if not (job.world and node.round == request.round == job.world.round):
+        raise Stale(f"round {request.round} is over for {node.name}: the job is in round {job.round}")
+    if request.progress:
+        job = progress.record(job, request.progress, now)
+    job = job.put(job.nodes[node.name].but(finished=True, joined=None))
+    job = job.but(shards=book.lose_node(job.shards, node.name))
+    return Turn(rules.settle(job, now), Empty())
+
+
+def hang_up(job: Job, request: Watch, now: datetime) -> Job:
+    """Treat the node as lost: its connection was cut during a Watch."""
+    node = job.nodes.get(request.node)
+    if node is None or node.incarnation != request.incarnation:
+        return job
+    return rules.settle(gone(job, node, f"lost the connection to {node.name}", now), now)
+
+
+def doubt(job: Job, request: Watch, now: datetime) -> Job:
+    """Shorten the heartbeat deadline: the connection closed between two Watches."""
+    node = job.nodes.get(request.node)
+    if node is None or node.incarnation != request.incarnation or node.beat is None:
+        return job
+    return job.put(node.but(beat=min(node.beat, now - job.spec.limits.silence + DOUBT)))
+
+
+def tick(job: Job, now: datetime) -> Job:
+    """Lose nodes without heartbeats, drop joins that were not repeated, and settle the round.
+
+    The join timeout does not count while pods wait for capacity: their pending limit is the user's.
+    """
+    if _may_be_late(job, now):
+        job = _without_the_late(job, now)
+    if job.gathering and job.waits_for_pods:
+        job = job.but(gathering=now)
+    return rules.settle(job, now)
+
+
+def _may_be_late(job: Job, now: datetime) -> bool:
+    """Whether a node may be silent or a join over: with regular heartbeats, one tick in ten has to look."""
+    heard, expires = job.nodes.heard, job.nodes.expires
+    return bool((heard and now - heard > job.spec.limits.silence) or (expires and expires < now))
+
+
+def _without_the_late(job: Job, now: datetime) -> Job:
+    for node in job.nodes.values():
+        if node.beat and now - node.beat > job.spec.limits.silence:
+            job = gone(job, job.nodes[node.name], f"{node.name} is silent", now)
+        elif node.joined and node.joined.until < now:
+            job = job.put(job.nodes[node.name].but(joined=None))
+    return job.but(nodes=job.nodes.exact())
+
+
+def overslept(job: Job, gap: timedelta) -> Job:
+    """Extend heartbeat deadlines by `gap`, the time for which the master itself was suspended."""
+    nodes = Roster(_heard_later(node, gap) for node in job.nodes.values())
+    return job.but(nodes=nodes, shards=book.overslept(job.shards, gap))
+
+
+def observe(job: Job, pods: Sequence[Pod], now: datetime) -> Job:
+    """Apply the pods listed by the API server: all pods of training nodes."""
+    job = goodput.close(job, now)
+    by_node: dict[str, list[Pod]] = {name: [] for name, node in job.nodes.items() if node.pods}
+    for pod in pods:
+        by_node.setdefault(pod.node, []).append(pod)
+    for name, listed in by_node.items():
+        job = _observe_node(job, name, listed, now)
+    job = topology.seen(job, {pod.node: pod.spot for pod in pods})
+    return rules.settle(job, now)
+
+
+def _heard_later(node: Node, gap: timedelta) -> Node:
+    joined = node.joined and node.joined.but(until=node.joined.until + gap)
+    return node.but(beat=node.beat and node.beat + gap, joined=joined)
+
+
+def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
+    node = job.nodes.get(name) or Node(name=name, role=listed[0].role, index=listed[0].index)
+    current = max(
+        listed, key=lambda pod: (not pod.leaving, pod.phase not in ENDS, pod.relaunch), default=None
+    )
+    own = next((pod for pod in listed if pod.name == node.pod), None)
+    vanished = node.pod in node.pods and own is None
+    seen = node.but(
+        pods=tuple(sorted(pod.name for pod in listed)),
+        phase=node.phase if not vanished and _is_of_the_past(node, current) else _phase(node, current),
+        uid=current.uid if current else "",
+        resource=dict(current.resource) if current else {},
+        pends=_pends(current, now),
+    )
+    if seen != node:
+        job = job.put(seen)
+    if current and current.uid != node.uid and current.phase not in ENDS and not current.leaving:
+        job = goodput.appeared(job, name, current.created)
+    if own and own.phase is Phase.SUCCEEDED and seen.completed and job.member(name):
+        return job.put(seen.but(finished=True, beat=None, joined=None))  # the Finish request may be lost
+    if node.beat and (vanished or (own and own.phase in ENDS)):
+        return gone(job, seen, f"pod {node.pod} is gone", now)
+    if own and own.leaving and not seen.leaving:
+        return _leaves(job, seen, now)
+    return job
+
+
+def _pends(current: Pod | None, now: datetime) -> datetime | None:
+    """Return since when the pod waits for a machine, by the API server's clock, but not later than now."""
+    if current is None or current.placed or current.leaving or current.phase in ENDS:
+        return None
+    return min(current.created or now, now)
+
+
+def _is_of_the_past(node: Node, current: Pod | None) -> bool:
+    """Whether the pod ended before this agent began, so that the agent's own pod is not listed yet."""
+    if current is None or node.beat is None or current.phase not in ENDS:
+        return False
+    if node.pod:
+        return current.name != node.pod
+    return current.uid == node.uid and node.phase is Phase.INITIAL
+
+
+def _phase(node: Node, current: Pod | None) -> Phase:
+    """Return the next phase by the table of transitions; a new pod starts anew."""
+    if current is None:
+        return Phase.DELETED
+    phase = Phase.DELETED if current.leaving and current.phase in ENDS else current.phase
+    same_life = current.uid == node.uid
+    return phase if not same_life or phase in TRANSITIONS[node.phase] else node.phase
+
+
+def _leaves(job: Job, node: Node, now: datetime) -> Job:
+    """Plan the node's leave: its pod is being deleted, and its agent gets SIGTERM."""
+    job = job.put(node.but(leaving=True, joined=None))
+    if not job.member(node.name) or node.finished:
+        return job
+    return rules.end(job, f"pod {node.pod} is being deleted", now, left=(node.name,))
+
+
+def gone(job: Job, node: Node, why: str, now: datetime) -> Job:
+    """Return the job with the node lost. The caller settles the round after all lost nodes are marked."""
+    job = job.but(shards=book.lose_node(job.shards, node.name))
+    return rules.lose(job.put(node.but(beat=None)), node.name, why, now)
+
+
+def _without_worker(job: Job, request: Failure) -> book.Book:
+    """Return the ledgers without the consumer that failed; a kill from outside is no failure of its shard."""
+    own_fault = request.exit_code > 0 or -request.exit_code in OF_ITS_OWN
+    error = _last_words(request) if own_fault else ""
+    return book.lose_node(job.shards, request.node, str(request.local_rank), error)
+
+
+def _last_words(request: Failure) -> str:
+    how = f"signal {-request.exit_code}" if request.exit_code < 0 else f"exit code {request.exit_code}"
+    return f"worker {request.local_rank} ended with {how}: {request.message[:2048] or 'no message'}"
+
+
+class _Draft(NamedTuple):
+    """Orders of one version."""
+
+    version: int
+
+    def stop(self, number: int, reason: str) -> Orders:
+        return Orders(version=self.version, order=Order.STOP, round=number, reason=reason)
+
+    def regroup(self, number: int, reason: str, lost: tuple[str, ...] = ()) -> Orders:
+        return Orders(version=self.version, order=Order.REGROUP, round=number, lost=lost, reason=reason)
+
+    def train(self, number: int, reason: str = "", hang: Hang | None = None) -> Orders:
+        return Orders(version=self.version, order=Order.TRAIN, round=number, reason=reason, hang=hang)

@@ -1,0 +1,202 @@
+"""The health of the workers over time: reports come in, findings and orders come out; pure.
+
+A hang goes through three states: found (each agent writes the stacks of its workers), to be killed (all have
+written them, or did not in time), and over: a step was made, or the world ended. A worker that is named and
+cannot be killed costs its node.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from elasticjob.api.rpc.nodes import Hang, Report, WorkerPlace
+from elasticjob.master.health import hang as hangs
+from elasticjob.master.health import straggler
+from elasticjob.master.health.hang import Hung, Seen
+from elasticjob.master.progress import goodput
+from elasticjob.master.progress.goodput import Cause
+from elasticjob.master.rendezvous import rules
+from elasticjob.master.state.condition import Health, Kind, Suspect, Told
+from elasticjob.master.state.job import Job
+
+STALE: Final = 3.0  # seconds after which a report says nothing about now
+STACKS: Final = timedelta(seconds=4)  # that the agents may take for the stacks before workers are killed
+UNKILLABLE: Final = timedelta(seconds=15)  # after the order, when the node is given up
+EVERY: Final = timedelta(seconds=0.9)  # between two looks for stragglers
+STEADY_STEPS: Final = 5  # of being slow before a worker is named
+STEADY: Final = timedelta(seconds=1.5)  # the same for short steps
+BUSY: Final = 0.05  # cores of a node that computes
+
+
+def heard(job: Job, request: Report, now: datetime) -> Job:
+    """Take in what a node reports about its workers."""
+    node = job.nodes[request.node]
+    if not request.workers and node.told is None:
+        return job
+    told = Told(at=now, round=request.round, workers=request.workers, stacks=request.stacks)
+    job = job.put(node.but(told=told))
+    idle = [state.idle for state in request.workers if state.idle is not None]
+    if not idle or not job.world or request.round != job.world.round:
+        return job
+    health = of_round(job.health, request.round)
+    stepped = now - timedelta(seconds=min(idle))
+    if health.stepped is None or stepped > health.stepped:
+        health = health.but(stepped=stepped)
+    return job if health is job.health else job.but(health=health)
+
+
+def look(job: Job, now: datetime) -> Job:
+    """Apply the rules now: find who hangs and who is slow; go on with a hang that is known."""
+    health, world = job.health, job.running
+    if world is None or health.round != world.round:
+        return over(job) if health.hang else job
+    job = follow(job, now) if health.hang else find_hang(job, now)
+    if job.health.looked is None or now - job.health.looked >= EVERY:
+        job = find_stragglers(job.but(health=job.health.but(looked=now)), now)
+        job = job.but(health=job.health.but(idle=idle_since(job, now)))
+    return job
+
+
+def find_hang(job: Job, now: datetime) -> Job:
+    """Return the job with a hang in force, if workers hang."""
+    floor, stepped = job.spec.limits.hang, job.health.stepped
+    if not floor or (stepped and now - stepped <= floor):
+        return job
+    workers = seen(job, now)
+    hung = hangs.find(workers, floor.total_seconds()) if workers else None
+    if hung is None:
+        return job
+    number = 1 + max(job.health.numbers, *(stacks(job)))
+    places = tuple(place(worker) for worker in hung.workers)
+    order = Hang(number=number, round=job.round, reason=hung.sentence, workers=places)
+    job = named(job, Kind.HANG, hung.sentence, now)
+    stood = (now - stepped).total_seconds() if stepped else 0.0
+    job = goodput.charge(job, stood * len(workers), Cause.HANG)
+    return job.but(health=job.health.but(hang=order, since=now, numbers=number))
+
+
+def follow(job: Job, now: datetime) -> Job:
+    """Go on with the hang in force: order the kill, give the node up, or end it after a step."""
+    health = job.health
+    hang, since = health.hang, health.since
+    if hang is None or since is None:
+        return job
+    if health.stepped and health.stepped > since:
+        return over(job)
+    if hang.kill:
+        if now - since <= UNKILLABLE:
+            return job
+        for name in {each.node for each in hang.workers}:
+            job = rules.lose(job, name, f"{hang.reason}; it could not be killed", now)
+        return rules.settle(job, now)
+    if now - since <= STACKS and any(number < hang.number for number in stacks(job)):
+        return job
+    workers = seen(job, now)
+    hung = hangs.find(workers, job.spec.limits.hang.total_seconds()) if workers else None
+    if not still(hang, hung) or (hung and hung.patient and now - since <= timedelta(seconds=hangs.SLOWLY)):
+        gone = workers and not still(hang, hung)
+        return over(job) if gone else job
+    order = msgspec.structs.replace(hang, kill=True)
+    return job.but(health=health.but(hang=order, since=now), version=job.version + 1)
+
+
+def over(job: Job) -> Job:
+    """Return the job without the hang in force."""
+    return job.but(health=job.health.but(hang=None, since=None), version=job.version + 1)
+
+
+def find_stragglers(job: Job, now: datetime) -> Job:
+    """Name the workers that have been slow for some steps."""
+    workers, health = seen(job, now), job.health
+    if not workers or not job.world:
+        return job
+    ratios = straggler.ratios(workers, job.world.batch_slots)
+    slow = {key(worker): (worker, why) for worker, why in straggler.slow(ratios).items()}
+    kept = {key(worker) for worker in straggler.slow(ratios, straggler.AGAIN)}
+    suspects = {
+        name: health.suspects.get(name) or Suspect(since=now, step=worker.state.step)
+        for name, (worker, _) in slow.items()
+    }
+    told = tuple(name for name in health.slow if name in kept)
+    for name, (worker, why) in slow.items():
+        suspect = suspects[name]
+        steady = worker.state.step - suspect.step >= STEADY_STEPS and now - suspect.since >= STEADY
+        if steady and name not in told:
+            told = (*told, name)
+            job = excluded(named(job, Kind.STRAGGLER, why, now), worker, why, now)
+    if (suspects, told) == (health.suspects, health.slow):
+        return job
+    return job.but(health=job.health.but(suspects=suspects, slow=told))
+
+
+def excluded(job: Job, worker: Seen, why: str, now: datetime) -> Job:
+    """Exclude the node of a straggler, if the job is set so and can go on without it."""
+    world = job.running
+    if not job.spec.exclude_stragglers or world is None:
+        return job
+    if len(world.members) - 1 < job.spec.bounds.lo or worker.node not in job.nodes:
+        return job
+    job = job.put(job.nodes[worker.node].but(excluded=why))
+    job = named(job, Kind.FAULT_NODE, f"{worker.node} takes part no more: {why}", now)
+    return rules.settle(rules.end(job, f"{worker.node} is excluded: {why}", now, left=(worker.node,)), now)
+
+
+def named(job: Job, kind: Kind, message: str, now: datetime) -> Job:
+    """Return the job with one more finding, which is logged, saved and written to the job's status."""
+    return job.but(health=job.health.found(kind, message, now), version=job.version + 1)
+
+
+def idle_since(job: Job, now: datetime) -> datetime | None:
+    """Return since when no node of the world has computed; None while one does, or says nothing."""
+    usages = [job.nodes[member.node].usage for member in job.world.members] if job.world else []
+    if not usages or any(usage is None or usage.cpu >= BUSY for usage in usages):
+        return None
+    return job.health.idle or now
+
+
+def seen(job: Job, now: datetime) -> list[Seen]:
+    """Return all workers of the running world; empty unless each of them was heard of lately."""
+    found: list[Seen] = []
+    world, first = job.running, 0
+    for member in world.members if world else ():
+        told = job.nodes[member.node].told
+        if told is None or world is None or told.round != world.round or len(told.workers) < member.slots:
+            return []
+        age = (now - told.at).total_seconds()
+        if age > STALE:
+            return []
+        ordered = sorted(told.workers, key=lambda state: state.local_rank)
+        found += [Seen(member.node, first + index, state, age) for index, state in enumerate(ordered)]
+        first += member.slots
+    return found
+
+
+def still(hang: Hang, hung: Hung | None) -> bool:
+    """Whether workers of a known hang still hang."""
+    return bool(hung and {place(worker) for worker in hung.workers} & set(hang.workers))
+
+
+def stacks(job: Job) -> list[int]:
+    """Return the last hang for which each node of the world has written stacks."""
+    told = [job.nodes[member.node].told for member in job.world.members] if job.world else []
+    return [each.stacks if each else 0 for each in told]
+
+
+def place(worker: Seen) -> WorkerPlace:
+    """Return where a worker is."""
+    return WorkerPlace(node=worker.node, local_rank=worker.state.local_rank)
+
+
+def key(worker: Seen) -> str:
+    """Return the key of a worker."""
+    return f"{worker.node}/{worker.state.local_rank}"
+
+
+def of_round(health: Health, number: int) -> Health:
+    """Return the health as the world of `number` begins with it: findings stay, suspicions do not."""
+    if health.round == number:
+        return health
+    return Health(round=number, numbers=health.numbers, counts=health.counts, findings=health.findings)

@@ -1,0 +1,1 @@
+"""The state of a master as frozen values."""

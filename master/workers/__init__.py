@@ -1,1 +1,0 @@
-"""The workers' health: what they report (`watch`), who hangs (`hang`), who is slow (`straggler`)."""

@@ -1,0 +1,268 @@
+"""What a master reads of its ElasticJob and pods, and what it writes."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any, cast
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, NodeCheck, Training
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.errors import KubeError, Unauthorized, Unreachable
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import (
+    POD,
+    Container,
+    ContainerState,
+    ContainerStatus,
+    ContainerTerminated,
+    PodSpec,
+)
+from elasticjob.master.cluster.cluster import Cluster, is_urgent, pods_of, spec_of, training_status
+from elasticjob.master.durable.store import Nowhere
+from elasticjob.master.health.watch import named
+from elasticjob.master.serving.pages import JobCollector
+from elasticjob.master.serving.server import Master
+from elasticjob.master.state.condition import Kind
+from elasticjob.master.state.job import Account, Bounds, Limits, Phase, Spot
+from tests.kit.master import Played, played, ran, report, watch
+
+
+def elasticjob(unit: int = 1, **roles: dict[str, Any]) -> ElasticJob:
+    spec = {
+        "nodeUnit": unit,
+        "replicaSpecs": {role: {"template": {}, **given} for role, given in roles.items()},
+    }
+    metadata = {"name": "digits", "namespace": "default", "uid": "1234"}
+    return ElasticJob.model_validate({"metadata": metadata, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("given", "bounds", "replicas"),
+    [
+        ({"replicas": 2, "minReplicas": 1, "maxReplicas": 4}, (1, 4), 2),
+        ({"replicas": 3}, (3, 3), 3),
+        ({"minReplicas": 2, "maxReplicas": 4}, (2, 4), 2),
+        ({"minReplicas": 2}, (2, 2), 2),
+        ({}, (1, 1), 1),
+    ],
+)
+def test_the_size_of_the_world_is_the_size_of_the_role(
+    given: dict[str, int], bounds: tuple[int, int], replicas: int
+) -> None:
+    spec = spec_of(elasticjob(worker={**given, "restartCount": 7}), Limits())
+    assert spec.bounds == Bounds(minimum=bounds[0], maximum=bounds[1])
+    assert (spec.replicas, spec.restart_count, spec.roles) == (replicas, 7, ("worker",))
+
+
+def test_a_chief_trains_with_the_workers_and_an_evaluator_does_not() -> None:
+    spec = spec_of(
+        elasticjob(2, worker={"replicas": 3}, chief={"replicas": 1}, evaluator={"replicas": 1}), Limits()
+    )
+    assert (spec.bounds.lo, spec.bounds.hi, spec.roles) == (4, 4, ("chief", "worker"))
+
+
+def listed(name: str, phase: str, role: str = "worker", **metadata: Any) -> Any:
+    labels = {
+        "elasticjob.dlrover/replica-type": role,
+        "elasticjob.dlrover/replica-index": "1",
+        "elasticjob.dlrover/relaunch-count": "2",
+    }
+    about = {"name": name, "namespace": "default", "uid": "u", "labels": labels, **metadata}
+    return POD.decode(msgspec.json.encode({"metadata": about, "status": {"phase": phase}}))
+
+
+def test_pods_are_seen_by_their_labels_not_by_their_names() -> None:
+    pods = [
+        listed("some-name", "Running"),
+        listed("dying", "Running", deletionTimestamp="2026-01-01T00:00:00Z"),
+        listed("cut-off", "Unknown"),
+        listed("digits-master-0", "Running", role="dlrover-master"),
+    ]
+    seen = pods_of("digits", pods)
+    assert [(pod.name, pod.node, pod.phase, pod.leaving, pod.relaunch) for pod in seen] == [
+        ("some-name", "digits-worker-1", Phase.RUNNING, False, 2),
+        ("dying", "digits-worker-1", Phase.RUNNING, True, 2),
+        ("cut-off", "digits-worker-1", Phase.RUNNING, False, 2),
+    ]
+
+
+@pytest.mark.parametrize(("code", "phase"), [(0, Phase.SUCCEEDED), (3, Phase.FAILED)])
+@pytest.mark.parametrize("whole", ["Running", "Failed"])
+def test_the_main_container_ends_a_node_whatever_runs_beside(code: int, phase: Phase, whole: str) -> None:
+    pod = listed("some-name", whole)
+    ended = ContainerStatus(name="main", state=ContainerState(terminated=ContainerTerminated(exit_code=code)))
+    spec = PodSpec(containers=[Container(name="proxy"), Container(name="main")])
+    status = replace(pod.status, container_statuses=[ended])
+    (seen,) = pods_of("digits", [replace(pod, spec=spec, status=status)])
+    assert seen.phase is phase
+
+
+def test_status_says_how_training_goes() -> None:
+    game = played("node-0", "node-1")
+    for step in (10, 20):
+        game.ask(report("node-0", 1, step, samples=step * 32, total_steps=100, epoch=step / 50, loss=0.7))
+        game.now += timedelta(seconds=5)
+    assert training_status(game.job) == {
+        "step": 20,
+        "epoch": 0.4,
+        "progress": 0.2,
+        "stepsPerSecond": 2.0,
+        "samplesPerSecond": 64.0,
+        "eta": "2026-01-01T00:00:45Z",
+        "worldSize": 2,
+        "round": 1,
+        "goodput": 1.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "goodput", "badput"),
+    [
+        ({"productive": 90.0, "init": 10.4, "data": 0.4}, 0.893, {"init": 10}),
+        (
+            {"productive": 4321.0, "rendezvous": 1234.5, "hang": 99.9},
+            0.764,
+            {"rendezvous": 1200, "hang": 100},
+        ),
+        ({"schedule": 3.0}, 0.0, {"schedule": 3}),
+    ],
+)
+def test_status_says_where_the_time_went_in_numbers_that_seldom_change(
+    seconds: dict[str, float], goodput: float, badput: dict[str, int]
+) -> None:
+    status = training_status(Played().job.but(account=Account(seconds=seconds)))
+    assert (status["goodput"], status["badputSeconds"]) == (goodput, badput)
+    assert not is_urgent(status, {**status, "badputSeconds": {}, "goodput": 1.0})
+    Training.model_validate(status)
+
+
+def test_status_has_the_verdicts_at_once() -> None:
+    game = played("node-0", "node-1")
+    before = training_status(game.job)
+    game.job = named(game.job, Kind.HANG, "rank 1 on node-1 hangs", game.now)
+    status = training_status(game.job)
+    assert status["findings"] == [
+        {"time": "2026-01-01T00:00:00Z", "reason": "Hang", "message": "rank 1 on node-1 hangs"}
+    ]
+    assert is_urgent(before, status)
+    Training.model_validate(status)
+    metrics = {
+        s.labels.get("reason", s.name): s.value for m in JobCollector(game.job).collect() for s in m.samples
+    }
+    assert (metrics["Hang"], metrics["Straggler"], metrics["elasticjob_stragglers"]) == (1, 0, 0)
+
+
+def test_status_names_nodes_that_the_check_excludes() -> None:
+    game = Played(minimum=2, maximum=2)
+    game.ask(watch("node-0"), watch("node-1"), ran("node-0"), ran("node-1", error="no device"))
+    assert training_status(game.job)["nodeCheck"] == "node-1 fails alone: no device"
+
+
+def test_groups_are_read_from_the_labels_of_workers() -> None:
+    pods = [listed("digits-worker-1", "Running"), listed("digits-worker-2", "Running")]
+    pods[0].metadata.labels.update({"scheduling/rack-group": "1", "scheduling/rack-id": "r7"})
+    assert [pod.spot for pod in pods_of("digits", pods)] == [Spot(group=1, rack="r7"), None]
+
+
+@pytest.mark.parametrize(("check", "excluding"), [("ExcludeFaults", False), ("ExcludeStragglers", True)])
+def test_the_job_says_whether_slow_nodes_are_excluded(check: str, excluding: bool) -> None:
+    job = elasticjob(worker={"replicas": 2})
+    checked = job.model_copy(update={"spec": job.spec.model_copy(update={"node_check": NodeCheck(check)})})
+    assert spec_of(checked, Limits()).exclude_stragglers is excluding
+
+
+def test_status_before_the_first_step_claims_nothing() -> None:
+    assert training_status(Played().job) == {"worldSize": 0, "round": 0}
+
+
+GOES_ON = {"step": 9, "round": 2, "worldSize": 4, "stepsPerSecond": 2.0, "progress": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("case", "old", "new", "urgent"),
+    [
+        ("another step", GOES_ON, {**GOES_ON, "step": 10, "eta": "soon", "goodput": 0.9}, False),
+        ("the first report", {}, {"worldSize": 0, "round": 0}, True),
+        ("the first step", {"round": 2, "worldSize": 4}, GOES_ON, True),
+        ("a round ends", GOES_ON, {**GOES_ON, "worldSize": 0}, True),
+        ("a round begins", GOES_ON, {**GOES_ON, "round": 3}, True),
+        ("the check finds a node", GOES_ON, {**GOES_ON, "nodeCheck": "digits-worker-1 is slow"}, True),
+        ("the last step", GOES_ON, {**GOES_ON, "progress": 1.0}, True),
+    ],
+)
+def test_progress_alone_can_wait(case: str, old: Manifest, new: Manifest, urgent: bool) -> None:
+    assert is_urgent(old, new) is urgent
+
+
+class Server:
+    """Takes statuses."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.steps: list[int] = []
+        self.error: KubeError | None = None
+
+    def measure(self, metrics: object) -> None:
+        pass
+
+    async def apply(self, kind: Any, manifest: Manifest, **how: Any) -> None:
+        if self.error:
+            raise self.error
+        self.steps.append(manifest["status"]["training"]["step"])
+
+
+async def test_a_minute_of_steps_is_a_handful_of_writes() -> None:
+    game, clock = played("node-0", "node-1"), VirtualClock()
+    server = Server(clock)
+    master = Master(game.job, "secret", Nowhere(), clock=clock)
+    cluster = Cluster(cast(Client, server), elasticjob(worker={"replicas": 2}), master, Limits())
+    reporting = asyncio.create_task(cluster.report())
+    for step in range(1, 61):
+        game.ask(report("node-0", 1, step))
+        master.become(game.job)
+        await clock.advance(1)
+    reporting.cancel()
+    assert server.steps[0] == 1
+    assert 5 <= len(server.steps) <= 9
+
+
+REFUSED = Unauthorized(401, "Unauthorized", "no")
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds", "ends"),
+    [(REFUSED, 70, True), (REFUSED, 30, False), (Unreachable("away"), 300, False)],
+)
+async def test_a_master_whose_credentials_are_refused_for_long_ends(
+    error: KubeError, seconds: int, ends: bool
+) -> None:
+    clock = VirtualClock()
+    server, master = Server(clock), Master(played("node-0").job, "secret", Nowhere(), clock=clock)
+    cluster = Cluster(cast(Client, server), elasticjob(worker={"replicas": 1}), master, Limits())
+    server.error = error
+    reporting = asyncio.create_task(cluster.report())
+    for _ in range(seconds):
+        await clock.advance(1)
+    reporting.cancel()
+    assert (master.retired, master.ended.is_set()) == (ends, ends)
+
+
+def test_an_end_beyond_the_calendar_is_not_told() -> None:
+    game = played("node-0")
+    for step in (1, 2):
+        game.ask(report("node-0", 1, step, total_steps=2**53))
+        game.now += timedelta(seconds=5)
+    assert "eta" not in training_status(game.job)
+
+
+def test_a_pod_whose_labels_are_not_ours_is_no_node() -> None:
+    odd = listed("odd", "Running")
+    labels = {**odd.metadata.labels, "elasticjob.dlrover/replica-index": "first"}
+    odd = replace(odd, metadata=replace(odd.metadata, labels=labels))
+    assert [found.name for found in pods_of("digits", [odd, listed("some-name", "Running")])] == ["some-name"]

@@ -1,0 +1,486 @@
+"""Life and death of nodes, and the verdicts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from elasticjob.api.rpc.message import UNRANKED
+from elasticjob.api.rpc.nodes import Doing, Order, Progress, Report, Usage, WorkerState
+from elasticjob.master.handlers import nodes
+from elasticjob.master.handlers.nodes import TRANSITIONS
+from elasticjob.master.progress import progress
+from elasticjob.master.state.errors import Stale
+from elasticjob.master.state.job import End, Phase
+from tests.kit.master import Played, failure, finish, join, leave, played, pod, report, watch
+
+ENDS = (Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED)
+
+
+@pytest.mark.parametrize(
+    ("before", "listed", "after"),
+    [
+        (Phase.INITIAL, Phase.PENDING, Phase.PENDING),
+        (Phase.INITIAL, Phase.SUCCEEDED, Phase.SUCCEEDED),
+        (Phase.PENDING, Phase.RUNNING, Phase.RUNNING),
+        (Phase.RUNNING, Phase.PENDING, Phase.RUNNING),
+        (Phase.RUNNING, Phase.FAILED, Phase.FAILED),
+        (Phase.SUCCEEDED, Phase.RUNNING, Phase.SUCCEEDED),
+        (Phase.FAILED, Phase.SUCCEEDED, Phase.FAILED),
+    ],
+)
+def test_a_pod_goes_through_its_life_in_one_direction(before: Phase, listed: Phase, after: Phase) -> None:
+    game = Played()
+    game.see(pod("node-0", before))
+    game.see(pod("node-0", listed))
+    assert game.job.nodes["node-0"].phase is after
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_another_pod_of_the_same_place_begins_another_life(end: Phase) -> None:
+    game = Played()
+    game.see(pod("node-0", end))
+    game.see(pod("node-0", Phase.PENDING, name="node-0-1", relaunch=1), pod("node-0", end))
+    assert game.job.nodes["node-0"].phase is Phase.PENDING
+
+
+def test_a_pod_of_the_same_name_is_another_life_by_its_uid() -> None:
+    game = Played()
+    game.see(pod("node-0", Phase.RUNNING, uid="before"))
+    game.see(pod("node-0", Phase.PENDING, uid="after a suspension"))
+    assert game.job.nodes["node-0"].phase is Phase.PENDING
+
+
+def test_every_phase_has_its_row() -> None:
+    assert set(TRANSITIONS) == set(Phase)
+    assert all(row <= set(Phase) for row in TRANSITIONS.values())
+
+
+def test_silence_is_a_loss_after_five_seconds() -> None:
+    game = played("node-0", "node-1")
+    game.wait(5, "node-0")
+    assert game.order("node-0") is Order.TRAIN
+    game.wait(0.5, "node-0")
+    assert game.orders("node-0").lost == ("node-1",)
+    assert game.orders("node-0").reason == "node-1 is silent"
+
+
+def test_a_master_that_was_stopped_takes_its_own_silence_for_nobodys() -> None:
+    game = played("node-0", "node-1")
+    game.now += timedelta(seconds=60)
+    game.job = nodes.overslept(game.job, timedelta(seconds=60))
+    game.wait(4)
+    assert game.order("node-0") is Order.TRAIN
+    game.wait(2, "node-0")
+    assert game.orders("node-0").lost == ("node-1",)
+
+
+def test_a_cut_line_is_a_loss_at_once() -> None:
+    game = played("node-0", "node-1")
+    game.cut(watch("node-1"))
+    assert game.orders("node-0").lost == ("node-1",)
+
+
+def test_who_was_given_up_and_comes_back_is_told_to_regroup() -> None:
+    game = played("node-0", "node-1")
+    game.wait(6, "node-0")
+    game.ask(join("node-0", after=1))
+    orders = game.ask(watch("node-1", round=1, seen=1))
+    assert (orders.order, orders.round, orders.lost) == (Order.REGROUP, 1, ("node-1",))
+    game.ask(join("node-1", after=1), join("node-0", after=2))
+    assert game.names() == ["node-0", "node-1"]
+
+
+def test_the_pod_that_is_deleted_leaves_at_a_boundary() -> None:
+    game = played("node-0", "node-1")
+    game.ask(watch("node-0", pod="node-0"), watch("node-1", pod="node-1"))
+    game.see(pod("node-0"), pod("node-1"))
+    game.see(pod("node-0"), pod("node-1", leaving=True))
+    orders = game.orders("node-0")
+    assert (orders.order, orders.lost) == (Order.REGROUP, ())
+    assert orders.reason == "pod node-1 is being deleted"
+
+
+def test_the_pod_that_vanished_is_lost() -> None:
+    game = played("node-0", "node-1")
+    game.ask(watch("node-0", pod="node-0"), watch("node-1", pod="node-1"))
+    game.see(pod("node-0"), pod("node-1"))
+    game.see(pod("node-0"))
+    assert game.orders("node-0").lost == ("node-1",)
+    assert game.job.nodes["node-1"].phase is Phase.DELETED
+
+
+def test_a_pod_that_is_not_listed_yet_is_not_lost() -> None:
+    game = played("node-0", "node-1")
+    game.ask(watch("node-1", pod="node-1"))
+    game.see()
+    game.see(pod("node-0"))
+    assert game.order("node-0") is Order.TRAIN
+
+
+def test_the_replacement_does_not_end_the_life_it_replaces() -> None:
+    game = played("node-0", "node-1")
+    game.ask(watch("node-1", pod="node-1"))
+    game.see(pod("node-1", leaving=True), pod("node-1", Phase.PENDING, name="node-1-1", relaunch=1))
+    assert game.orders("node-0").lost == ()
+    game.ask(join("node-1", "second"), join("node-0", after=1))
+    assert game.names() == ["node-0", "node-1"]
+
+
+def test_all_finished_is_success() -> None:
+    game = played("node-0", "node-1")
+    game.ask(report("node-0", 1, 40), finish("node-0", 1))
+    assert game.ended() is None
+    game.ask(finish("node-1", 1), finish("node-1", 1))
+    verdict = game.job.verdict
+    assert verdict is not None
+    assert (verdict.end, verdict.message) == (
+        End.SUCCEEDED,
+        "all 2 nodes of round 1 finished after step 40",
+    )
+    assert game.order("node-0") is Order.STOP
+
+
+def test_pods_that_ended_well_count_as_finished_though_nobody_said_so() -> None:
+    game = played("node-0", "node-1")
+    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1"))
+    assert game.ended() is None
+    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1", Phase.SUCCEEDED))
+    assert game.job.verdict
+    assert game.job.verdict.end is End.SUCCEEDED
+
+
+def test_a_member_whose_pod_ended_well_is_not_lost_though_its_last_words_never_came() -> None:
+    game = played("node-0", "node-1")
+    game.ask(watch("node-0", pod="node-0"), watch("node-1", pod="node-1"))
+    game.see(pod("node-0"), pod("node-1"))
+    game.see(pod("node-0"), pod("node-1", Phase.SUCCEEDED))
+    assert game.order("node-0") is Order.TRAIN
+    game.ask(finish("node-0", 1))
+    assert game.job.verdict
+    assert game.job.verdict.end is End.SUCCEEDED
+
+
+def test_a_member_that_leaves_has_not_finished_when_its_pod_ends_well() -> None:
+    game = played("node-0", "node-1")
+    game.ask(watch("node-1", pod="node-1"))
+    game.see(pod("node-0"), pod("node-1"))
+    game.ask(leave("node-1", 1, planned=True))
+    game.see(pod("node-0"), pod("node-1", Phase.SUCCEEDED))
+    assert game.orders("node-0").lost == ("node-1",)
+
+
+def test_a_job_of_one_node_that_was_told_to_go_has_not_succeeded() -> None:
+    game = played("node-0", replicas=1)
+    game.ask(watch("node-0", pod="node-0"))
+    game.see(pod("node-0"))
+    game.ask(leave("node-0", 1, planned=True))
+    game.see(pod("node-0", Phase.SUCCEEDED))
+    assert game.ended() is None
+    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-0", name="node-0-1", relaunch=1))
+    game.ask(watch("node-0", "second", pod="node-0-1"), join("node-0", "second"))
+    assert game.job.round == 2
+
+
+def test_all_that_are_known_have_finished_though_their_world_was_never_saved() -> None:
+    game = Played(replicas=2)
+    game.see(pod("node-0", Phase.SUCCEEDED))
+    assert game.ended() is None
+    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1"))
+    assert game.ended() is None
+    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1", Phase.SUCCEEDED))
+    assert game.job.verdict
+    assert (game.job.verdict.end, game.job.verdict.message) == (End.SUCCEEDED, "all 2 nodes finished")
+
+
+def test_who_is_gone_before_the_end_may_come_again_in_a_job_that_has_grown() -> None:
+    names = [f"node-{index}" for index in range(4)]
+    game = played(*names, replicas=2)  # as declared; a plan wants four
+    game.ask(*(watch(name, pod=name) for name in names))
+    game.see(*map(pod, names))
+    game.ask(*(finish(name, 1) for name in names[1:]))
+    game.see(pod("node-0", leaving=True), *(pod(name, Phase.SUCCEEDED) for name in names[1:]))
+    assert game.ended() is None
+    game.see(*(pod(name, Phase.SUCCEEDED) for name in names[1:]))
+    assert game.ended() is None
+
+
+def test_a_node_that_will_be_made_again_is_waited_for() -> None:
+    game = played("node-0", "node-1", replicas=2)
+    game.ask(watch("node-1", pod="node-1"))
+    game.see(pod("node-0"), pod("node-1"))
+    game.see(pod("node-0", Phase.SUCCEEDED))
+    assert game.ended() is None
+
+
+def test_a_finished_node_that_hangs_up_is_not_lost() -> None:
+    game = played("node-0", "node-1")
+    game.ask(finish("node-1", 1))
+    game.cut(watch("node-1"))
+    assert game.order("node-0") is Order.TRAIN
+    game.ask(finish("node-0", 1))
+    assert game.job.verdict
+
+
+def test_a_node_that_is_lost_before_its_finish_is_not_kept_waiting_for_those_that_have_finished() -> None:
+    game = played("node-0", "node-1", minimum=2)
+    game.ask(finish("node-1", 1))
+    game.cut(watch("node-0"))
+    game.ask(watch("node-0", "second"), join("node-0", "second"))
+    assert (game.names(), game.job.round) == (["node-0"], 2)
+    game.ask(finish("node-0", 2, "second"))
+    assert game.job.verdict
+    assert game.job.verdict.end is End.SUCCEEDED
+
+
+def test_the_last_node_that_gives_up_fails_the_job_with_its_words() -> None:
+    game = played("node-0")
+    game.ask(failure("node-0", final=False))
+    assert game.ended() is None
+    game.ask(failure("node-0"))
+    verdict = game.job.verdict
+    assert verdict is not None
+    assert (verdict.end, verdict.reason) == (End.FAILED, "RestartsSpent")
+    assert verdict.message == (
+        "node-0: worker 0 ended with exit code 1: ValueError: no; 0 nodes are left, the job needs 1"
+    )
+
+
+def test_a_node_that_gives_up_is_survived_while_enough_are_left() -> None:
+    game = played("node-0", "node-1")
+    game.ask(failure("node-1"), join("node-0", after=1))
+    assert game.names() == ["node-0"]
+    assert game.ended() is None
+
+
+def test_replaced_nodes_fail_the_job_when_their_budget_is_spent() -> None:
+    game = Played(minimum=2, maximum=2, replicas=2, restart_count=1)
+    game.ask(watch("node-0"), watch("node-1"), failure("node-1"), failure("node-1"))
+    assert game.ended() is None
+    game.ask(watch("node-1", "second"), failure("node-1", life="second"))
+    assert game.job.verdict
+    assert "1 nodes are left, the job needs 2" in game.job.verdict.message
+
+
+def test_a_signal_is_named_as_such() -> None:
+    game = played("node-0", "node-1")
+    game.ask(failure("node-1", code=-9, final=False))
+    assert game.job.nodes["node-1"].failure.startswith("worker 0 ended with signal 9")
+
+
+def test_a_repeated_failure_counts_once() -> None:
+    game = played("node-0", "node-1")
+    game.ask(failure("node-1", final=False), failure("node-1", final=False))
+    assert game.job.restarts == 1
+
+
+def test_too_few_nodes_for_too_long_is_a_failure_that_says_who_is_missing() -> None:
+    game = Played(minimum=2, maximum=2, replicas=2)
+    game.see(pod("node-0"), pod("node-1"))
+    game.ask(watch("node-0"), join("node-0", wait=2000.0))
+    game.wait(899.5, "node-0")
+    assert game.ended() is None
+    game.wait(0.5, "node-0")
+    assert game.job.verdict
+    assert game.job.verdict.message == (
+        "no world for 900 s: 1 of at least 2 nodes joined (node-1: running, "
+        "but its agent has not reached the master)"
+    )
+
+
+def test_the_join_timeout_does_not_count_while_pods_are_pending() -> None:
+    game = Played(minimum=2, maximum=2, replicas=2)
+    game.see(pod("node-0"), pod("node-1", Phase.PENDING))
+    game.ask(watch("node-0"))
+    game.wait(3600, "node-0")
+    assert game.ended() is None
+    game.see(pod("node-0"), pod("node-1"))
+    game.wait(899.5, "node-0")
+    assert game.ended() is None
+    game.wait(0.5, "node-0")
+    assert game.job.verdict
+    assert game.job.verdict.reason == "TooFewNodes"
+
+
+def test_pods_that_were_never_made_are_pending_as_well() -> None:
+    game = Played(minimum=1, maximum=2, replicas=2)
+    game.wait(3600)
+    assert game.ended() is None
+
+
+def test_a_lost_node_whose_pod_waits_for_capacity_is_waited_for() -> None:
+    game = played("node-0", "node-1", minimum=2, replicas=2, restart_count=3)
+    game.see(pod("node-0"), pod("node-1"))
+    game.see(pod("node-0"), pod("node-1", Phase.PENDING, name="node-1-1"))
+    game.wait(3600, "node-0")
+    assert game.ended() is None
+
+
+def test_reports_of_another_round_are_refused() -> None:
+    game = played("node-0", "node-1")
+    with pytest.raises(Stale, match="round 7 is over for node-0"):
+        game.ask(report("node-0", 7, 1))
+    with pytest.raises(Stale, match="does not know node-5"):
+        game.ask(report("node-5", 1, 1))
+
+
+def test_speed_and_eta_are_of_this_round() -> None:
+    game = played("node-0", "node-1")
+    for step in (10, 20, 30):
+        game.ask(report("node-0", 1, step, samples=step * 64, total_steps=130))
+        game.now += timedelta(seconds=2)
+    assert progress.speed(game.job.training) == (5.0, 320.0)
+    assert progress.eta(game.job.training) == 20.0
+    game.ask(join("node-0", after=1), join("node-1", after=1), report("node-0", 2, 31))
+    assert progress.speed(game.job.training) is None
+
+
+def test_a_late_report_changes_nothing() -> None:
+    game = played("node-0", "node-1")
+    game.ask(report("node-0", 1, 30), report("node-1", 1, 20))
+    assert game.job.training.progress
+    assert game.job.training.progress.step == 30
+
+
+def regrouped(seconds: float, **first: float) -> Played:
+    """A world that trained for 100 s, stood for `seconds`, and trains again."""
+    game = played("node-0", "node-1")
+    game.ask(report("node-0", 1, 0))
+    game.now += timedelta(seconds=100)
+    game.ask(report("node-0", 1, 100))
+    game.ask(leave("node-1", 1), join("node-0", after=1))
+    game.now += timedelta(seconds=seconds)
+    game.ask(report("node-0", 2, 101, **first))
+    return game
+
+
+def test_what_is_reported_after_the_last_step_is_kept_whoever_speaks_last() -> None:
+    game = played("node-0", "node-1")
+    game.ask(report("node-0", 1, 30, loss=0.5))
+    game.ask(report("node-0", 1, 30, loss=0.5, metrics={"accuracy": 0.9}))
+    game.ask(report("node-1", 1, 30, loss=0.5))
+    game.ask(report("node-1", 1, 29, metrics={"accuracy": 0.1}))
+    assert game.job.training.progress == Progress(step=30, loss=0.5, metrics={"accuracy": 0.9})
+
+
+def test_a_standstill_is_from_the_loss_to_the_next_progress() -> None:
+    training = regrouped(25).job.training
+    change = training.changes[-1]
+    assert (change.lost, change.step_before, change.step_after) == (("node-1",), 100, 101)
+    assert (change.standstill, training.standstill) == (25, 25)
+    assert progress.goodput(training) == pytest.approx(100 / 125)
+    assert change.reason == "node-1 lost a worker: no reason given"
+
+
+def test_what_workers_measured_is_preferred_and_the_slowest_counts() -> None:
+    game = regrouped(25, standstill=0.5)
+    assert game.job.training.changes[-1].standstill == 0.5
+    game.ask(report("node-0", 2, 102, standstill=0.75))
+    assert game.job.training.changes[-1].standstill == 0.75
+    assert game.job.training.standstill == 0.75
+
+
+def test_steps_that_are_made_twice_do_not_count() -> None:
+    game = played("node-0")
+    for step in (0, 50, 100):
+        game.ask(report("node-0", 1, step))
+        game.now += timedelta(seconds=50)
+    game.now -= timedelta(seconds=50)
+    game.ask(leave("node-0", 1), join("node-0", after=1), report("node-0", 2, 51))
+    assert progress.goodput(game.job.training) == 1.0
+    assert game.job.training.productive == pytest.approx(50)
+
+
+def test_the_history_of_changes_is_bounded() -> None:
+    game = played("node-0")
+    for number in range(1, 80):
+        game.ask(join("node-0", after=number))
+    assert len(game.job.training.changes) == 64
+    assert game.job.training.changes[-1].round == 80
+
+
+def test_the_end_of_an_older_pod_does_not_speak_for_an_agent_that_comes_before_its_pod_is_seen() -> None:
+    game = played("node-0", "node-1")
+    game.ask(watch("node-1", pod="node-1"))
+    game.see(pod("node-0"), pod("node-1"))
+    game.see(pod("node-0"), pod("node-1", Phase.FAILED))
+    game.ask(watch("node-1", "second", pod="node-1-1"), join("node-1", "second"), join("node-0", after=1))
+    assert game.names() == ["node-0", "node-1"]
+    game.see(pod("node-0"), pod("node-1", Phase.FAILED))
+    game.ask(watch("node-1", "second", pod="node-1-1", round=2))
+    assert game.order("node-0") is Order.TRAIN
+    assert game.job.nodes["node-1"].alive
+
+
+def test_the_first_agent_of_a_place_may_come_before_its_pod_is_seen_too() -> None:
+    game = Played(maximum=1)
+    game.see(pod("node-0", Phase.FAILED))
+    game.ask(watch("node-0", pod="node-0-1"), join("node-0"))
+    assert game.names() == ["node-0"]
+
+
+def test_nodes_without_an_index_get_one_in_the_order_of_joining() -> None:
+    game = Played(maximum=3)
+    names = ("z-0", "m-0", "a-0")
+    game.ask(*(watch(name, index=UNRANKED) for name in names))
+    game.ask(*(join(name, index=UNRANKED) for name in reversed(names)))
+    assert game.names() == list(names)
+    game.ask(watch("m-0", "again", index=UNRANKED))
+    assert [game.job.nodes[name].index for name in names] == [0, 1, 2]
+
+
+def failing(*hours: float, **more: Any) -> Played:
+    """A job whose node-1 fails for good after so many hours each, and is replaced each time."""
+    game = played("node-0", "node-1", replicas=2, restart_count=1, **more)
+    for life, each in enumerate(hours, 2):
+        game.now += timedelta(hours=each)
+        node = game.job.nodes["node-1"]
+        game.ask(failure("node-1", life=node.incarnation, number=game.job.round))
+        game.ask(watch("node-1", str(life)), watch("node-0", round=game.job.round))
+        game.ask(
+            *(
+                join(name, after=game.job.round, life=game.job.nodes[name].incarnation)
+                for name in ("node-1", "node-0")
+            )
+        )
+    return game
+
+
+def test_node_that_spent_its_restarts_enters_no_world_and_is_told_of() -> None:
+    game = failing(1, 1)
+    assert game.names() == ["node-0"]
+    assert game.job.nodes["node-1"].joined is None
+    [finding] = game.job.health.findings
+    assert finding.message == (
+        "node-1 takes part no more: it failed 2 times (restartCount 1): "
+        "worker 0 ended with exit code 1: ValueError: no"
+    )
+
+
+def test_failures_are_forgiven_after_a_time_without_any() -> None:
+    game = failing(1, 3, 3, 3, forgive=timedelta(hours=2))
+    assert game.names() == ["node-0", "node-1"]
+    assert game.job.nodes["node-1"].failures == 1
+    assert game.job.health.findings == ()
+
+
+def test_job_whose_nodes_compute_nothing_for_hours_ends() -> None:
+    game = played("node-0", "node-1")
+    game.ask(report("node-0", 1, 7))
+    usage = Usage(cpu=0.01, memory=1)
+    for minute in range(3 * 60):
+        game.now += timedelta(minutes=1)
+        workers = (WorkerState(local_rank=0, doing=Doing.OUTSIDE, step=7, idle=60.0 * minute),)
+        for name in ("node-0", "node-1"):
+            game.ask(Report(node=name, incarnation=f"{name}-life", round=1, usage=usage, workers=workers))
+            game.job = game.job.put(game.job.nodes[name].but(beat=game.now))
+        game.tick()
+        if verdict := game.ended():
+            break
+    assert verdict is not None
+    assert verdict.reason == "NothingComputed"
+    assert verdict.message == (
+        "no node computed for 7200 s, and there was no step for 7260 s; the last one was 7"
+    )

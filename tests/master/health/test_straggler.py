@@ -1,0 +1,146 @@
+"""Who is slow: simulated traces with what real ones have, and the verdicts about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from elasticjob.api.rpc.nodes import Doing, Order, WorkerState
+from elasticjob.master.health.hang import Seen
+from elasticjob.master.health.straggler import ratios, share, slow
+from elasticjob.master.state.condition import Kind
+from tests.kit.master import join
+from tests.kit.stepping import Stepping
+
+
+def workers(*seconds: float, best: tuple[float, ...] = ()) -> list[Seen]:
+    return [
+        Seen("n", rank, WorkerState(local_rank=0, doing=Doing.REDUCING, busy=busy, best=least))
+        for rank, (busy, least) in enumerate(zip(seconds, best or seconds, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "slots", "sentences"),
+    [
+        (
+            workers(1, 1, 2.5),
+            3,
+            ["rank 2 on n is slow: 2.5 s a step before it waits for the others, 2.5 times the median of 1 s"],
+        ),
+        (workers(1, 1, 1.9), 3, []),
+        (
+            workers(1, 1, 4.5),
+            7,
+            ["rank 2 on n is slow: 4.5 s a step before it waits for the others, 4.5 times the median of 1 s"],
+        ),
+        (workers(4.5, 1, 1), 4, []),  # two micro-batches against one
+        (
+            workers(11, 1, 1),
+            4,
+            ["rank 0 on n is slow: 11 s a step before it waits for the others, 2.2 times the median of 5 s"],
+        ),
+        (workers(1, 2.5), 2, []),  # with two, the median says nothing
+        (
+            workers(1, 2.5, best=(1, 1)),
+            2,
+            [
+                "rank 1 on n is slow: 2.5 s a step before it waits for the others, "
+                "2.5 times its own best of 1 s"
+            ],
+        ),
+        (workers(2.5, 2.5, best=(1, 1)), 2, []),  # the work has changed, for all
+        (workers(2.5, best=(1,)), 1, []),
+        (workers(0.001, 0.001, 0.006), 3, []),  # milliseconds are noise
+        (workers(1, 1, 0, 9), 4, []),  # one has had no step yet
+    ],
+)
+def test_who_is_slow(given: list[Seen], slots: int, sentences: list[str]) -> None:
+    assert [*slow(ratios(given, slots)).values()] == sentences
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What the workers of a job take for each step, drawn from a seed; in every other one, one is slow."""
+
+    seed: int
+    size: int
+    slots: int
+    step: float
+    slow: int | None  # the straggler
+    since: int
+
+    @classmethod
+    def of(cls, seed: int) -> Trace:
+        draw = Random(seed)
+        size = draw.choice((2, 3, 4, 6, 8))
+        slots = size + draw.randrange(0, 2 * size)
+        step = draw.choice((0.05, 0.3, 1.0, 5.0))
+        return cls(
+            seed, size, slots, step, draw.randrange(size) if seed % 2 else None, draw.randrange(30, 60)
+        )
+
+    def busy(self, rank: int, step: int) -> float:
+        """Noise, pauses, faster and slower machines, and records that become longer."""
+        machine, draw = Random(f"{self.seed} {rank}"), Random(f"{self.seed} {rank} {step}")
+        parts = share(self.slots, self.size, rank)
+        passes = (3 * parts - 2) / (3 * self.slots / self.size - 2 + 1)
+        seconds = self.step * passes * machine.uniform(0.85, 1.2) * draw.lognormvariate(0.0, 0.2)
+        if draw.random() < 0.04:
+            seconds += draw.uniform(0.5, 4.0) * self.step  # collects garbage, or another job on the machine
+        if Random(f"{self.seed} longer").random() < 0.3 and step > 70:
+            seconds *= 2.2  # for all
+        if rank == self.slow and step >= self.since:
+            seconds *= Random(f"{self.seed} slow").uniform(3.0, 5.0)
+        return seconds
+
+    def pause(self, rank: int, step: int) -> float:
+        """Two minutes of evaluation by all, or of a checkpoint by rank 0, every 25 steps."""
+        if step % 25:
+            return 0.0
+        return 120.0 if Random(f"{self.seed} all").random() < 0.5 or rank == 0 else 0.0
+
+
+def verdicts(seed: int) -> tuple[Trace, list[tuple[int, str]]]:
+    """Return a trace and the findings about it, each with its step."""
+    trace = Trace.of(seed)
+    run = Stepping(trace.size, trace.busy, trace.pause)
+    world = run.game.job.world
+    assert world is not None
+    run.game.job = run.game.job.but(world=replace(world, batch_slots=trace.slots))
+    found: list[tuple[int, str]] = []
+    for _ in range(90):
+        run.steps(1)
+        found += [(run.step, finding.message) for finding in run.findings[len(found) :]]
+    return trace, found
+
+
+def test_stragglers_are_named_within_20_steps_and_nobody_else() -> None:
+    right: list[tuple[float, int]] = []
+    wrong: list[str] = []
+    for seed in range(60):
+        trace, found = verdicts(seed)
+        mine = [step for step, message in found if message.startswith(f"rank {trace.slow} ")]
+        wrong += [f"{trace}: {each}" for each in found if each[0] not in mine]
+        right += [(trace.step, step - trace.since) for step in mine[:1]]
+    assert not wrong
+    assert len(right) >= 29  # of 30
+    assert sum(after > 20 for step, after in right if step > 0.1) <= 1
+    assert sum(after * step > 2.5 for step, after in right if step <= 0.1) <= 1
+
+
+def test_straggler_is_excluded_if_the_job_is_set_so() -> None:
+    run = Stepping(4, lambda rank, step: 1.0 if rank == 2 and step > 20 else 0.3, minimum=3)
+    run.game.job = run.game.job.but(spec=run.game.job.spec.but(exclude_stragglers=True))
+    run.run(60)
+    assert [finding.reason for finding in run.findings] == [Kind.STRAGGLER, Kind.FAULT_NODE]
+    assert run.findings[1].message.startswith("node-2 takes part no more: rank 2 on node-2 is slow")
+    assert run.orders().order is Order.REGROUP
+    assert run.orders().lost == ()
+    others = [name for name in run.names if name != "node-2"]
+    run.game.ask(*(join(name, after=1) for name in (*others, "node-2")))
+    assert run.game.names() == others
+    assert run.game.job.nodes["node-2"].joined is None

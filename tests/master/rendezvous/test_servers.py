@@ -1,0 +1,315 @@
+"""Parameter servers that come, go, move and are lost: some histories by name, and all in a machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from elasticjob.api.rpc.parameters import Depart, Follow, Phase, Plane, Serve
+from elasticjob.master.durable.store import restore, snapshot
+from elasticjob.master.handlers import nodes
+from elasticjob.master.rendezvous import servers
+from elasticjob.master.state.job import Phase as PodPhase
+from elasticjob.master.state.scaling import Placed, Role, Scaling, Wish
+from tests.kit.master import Played, pod
+
+BEAT = 1.0
+
+
+@dataclass
+class Server:
+    """A server as the library plays it."""
+
+    place: int
+    life: int = 0
+    holds: int = 0
+    seen: Plane = field(default_factory=Plane)
+
+    @property
+    def pod(self) -> str:
+        return f"digits-ps-{self.place}" + (f"-{self.life}" if self.life else "")
+
+    @property
+    def incarnation(self) -> str:
+        return f"{self.pod}-process"
+
+
+@dataclass
+class Worker:
+    """A worker as the library plays it: what it is told, and what it sends to."""
+
+    name: str
+    uses: int = 0
+    drained: int = 0
+
+
+class Site:
+    """A master in virtual time, with servers and workers around it."""
+
+    def __init__(self, places: int = 3) -> None:
+        self.game = Played(wish=Wish(roles={"worker": Role(count=2), "ps": Role(count=places)}))
+        self.servers: dict[str, Server] = {}
+        self.workers: dict[str, Worker] = {}
+        self.want(*range(places))
+
+    def want(self, *places: int) -> None:
+        """Say which places should have a server."""
+        job = self.game.job
+        self.game.job = job.but(scaling=Scaling(placed=Placed(servers=places)))
+
+    def start(self, place: int, life: int = 0) -> Server:
+        server = Server(place, life)
+        self.servers[server.pod] = server
+        self.list_pods()
+        return server
+
+    def list_pods(self) -> None:
+        listed = [
+            pod(f"digits-ps-{s.place}", PodPhase.RUNNING, name=s.pod, role="ps", relaunch=s.life)
+            for s in self.servers.values()
+        ]
+        self.game.job = nodes.observe(self.game.job, listed, self.game.now)
+
+    def serve(self, server: Server) -> Plane:
+        """Let a server say that it is there, and do what it is told."""
+        plane: Plane = self.game.ask(
+            Serve(
+                node=f"digits-ps-{server.place}",
+                incarnation=server.incarnation,
+                pod=server.pod,
+                index=server.place,
+                address=f"{server.pod}:1",
+                holds=server.holds,
+            )
+        )
+        after = [each.incarnation for each in plane.next_servers]
+        if plane.phase is Phase.MOVE and server.incarnation in after:
+            server.holds = plane.next_version
+        server.seen = plane
+        return plane
+
+    def follow(self, worker: Worker) -> Plane:
+        """Let a worker come to its boundary."""
+        plane: Plane = self.game.ask(
+            Follow(node=worker.name, incarnation=worker.name, drained=worker.drained)
+        )
+        if plane.phase is Phase.STEADY:
+            worker.uses = plane.version
+        elif plane.next_version:
+            worker.uses, worker.drained = 0, plane.next_version
+        return plane
+
+    def round(self, times: int = 4) -> Plane:
+        """Let all be heard, some times over."""
+        plane = Plane()
+        for _ in range(times):
+            self.game.now += timedelta(seconds=BEAT)
+            for server in list(self.servers.values()):
+                plane = self.serve(server)
+            for worker in list(self.workers.values()):
+                plane = self.follow(worker)
+            self.game.tick()
+        return plane
+
+    @property
+    def serving(self) -> list[str]:
+        return [server.pod for server in self.game.job.parameters.current.members]
+
+    @property
+    def releasable(self) -> frozenset[str]:
+        return servers.releasable(self.game.job)
+
+
+@pytest.fixture
+def site() -> Site:
+    """Three servers and two workers that use them."""
+    found = Site()
+    for place in range(3):
+        found.start(place)
+    for name in ("worker-0", "worker-1"):
+        found.workers[name] = Worker(name)
+    assert found.round().phase is Phase.STEADY
+    assert found.serving == ["digits-ps-0", "digits-ps-1", "digits-ps-2"]
+    return found
+
+
+def test_one_more_serves_when_all_workers_have_stopped_and_it_has_its_values(site: Site) -> None:
+    site.want(0, 1, 2, 3)
+    assert site.round().phase is Phase.STEADY
+    new = site.start(3)
+    assert site.serve(new).phase is Phase.DRAIN
+    site.follow(site.workers["worker-0"])
+    site.follow(site.workers["worker-0"])
+    assert site.serve(new).phase is Phase.DRAIN
+    assert site.round().version == 2
+    assert site.serving[-1] == "digits-ps-3"
+    assert not site.releasable
+
+
+def test_two_less_go_when_their_values_have_moved(site: Site) -> None:
+    site.want(0)
+    assert not site.releasable
+    site.round()
+    assert (site.serving, sorted(site.releasable)) == (["digits-ps-0"], ["digits-ps-1", "digits-ps-2"])
+
+
+def test_a_server_moves_to_the_next_pod_of_its_place(site: Site) -> None:
+    site.start(1, life=1)
+    assert not site.releasable
+    site.round()
+    assert site.serving == ["digits-ps-0", "digits-ps-1-1", "digits-ps-2"]
+    assert site.releasable == {"digits-ps-1"}
+
+
+def test_an_older_pod_that_comes_back_does_not_serve_again(site: Site) -> None:
+    site.start(1, life=1)
+    site.round()
+    old = site.servers.pop("digits-ps-1")
+    site.round(8)
+    site.servers["digits-ps-1"] = old
+    site.list_pods()
+    site.round()
+    assert site.serving == ["digits-ps-0", "digits-ps-1-1", "digits-ps-2"]
+
+
+def test_a_lost_server_is_replaced_at_its_place(site: Site) -> None:
+    del site.servers["digits-ps-1"]
+    site.round(8)
+    assert site.game.job.parameters.phase is Phase.STEADY
+    site.start(1, life=1)
+    assert site.round().version == 2
+    assert site.serving == ["digits-ps-0", "digits-ps-1-1", "digits-ps-2"]
+
+
+def test_a_server_that_does_not_come_is_left_out(site: Site) -> None:
+    del site.servers["digits-ps-1"]
+    site.round(590)
+    assert len(site.serving) == 3
+    site.round(30)
+    assert site.serving == ["digits-ps-0", "digits-ps-2"]
+    site.start(1, life=1)
+    site.round()
+    assert len(site.serving) == 3
+
+
+def test_a_worker_that_is_not_heard_is_not_waited_for(site: Site) -> None:
+    gone = site.workers.pop("worker-1")
+    site.start(1, life=1)
+    assert site.round(2).phase is Phase.DRAIN
+    site.game.ask(Depart(node=gone.name, incarnation=gone.name))
+    assert site.round().version == 2
+
+
+def test_the_next_cluster_that_loses_a_server_is_given_up(site: Site) -> None:
+    new = site.start(1, life=1)
+    assert site.serve(new).phase is Phase.DRAIN
+    del site.servers[new.pod]
+    site.round(8)
+    assert site.game.job.parameters.phase is Phase.STEADY
+    assert site.serving == ["digits-ps-0", "digits-ps-1", "digits-ps-2"]
+
+
+def test_a_new_master_goes_on(site: Site) -> None:
+    site.start(1, life=1)
+    site.serve(site.servers["digits-ps-1-1"])
+    before = site.game.job
+    site.game.job = restore(snapshot(before, site.game.now), before.spec, site.game.now)
+    assert site.game.job.parameters.current == before.parameters.current
+    site.want(0, 1, 2)
+    site.round()
+    assert site.serving == ["digits-ps-0", "digits-ps-1-1", "digits-ps-2"]
+
+
+def test_surplus_servers_that_never_reported_may_go_at_once() -> None:
+    site = Site(places=1)
+    for place in range(3):
+        site.start(place)
+    assert site.releasable == {"digits-ps-1", "digits-ps-2"}
+
+
+class Histories(RuleBasedStateMachine):
+    """Servers, workers, plans and masters come and go in any order."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.site, self.version = Site(), 0
+        for place in range(3):
+            self.site.start(place)
+        self.site.workers["worker-0"] = Worker("worker-0")
+
+    @rule(places=st.sets(st.integers(0, 4), min_size=1))
+    def a_plan(self, places: set[int]) -> None:
+        self.site.want(*sorted(places))
+
+    @rule(place=st.integers(0, 4), life=st.integers(0, 2))
+    def a_pod_starts(self, place: int, life: int) -> None:
+        self.site.start(place, life)
+
+    @precondition(lambda self: self.site.servers)
+    @rule(data=st.data())
+    def a_server_is_lost(self, data: st.DataObject) -> None:
+        del self.site.servers[data.draw(st.sampled_from(sorted(self.site.servers)))]
+
+    @precondition(lambda self: self.site.servers)
+    @rule(data=st.data())
+    def a_server_is_heard(self, data: st.DataObject) -> None:
+        self.site.serve(self.site.servers[data.draw(st.sampled_from(sorted(self.site.servers)))])
+
+    @rule(name=st.sampled_from(["worker-0", "worker-1"]))
+    def a_worker_is_at_its_boundary(self, name: str) -> None:
+        self.site.follow(self.site.workers.setdefault(name, Worker(name)))
+
+    @rule(seconds=st.sampled_from([0.5, 3, 700]))
+    def time_passes(self, seconds: float) -> None:
+        self.site.game.now += timedelta(seconds=seconds)
+        for worker in list(self.site.workers.values()):
+            self.site.follow(worker)
+        self.site.game.tick()
+
+    @rule()
+    def another_master(self) -> None:
+        game, placed = self.site.game, self.site.game.job.scaling.placed.servers or ()
+        game.job = restore(snapshot(game.job, game.now), game.job.spec, game.now)
+        self.site.want(*placed)
+        self.site.list_pods()
+
+    @rule()
+    def all_are_heard(self) -> None:
+        self.site.round(12)
+        present = {server.place for server in self.site.servers.values()}
+        wanted = set(self.site.game.job.scaling.placed.servers or ())
+        if wanted <= present:
+            found = self.site.game.job.parameters
+            assert found.phase is Phase.STEADY
+            assert {server.index for server in found.current.members} == wanted
+
+    @invariant()
+    def no_server_that_is_used_may_go(self) -> None:
+        used = {worker.uses for worker in self.site.workers.values() if worker.uses}
+        current = self.site.game.job.parameters.current
+        if current.version in used:
+            assert not self.site.releasable & set(self.site.serving)
+        assert current.version >= self.version
+        self.version = current.version
+
+    @invariant()
+    def a_place_has_one_owner(self) -> None:
+        places = [server.index for server in self.site.game.job.parameters.current.members]
+        assert len(places) == len(set(places))
+
+    @invariant()
+    def nobody_uses_what_is_over(self) -> None:
+        """A worker that is heard uses the present cluster, or waits."""
+        job = self.site.game.job
+        for worker in self.site.workers.values():
+            if worker.uses and worker.name in job.parameters.followers:
+                assert worker.uses == job.parameters.current.version
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
