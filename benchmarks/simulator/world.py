@@ -25,9 +25,11 @@ from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.master.scalers.scaleplan import manifest
 from elasticjob.master.scaling.observed import placed_of, wish_of
 from elasticjob.master.scaling.plan import Change
-from elasticjob.master.state.job import Bounds, Job, Node, Phase, Sample, Spec, Training
+from elasticjob.master.state.job import Bounds, Job, Spec
+from elasticjob.master.state.node import Node, Phase
 from elasticjob.master.state.roster import Roster
 from elasticjob.master.state.scaling import Scaling
+from elasticjob.master.state.training import Sample, Training
 
 BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 JOB: Final = Key("simulated", "job")

@@ -53,8 +53,10 @@ from elasticjob.master.scaling.observed import placed_of, wish_of
 from elasticjob.master.scaling.optimizer import Optimizer
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.condition import Finding
-from elasticjob.master.state.job import Bounds, Job, Limits, Phase, Rule, Spec, Training
+from elasticjob.master.state.job import Bounds, Job, Limits, Rule, Spec
+from elasticjob.master.state.node import Phase
 from elasticjob.master.state.scaling import Placed
+from elasticjob.master.state.training import Training
 
 log = logging.getLogger("elasticjob.master")
 

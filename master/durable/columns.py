@@ -14,7 +14,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from elasticjob.api.rpc.rendezvous import Member, World
-from elasticjob.master.state.job import Job, Node
+from elasticjob.master.state.job import Job
+from elasticjob.master.state.node import Node
 from elasticjob.master.state.roster import Roster
 
 FORM: Final = 2

@@ -27,8 +27,10 @@ from elasticjob.master.durable import columns
 from elasticjob.master.health.watch import of_round
 from elasticjob.master.progress import goodput, progress
 from elasticjob.master.shards import book
-from elasticjob.master.state.job import Account, Job, Node, Spec
+from elasticjob.master.state.job import Job, Spec
+from elasticjob.master.state.node import Node
 from elasticjob.master.state.roster import Roster
+from elasticjob.master.state.training import Account
 
 MANAGER = "elasticjob-master"
 

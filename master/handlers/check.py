@@ -17,8 +17,10 @@ from elasticjob.api.rpc.check import Next, Part, Peer
 from elasticjob.master.handlers import incarnations
 from elasticjob.master.health import pairing
 from elasticjob.master.rendezvous import rules, topology
+from elasticjob.master.state.check import Applicant, Check, Finding, Outcome, Session
 from elasticjob.master.state.errors import Refused, Stopping
-from elasticjob.master.state.job import Applicant, Check, Finding, Job, Node, Outcome, Session, Turn
+from elasticjob.master.state.job import Job, Turn
+from elasticjob.master.state.node import Node
 
 LATE = timedelta(seconds=330)  # of one turn: the payload's own limit is 300 s
 INITIALLY = 4  # nodes that all fail alone are no coincidence

@@ -16,7 +16,8 @@ from elasticjob.api.rpc.rendezvous import Join
 from elasticjob.master.rendezvous import rules
 from elasticjob.master.shards import book
 from elasticjob.master.state.errors import Refused, Stale
-from elasticjob.master.state.job import ENDS, Job, Node, Phase
+from elasticjob.master.state.job import Job
+from elasticjob.master.state.node import ENDS, Node, Phase
 
 RETIRED = 16  # incarnations remembered per node
 JUMP = 1_000_000  # rounds or versions that an earlier master may have counted without saving them

@@ -22,7 +22,8 @@ from elasticjob.master.rendezvous import rules, topology
 from elasticjob.master.shards import book
 from elasticjob.master.state.condition import Kind
 from elasticjob.master.state.errors import Stale
-from elasticjob.master.state.job import ENDS, Job, Node, Phase, Spot, Turn
+from elasticjob.master.state.job import Job, Spot, Turn
+from elasticjob.master.state.node import ENDS, Node, Phase
 from elasticjob.master.state.roster import Roster
 
 OF_ITS_OWN: Final = frozenset({4, 6, 7, 8, 11})

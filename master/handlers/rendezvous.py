@@ -9,7 +9,8 @@ from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
 from elasticjob.master.handlers import incarnations
 from elasticjob.master.rendezvous import rules
 from elasticjob.master.state.errors import Refused, Stale, Stopping
-from elasticjob.master.state.job import Job, Joined, Node, Turn
+from elasticjob.master.state.job import Job, Turn
+from elasticjob.master.state.node import Joined, Node
 
 
 def join(job: Job, request: Join, now: datetime) -> Turn[World]:

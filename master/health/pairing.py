@@ -15,7 +15,7 @@ from itertools import combinations
 from statistics import median
 from typing import Final, NamedTuple
 
-from elasticjob.master.state.job import Outcome
+from elasticjob.master.state.check import Outcome
 
 SLOW: Final = 2.0
 MARGIN: Final = 0.5  # seconds

@@ -8,7 +8,8 @@ from datetime import datetime
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.master.rendezvous import rules, topology
 from elasticjob.master.shards import book
-from elasticjob.master.state.job import End, Job, Node, Phase, Verdict
+from elasticjob.master.state.job import End, Job, Verdict
+from elasticjob.master.state.node import Node, Phase
 
 Rule = Callable[[Job, datetime], Verdict | None]
 

@@ -17,8 +17,9 @@ from statistics import median
 from typing import Final
 
 from elasticjob.api.rpc.nodes import WorkerState
-from elasticjob.master.state.job import Account, Job
-from elasticjob.master.state.roster import Kind
+from elasticjob.master.state.job import Job
+from elasticjob.master.state.node import Kind
+from elasticjob.master.state.training import Account
 
 
 class Cause(StrEnum):

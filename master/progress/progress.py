@@ -9,7 +9,8 @@ from msgspec import structs
 
 from elasticjob.api.rpc.nodes import Kept, Progress
 from elasticjob.master.progress.goodput import Cause, charge, ratio
-from elasticjob.master.state.job import Change, Job, Sample, Training
+from elasticjob.master.state.job import Job
+from elasticjob.master.state.training import Change, Sample, Training
 
 WINDOW = 30  # samples of one round over which the speed is computed
 

@@ -22,8 +22,10 @@ from datetime import datetime
 
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.master.rendezvous import topology
-from elasticjob.master.state.job import NAMED, Change, Ending, Job, Joined, Node
-from elasticjob.master.state.roster import Kind, Roster
+from elasticjob.master.state.job import NAMED, Ending, Job
+from elasticjob.master.state.node import Joined, Kind, Node
+from elasticjob.master.state.roster import Roster
+from elasticjob.master.state.training import Change
 
 FEW = 64
 """Nodes of a job up to which every answer names the missing ones; beyond it says how many there are."""

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from elasticjob.master.state.job import Job, Node, Spot
+from elasticjob.master.state.job import Job, Spot
+from elasticjob.master.state.node import Node
 
 WORKER: Final = "worker"
 """The role whose nodes have groups."""

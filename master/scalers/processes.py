@@ -31,7 +31,7 @@ from elasticjob.master.scalers.scaler import ScalerError
 from elasticjob.master.scaling import workers
 from elasticjob.master.scaling.plan import Change
 from elasticjob.master.scaling.workers import Critical, Member, Members
-from elasticjob.master.state.job import Phase
+from elasticjob.master.state.node import Phase
 from elasticjob.master.state.value import Value
 
 log = logging.getLogger("elasticjob.master")

@@ -9,7 +9,8 @@ from typing import Final
 from elasticjob.api.resources import Bytes, Cores
 from elasticjob.api.v1alpha1.common import PS
 from elasticjob.master.progress import progress
-from elasticjob.master.state.job import Job, Node
+from elasticjob.master.state.job import Job
+from elasticjob.master.state.node import Node
 from elasticjob.master.state.scaling import KEPT, Demand, Mode, Point, Record, Scaling, Use
 
 SIZES: Final = 32

@@ -22,7 +22,7 @@ import msgspec
 
 from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.priorities import is_high
-from elasticjob.master.state.job import Phase
+from elasticjob.master.state.node import Phase
 from elasticjob.master.state.value import Value
 
 ALIVE: Final = (Phase.INITIAL, Phase.PENDING, Phase.RUNNING)

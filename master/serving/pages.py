@@ -20,7 +20,8 @@ from elasticjob.master.rendezvous import rules
 from elasticjob.master.scaling.statistics import use_of
 from elasticjob.master.shards import book
 from elasticjob.master.state.condition import Kind
-from elasticjob.master.state.job import Job, Node
+from elasticjob.master.state.job import Job
+from elasticjob.master.state.node import Node
 
 READING = ("GET", "HEAD")
 USES: tuple[tuple[str, str, Callable[[Node], float | None]], ...] = (

@@ -12,13 +12,15 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from elasticjob.api.rpc.nodes import Kept, Progress, Usage
-from elasticjob.api.rpc.rendezvous import Recovery, World
+from elasticjob.api.rpc.rendezvous import World
 from elasticjob.master.shards.book import Book
-from elasticjob.master.state.condition import Health, Told
-from elasticjob.master.state.roster import Kind, Roster
+from elasticjob.master.state.check import Check
+from elasticjob.master.state.condition import Health
+from elasticjob.master.state.node import Node
+from elasticjob.master.state.roster import Roster
 from elasticjob.master.state.scaling import Pace, Scaling, Wish
 from elasticjob.master.state.servers import Parameters
+from elasticjob.master.state.training import Account, Training
 from elasticjob.master.state.value import Value as Value
 
 Reply = TypeVar("Reply")
@@ -114,120 +116,8 @@ class Spot(Value, frozen=True):
     rack: str = ""
 
 
-class Phase(StrEnum):
-    """The phase of a node, from its pod or, without pods, from its agent."""
-
-    INITIAL = "Initial"
-    PENDING = "Pending"
-    RUNNING = "Running"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
-    DELETED = "Deleted"
-
-
 NAMED = 16
 """How many nodes orders and the history of changes name."""
-ENDS = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED})
-"""The terminal phases of a pod."""
-
-
-class Joined(Value, frozen=True):
-    """A waiting node: its slots, since when, and when the join expires unless repeated."""
-
-    slots: int
-    address: str
-    port: int
-    recovery: Recovery
-    since: datetime
-    until: datetime
-    files: int = 0
-
-
-class Node(Value, frozen=True):
-    """One place of the job, and its present incarnation.
-
-    `round` is the world whose model state the node holds, 0 if none. `beat` is the last heartbeat of its
-    agent, None without an agent. `elastic`: its script goes from world to world without a restart, as it has
-    told. `left` is the last round that it left while alive. `pod` is the name of this incarnation's pod, as
-    its agent reports it; `phase`, `uid` (of the newest pod) and `pods` come from the API server. `failures`
-    counts incarnations that failed for good, the last one at `failed_at`; `reported` is the last failure
-    counted (round, local rank). `excluded` says why it enters no world any more.
-    """
-
-    name: str
-    role: str = "worker"
-    index: int = 0
-    phase: Phase = Phase.INITIAL
-    pod: str = ""
-    pods: tuple[str, ...] = ()
-    uid: str = ""
-    leaving: bool = False
-    incarnation: str = ""
-    retired: tuple[str, ...] = ()
-    beat: datetime | None = None
-    round: int = 0
-    left: int = 0
-    joined: Joined | None = None
-    elastic: bool = False
-    finished: bool = False
-    failed: bool = False
-    failures: int = 0
-    failure: str = ""
-    reported: tuple[int, int] | None = None
-    usage: Usage | None = None
-    kept: Kept | None = None
-    told: Told | None = None
-    failed_at: datetime | None = None
-    excluded: str = ""
-    resource: dict[str, str] = msgspec.field(default_factory=dict)  # requests of its training container
-    pends: datetime | None = None  # since when its pod waits for a machine; None: it does not
-
-    @property
-    def ended(self) -> bool:
-        """Whether this incarnation takes no part any more."""
-        return self.finished or self.failed or bool(self.excluded) or self.phase in ENDS
-
-    @property
-    def completed(self) -> bool:
-        """Whether the node succeeded, as its agent or its pod reports; a deleted pod does not count.
-
-        The pod counts because a script may run without our agent, and the agent's last request may be lost.
-        """
-        return self.finished or (self.phase is Phase.SUCCEEDED and not self.leaving)
-
-    @property
-    def alive(self) -> bool:
-        """Whether an agent is connected, or a pod is Running and not being deleted."""
-        return not (self.leaving or self.ended) and (self.beat is not None or self.phase is Phase.RUNNING)
-
-    @property
-    def started(self) -> bool:
-        """Whether its pod runs or has succeeded, or an agent is connected."""
-        return self.completed or self.beat is not None or self.phase is Phase.RUNNING
-
-    @property
-    def place(self) -> tuple[str, int, str]:
-        """Sort key of nodes of equal age."""
-        return self.role, self.index, self.name
-
-    @property
-    def kind(self) -> Kind:
-        """What the rules ask about the node: equal kinds are counted together (see `Roster`)."""
-        ended, running = self.ended, self.phase is Phase.RUNNING
-        out, agent = self.leaving or ended, self.beat is not None
-        return Kind(
-            role=self.role,
-            failures=self.failures,
-            alive=not out and (agent or running),
-            started=agent or running or self.completed,
-            completed=self.completed,
-            finished=self.finished,
-            joined=self.joined is not None,
-            out=out,
-            holds=self.round,
-            costly=self.joined is not None and self.joined.recovery is Recovery.RESTART,
-            pends=self.pends is not None,
-        )
 
 
 class Ending(Value, frozen=True):
@@ -245,123 +135,11 @@ class Ending(Value, frozen=True):
     stopped: datetime | None = None  # when the first member made its last step, as far as the master knows
 
 
-class Change(Value, frozen=True):
-    """One change of the world, for status and logs: reason, nodes, and duration of the standstill.
-
-    `lost`, `left` and `joined` name some nodes; `others` is how many more there are.
-    """
-
-    round: int
-    reason: str
-    formed: datetime
-    nodes: int
-    workers: int
-    lost: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-    joined: tuple[str, ...] = ()
-    others: int = 0
-    ordered: datetime | None = None  # None in the first round, which ended no world
-    stopped: datetime | None = None
-    resumed: datetime | None = None
-    step_before: int = 0
-    step_after: int | None = None
-    standstill: float | None = None  # seconds without a step; None until the first one
-    measured: bool = False  # by a worker, from step to step; else by the master, from report to report
-
-
-class Sample(Value, frozen=True):
-    """Progress at one time of a round."""
-
-    at: datetime
-    step: int
-    samples: int
-
-
-class Training(Value, frozen=True):
-    """Progress of the job and where its time went (in seconds)."""
-
-    progress: Progress | None = None
-    round: int = 0
-    at: datetime | None = None  # time of the last progress in this round
-    window: tuple[Sample, ...] = ()  # of this round only
-    productive: float = 0.0
-    standstill: float = 0.0
-    changes: tuple[Change, ...] = ()
-
-
-class Account(Value, frozen=True):
-    """Where the workers' seconds went up to `at`, by cause (see `account.py`).
-
-    `told` is what workers say they have lost in their world, in `seconds` still productive. `since` is when
-    the account began, or began again after the job was suspended; `at` is None while its clock stands. Before
-    the first world, which tells how many workers a node has, seconds are those of nodes.
-    """
-
-    at: datetime | None = None
-    since: datetime | None = None
-    in_workers: bool = False
-    seconds: dict[str, float] = msgspec.field(default_factory=dict)
-    told: dict[str, float] = msgspec.field(default_factory=dict)
-
-
 class End(StrEnum):
     """The outcomes of a job."""
 
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
-
-
-class Outcome(Value, frozen=True):
-    """What the payload of a node check measured on one node; `error` is empty if it did not fail."""
-
-    seconds: float
-    error: str = ""
-
-
-class Applicant(Value, frozen=True):
-    """A node in a check: where it is reached, its device, and how its payload ran alone."""
-
-    incarnation: str
-    address: str
-    port: int
-    slots: int
-    device: str
-    since: datetime
-    alone: Outcome
-
-
-class Finding(Value, frozen=True):
-    """The result of the check of one incarnation of a node."""
-
-    incarnation: str
-    excluded: bool = False
-    sentence: str = ""
-
-
-class Session(Value, frozen=True):
-    """Nodes that are checked together: the groups of the present turn, and the results of all turns."""
-
-    turn: int
-    until: datetime
-    members: dict[str, Applicant]
-    groups: tuple[tuple[str, ...], ...]
-    results: dict[str, Outcome] = msgspec.field(default_factory=dict)
-    past: tuple[dict[str, Outcome], ...] = ()
-
-
-class Check(Value, frozen=True):
-    """The check of nodes before they train: a rendezvous of its own.
-
-    `turn` counts the turns of all sessions. `references` are median times of good nodes, by device and part.
-    `hopeless` is why no node can train, also not on another machine.
-    """
-
-    turn: int = 0
-    waiting: dict[str, Applicant] = msgspec.field(default_factory=dict)
-    session: Session | None = None
-    findings: dict[str, Finding] = msgspec.field(default_factory=dict)
-    references: dict[str, float] = msgspec.field(default_factory=dict)
-    hopeless: str = ""
 
 
 class Verdict(Value, frozen=True):
@@ -440,91 +218,3 @@ class Turn(msgspec.Struct, Generic[Reply], frozen=True):
 
     job: Job
     reply: Reply | None = None
-
-
-def invariants(job: Job) -> list[str]:
-    """Return the violated invariants of `job`. Checked after every turn in tests."""
-    return [sentence for check in INVARIANTS if (sentence := check(job))]
-
-
-def _world_fits_the_batch(job: Job) -> str:
-    """Bounds are checked when a world is formed, not here: they may have changed since."""
-    if not job.world:
-        return ""
-    names = [member.node for member in job.world.members]
-    if not names or len(set(names)) != len(names):
-        return f"world {job.world.round} names its members {names}"
-    if job.world.size > job.world.batch_slots:
-        return f"world {job.world.round} has {job.world.size} workers, batch_slots {job.world.batch_slots}"
-    return ""
-
-
-def _rounds_rise(job: Job) -> str:
-    world = job.world.round if job.world else 0
-    ahead = [node.name for node in job.nodes.values() if node.round > job.round]
-    return (
-        f"world {world} and nodes {ahead} are ahead of round {job.round}"
-        if world > job.round or ahead
-        else ""
-    )
-
-
-def _members_are_what_the_world_says(job: Job) -> str:
-    lives = {member.node: member.incarnation for member in job.world.members} if job.world else {}
-    wrong = [n.name for n in job.nodes.values() if job.member(n.name) and lives.get(n.name) != n.incarnation]
-    return f"{wrong} are not members of the world they claim" if wrong else ""
-
-
-def _running_world_is_whole(job: Job) -> str:
-    if not job.running:
-        return ""
-    gone = [member.node for member in job.running.members if not job.member(member.node)]
-    return f"world {job.running.round} runs without its members {gone}" if gone else ""
-
-
-def _rank_zero_is_the_oldest(job: Job) -> str:
-    ages = [member.since for member in job.world.members] if job.world else []
-    sound = ages[:1] == [min(ages, default=0)] if job.topology else ages == sorted(ages)
-    return "" if sound or not ages else f"ranks are not in the order of age: {ages}"
-
-
-def _only_the_living_wait(job: Job) -> str:
-    wrong = [n.name for n in job.nodes.values() if n.joined and (not n.incarnation or n.leaving or n.ended)]
-    return f"{wrong} wait for a world, but have no life that could enter it" if wrong else ""
-
-
-def _gathering_is_the_opposite_of_training(job: Job) -> str:
-    if job.verdict or (job.gathering is None) == (job.running is not None):
-        return ""
-    return f"gathering since {job.gathering} while world {job.running} runs"
-
-
-def _histories_are_bounded(job: Job) -> str:
-    return "too many changes kept" if len(job.training.changes) > job.spec.limits.history else ""
-
-
-def _counts_are_right(job: Job) -> str:
-    nodes, exact = job.nodes, job.nodes.exact()
-    bounds = (
-        (nodes.heard, exact.heard, "heard"),
-        (nodes.expires, exact.expires, "expires"),
-        (nodes.first, exact.first, "first"),
-        (exact.last, nodes.last, "last"),
-    )
-    wrong = [name for lo, hi, name in bounds if hi is not None and (lo is None or lo > hi)]
-    wrong += [role for role, index in exact.highest.items() if index > nodes.highest[role]]
-    wrong += ["kinds"] if nodes.kinds != exact.kinds else []
-    return f"the roster's {wrong} are not those of its nodes" if wrong else ""
-
-
-INVARIANTS = (
-    _counts_are_right,
-    _world_fits_the_batch,
-    _rounds_rise,
-    _members_are_what_the_world_says,
-    _running_world_is_whole,
-    _rank_zero_is_the_oldest,
-    _only_the_living_wait,
-    _gathering_is_the_opposite_of_training,
-    _histories_are_bounded,
-)

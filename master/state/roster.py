@@ -14,31 +14,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import Self
 
-if TYPE_CHECKING:
-    from elasticjob.master.state.job import Node
+from elasticjob.master.state.node import Kind, Node
 
 CHUNK = 64
 
 
-class Kind(NamedTuple):
-    """All that the rules ask about a node, but for its name."""
-
-    role: str
-    failures: int
-    alive: bool
-    started: bool
-    completed: bool
-    finished: bool
-    joined: bool
-    out: bool  # it leaves or has ended
-    holds: int  # the round whose model state it holds, 0 if none
-    costly: bool  # it has joined with a script that a change of the world restarts
-    pends: bool = False  # its pod waits for a machine
-
-
-class Roster(Mapping[str, "Node"]):
+class Roster(Mapping[str, Node]):
     """An immutable mapping from names to nodes, with counts."""
 
     __slots__ = ("_chunks", "_index", "_size", "expires", "first", "heard", "highest", "kinds", "last")

@@ -20,7 +20,8 @@ from elasticjob.brain.history import Sample, Use
 from elasticjob.brain.monitor.samples import sample_of
 from elasticjob.brain.monitor.sources import Masters, Prometheus, SourceError, Watched, readings_of
 from elasticjob.master.serving.pages import JobCollector
-from elasticjob.master.state.job import Account, Job
+from elasticjob.master.state.job import Job
+from elasticjob.master.state.training import Account
 from tests.kit.brain.prometheus import prometheus
 from tests.kit.master import START, Played, join, report, watch
 from tests.kit.waiting import until

@@ -26,7 +26,8 @@ from elasticjob.kube.webhook.registration import path_of
 from elasticjob.master.durable.store import Nowhere
 from elasticjob.master.serving.pages import PAGES
 from elasticjob.master.serving.server import Master
-from elasticjob.master.state.job import Bounds, Job, Spec, invariants
+from elasticjob.master.state.invariants import invariants
+from elasticjob.master.state.job import Bounds, Job, Spec
 from elasticjob.webhooks import WEBHOOKS
 from tests.fuzz.requests import Body, Calls
 from tests.kit.manifests import DECLARED

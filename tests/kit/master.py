@@ -11,7 +11,9 @@ from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Progress, R
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
 from elasticjob.master.handlers import dispatch, nodes, rendezvous
 from elasticjob.master.handlers.nodes import Pod
-from elasticjob.master.state.job import Bounds, Job, Phase, Spec, Verdict, invariants
+from elasticjob.master.state.invariants import invariants
+from elasticjob.master.state.job import Bounds, Job, Spec, Verdict
+from elasticjob.master.state.node import Phase
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

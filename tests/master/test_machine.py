@@ -15,7 +15,8 @@ from elasticjob.api.rpc.rendezvous import World
 from elasticjob.master.durable.store import restore, snapshot
 from elasticjob.master.handlers import dispatch
 from elasticjob.master.state.errors import RequestError
-from elasticjob.master.state.job import Job, invariants
+from elasticjob.master.state.invariants import invariants
+from elasticjob.master.state.job import Job
 from tests.kit.master import Played, failure, finish, join, leave, ran, report, watch
 
 NAMES = [f"node-{index}" for index in range(6)]

@@ -29,7 +29,9 @@ from elasticjob.master.health.watch import named
 from elasticjob.master.serving.pages import JobCollector
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.condition import Kind
-from elasticjob.master.state.job import Account, Bounds, Limits, Phase, Spot
+from elasticjob.master.state.job import Bounds, Limits, Spot
+from elasticjob.master.state.node import Phase
+from elasticjob.master.state.training import Account
 from tests.kit.master import Played, played, ran, report, watch
 
 

@@ -25,8 +25,10 @@ from elasticjob.master.cluster.settings import Settings
 from elasticjob.master.durable.store import ConfigMap, snapshot
 from elasticjob.master.main import in_cluster
 from elasticjob.master.scalers.pods import MANAGED_BY
-from elasticjob.master.state.job import Change, Job, Node, Spec, Training
+from elasticjob.master.state.job import Job, Spec
+from elasticjob.master.state.node import Node
 from elasticjob.master.state.roster import Roster
+from elasticjob.master.state.training import Change, Training
 from tests.kit.leftovers import let_go
 from tests.kit.master import START, finish, join, report, watch
 from tests.kit.served import Served

@@ -18,8 +18,10 @@ from elasticjob.kube.clock import VirtualClock
 from elasticjob.master.durable.store import File, Nowhere, SnapshotError, restore, snapshot
 from elasticjob.master.progress.progress import eta, goodput, speed
 from elasticjob.master.serving.server import Master
-from elasticjob.master.state.job import Account, Change, Job, Limits, Node, Phase, Spec, Training
+from elasticjob.master.state.job import Job, Limits, Spec
+from elasticjob.master.state.node import Node, Phase
 from elasticjob.master.state.roster import Roster
+from elasticjob.master.state.training import Account, Change, Training
 from tests.kit.master import START, Played, finish, join, leave, played, report, watch
 
 

@@ -10,7 +10,7 @@ from elasticjob.kube.clock import VirtualClock
 from elasticjob.master.durable.store import Nowhere
 from elasticjob.master.durable.succession import HEIRS, inherit, part_of, succession
 from elasticjob.master.serving.server import Master
-from elasticjob.master.state.job import invariants
+from elasticjob.master.state.invariants import invariants
 from tests.kit.master import Played, finish, join, leave, played, report, watch
 
 

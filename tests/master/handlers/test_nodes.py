@@ -13,7 +13,8 @@ from elasticjob.master.handlers import nodes
 from elasticjob.master.handlers.nodes import TRANSITIONS
 from elasticjob.master.progress import progress
 from elasticjob.master.state.errors import Stale
-from elasticjob.master.state.job import End, Phase
+from elasticjob.master.state.job import End
+from elasticjob.master.state.node import Phase
 from tests.kit.master import Played, failure, finish, join, leave, played, pod, report, watch
 
 ENDS = (Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED)

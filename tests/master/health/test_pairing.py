@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.master.health.pairing import best, following, judge, needs_another_turn, opposites, pairs
-from elasticjob.master.state.job import Outcome
+from elasticjob.master.state.check import Outcome
 
 ALPHABET = "ABCDEFGHIJKLMNOP"
 

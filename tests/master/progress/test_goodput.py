@@ -15,7 +15,7 @@ from elasticjob.master.handlers.nodes import Pod
 from elasticjob.master.progress import goodput
 from elasticjob.master.progress.goodput import Cause
 from elasticjob.master.state.errors import RequestError
-from elasticjob.master.state.job import Phase
+from elasticjob.master.state.node import Phase
 from elasticjob.master.state.scaling import Role, Wish
 from tests.kit.master import START, Played, failure, join, leave, played, pod, report, watch
 

@@ -10,7 +10,8 @@ import pytest
 from elasticjob.api.rpc.nodes import Order
 from elasticjob.api.rpc.rendezvous import Join, Recovery, World
 from elasticjob.master.state.errors import Refused, Stale, Stopping
-from elasticjob.master.state.job import NAMED, Bounds, Phase
+from elasticjob.master.state.job import NAMED, Bounds
+from elasticjob.master.state.node import Phase
 from tests.kit.master import Played, finish, join, leave, played, pod, report, watch
 
 NODES = [f"node-{index}" for index in range(9)]

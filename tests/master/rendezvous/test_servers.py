@@ -14,7 +14,7 @@ from elasticjob.api.rpc.parameters import Depart, Follow, Phase, Plane, Serve
 from elasticjob.master.durable.store import restore, snapshot
 from elasticjob.master.handlers import nodes
 from elasticjob.master.rendezvous import servers
-from elasticjob.master.state.job import Phase as PodPhase
+from elasticjob.master.state.node import Phase as PodPhase
 from elasticjob.master.state.scaling import Placed, Role, Scaling, Wish
 from tests.kit.master import Played, pod
 

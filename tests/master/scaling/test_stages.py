@@ -16,7 +16,8 @@ from elasticjob.master.scaling import stages, statistics
 from elasticjob.master.scaling.observed import placed_of
 from elasticjob.master.scaling.optimizer import Question
 from elasticjob.master.scaling.plan import Change, Group, ResourcePlan
-from elasticjob.master.state.job import Job, Node, Phase, Spec
+from elasticjob.master.state.job import Job, Spec
+from elasticjob.master.state.node import Node, Phase
 from elasticjob.master.state.roster import Roster
 from elasticjob.master.state.scaling import Demand, Mode, Placed, Role, Scaling, Stage, Wish
 from tests.kit.scaling import GIB, NOW, records, use

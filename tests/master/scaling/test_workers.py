@@ -25,7 +25,7 @@ from elasticjob.master.scaling.workers import (
     scaled,
     up,
 )
-from elasticjob.master.state.job import Phase
+from elasticjob.master.state.node import Phase
 
 NONE = Critical()
 

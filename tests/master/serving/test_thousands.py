@@ -12,7 +12,9 @@ import pytest
 from elasticjob.api.rpc.nodes import Order, Watch
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
 from elasticjob.master.handlers import dispatch, rendezvous
-from elasticjob.master.state.job import Bounds, Job, Node, Phase, Spec, invariants
+from elasticjob.master.state.invariants import invariants
+from elasticjob.master.state.job import Bounds, Job, Spec
+from elasticjob.master.state.node import Node, Phase
 from elasticjob.master.state.roster import Roster
 from tests.kit.master import START
 

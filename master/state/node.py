@@ -1,0 +1,144 @@
+"""One node of a job: its pod, its agent, and what the rules ask about it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from elasticjob.api.rpc.nodes import Kept, Usage
+from elasticjob.api.rpc.rendezvous import Recovery
+from elasticjob.master.state.condition import Told
+from elasticjob.master.state.value import Value
+
+
+class Kind(NamedTuple):
+    """All that the rules ask about a node, but for its name."""
+
+    role: str
+    failures: int
+    alive: bool
+    started: bool
+    completed: bool
+    finished: bool
+    joined: bool
+    out: bool  # it leaves or has ended
+    holds: int  # the round whose model state it holds, 0 if none
+    costly: bool  # it has joined with a script that a change of the world restarts
+    pends: bool = False  # its pod waits for a machine
+
+
+class Phase(StrEnum):
+    """The phase of a node, from its pod or, without pods, from its agent."""
+
+    INITIAL = "Initial"
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    DELETED = "Deleted"
+
+
+ENDS = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED})
+"""The terminal phases of a pod."""
+
+
+class Joined(Value, frozen=True):
+    """A waiting node: its slots, since when, and when the join expires unless repeated."""
+
+    slots: int
+    address: str
+    port: int
+    recovery: Recovery
+    since: datetime
+    until: datetime
+    files: int = 0
+
+
+class Node(Value, frozen=True):
+    """One place of the job, and its present incarnation.
+
+    `round` is the world whose model state the node holds, 0 if none. `beat` is the last heartbeat of its
+    agent, None without an agent. `elastic`: its script goes from world to world without a restart, as it has
+    told. `left` is the last round that it left while alive. `pod` is the name of this incarnation's pod, as
+    its agent reports it; `phase`, `uid` (of the newest pod) and `pods` come from the API server. `failures`
+    counts incarnations that failed for good, the last one at `failed_at`; `reported` is the last failure
+    counted (round, local rank). `excluded` says why it enters no world any more.
+    """
+
+    name: str
+    role: str = "worker"
+    index: int = 0
+    phase: Phase = Phase.INITIAL
+    pod: str = ""
+    pods: tuple[str, ...] = ()
+    uid: str = ""
+    leaving: bool = False
+    incarnation: str = ""
+    retired: tuple[str, ...] = ()
+    beat: datetime | None = None
+    round: int = 0
+    left: int = 0
+    joined: Joined | None = None
+    elastic: bool = False
+    finished: bool = False
+    failed: bool = False
+    failures: int = 0
+    failure: str = ""
+    reported: tuple[int, int] | None = None
+    usage: Usage | None = None
+    kept: Kept | None = None
+    told: Told | None = None
+    failed_at: datetime | None = None
+    excluded: str = ""
+    resource: dict[str, str] = msgspec.field(default_factory=dict)  # requests of its training container
+    pends: datetime | None = None  # since when its pod waits for a machine; None: it does not
+
+    @property
+    def ended(self) -> bool:
+        """Whether this incarnation takes no part any more."""
+        return self.finished or self.failed or bool(self.excluded) or self.phase in ENDS
+
+    @property
+    def completed(self) -> bool:
+        """Whether the node succeeded, as its agent or its pod reports; a deleted pod does not count.
+
+        The pod counts because a script may run without our agent, and the agent's last request may be lost.
+        """
+        return self.finished or (self.phase is Phase.SUCCEEDED and not self.leaving)
+
+    @property
+    def alive(self) -> bool:
+        """Whether an agent is connected, or a pod is Running and not being deleted."""
+        return not (self.leaving or self.ended) and (self.beat is not None or self.phase is Phase.RUNNING)
+
+    @property
+    def started(self) -> bool:
+        """Whether its pod runs or has succeeded, or an agent is connected."""
+        return self.completed or self.beat is not None or self.phase is Phase.RUNNING
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """Sort key of nodes of equal age."""
+        return self.role, self.index, self.name
+
+    @property
+    def kind(self) -> Kind:
+        """What the rules ask about the node: equal kinds are counted together (see `Roster`)."""
+        ended, running = self.ended, self.phase is Phase.RUNNING
+        out, agent = self.leaving or ended, self.beat is not None
+        return Kind(
+            role=self.role,
+            failures=self.failures,
+            alive=not out and (agent or running),
+            started=agent or running or self.completed,
+            completed=self.completed,
+            finished=self.finished,
+            joined=self.joined is not None,
+            out=out,
+            holds=self.round,
+            costly=self.joined is not None and self.joined.recovery is Recovery.RESTART,
+            pends=self.pends is not None,
+        )
