@@ -29,7 +29,7 @@ from elasticjob.devcluster.node.life import Backoff
 from elasticjob.devcluster.node.processes import SUPERVISOR
 from elasticjob.devcluster.nodes import HOST, Api, Nodes, recorder
 from elasticjob.devcluster.server import ApiServer
-from elasticjob.kube.client.config import Config, Static
+from elasticjob.kube.client.credentials import Config, Static
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.controller.controller import Controller
 from elasticjob.kube.objects.views import NAMESPACE, NODE, PERSISTENT_VOLUME_CLAIM, POD, SERVICE

@@ -34,7 +34,7 @@ from elasticjob.devcluster.node.processes import SUPERVISOR, Nursery
 from elasticjob.devcluster.proxy import Proxy
 from elasticjob.devcluster.quantity import parse_all
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.controller.controller import Controller, Runner

@@ -21,7 +21,7 @@ from benchmarks.soak.world import World, leftovers, twins, unfinished
 from elasticjob.cli.laptop import OperatorProcess
 from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.testing import FaultProxy
 
 NAMESPACE = "soak"

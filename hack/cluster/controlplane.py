@@ -30,7 +30,7 @@ from hack.cluster.pki import Pair, Pki, write_private
 from hack.cluster.processes import Programs
 
 if TYPE_CHECKING:
-    from elasticjob.kube.client.config import Config
+    from elasticjob.kube.client.credentials import Config
 
 HOST = "127.0.0.1"
 ADMIN = "admin"
@@ -124,7 +124,7 @@ class ControlPlane:
 
     def config(self, user: str = ADMIN, groups: Sequence[str] = MASTERS) -> Config:
         """For a Client of the framework, with a client certificate of that user."""
-        from elasticjob.kube.client.config import Config  # the command line does without the framework
+        from elasticjob.kube.client.credentials import Config
 
         return Config(self.url, self.tls(user, groups))
 

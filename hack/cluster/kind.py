@@ -23,7 +23,7 @@ from hack.cluster.pki import write_private
 from hack.cluster.place import default_folder
 
 if TYPE_CHECKING:
-    from elasticjob.kube.client.config import Config
+    from elasticjob.kube.client.credentials import Config
 
 NAME: Final = "elasticjob"
 POLICIES: Final = "/etc/kubernetes/policies"
@@ -108,7 +108,7 @@ class KindNode:
 
     def config(self) -> Config:
         """For a Client of the framework, as the administrator."""
-        from elasticjob.kube.client.config import Config  # the command line does without the framework
+        from elasticjob.kube.client.credentials import Config
 
         cluster, user = self._access["clusters"][0]["cluster"], self._access["users"][0]["user"]
         trusted = ssl.create_default_context(cadata=_decoded(cluster["certificate-authority-data"]).decode())

@@ -37,7 +37,7 @@ from hack.cluster.processes import Programs
 from hack.cluster.second import Second
 
 if TYPE_CHECKING:
-    from elasticjob.kube.client.config import Config
+    from elasticjob.kube.client.credentials import Config
 
 CURRENT: Final = Path("/run/elasticjob-node")
 """Names the folder of this machine's node."""

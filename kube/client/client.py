@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from elasticjob.kube.client import writes
-from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.client.transport import TOTAL_TIMEOUT, Call, Transport
 from elasticjob.kube.clock import Clock, SystemClock, deadline
 from elasticjob.kube.errors import Conflict, Gone, Invalid, NotFound, Undecodable, Unreachable

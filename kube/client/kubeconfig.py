@@ -24,7 +24,7 @@ from kubernetes_asyncio.config.exec_provider import ExecProvider
 from kubernetes_asyncio.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 from yaml import YAMLError
 
-from elasticjob.kube.client.config import REREAD_AFTER, Config, LoopLock
+from elasticjob.kube.client.credentials import REREAD_AFTER, Config, LoopLock
 from elasticjob.kube.client.keyfile import as_file
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.errors import ConfigError

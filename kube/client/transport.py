@@ -31,7 +31,7 @@ import aiohttp
 
 from elasticjob.kube.backoff import REQUEST
 from elasticjob.kube.client import fence as fences
-from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.client.fence import Fence
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.errors import (

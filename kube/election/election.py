@@ -29,7 +29,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.client.fence import Fence
 from elasticjob.kube.client.recorder import Occurrence, Series, event_manifest, reference
 from elasticjob.kube.clock import BootClock, Clock, deadline

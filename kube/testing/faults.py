@@ -38,7 +38,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.client.transport import once
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.http.serving import Runner

@@ -13,7 +13,7 @@ from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.cache.wire import Bookmark, Changed, line_of
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD
 

@@ -16,7 +16,7 @@ from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, SOON, Create, Delete, Plan, Resize
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, Unreachable
 from elasticjob.kube.objects.kinds import Kind, Manifest

@@ -12,7 +12,7 @@ import pytest
 
 from elasticjob.devcluster import DevCluster
 from elasticjob.devcluster.server import ApiServer
-from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.testing import FaultProxy
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import yaml
 
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.client.config import Config, Static
+from elasticjob.kube.client.credentials import Config, Static
 from elasticjob.kube.errors import AlreadyExists, Forbidden, NotFound
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CLUSTER_ROLE, NAMESPACE, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT

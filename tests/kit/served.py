@@ -16,7 +16,7 @@ from aiohttp import web
 
 from elasticjob.devcluster.node.identity import Server, kubeconfig, write_private
 from elasticjob.devcluster.server import ApiServer
-from elasticjob.kube.client.config import Config, Static
+from elasticjob.kube.client.credentials import Config, Static
 from hack.cluster.audit import Audited
 from hack.cluster.controlplane import ControlPlane
 

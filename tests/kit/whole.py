@@ -21,7 +21,7 @@ from elasticjob.devcluster import DevCluster
 from elasticjob.devcluster.node.processes import SUPERVISOR
 from elasticjob.devcluster.nodes import HOST, Api, Nodes
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.objects.views import NODE, POD
 from hack.cluster.controlplane import MASTERS, ControlPlane
 from tests.kit.leftovers import cleaned, remove_all

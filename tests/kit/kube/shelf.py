@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.clock import Clock, VirtualClock
 from tests.kit.kube.build import bookmark, event, status
 from tests.kit.kube.listening import Listening

@@ -12,7 +12,7 @@ import aiohttp
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.story.example import Example
-from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.credentials import Config
 
 EVERY: Final = 0.1
 """Seconds between two questions."""

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from elasticjob.kube.client import writes
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.client.transport import Call
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import (

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from elasticjob.kube.client import config, kubeconfig
-from elasticjob.kube.client.config import REREAD_AFTER, TokenFile
+from elasticjob.kube.client.credentials import REREAD_AFTER, TokenFile
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError
 from elasticjob.kube.webhook.certs.certificates import issue, new_authority

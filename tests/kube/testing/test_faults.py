@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from elasticjob.kube.client import config as kubeconfigs
-from elasticjob.kube.client.config import Config, Static
+from elasticjob.kube.client.credentials import Config, Static
 from elasticjob.kube.client.transport import once
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.testing import (

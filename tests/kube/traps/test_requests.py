@@ -14,7 +14,7 @@ import pytest
 from elasticjob.kube.backoff import RESUME_WHEN_AWAY, WATCH
 from elasticjob.kube.client import config as kubeconfigs
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.client.config import Config, TokenFile
+from elasticjob.kube.client.credentials import Config, TokenFile
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.errors import Conflict, NotFound, PayloadTooLarge, Unreachable

@@ -12,7 +12,7 @@ from elasticjob.kube.backoff import WATCH
 from elasticjob.kube.cache.informer import CONFIRMING, IDLE
 from elasticjob.kube.client import client as clients
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.client.config import Config
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.client.transport import Call
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.errors import ApiError, TooManyRequests, is_too_large_resource_version
