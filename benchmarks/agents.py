@@ -1,8 +1,8 @@
 """Thousands of agents at one master over real connections: `python -m benchmarks.agents`.
 
 The master runs in a process of its own, as in a job. An agent is its messages and nothing else: it connects,
-watches, joins, and keeps a Watch and a Join waiting on two connections as `trainer/master.py` does, without
-the cost of an agent. The loads, one JSON line for each size:
+watches, joins, and keeps a Watch and a Join waiting on two connections as `trainer/link/master.py` does,
+without the cost of an agent. The loads, one JSON line for each size:
 
 - `turns N`: the same in process, without connections: the Watch and the Join of N agents as whole turns;
 - `rendezvous N`: from the first connection to the last agent that has the world, and the orders to train;
@@ -95,7 +95,7 @@ class Line(asyncio.Protocol):
 
 
 def packed(request: Request[Any]) -> bytes:
-    """Return a whole HTTP request, with the headers that `trainer/master.py` sends."""
+    """Return a whole HTTP request, with the headers that `trainer/link/master.py` sends."""
     body = msgspec.json.encode(request)
     head = (
         f"POST {PREFIX}{type(request).PATH} HTTP/1.1\r\nHost: 127.0.0.1:50001\r\n"

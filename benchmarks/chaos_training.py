@@ -194,7 +194,7 @@ def newest(lines: Path) -> int:
 def problems(lines: Path, epochs: int, slots: int) -> list[str]:
     """Return what is wrong with the lineage: a sentence for each epoch, step or parameter."""
     from benchmarks.scripts.lineage import BATCH, RECORDS
-    from elasticjob.trainer.torch.sampler import Position, Sampler
+    from elasticjob.trainer.torch.records.sampler import Position, Sampler
 
     rounds: dict[int, int] = {}
     for line in written(lines):
@@ -230,7 +230,7 @@ def trained_alone(epochs: int) -> list[float]:
     import torch.nn.functional as F
 
     from benchmarks.scripts.lineage import BATCH, CLASSES, WIDTH, initial, records
-    from elasticjob.trainer.torch.data import permutation
+    from elasticjob.trainer.torch.records.data import permutation
 
     x, y = records()
     weight, bias = initial((CLASSES, WIDTH)).requires_grad_(), initial((CLASSES,)).requires_grad_()

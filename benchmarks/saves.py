@@ -28,7 +28,7 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 from benchmarks.figures import Sheet, machine, show, spread
 from elasticjob.trainer.checkpoint import memory
 from elasticjob.trainer.checkpoint.part import Save
-from elasticjob.trainer.torch.flash import MEMORY, Flash
+from elasticjob.trainer.torch.saving.flash import MEMORY, Flash
 
 ROWS: Final = 4096
 SAVES: Final = 6

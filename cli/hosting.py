@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 from elasticjob.cli.errors import Failure
 from elasticjob.cli.torchrun import Conf
-from elasticjob.trainer.agent.identity import name_of, token_of
+from elasticjob.trainer.agent.processes.identity import name_of, token_of
 from elasticjob.trainer.agent.settings import Place, Settings
-from elasticjob.trainer.sockets import ANYWHERE, place_of
+from elasticjob.trainer.link.sockets import ANYWHERE, place_of
 
 if TYPE_CHECKING:
     from elasticjob.api.rpc.nodes import Succession

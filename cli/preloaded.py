@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from elasticjob.devcluster.node import supervisor
-from elasticjob.trainer.agent import warm
+from elasticjob.trainer.agent.processes import warm
 from elasticjob.trainer.agent.script import LIBRARY
 
 COMMAND: Final = (sys.executable, "-P", "-m", __name__)

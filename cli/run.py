@@ -40,9 +40,9 @@ from elasticjob.cli.torchrun import (
     streams,
 )
 from elasticjob.trainer.agent import words
+from elasticjob.trainer.agent.processes.tether import tether
 from elasticjob.trainer.agent.script import Script, Unusable, check
 from elasticjob.trainer.agent.settings import Recover, Settings, Start, place_from, worker_count
-from elasticjob.trainer.agent.tether import tether
 
 log = logging.getLogger("elasticjob.run")
 

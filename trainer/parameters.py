@@ -32,8 +32,8 @@ from typing import Final, Protocol, Self
 
 from elasticjob.api.rpc import environment as names
 from elasticjob.api.rpc.parameters import Depart, Follow, Phase, Plane, Serve
-from elasticjob.trainer.master import MasterClient, MasterError, Stopping
-from elasticjob.trainer.way import FILE, NoMaster, Way, way_from
+from elasticjob.trainer.link.address import FILE, NoMaster, Way, way_from
+from elasticjob.trainer.link.master import MasterClient, MasterError, Stopping
 
 __all__ = ["Following", "Move", "NoMaster", "Serving", "Values"]
 

@@ -46,8 +46,8 @@ from elasticjob.api.rpc.shards import (
     Saved,
     Shard,
 )
-from elasticjob.trainer.master import MasterClient, MasterError, Stale, Unreachable
-from elasticjob.trainer.way import SLOT, NoMaster, Way, way_from
+from elasticjob.trainer.link.address import SLOT, NoMaster, Way, way_from
+from elasticjob.trainer.link.master import MasterClient, MasterError, Stale, Unreachable
 
 __all__ = [
     "Dataset",

@@ -22,7 +22,7 @@ class Order(StrEnum):
 
 
 class Doing(StrEnum):
-    """What the training thread of a worker does; see `trainer/pulse.py`."""
+    """What the training thread of a worker does; see `trainer/link/pulse.py`."""
 
     STARTING = "starting"  # no world yet
     OUTSIDE = "outside"  # between two steps: evaluates, saves, prints

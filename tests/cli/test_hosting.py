@@ -12,11 +12,11 @@ from elasticjob.api.rpc.nodes import Watch
 from elasticjob.cli import hosting
 from elasticjob.cli.hosting import Hosted, own_address, where_to_listen
 from elasticjob.cli.torchrun import Conf
-from elasticjob.trainer.agent.identity import name_of, token_of
+from elasticjob.trainer.agent.processes.identity import name_of, token_of
 from elasticjob.trainer.agent.script import Script
 from elasticjob.trainer.agent.settings import Settings, place_from
-from elasticjob.trainer.master import MasterClient, Rejected
-from elasticjob.trainer.sockets import ANYWHERE
+from elasticjob.trainer.link.master import MasterClient, Rejected
+from elasticjob.trainer.link.sockets import ANYWHERE
 
 ELSEWHERE = "192.0.2.1"
 """An address for documentation, which no machine has."""

@@ -14,7 +14,7 @@ import pytest_asyncio
 from elasticjob.cli import preloaded
 from elasticjob.devcluster.node.processes import End, Nursery, Order
 from elasticjob.devcluster.nodes import container_environment
-from elasticjob.trainer.agent import warm
+from elasticjob.trainer.agent.processes import warm
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

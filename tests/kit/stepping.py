@@ -13,8 +13,8 @@ from typing import Any
 
 from elasticjob.api.rpc.nodes import Orders, Report
 from elasticjob.master.state.condition import Finding
-from elasticjob.trainer.agent.health import EVERY, Sight, Watcher
-from elasticjob.trainer.pulse import Phase, Pulse
+from elasticjob.trainer.agent.seeing.health import EVERY, Sight, Watcher
+from elasticjob.trainer.link.pulse import Phase, Pulse
 from tests.kit.master import START, Played, join, watch
 
 Seconds = Callable[[int, int], float]

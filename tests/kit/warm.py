@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from elasticjob.trainer.agent import warm
-from elasticjob.trainer.agent.tether import tether
+from elasticjob.trainer.agent.processes import warm
+from elasticjob.trainer.agent.processes.tether import tether
 
 MODULES = ("torch", "sklearn.datasets", "elasticjob.trainer.torch", "torch.distributed.fsdp", "torch._dynamo")
 EXECUTE, RUN = 0, 1

@@ -22,9 +22,9 @@ import msgspec
 
 from elasticjob.api.rpc.check import Check, Next, Part, Peer
 from elasticjob.api.rpc.message import Message
-from elasticjob.trainer.agent import tether
 from elasticjob.trainer.agent.group import Terms
-from elasticjob.trainer.master import MasterClient
+from elasticjob.trainer.agent.processes import tether
+from elasticjob.trainer.link.master import MasterClient
 
 log = logging.getLogger("elasticjob.agent")
 

@@ -16,7 +16,7 @@ from elasticjob.api.rpc.nodes import Failure, Finish, Order
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery
 from elasticjob.trainer.agent.group import KILLED, Ending, Failed, Group, Life, Worker
 from elasticjob.trainer.agent.words import CANNOT_START, OUT_OF_MEMORY
-from elasticjob.trainer.channel import Abort, Enter, FromAgent, Interrupt, Stop
+from elasticjob.trainer.link.channel import Abort, Enter, FromAgent, Interrupt, Stop
 
 EXCUSE = 1.0  # seconds in which the master may attribute a failure to the loss of another node
 ECHOES = 3  # failures allowed per restart in the budget, including those caused by other nodes

@@ -16,7 +16,7 @@ from typing import assert_never
 
 from elasticjob.api.rpc.nodes import Order, Orders, Progress
 from elasticjob.api.rpc.rendezvous import Join, Member, Recovery, World
-from elasticjob.trainer.channel import (
+from elasticjob.trainer.link.channel import (
     Advance,
     Bound,
     Boundary,

@@ -25,14 +25,11 @@ from elasticjob.api.rpc.check import Part
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Hang, Kept, Order, Report, Succession, Usage, Watch
 from elasticjob.api.rpc.rendezvous import Join, Recovery
-from elasticjob.trainer import way
 from elasticjob.trainer.agent import decide as steps
-from elasticjob.trainer.agent import health, memory, stacks, succession, words
+from elasticjob.trainer.agent import succession, words
 from elasticjob.trainer.agent.check import FAILED, PAYLOAD, Bench, check
+from elasticjob.trainer.agent.checkpoints.commits import Keeper, shared_memory, spill
 from elasticjob.trainer.agent.decide import LEFT, Action, Exit, Step, again_at, decide
-from elasticjob.trainer.agent.environ import with_defaults, worker_environment
-from elasticjob.trainer.agent.folder import own_folder
-from elasticjob.trainer.agent.gpus import VISIBLE, Devices
 from elasticjob.trainer.agent.group import (
     AskedToLeave,
     Dismissed,
@@ -46,14 +43,18 @@ from elasticjob.trainer.agent.group import (
     Vetted,
     observe,
 )
-from elasticjob.trainer.agent.keeper import Keeper, shared_memory, spill
-from elasticjob.trainer.agent.notices import Master, Notices, rank_of, stalls, waits
+from elasticjob.trainer.agent.processes.environ import with_defaults, worker_environment
+from elasticjob.trainer.agent.processes.folder import own_folder
+from elasticjob.trainer.agent.processes.workers import Workers
 from elasticjob.trainer.agent.script import imports, is_elastic, preloads
+from elasticjob.trainer.agent.seeing import health, memory, stacks
+from elasticjob.trainer.agent.seeing.gpus import VISIBLE, Devices
+from elasticjob.trainer.agent.seeing.notices import Master, Notices, rank_of, stalls, waits
+from elasticjob.trainer.agent.seeing.usage import Meter, look_at
 from elasticjob.trainer.agent.settings import Recover, Settings, Start, count_devices, hostname
-from elasticjob.trainer.agent.usage import Meter, look_at
-from elasticjob.trainer.agent.workers import Workers
-from elasticjob.trainer.channel import Advance, Copied
-from elasticjob.trainer.master import (
+from elasticjob.trainer.link import address
+from elasticjob.trainer.link.channel import Advance, Copied
+from elasticjob.trainer.link.master import (
     MasterClient,
     MasterError,
     Refused,
@@ -62,7 +63,7 @@ from elasticjob.trainer.master import (
     Stopping,
     Unreachable,
 )
-from elasticjob.trainer.sockets import bound
+from elasticjob.trainer.link.sockets import bound
 
 log = logging.getLogger("elasticjob.agent")
 
@@ -114,7 +115,7 @@ class Agent:
         self._keeper = keeper
         self._take_over = take_over
         self._left: Succession | None = None
-        self._way: way.Way | None = None
+        self._way: address.Way | None = None
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls: set[asyncio.Task[None]] = set()
@@ -406,13 +407,13 @@ class Agent:
 
     def _say_where_the_master_is(self) -> None:
         """Write the way to the master for the workers, at first and when it has moved."""
-        place, address = self._settings.place, self._master.address
-        if self._way is not None and self._way.address == address:
+        place, master = self._settings.place, self._master.address
+        if self._way is not None and self._way.address == master:
             return
-        token = way.token_file(self._environment, place.token, self._folder)
+        token = address.token_file(self._environment, place.token, self._folder)
         incarnation = self._group.terms.incarnation
-        self._way = way.Way(address, str(token), place.node, incarnation)
-        way.write(self._folder / WAY, self._way)
+        self._way = address.Way(master, str(token), place.node, incarnation)
+        address.write(self._folder / WAY, self._way)
 
     async def _look(self) -> None:
         """Look at the workers a few times a second; report at once what the master should know."""

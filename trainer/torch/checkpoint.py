@@ -21,14 +21,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from elasticjob.trainer.channel import ROUND, Copied, encode
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Save
-from elasticjob.trainer.torch.flash import Flash
-from elasticjob.trainer.torch.link import channel_to
-from elasticjob.trainer.torch.peers import gathered
+from elasticjob.trainer.link.channel import ROUND, Copied, encode
+from elasticjob.trainer.torch.saving.flash import Flash
+from elasticjob.trainer.torch.saving.tree import targets
 from elasticjob.trainer.torch.state import Stateful, plain
-from elasticjob.trainer.torch.tree import targets
+from elasticjob.trainer.torch.world.link import channel_to
+from elasticjob.trainer.torch.world.peers import gathered
 
 __all__ = ["Checkpoint"]
 

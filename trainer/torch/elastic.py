@@ -24,8 +24,8 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from elasticjob.trainer.torch.data import ByPart, Indices, Loader, Read, Shards, by_index
 from elasticjob.trainer.torch.evaluation import Score, evaluated
+from elasticjob.trainer.torch.records.data import ByPart, Indices, Loader, Read, Shards, by_index
 from elasticjob.trainer.torch.run import Run
 from elasticjob.trainer.torch.state import Done, PerEpoch, State, check_keep
 from elasticjob.trainer.torch.step import Step

@@ -11,12 +11,12 @@ import msgspec
 import torch
 from torch import Tensor
 
-from elasticjob.trainer.pulse import Phase
-from elasticjob.trainer.torch.batch import bounds
-from elasticjob.trainer.torch.data import Loader, moved
+from elasticjob.trainer.link.pulse import Phase
+from elasticjob.trainer.torch.records.batch import bounds
+from elasticjob.trainer.torch.records.data import Loader, moved
+from elasticjob.trainer.torch.records.sampler import Piece
 from elasticjob.trainer.torch.run import Run
-from elasticjob.trainer.torch.sampler import Piece
-from elasticjob.trainer.torch.tree import settle
+from elasticjob.trainer.torch.saving.tree import settle
 
 Score = Callable[[Any], Mapping[str, float | Tensor]]
 

@@ -30,10 +30,10 @@ from torch.distributed.elastic.rendezvous import (
 from elasticjob.api.rpc import environment as names
 from elasticjob.api.rpc.nodes import Order, Orders, Watch
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
-from elasticjob.trainer.agent.identity import token_of
+from elasticjob.trainer.agent.processes.identity import token_of
 from elasticjob.trainer.agent.settings import place_from
-from elasticjob.trainer.master import MasterClient, MasterError, Rejected
-from elasticjob.trainer.torch.link import listen
+from elasticjob.trainer.link.master import MasterClient, MasterError, Rejected
+from elasticjob.trainer.torch.world.link import listen
 
 BACKEND = "elasticjob"
 Answer = TypeVar("Answer")

@@ -18,22 +18,22 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from elasticjob.api.rpc.nodes import Progress
-from elasticjob.trainer import pulse
-from elasticjob.trainer.channel import Advance, Copied, Enter
 from elasticjob.trainer.checkpoint.part import Save
-from elasticjob.trainer.pulse import Phase
-from elasticjob.trainer.torch import link as links
+from elasticjob.trainer.link import pulse
+from elasticjob.trainer.link.address import SLOT
+from elasticjob.trainer.link.channel import Advance, Copied, Enter
+from elasticjob.trainer.link.pulse import Phase
 from elasticjob.trainer.torch import record as records
-from elasticjob.trainer.torch.data import Loader, Place
-from elasticjob.trainer.torch.flash import Flash
-from elasticjob.trainer.torch.link import Stopped
 from elasticjob.trainer.torch.noise import METRIC, Noise
-from elasticjob.trainer.torch.peers import Peers
-from elasticjob.trainer.torch.replicated import Replicated
-from elasticjob.trainer.torch.sampler import Piece, Position, Sampler, Window
+from elasticjob.trainer.torch.records.data import Loader, Place
+from elasticjob.trainer.torch.records.sampler import Piece, Position, Sampler, Window
+from elasticjob.trainer.torch.saving.flash import Flash
+from elasticjob.trainer.torch.saving.tree import is_distributed, settle, targets
 from elasticjob.trainer.torch.state import NOTHING, Done, State
-from elasticjob.trainer.torch.tree import is_distributed, settle, targets
-from elasticjob.trainer.way import SLOT
+from elasticjob.trainer.torch.world import link as links
+from elasticjob.trainer.torch.world.link import Stopped
+from elasticjob.trainer.torch.world.peers import Peers
+from elasticjob.trainer.torch.world.replicated import Replicated
 
 log = logging.getLogger("elasticjob")
 
@@ -464,7 +464,7 @@ def reduction_of(state: State, noise_every: int, ddp: Mapping[str, Any]) -> Redu
     for name, given in (("ddp", ddp), ("scaler", state.scaler), ("noise_every", noise_every)):
         if given:
             raise ValueError(f"the model is divided by fully_shard: Elastic({name}=...) is not for that")
-    from elasticjob.trainer.torch.divided import Divided  # what it imports takes a second
+    from elasticjob.trainer.torch.world.divided import Divided  # what it imports takes a second
 
     return Divided(state.model)
 

@@ -14,9 +14,9 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from elasticjob.trainer.torch.peers import Peers
-from elasticjob.trainer.torch.sampler import Position
-from elasticjob.trainer.torch.tree import local, settle
+from elasticjob.trainer.torch.records.sampler import Position
+from elasticjob.trainer.torch.saving.tree import local, settle
+from elasticjob.trainer.torch.world.peers import Peers
 
 NOTHING: Final = -1  # the step of a worker that holds no state of the job
 

@@ -10,10 +10,10 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from elasticjob.trainer.pulse import Phase
-from elasticjob.trainer.torch.data import moved, seed_torch, stream
+from elasticjob.trainer.link.pulse import Phase
+from elasticjob.trainer.torch.records.data import moved, seed_torch, stream
+from elasticjob.trainer.torch.records.sampler import Piece
 from elasticjob.trainer.torch.run import Run
-from elasticjob.trainer.torch.sampler import Piece
 
 FOLD = 64  # steps are compared modulo this: the mean of small numbers is exact enough
 

@@ -20,7 +20,7 @@ from elasticjob.master.durable.store import File, Nowhere, StoreError, restore
 from elasticjob.master.serving.calls import Server
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Bounds, Job, Spec
-from elasticjob.trainer.master import MasterClient, Stale
+from elasticjob.trainer.link.master import MasterClient, Stale
 from tests.kit.kube.stub import until
 from tests.kit.master import finish, join, report, watch
 

@@ -11,8 +11,8 @@ import threading
 import time
 from pathlib import Path
 
-from elasticjob.trainer import pulse
-from elasticjob.trainer.pulse import Phase
+from elasticjob.trainer.link import pulse
+from elasticjob.trainer.link.pulse import Phase
 
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 FOLDER = Path(sys.argv[1])

@@ -1,0 +1,172 @@
+"""Worker processes and their output: nothing is lost, nothing grows without bound, nothing hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from elasticjob.trainer.agent.group import Ended, Event, WarmReady
+from elasticjob.trainer.agent.processes import warm
+from elasticjob.trainer.agent.processes.logs import LONGEST, Stream, cut
+from elasticjob.trainer.agent.processes.workers import Workers
+from elasticjob.trainer.agent.script import Script
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "rest"),
+    [
+        (b"", [], b""),
+        (b"one\ntwo\nthr", [b"one\n", b"two\n"], b"thr"),
+        (b"10%\r20%\r30%", [b"10%\r", b"20%\r"], b"30%"),
+        (b"dos\r\nunix\n\n", [b"dos\r\n", b"unix\n", b"\n"], b""),
+        (b"what comes next?\r", [], b"what comes next?\r"),
+        (b"x" * (LONGEST + 1), [b"x" * (LONGEST + 1)], b""),
+    ],
+)
+def test_output_is_cut_at_line_ends_and_progress_bars(text: bytes, lines: list[bytes], rest: bytes) -> None:
+    assert cut(text) == (lines, rest)
+
+
+def test_stream_passes_the_last_line_on_even_if_it_does_not_end() -> None:
+    sink, ended = io.BytesIO(), threading.Event()
+    stream = Stream(sink=sink, file=None, prefix=lambda: b"[0]: ", ended=ended.set)
+    os.write(stream.write, b"one\nand two")
+    stream.started()
+    assert ended.wait(60)
+    assert sink.getvalue() == b"[0]: one\n[0]: and two"
+    assert stream.last_line == "and two"
+
+
+def test_full_disk_costs_the_output_and_not_the_worker(caplog: pytest.LogCaptureFixture) -> None:
+    full, ended = Path("/dev/full"), threading.Event()
+    with full.open("wb", buffering=0) as sink:
+        stream = Stream(sink=sink, file=full, prefix=None, ended=ended.set)
+        for _ in range(10):
+            os.write(stream.write, b"x" * 60_000 + b"\n")
+        os.write(stream.write, b"the end\n")
+        stream.started()
+        assert ended.wait(60)
+    assert stream.last_line == "the end"
+    assert sorted(record.getMessage() for record in caplog.records) == [
+        "/dev/full gets no more of a worker's output: [Errno 28] No space left on device",
+        "a worker's output is not passed on any more: [Errno 28] No space left on device",
+    ]
+
+
+def test_stream_without_a_prefix_passes_on_what_is_not_a_line_yet() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as sink, os.fdopen(reading, "rb", buffering=0) as terminal:
+        stream = Stream(sink=sink, file=None, prefix=None, ended=lambda: None)
+        os.write(stream.write, b"password: ")
+        assert terminal.read(100) == b"password: "
+        stream.started()
+        assert stream.drained(60)
+        assert stream.last_line == "password:"
+
+
+def test_prefix_follows_the_rank_of_the_worker() -> None:
+    sink, ranks = io.BytesIO(), iter("12")
+    stream = Stream(sink=sink, file=None, prefix=lambda: next(ranks).encode() + b" ", ended=lambda: None)
+    os.write(stream.write, b"one\ntwo\n")
+    stream.started()
+    assert stream.drained(60)
+    assert sink.getvalue() == b"1 one\n2 two\n"
+
+
+class Node:
+    """Workers of one program, and what they said."""
+
+    def __init__(self, folder: Path, *command: str, preloads: tuple[str, ...] | None = None) -> None:
+        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self.folder = folder
+        self.workers = Workers(
+            Script(command[0], command[1:], python=preloads is not None),
+            emit=self.events.put_nowait,
+            preloads=preloads,
+            prefix=lambda _: "",
+            log_file=lambda slot, name: folder / f"{slot}-{name}.log",
+            shown=lambda _slot, _name: False,
+            folder=folder,
+        )
+
+    async def ends(self, many: int) -> set[tuple[int, int]]:
+        """Return the slots and exit codes of `many` workers."""
+        ended: set[tuple[int, int]] = set()
+        async with asyncio.timeout(60):
+            while len(ended) < many:
+                if isinstance(event := await self.events.get(), Ended):
+                    ended.add((event.slot, event.code))
+        return ended
+
+
+async def test_all_output_is_there_when_the_workers_are_closed(tmp_path: Path) -> None:
+    node = Node(tmp_path, sys.executable, "-c", "for i in range(20000): print(i)")
+    node.workers.prepare(dict(os.environ))
+    assert isinstance(await node.events.get(), WarmReady)
+    node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
+    assert await node.events.get() == Ended(0, 0)
+    await node.workers.close()
+    assert (tmp_path / "0-stdout.log").read_text().split() == [str(i) for i in range(20000)]
+
+
+async def test_warm_process_that_dies_at_once_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(command: list[str], **settings: object) -> subprocess.Popen[bytes]:
+        return popen([sys.executable, "-c", "import os; os._exit(1)"], **settings)  # type: ignore[no-any-return,call-overload]  # as the caller has it
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", die)
+    node = Node(tmp_path, "train.py", preloads=("torch",))
+    node.workers.prepare(dict(os.environ))
+    async with asyncio.timeout(60):
+        assert isinstance(await node.events.get(), WarmReady)
+        node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
+        while not isinstance(event := await node.events.get(), Ended):
+            pass
+    assert event.code == -9
+    await node.workers.close()
+
+
+async def test_warm_process_takes_many_orders_and_large_environments_while_it_is_busy(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import os; print(len(os.environ['PAD']), flush=True)")
+    node = Node(tmp_path, str(script), preloads=("elasticjob.trainer.agent.processes.logs",))
+    environment = {**os.environ, "PAD": "x" * 100_000, "PAD2": "y" * 100_000, "PAD3": "z" * 100_000}
+    node.workers.prepare(environment)
+    slots = range(80)
+    for slot in slots:  # before it has imported anything
+        node.workers.spawn(slot, environment, tmp_path / f"error-{slot}.json")
+    assert await node.ends(len(slots)) == {(slot, 0) for slot in slots}
+    await node.workers.close()
+    assert {(tmp_path / f"{slot}-stdout.log").read_text() for slot in slots} == {"100000\n"}
+
+
+def with_a_short_line() -> str:
+    """Start a warm process to whose line few orders fit; return how an agent finds it."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the kernel makes it its minimum
+    with theirs:
+        theirs.set_inheritable(True)
+        command = [sys.executable, "-m", warm.__name__, str(os.getpid()), str(theirs.fileno())]
+        pid = os.posix_spawn(sys.executable, command, os.environ)
+    return f"{ours.detach()}:{pid}"
+
+
+async def test_orders_wait_while_the_line_to_the_warm_process_is_full(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("")
+    node = Node(tmp_path, str(script), preloads=("elasticjob.trainer.agent.processes.logs",))
+    node.workers.prepare({**os.environ, warm.BESIDE: with_a_short_line()})
+    for slot in range(20):
+        node.workers.spawn(slot, dict(os.environ), tmp_path / f"error-{slot}.json")
+    assert await node.ends(20) == {(slot, 0) for slot in range(20)}
+    await node.workers.close()

@@ -1,0 +1,594 @@
+"""The agent's decisions, as stories: events in, actions out; no process, no clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Order, Orders, Progress, WorkerPlace
+from elasticjob.api.rpc.rendezvous import Join, Leave, Member, Recovery, World
+from elasticjob.trainer.agent.decide import Action, Ask, Exit, Report, Signal, Spawn, Tell, again_at, decide
+from elasticjob.trainer.agent.group import (
+    AskedToLeave,
+    Dismissed,
+    Ended,
+    Event,
+    Formed,
+    Group,
+    Life,
+    Ordered,
+    Said,
+    Terms,
+    WarmReady,
+    observe,
+)
+from elasticjob.trainer.link.channel import (
+    Abort,
+    Advance,
+    Bound,
+    Boundary,
+    Broken,
+    Enter,
+    Hello,
+    Interrupt,
+    Outside,
+    Ready,
+    Stop,
+    encode,
+)
+
+TERMS = Terms(
+    node="a",
+    role="worker",
+    index=0,
+    incarnation="1",
+    address="10.0.0.1",
+    workers=1,
+    max_restarts=3,
+    grace=20.0,
+)
+
+
+def short(action: Action) -> str:
+    """Return an action as one reads it in a table."""
+    match action:
+        case Spawn(slot=slot, enter=enter):
+            return f"spawn {slot}" + (f" as {enter.rank}/{enter.size}" if enter else "")
+        case Signal(slot=slot, number=number):
+            return f"{number.name} {slot}"
+        case Tell(slot=slot, message=Enter(round=round_, rank=rank, size=size)):
+            return f"enter {slot} round {round_} as {rank}/{size}"
+        case Tell(slot=slot, message=Interrupt()):
+            return f"interrupt {slot}"
+        case Tell(slot=slot, message=Abort()):
+            return f"abort {slot}"
+        case Tell(slot=slot, message=Stop()):
+            return f"stop {slot}"
+        case Report(request=Leave(planned=planned, round=round_)):
+            return f"leave {round_}" + (" planned" if planned else "")
+        case Report(request=Failure(final=final)):
+            return "failure" + (" final" if final else "")
+        case Report(request=Finish()):
+            return "finish"
+        case Ask(join=Join(after=after, slots=slots, broken=broken, port=port)):
+            return f"join after {after} with {slots} at {port}" + (" broken" if broken else "")
+        case Ask(join=None):
+            return "no join"
+        case Exit(code=code, reason=reason):
+            return f"exit {code} {reason}"
+    raise AssertionError(action)
+
+
+class Story:
+    """One agent's group; `then` feeds an event and returns what the agent did."""
+
+    def __init__(self, recovery: Recovery = Recovery.IN_PROCESS, **terms: object) -> None:
+        self.group = Group(terms=replace(TERMS, **terms), recovery=recovery)  # type: ignore[arg-type]  # by name
+        self.now = 100.0
+        self.did = self._decide()
+
+    def then(self, *events: Event, after: float = 0.0) -> list[str]:
+        """Feed events, `after` seconds later; return the actions."""
+        self.now += after
+        for event in events:
+            self.group = observe(self.group, asked_for(event, self.group), self.now)
+        self.did = self._decide()
+        return self.did
+
+    def _decide(self) -> list[str]:
+        did: list[str] = []
+        for _ in range(50):
+            if (step := decide(self.group, self.now)) is None:
+                return did
+            self.group = step.group
+            did += [short(action) for action in step.actions]
+            if did and did[-1].startswith("exit"):
+                return did
+        raise AssertionError(f"the rules never come to rest: {did[-5:]}")
+
+
+def formed(round_: int, *nodes: str, slots: int = 1) -> Formed:
+    """Return a world of nodes with as many slots each."""
+    members = tuple(
+        Member(node=node, incarnation="1", slots=slots, address="10.0.0.9", port=7000, since=1)
+        for node in nodes
+    )
+    return Formed(World(round=round_, members=members, batch_slots=4))
+
+
+def asked_for(event: Event, group: Group) -> Event:
+    """Return a world with the port that was asked for, as the master answers."""
+    if not isinstance(event, Formed) or group.asking is None:
+        return event
+    members = tuple(
+        msgspec.structs.replace(each, port=group.asking.port or each.port) if each.node == "a" else each
+        for each in event.world.members
+    )
+    return Formed(msgspec.structs.replace(event.world, members=members))
+
+
+def orders(version: int, order: Order, round_: int = 0, *lost: str) -> Ordered:
+    """Return orders of the master."""
+    return Ordered(Orders(version=version, order=order, round=round_, lost=lost, reason="because"))
+
+
+def training(*nodes: str, slots: int = 1) -> Story:
+    """Return the story of node `a` whose elastic workers train in round 1 of `nodes`."""
+    story = Story(workers=slots)
+    for slot in range(slots):
+        story.then(Said(slot, Hello()), Said(slot, Ready(port=5000 + slot)))
+    story.then(formed(1, *nodes, slots=slots))
+    for slot in range(slots):
+        story.then(Said(slot, Advance(round=1, progress=Progress(step=1), seconds=0.01)))
+    return story
+
+
+def restarting(*nodes: str, **terms: object) -> Story:
+    """Return the story of node `a` whose plain worker trains in round 1 of `nodes`."""
+    story = Story(Recovery.RESTART, **terms)
+    story.then(WarmReady())
+    story.then(formed(1, *nodes))
+    return story
+
+
+def test_elastic_worker_starts_first_and_joins_when_ready() -> None:
+    story = Story()
+    assert story.did == ["spawn 0"]
+    assert story.then(Said(0, Hello())) == []
+    assert story.then(Said(0, Ready(port=5000))) == ["join after 0 with 1 at 5000"]
+    assert story.then(formed(1, "b", "a")) == ["enter 0 round 1 as 1/2"]
+
+
+def test_plain_script_joins_first_and_starts_in_the_world() -> None:
+    story = Story(Recovery.RESTART)
+    assert story.did == []
+    assert story.then(WarmReady()) == ["join after 0 with 1 at 0"]
+    assert story.then(formed(1, "b", "a")) == ["spawn 0 as 1/2"]
+
+
+def test_script_that_turns_out_elastic_keeps_its_process() -> None:
+    story = restarting("b", "a")
+    assert story.then(Said(0, Hello()), Said(0, Ready(port=5000))) == ["enter 0 round 1 as 1/2"]
+    assert story.then(orders(2, Order.REGROUP, 1)) == ["interrupt 0"]
+
+
+def test_lost_peer_breaks_the_round_and_the_survivor_joins_the_next() -> None:
+    story = training("b", "a")
+    assert story.then(orders(2, Order.REGROUP, 1, "b")) == ["abort 0", "interrupt 0"]
+    assert story.then(Said(0, Broken(round=1, port=5001))) == ["join after 1 with 1 at 5001 broken"]
+    assert story.then(formed(2, "a")) == ["enter 0 round 2 as 0/1"]
+
+
+def test_abort_is_short_however_many_nodes_are_lost() -> None:
+    story = training("b", "a")
+    lost = [f"a-job-with-a-rather-long-name-worker-{index}" for index in range(5000)]
+    story.group = observe(story.group, orders(2, Order.REGROUP, 1, "b", *lost), story.now)
+    step = decide(story.group, story.now)
+    assert step is not None
+    assert [encode(action.message) for action in step.actions if isinstance(action, Tell)] == [
+        b'{"say":"abort","round":1}\n'
+    ]
+
+
+def test_survivor_that_noticed_before_the_master_joins_unasked() -> None:
+    story = training("b", "a")
+    assert story.then(Said(0, Broken(round=1, port=5001))) == ["join after 1 with 1 at 5001 broken"]
+    assert story.then(orders(2, Order.REGROUP, 1, "b")) == []
+
+
+def test_worker_that_does_not_come_out_of_a_broken_collective_is_replaced() -> None:
+    story = training("b", "a")
+    story.then(orders(2, Order.REGROUP, 1, "b"))
+    assert again_at(story.group) == story.now + 3.0
+    assert story.then(after=3.0) == ["SIGKILL 0"]
+    assert story.then(Ended(0, -9)) == ["leave 1", "spawn 0"]
+    assert not story.group.failures
+
+
+def test_survivor_that_is_in_no_collective_has_all_the_time_it_needs() -> None:
+    story = training("b", "a")
+    story.then(orders(2, Order.REGROUP, 1, "b"))
+    assert story.then(Said(0, Outside(round=1)), after=2.9) == []
+    assert story.then(after=600.0) == []
+    assert story.then(Said(0, Broken(round=1, port=5001))) == ["join after 1 with 1 at 5001 broken"]
+
+
+@pytest.mark.parametrize(
+    ("code", "does"),
+    [(0, ["no join", "finish", "exit 0 Completed"]), (1, ["failure", "leave 1", "spawn 0"])],
+)
+def test_worker_in_no_collective_may_end_meanwhile(code: int, does: list[str]) -> None:
+    story = training("b", "a")
+    story.then(orders(2, Order.REGROUP, 1, "b"))
+    story.then(Said(0, Outside(round=1)))
+    assert story.then(Ended(0, code)) == does
+
+
+def test_worker_that_reached_the_boundary_before_the_abort_is_not_killed() -> None:
+    story = training("a", "b")
+    story.then(orders(2, Order.REGROUP, 1))
+    assert story.then(orders(3, Order.REGROUP, 1, "b")) == ["abort 0"]
+    assert story.then(Said(0, Boundary(round=1, port=5001))) == ["join after 1 with 1 at 5001"]
+    assert story.then(after=60.0) == []
+
+
+def test_last_message_of_a_killed_worker_does_not_bring_it_back() -> None:
+    story = training("b", "a")
+    story.then(orders(2, Order.REGROUP, 1, "b"))
+    story.then(after=3.0)
+    assert story.then(Said(0, Broken(round=1, port=5001))) == []
+    assert story.then(Ended(0, -9)) == ["leave 1", "spawn 0"]
+    assert not story.group.failures
+
+
+def test_joiner_ends_the_world_at_a_boundary() -> None:
+    story = training("a")
+    assert story.then(orders(2, Order.REGROUP, 1)) == ["interrupt 0"]
+    assert story.then(Said(0, Boundary(round=1, port=5001))) == ["join after 1 with 1 at 5001"]
+    assert story.then(formed(2, "a", "b")) == ["enter 0 round 2 as 0/2"]
+
+
+def test_killed_worker_leaves_the_round_and_comes_back_as_a_newcomer() -> None:
+    story = training("a", "b")
+    assert story.then(Ended(0, -9)) == ["failure", "leave 1", "spawn 0"]
+    assert story.then(Said(0, Hello()), Said(0, Ready(port=5002))) == ["join after 1 with 1 at 5002"]
+
+
+def test_worker_that_ends_well_while_its_round_breaks_is_not_started_again() -> None:
+    story = training("a", slots=2)
+    assert story.then(Ended(0, -9)) == ["failure", "abort 1", "spawn 0"]
+    assert story.then(Ended(1, 0)) == []
+    assert story.then(Said(0, Hello()), Said(0, Ready(port=5002))) == ["join after 1 with 1 at 5002"]
+    story.then(formed(2, "a"))
+    assert story.then(Ended(0, 0)) == ["no join", "finish", "exit 0 Completed"]
+
+
+def test_surviving_worker_of_the_node_keeps_the_lineage() -> None:
+    story = training("a", slots=2)
+    assert story.then(Ended(0, -9)) == ["failure", "abort 1", "spawn 0"]
+    assert story.then(Said(1, Broken(round=1, port=6001))) == ["join after 1 with 1 at 6001 broken"]
+    assert story.then(formed(2, "a")) == ["enter 1 round 2 as 0/1"]
+    assert story.then(Said(0, Hello()), Said(0, Ready(port=6002))) == ["interrupt 1"]
+    assert story.then(Said(1, Boundary(round=2, port=6003))) == ["join after 2 with 2 at 6003"]
+    assert story.then(formed(3, "a", slots=2)) == ["enter 1 round 3 as 0/2", "enter 0 round 3 as 1/2"]
+
+
+def test_world_that_broke_before_we_entered_it_is_not_entered() -> None:
+    story = training("a", "b")
+    story.then(Said(0, Broken(round=1, port=5001)))
+    story.then(orders(3, Order.REGROUP, 2, "b"))
+    assert story.then(formed(2, "a", "b")) == ["join after 2 with 1 at 5001"]
+
+
+def test_worker_that_dies_while_it_waits_takes_its_question_back() -> None:
+    story = Story()
+    story.then(Said(0, Hello()), Said(0, Ready(port=5000)))
+    assert story.then(Ended(0, -9)) == ["failure", "spawn 0", "no join"]
+    assert story.then(orders(2, Order.TRAIN, 1)) == ["leave 1"]
+
+
+def test_world_for_a_question_that_was_taken_back_is_left_and_not_entered() -> None:
+    story = Story()
+    story.then(Said(0, Hello()), Said(0, Ready(port=5000)))
+    assert story.then(Ended(0, -9)) == ["failure", "spawn 0", "no join"]
+    assert story.then(formed(1, "a", "b")) == ["leave 1"]  # it was on its way
+    assert story.then(Said(0, Hello()), Said(0, Ready(port=5002))) == ["join after 1 with 1 at 5002"]
+
+
+def test_world_for_other_workers_than_those_that_wait_now_is_left() -> None:
+    story = Story(workers=2)
+    for slot in (0, 1):
+        story.then(Said(slot, Hello()), Said(slot, Ready(port=5000 + slot)))
+    assert story.then(formed(1, "a", "b"))[0] == "leave 1"  # of one worker here, where two wait
+
+
+def test_same_answer_comes_twice_and_is_taken_once() -> None:
+    story = training("a", "b")
+    assert story.then(formed(1, "a", "b")) == []
+    assert story.group.seats == (0,)
+
+
+def test_worker_that_says_ready_after_the_abort_of_its_first_round_is_not_killed() -> None:
+    story = restarting("a", "b")
+    story.then(Said(0, Hello()))
+    assert "abort 0" in story.then(orders(2, Order.REGROUP, 1, "b"))
+    assert story.then(Said(0, Ready(port=5000))) == ["join after 1 with 1 at 5000"]
+    assert again_at(story.group) is None
+
+
+def test_sigterm_finishes_the_step_and_exits_with_143() -> None:
+    story = training("a", "b")
+    assert story.then(AskedToLeave("received SIGTERM")) == ["no join", "leave 1 planned", "interrupt 0"]
+    assert story.then(Said(0, Boundary(round=1, port=5001))) == ["stop 0"]
+    assert story.then(Ended(0, 0)) == ["exit 143 Left"]
+
+
+def test_ctrl_c_exits_with_130() -> None:
+    story = training("a", "b")
+    story.then(AskedToLeave("received SIGINT", 130), Said(0, Boundary(round=1, port=5001)))
+    assert story.then(Ended(0, 0)) == ["exit 130 Left"]
+
+
+def test_sigterm_without_a_boundary_kills_after_the_grace_period() -> None:
+    story = training("a", "b")
+    story.then(AskedToLeave("received SIGTERM"))
+    assert again_at(story.group) == story.now + TERMS.grace
+    assert story.then(after=TERMS.grace) == ["SIGKILL 0"]
+    assert story.then(Ended(0, -9)) == ["exit 143 Left"]
+
+
+def test_sigterm_ends_a_plain_script_by_sigterm() -> None:
+    story = restarting("a", "b")
+    assert story.then(AskedToLeave("received SIGTERM")) == ["no join", "leave 1 planned", "SIGTERM 0"]
+    assert story.then(Ended(0, -15)) == ["exit 143 Left"]
+
+
+@pytest.mark.parametrize("story", [training("a"), restarting("a")], ids=["elastic", "plain"])
+def test_end_of_all_workers_is_the_end(story: Story) -> None:
+    assert story.then(Ended(0, 0)) == ["no join", "finish", "exit 0 Completed"]
+
+
+def test_order_to_stop_terminates_the_workers() -> None:
+    story = training("a")
+    assert story.then(orders(9, Order.STOP)) == ["SIGTERM 0"]
+    assert story.then(Ended(0, -15)) == ["exit 0 Stopped"]
+
+
+def test_replaced_incarnation_stops_itself_with_75() -> None:
+    story = training("a")
+    assert story.then(Dismissed(75, "Replaced", "a newer incarnation")) == ["SIGTERM 0"]
+    assert story.then(Ended(0, -15)) == ["exit 75 Replaced"]
+
+
+def failing(recovery: Recovery, *ends: tuple[int, str]) -> Story:
+    """Return the story of a script that fails at once, each time it is started."""
+    story = Story(recovery, max_restarts=10)
+    story.then(WarmReady())
+    for round_, (code, message) in enumerate(ends, 1):
+        story.then(formed(round_, "a"))
+        story.then(Ended(0, code, message))
+    return story
+
+
+@pytest.mark.parametrize("recovery", Recovery)
+def test_script_that_fails_twice_without_progress_is_given_up(recovery: Recovery) -> None:
+    story = failing(recovery, (3, "RuntimeError: no data"), (3, "RuntimeError: no data"))
+    assert story.did == ["failure final", "exit 3 WorkerFailed"]
+    ending = story.group.ending
+    assert ending is not None
+    assert "RuntimeError: no data; it failed twice without any progress" in ending.message
+
+
+@pytest.mark.parametrize(
+    ("code", "last", "reason"),
+    [
+        (1, "ModuleNotFoundError: No module named 'transformer'", "CannotStart"),
+        (1, "FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'", "CannotStart"),
+        (1, "cannot start trian: No such file or directory", "CannotStart"),
+        (2, "train.py: error: unrecognized arguments: --epoch 3", "CannotStart"),
+        (127, "bash: line 1: trian: command not found", "CannotStart"),
+        (1, "pandas.errors.EmptyDataError: no columns", "WorkerFailed"),
+        (1, "RuntimeError: CUDA error: device is busy", "WorkerFailed"),
+        (1, "ConnectionRefusedError: [Errno 111] Connection refused", "WorkerFailed"),
+        (1, "ValueError: Connection error, and the requested file is not in the cache", "WorkerFailed"),
+        (1, "requests.exceptions.ReadTimeout: read timed out", "WorkerFailed"),
+    ],
+)
+def test_start_that_fails_in_the_same_way_everywhere_is_told_from_one_that_may_not(
+    code: int, last: str, reason: str
+) -> None:
+    assert failing(Recovery.RESTART, (code, last), (code, last)).did[-1] == f"exit {code} {reason}"
+
+
+def test_two_different_errors_are_no_sure_sign() -> None:
+    story = failing(Recovery.RESTART, (1, "KeyError: 'a'"), (1, "KeyError: 'b'"))
+    assert story.did[-1] == "exit 1 WorkerFailed"
+
+
+def test_same_error_of_two_ranks_is_one() -> None:
+    story = failing(Recovery.RESTART, (1, "[rank1]: KeyError: 'a'"), (1, "[rank0]: KeyError: 'a'"))
+    assert story.did[-1] == "exit 1 CannotStart"
+
+
+def test_script_that_imports_elastic_for_nothing_is_told_how_to_run() -> None:
+    rank = "ValueError: Error initializing torch.distributed: environment variable RANK expected, but not set"
+    for last, told in ((rank, True), ("ImportError: no such thing", False)):
+        ending = failing(Recovery.IN_PROCESS, (1, last), (1, last)).group.ending
+        assert ending is not None
+        assert ("run it with --recovery restart" in ending.message) is told
+
+
+def test_budget_of_restarts_is_spent_by_kills_too() -> None:
+    story = Story(max_restarts=2)
+    for round_ in (1, 2, 3):
+        story.then(Said(0, Hello()), Said(0, Ready(port=5000)))
+        story.then(formed(round_, "a"))
+        did = story.then(Ended(0, -9))
+    assert did == ["failure final", "exit 137 WorkerFailed"]
+
+
+@pytest.mark.parametrize("code", [-9, 137, 1])
+def test_pod_ends_with_a_worker_out_of_memory_so_that_the_next_gets_more(code: int) -> None:
+    story = Story(in_pod=True)
+    story.then(Said(0, Hello()), Said(0, Ready(port=5000)), formed(1, "a"))
+    did = story.then(Ended(0, code, "step 41", "its workers used 150Mi of 160Mi up to a second before"))
+    assert did == ["failure final", "exit 137 OOMKilled"]
+    assert story.group.ending is not None
+    assert story.group.ending.message == (
+        "worker 0 was out of memory and killed by the kernel: its workers used 150Mi of 160Mi up to a second "
+        "before; another start here would have no more memory, so this pod ends"
+    )
+
+
+def test_where_no_other_pod_is_made_a_worker_out_of_memory_is_started_again() -> None:
+    story = Story(in_pod=False)
+    story.then(Said(0, Hello()), Said(0, Ready(port=5000)), formed(1, "a"))
+    assert story.then(Ended(0, -9, "", "its workers used 150Mi")) == ["failure", "spawn 0", "no join"]
+
+
+@pytest.mark.parametrize("progress", [True, False])
+@pytest.mark.parametrize(("workers", "restarts"), [(1, 0), (1, 2), (2, 1), (4, 3)])
+def test_max_restarts_counts_starts_of_all_workers_of_the_node(
+    workers: int, restarts: int, progress: bool
+) -> None:
+    story = Story(Recovery.RESTART, workers=workers, max_restarts=restarts, tries=0)
+    story.then(WarmReady())
+    starts = 0
+    while story.group.ending is None:
+        did = story.then(formed(starts + 1, "a", slots=workers), after=60.0 if progress else 0.0)
+        starts += f"spawn 0 as 0/{workers}" in did
+        story.then(*(Ended(slot, 1) for slot in range(workers)))
+    assert starts == 1 + restarts
+
+
+def test_workers_that_fail_together_without_progress_are_tried_twice() -> None:
+    story = Story(Recovery.RESTART, workers=2)
+    story.then(WarmReady())
+    story.then(formed(1, "a", slots=2))
+    story.then(Ended(0, 1), Ended(1, 1))
+    assert story.group.ending is None
+    story.then(formed(2, "a", slots=2))
+    story.then(Ended(0, 1), Ended(1, 1))
+    assert story.group.ending is not None
+
+
+def test_failure_that_echoes_a_lost_node_is_not_charged() -> None:
+    story = restarting("a", "b", max_restarts=0)
+    assert story.then(Ended(0, 1, "RuntimeError: Connection closed by peer"), after=60) == ["leave 1"]
+    assert again_at(story.group) == story.now + 1.0
+    assert story.then(orders(2, Order.REGROUP, 1, "b", "a")) == ["failure", "join after 1 with 1 at 0"]
+
+
+def test_plain_workers_end_with_their_world() -> None:
+    story = restarting("a", "b")
+    assert story.then(orders(2, Order.REGROUP, 1)) == ["SIGTERM 0"]
+    assert story.then(Ended(0, -15)) == ["join after 1 with 1 at 0"]
+    assert story.then(formed(2, "a", "b", "c")) == ["spawn 0 as 0/3"]
+    assert not story.group.failures
+
+
+def test_plain_worker_that_ignores_sigterm_is_killed() -> None:
+    story = restarting("a", "b")
+    story.then(orders(2, Order.REGROUP, 1))
+    assert story.then(after=5.0) == ["SIGKILL 0"]
+
+
+def test_what_is_said_of_an_older_round_is_no_news() -> None:
+    story = training("a", "b")
+    story.then(Said(0, Broken(round=1, port=5001)))
+    story.then(formed(2, "a", "b"))
+    assert story.then(Said(0, Boundary(round=1, port=1))) == []
+    assert story.group.workers[0].life is Life.TRAINING
+    assert story.then(orders(2, Order.REGROUP, 1, "b")) == []
+
+
+def hangs(version: int, *, kill: bool, slot: int = 1, number: int = 1) -> Ordered:
+    """Return orders that blame a worker of node `a`."""
+    place = WorkerPlace(node="a", local_rank=slot)
+    hang = Hang(number=1, round=number, reason="rank 1 hangs", workers=(place,), kill=kill)
+    return Ordered(Orders(version=version, order=Order.TRAIN, round=1, hang=hang))
+
+
+def test_hung_worker_is_killed_when_told_and_its_failure_says_why() -> None:
+    story = training("a", "b", slots=2)
+    assert story.then(hangs(2, kill=False)) == []
+    assert story.then(hangs(3, kill=True)) == ["SIGKILL 1"]
+    assert story.then(hangs(4, kill=True)) == []
+    assert "failure" in story.then(Ended(1, -9, "Traceback"))
+    assert story.group.failures[-1].message == "rank 1 hangs"
+
+
+def test_verdict_of_an_ended_round_kills_nobody() -> None:
+    story = training("a", "b", slots=2)
+    story.then(Said(1, Broken(round=1, port=5003)), Said(0, Broken(round=1, port=5004)))
+    story.then(orders(2, Order.REGROUP, 1, "b"), formed(2, "a", slots=2))
+    assert story.then(hangs(3, kill=True)) == []
+
+
+def test_agent_whose_worker_hangs_again_and_again_ends_so_that_it_counts() -> None:
+    story = training("a", "b", slots=2)
+    story.group = replace(story.group, terms=replace(story.group.terms, max_restarts=0))
+    story.then(hangs(2, kill=True))
+    story.then(Ended(1, -9))
+    assert story.then(Ended(0, -9))[-1] == "exit 1 WorkerFailed"
+
+
+@pytest.mark.parametrize(("forgive", "ends"), [(0.0, 3), (100.0, None), (1000.0, 3)])
+def test_failures_before_a_long_time_without_any_are_forgiven(forgive: float, ends: int | None) -> None:
+    story = Story(max_restarts=2, forgive=forgive)
+    for failure in range(1, 8):
+        story.then(Said(0, Hello()), Said(0, Ready(port=5000)))
+        story.then(formed(failure, "a"))
+        story.then(Ended(0, -9), after=150.0)
+        if story.group.ending:
+            assert failure == ends
+            return
+    assert ends is None
+
+
+def divided(*nodes: str) -> Story:
+    """Return the story of node `a` whose two workers have a model together, in round 1 of `nodes`."""
+    story = Story(workers=2)
+    story.then(Said(0, Bound()), Said(1, Bound()))
+    for slot in (0, 1):
+        story.then(Said(slot, Hello()), Said(slot, Ready(port=5000 + slot)))
+    story.then(formed(1, *nodes, slots=2))
+    return story
+
+
+def test_node_that_lost_a_part_of_its_model_starts_all_its_workers_again() -> None:
+    story = divided("b", "a")
+    assert story.then(Ended(0, -9)) == ["failure", "SIGKILL 1", "leave 1"]
+    assert story.then(Ended(1, -9)) == ["spawn 0", "spawn 1"]
+    assert {worker.start for worker in story.group.workers.values()} == {2}
+    story.then(Said(0, Hello()), Said(1, Hello()))
+    assert story.then(Said(1, Ready(port=6001))) == []
+    assert story.then(Said(0, Ready(port=6000))) == ["join after 1 with 2 at 6000"]
+
+
+def test_node_that_lost_a_part_of_its_model_before_the_agent_knew_starts_all_again() -> None:
+    story = Story(workers=2)
+    assert story.then(Ended(0, -9)) == ["failure", "spawn 0"]
+    assert story.then(Said(1, Bound())) == ["SIGKILL 1", "SIGKILL 0"]
+    assert story.then(Ended(0, -9), Ended(1, -9)) == ["spawn 0", "spawn 1"]
+    assert len(story.group.failures) == 1
+
+
+def test_node_with_a_whole_model_goes_on_without_another_node() -> None:
+    story = divided("b", "a")
+    assert story.then(orders(2, Order.REGROUP, 1, "b")) == [
+        "abort 0",
+        "abort 1",
+        "interrupt 0",
+        "interrupt 1",
+    ]
+    assert story.then(Said(1, Broken(round=1, port=6001))) == []
+    assert story.then(Said(0, Broken(round=1, port=6000))) == ["join after 1 with 2 at 6000 broken"]
+
+
+def test_worker_that_finished_is_no_lost_part() -> None:
+    story = divided("a")
+    assert story.then(Ended(0, 0)) == []
+    assert story.then(Ended(1, 0))[:2] == ["no join", "finish"]

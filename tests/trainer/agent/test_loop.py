@@ -1,0 +1,90 @@
+"""The agent's shell: what it does when a part of it, or its master, fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elasticjob.api.rpc.message import Empty
+from elasticjob.api.rpc.nodes import Watch
+from elasticjob.api.rpc.rendezvous import Join, Member, World
+from elasticjob.trainer.agent.checkpoints.commits import Keeper
+from elasticjob.trainer.agent.loop import Agent
+from elasticjob.trainer.agent.script import Script
+from elasticjob.trainer.agent.seeing.memory import Cgroup
+from elasticjob.trainer.agent.settings import Place, Settings, Start
+from elasticjob.trainer.link.master import MasterClient
+
+
+class Wrong(MasterClient):
+    """A client with a bug."""
+
+    async def call(self, request: Any, *, patience: float | None = None) -> Any:
+        raise LookupError("a bug of ours")
+
+
+class Alone(MasterClient):
+    """A master of this node alone."""
+
+    async def call(self, request: Any, *, patience: float | None = None) -> Any:
+        match request:
+            case Watch():
+                await asyncio.sleep(600)  # until it is cancelled
+            case Join(node=node, incarnation=incarnation):
+                member = Member(
+                    node=node, incarnation=incarnation, slots=1, address="127.0.0.1", port=7000, since=1
+                )
+                return World(round=1, members=(member,), batch_slots=1)
+        return Empty()
+
+
+def keeper(folder: Path) -> Keeper:
+    return Keeper(folder, "a", "", "127.0.0.1")
+
+
+def settings(folder: Path, *command: str, pod: str = "") -> Settings:
+    place = Place(
+        node="a",
+        role="worker",
+        index=0,
+        pod=pod,
+        address="127.0.0.1",
+        job="job",
+        master="127.0.0.1:1",
+        termination_log=folder / "words",
+    )
+    return Settings(place, Script(command[0], command[1:], python=False), start=Start.COLD)
+
+
+async def test_agent_whose_own_task_fails_ends_with_that_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = settings(tmp_path, "sleep", "600")
+    async with asyncio.timeout(60):
+        assert await Agent(given, os.environ, Wrong("127.0.0.1:1"), tmp_path, keeper(tmp_path)).run() == 1
+    words = json.loads((tmp_path / "words").read_text())
+    assert words["message"] == "LookupError: a bug of ours"
+    assert "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize(("counted", "reason"), [("1", "OOMKilled"), ("0", "WorkerFailed")])
+async def test_worker_that_the_kernel_killed_for_memory_is_told_from_another(
+    tmp_path: Path, counted: str, reason: str
+) -> None:
+    cgroup = Cgroup(tmp_path / "memory.events", tmp_path / "memory.max")
+    cgroup.events.write_text("oom_kill 0\n")
+    cgroup.most.write_text("167772160\n")
+    dies = f"echo oom_kill {counted} > {cgroup.events}; kill -9 $$"
+    given = replace(settings(tmp_path, "sh", "-c", dies, pod="a-0"), max_restarts=0)
+    async with asyncio.timeout(60):
+        agent = Agent(given, os.environ, Alone("127.0.0.1:1"), tmp_path, keeper(tmp_path), cgroup=cgroup)
+        assert await agent.run() == 137
+    words = json.loads((tmp_path / "words").read_text())
+    assert words["reason"] == reason
+    assert ("of 160Mi up to a second before" in words["message"]) is (reason == "OOMKilled")

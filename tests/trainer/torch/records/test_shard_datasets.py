@@ -1,0 +1,120 @@
+"""Shards as datasets of torch and TensorFlow, and one record at a time, from a master in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from elasticjob.master.durable.store import Nowhere
+from elasticjob.master.serving.server import Master
+from elasticjob.master.state.job import Job, Spec
+from elasticjob.trainer.shards import Dataset, Incomplete, IndexClient, MasterError, Shards, Way
+
+Found = TypeVar("Found")
+
+
+async def with_master(tmp_path: Path, consume: Callable[[Way], Found]) -> tuple[Found, Job]:
+    """Return what `consume` returns, called in a thread beside a master, and the job afterwards."""
+    token = tmp_path / "token"
+    token.write_text("secret")
+    async with Master(Job(spec=Spec(job="read")), "secret", Nowhere()) as master:
+        way = Way(address=master.address, token_file=str(token), node="node-0")
+        return await asyncio.to_thread(consume, way), master.job
+
+
+async def test_torch_reads_every_record_once(tmp_path: Path) -> None:
+    from torch.utils.data import DataLoader
+
+    from elasticjob.trainer.torch.records.shards import ShardDataset
+
+    def consume(way: Way) -> list[int]:
+        dataset = ShardDataset(
+            Dataset(name="numbers", size=100, shard=7), lambda shard: shard.records, way=way
+        )
+        return [int(number) for batch in DataLoader(dataset, batch_size=8) for number in batch]
+
+    numbers, job = await with_master(tmp_path, consume)
+    assert sorted(numbers) == list(range(100))
+    assert job.shards.datasets["numbers"].complete
+
+
+async def test_tensorflow_reads_every_record_once(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    from elasticjob.trainer.tensorflow import shard_dataset
+
+    def consume(way: Way) -> list[int]:
+        numbers = Dataset(name="numbers", size=100, shard=7)
+        read = shard_dataset(numbers, lambda shard: shard.records, tf.TensorSpec((), tf.int64), way=way)
+        return [int(number) for batch in read.batch(8) for number in batch.numpy()]
+
+    numbers, job = await with_master(tmp_path, consume)
+    assert sorted(numbers) == list(range(100))
+    assert job.shards.datasets["numbers"].complete
+
+
+async def test_records_are_fetched_one_by_one_and_counted_by_number(tmp_path: Path) -> None:
+    def consume(way: Way) -> list[int]:
+        numbers: list[int] = []
+        with IndexClient(Dataset(name="numbers", size=20, shard=6), way=way) as client:
+            for index in client:
+                numbers.append(index)
+                if len(numbers) % 5 == 0:
+                    client.done(5)
+            with pytest.raises(ValueError, match="1 more"):
+                client.done()
+        return numbers
+
+    numbers, job = await with_master(tmp_path, consume)
+    assert numbers == list(range(20))
+    assert job.shards.datasets["numbers"].applied == 20
+
+
+async def test_shard_that_fails_each_time_is_named_and_all_others_are_done(tmp_path: Path) -> None:
+    def consume(way: Way) -> tuple[int, str]:
+        dataset, tries = Dataset(name="numbers", size=30, shard=10, retries=2), 0
+        with Shards(dataset, way=way) as shards:
+            try:
+                for shard in shards:
+                    if shard.start == 10:
+                        tries += 1
+                        shards.fail(shard, ValueError("no such number"))
+            except Incomplete as error:
+                return tries, str(error)
+        raise AssertionError("the dataset claims to be complete")
+
+    (tries, sentence), job = await with_master(tmp_path, consume)
+    assert tries == 3
+    bad = "[10, 20) of epoch 0 failed 3 times: ValueError: no such number"
+    assert sentence == f"dataset numbers is not complete, 1 shards are poisoned: {bad}"
+    assert not job.shards.datasets["numbers"].complete
+    assert job.shards.datasets["numbers"].applied == 20
+
+
+async def test_error_in_the_loop_fails_the_shard_at_work_alone(tmp_path: Path) -> None:
+    def consume(way: Way) -> None:
+        with suppress(KeyError), Shards(Dataset(name="numbers", size=100, shard=10), way=way) as shards:
+            for _ in shards:
+                raise KeyError("label")
+
+    _, job = await with_master(tmp_path, consume)
+    ledger = job.shards.datasets["numbers"]
+    assert (ledger.failed, ledger.late) == ({0: 1}, (0,))
+
+
+async def test_dataset_that_differs_from_the_registered_one_is_refused_with_the_difference(
+    tmp_path: Path,
+) -> None:
+    def consume(way: Way) -> None:
+        with Shards(Dataset(name="numbers", size=30), way=way) as shards:
+            assert shards.next()
+        other = Shards(Dataset(name="numbers", size=40), way=way)
+        with other, pytest.raises(MasterError, match="registered with size 30, not 40"):
+            other.next()
+
+    await with_master(tmp_path, consume)

@@ -1,0 +1,231 @@
+"""Checkpoints of a training that runs alone, and of those that an agent keeps in memory for its workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from elasticjob.trainer.checkpoint import memory
+from elasticjob.trainer.checkpoint.memory import held
+from elasticjob.trainer.checkpoint.part import Damaged, Save
+from elasticjob.trainer.link.channel import FD
+from elasticjob.trainer.torch import checkpoint as module
+from elasticjob.trainer.torch.checkpoint import Checkpoint
+from elasticjob.trainer.torch.saving.flash import Flash
+from elasticjob.trainer.torch.saving.tree import Taken
+from tests.kit.device import DEVICE
+from tests.kit.harness import Scenario, scenario
+from tests.kit.waiting import until
+from tests.kit.warm import Warm
+
+
+def training(where: Path, **more: Any) -> tuple[Checkpoint, nn.Module, dict[str, Any]]:
+    model = nn.Linear(3, 2, device=DEVICE)
+    optimizer = torch.optim.Adam(model.parameters())
+    notes: dict[str, Any] = {}
+    state = {"model": model, "optimizer": optimizer, "notes": notes}
+    checkpoint = Checkpoint(where, state, **{"every": 1, "save_every": 1, "environment": {}, **more})
+    model(torch.ones(3, device=DEVICE)).sum().backward()
+    optimizer.step()
+    return checkpoint, model, notes
+
+
+def test_what_was_saved_is_there_again(tmp_path: Path) -> None:
+    checkpoint, model, notes = training(tmp_path)
+    notes |= {"seen": [1, (2, "three")], "mean": torch.tensor(0.5), "of numpy": np.float64(2)}
+    checkpoint.save(7)
+    again, other, found = training(tmp_path)
+    assert again.load() == 7
+    assert torch.equal(other.get_parameter("weight"), model.get_parameter("weight"))
+    assert found == notes
+
+
+def test_only_some_steps_are_saved_and_the_last_one(tmp_path: Path) -> None:
+    checkpoint, _, _ = training(tmp_path, every=2, save_every=4, keep=9)
+    assert list(checkpoint.steps(9)) == list(range(1, 10))
+    assert sorted(each.name for each in tmp_path.iterdir()) == [f"step-{n:09d}" for n in (4, 8, 9)]
+    assert list(training(tmp_path)[0].steps(12)) == [10, 11, 12]
+
+
+def test_an_older_checkpoint_is_loaded_if_the_newest_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoint, _, _ = training(tmp_path)
+    checkpoint.save(5)
+    checkpoint.save(10)
+    path = next(tmp_path.glob("step-000000010/part*"))
+    path.write_bytes(path.read_bytes()[:-5])
+    assert training(tmp_path)[0].load() == 5
+    assert "the checkpoint of step 10" in caplog.text
+
+
+def test_training_does_not_begin_anew_if_all_checkpoints_are_damaged(tmp_path: Path) -> None:
+    checkpoint, _, _ = training(tmp_path)
+    for step in (5, 10):
+        checkpoint.save(step)
+    for path in tmp_path.glob("*/part*"):
+        path.write_bytes(b"half of it")
+    with pytest.raises(Damaged, match=r"no checkpoint in .* can be read"):
+        training(tmp_path)[0].load()
+
+
+@pytest.mark.parametrize(
+    ("notes", "sentence"),
+    [({"f": print}, "could not be read again"), ({"f": np.ones(2)}, "could not be read again")],
+)
+def test_what_nobody_could_read_is_refused_when_it_is_written(
+    tmp_path: Path, notes: dict[str, Any], sentence: str
+) -> None:
+    checkpoint, _, mine = training(tmp_path)
+    mine |= notes
+    with pytest.raises(TypeError, match=sentence):
+        checkpoint.save(5)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_program_that_a_worker_has_started_saves_by_itself(tmp_path: Path) -> None:
+    """It inherits the variables of the agent, and not the descriptor of the channel."""
+    inherited = {FD: "987", memory.FOLDER: str(tmp_path / "memory")}
+    (tmp_path / "memory").mkdir()
+    training(tmp_path / "kept", environment=inherited)[0].save(3)
+    assert not list((tmp_path / "memory").iterdir())
+    assert training(tmp_path / "kept", environment=inherited)[0].load() == 3
+
+
+def test_checkpoints_in_two_places_do_not_mix(tmp_path: Path) -> None:
+    agent = {memory.FOLDER: str(tmp_path)}
+    one, other = (
+        Flash(str(tmp_path / place), keep=1, environment=agent, say=lambda _: None) for place in "ab"
+    )
+    for flash, step in ((one, 4), (other, 9)):
+        flash.save({"at": step}, Save(step, 1), 0, persist=False, exchange=alone)
+    assert one.load(alone, 0, lambda rest, tensors: {}) == ({"at": 4}, Save(4, 1))
+    one.close()
+    other.close()
+
+
+def alone(data: bytes) -> list[bytes]:
+    """What one worker exchanges with itself."""
+    return [data]
+
+
+class Keeping(nn.Linear):
+    """A model that keeps what it is given, as any object may that loads by itself."""
+
+    def load_state_dict(self, state: Any, strict: bool = True, assign: bool = False) -> Any:
+        self.given = dict(state)
+        return super().load_state_dict(state, strict, assign)
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """The environment in which a Checkpoint uses the memory of a node."""
+    ours, agents = socket.socketpair()
+    with ours, agents:
+        monkeypatch.setattr(module, "channel_to", lambda _: ours)
+        monkeypatch.setattr(signal, "signal", lambda *_: None)
+        yield {memory.FOLDER: str(tmp_path)}
+
+
+def test_what_was_loaded_stays_when_its_block_is_overwritten(tmp_path: Path, agent: dict[str, str]) -> None:
+
+    def worker() -> tuple[Checkpoint, dict[str, Any]]:
+        model, keeping = nn.Linear(3, 2, device=DEVICE), Keeping(3, 2)
+        notes = {"mean": torch.ones(2, device=DEVICE)}
+        optimizer = torch.optim.Adam(model.parameters())
+        model(torch.ones(3, device=DEVICE)).sum().backward()
+        optimizer.step()
+        state = {"model": model, "keeping": keeping, "optimizer": optimizer, "notes": notes}
+        return Checkpoint("memory://", state, every=1, save_every=1, environment=agent), state
+
+    def content(state: dict[str, Any]) -> dict[str, Any]:
+        whole = {name: each if name == "notes" else each.state_dict() for name, each in state.items()}
+        taken = Taken(whole | {"given": state["keeping"].given})
+        return {name: each.tolist() for name, each in taken.tensors.items()}
+
+    worker()[0].save(1)
+    again, state = worker()
+    place = state["model"].weight.data_ptr()
+    assert again.load() == 1
+    assert state["model"].weight.data_ptr() == place
+    before = content(state)
+    with torch.no_grad():
+        state["keeping"].weight.zero_()  # not even in what it was given
+    before["keeping.weight"] = [[0.0] * 3] * 2
+    for step in (2, 3):
+        worker()[0].save(step)
+    assert [each.head.step for each in held(tmp_path)] == [3, 2]
+    assert content(state) == before
+
+
+def test_another_state_than_that_of_the_checkpoint_is_told(tmp_path: Path) -> None:
+    training(tmp_path)[0].save(5)
+    mine = nn.Linear(3, 2)
+    before = mine.weight.tolist()
+    with pytest.raises(ValueError, match=r"step 5 has \['model', 'notes', 'optimizer'\], and Checkpoint"):
+        Checkpoint(tmp_path, {"model": mine}, environment={}).load()
+    assert mine.weight.tolist() == before
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "sentence"),
+    [
+        ({"every": 3, "save_every": 10}, ValueError, "save_every is 10: give a multiple of every, 3"),
+        ({"every": 0}, ValueError, "every"),
+        ({"state": {"best": 0.5}}, TypeError, r"state\['best'\] is a float: give objects with state_dict"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    tmp_path: Path, given: dict[str, Any], error: type[Exception], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence):
+        Checkpoint(tmp_path, **{"state": {}, "environment": {}, **given})
+
+
+def losses(job: Scenario) -> dict[int, set[float]]:
+    found: dict[int, set[float]] = {}
+    for line in job.lines:
+        if "loss" in line.record:
+            found.setdefault(line.record["step"], set()).add(round(line.record["loss"], 5))
+    return found
+
+
+async def is_whole(folder: str, step: int) -> bool:
+    """Whether a node has all parts of a step in its memory."""
+    found = [each.head for each in held(Path(folder)) if each.head.step == step]
+    return {head.part for head in found} == set(range(found[0].parts)) if found else False
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+async def test_a_plain_script_goes_on_from_memory(tmp_path: Path, warm: Warm, kind: str) -> None:
+    """Two nodes; a worker is killed, then a node with all its memory: no storage is needed."""
+    async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
+
+        def said(**words: object) -> dict[str, Any] | None:
+            found = (each.record for each in job.lines if words.items() <= each.record.items())
+            return next(found, None)
+
+        arguments = ("saved.py", "memory://", kind, 100, tmp_path, 33, 73)
+        first = await job.agent(0, *arguments)
+        other = await job.agent(1, *arguments)
+        os.kill((await job.until(lambda: said(stands=33)))["pid"], signal.SIGKILL)
+        await job.until(lambda: said(begins=31, rank=0) and said(begins=31, rank=1))
+        await job.until(lambda: said(stands=73))
+        blocks = (said(rank=0, world=2) or {})["memory"]
+        await until(partial(is_whole, blocks, 70), "all of step 70 is on node 0")
+        other.kill()  # its workers die with it, and the next agent begins with empty memory
+        last = await job.agent(1, *arguments)
+        await job.until(lambda: said(begins=71, rank=0) and said(begins=71, rank=1))
+        assert await job.ends(last) == await job.ends(first) == 0
+        assert {line.record["begins"] for line in job.lines if "begins" in line.record} == {1, 31, 71}
+        assert all(len(each) == 1 for each in losses(job).values())  # the same model, whoever computed it

@@ -1,0 +1,431 @@
+"""Worker processes: start (warm or cold), messages, signals, reaping. Events go to `emit`; no decisions here.
+
+A worker leads a process group, which is killed when the worker ends, so that its children do not outlive it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from elasticjob.trainer.agent.group import Ended, Event, Said, WarmReady
+from elasticjob.trainer.agent.processes import warm
+from elasticjob.trainer.agent.processes.logs import Inherited, Stream
+from elasticjob.trainer.agent.script import Script
+from elasticjob.trainer.link import pulse, stacks
+from elasticjob.trainer.link.channel import FD, FromAgent, Lines, decode_from_worker, encode
+
+LAST_WORDS = 1.0  # seconds that a dead worker's output may take to arrive
+
+
+@dataclass
+class Process:
+    """One worker process and our ends of its streams; `pid` is 0 until the warm process has reported it."""
+
+    slot: int
+    channel: socket.socket
+    lines: Lines
+    out: Stream | Inherited
+    err: Stream | Inherited
+    quiet: asyncio.Event  # stderr has ended
+    error_file: Path
+    page: pulse.Page
+    pid: int = 0
+    wanted: signal.Signals | None = None  # a signal to send once the pid is known
+
+
+@dataclass(frozen=True)
+class Sending:
+    """An order for the warm process, and copies of the descriptors that go with it."""
+
+    order: warm.Fork | warm.Prepare
+    streams: tuple[int, ...] = ()
+
+    def close(self) -> None:
+        """Close the copies."""
+        for stream in self.streams:
+            os.close(stream)
+
+
+class Started:
+    """A warm process that we start, and our end of its line."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", warm.__name__, str(os.getpid()), str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+        self.kill = self._process.kill
+        self.wait = self._process.wait
+
+
+class Beside:
+    """A warm process that was forked for us before we ran (`warm.beside`), and our end of its line."""
+
+    def __init__(self, found: str) -> None:
+        fd, self.pid = map(int, found.split(":"))
+        os.set_inheritable(fd, False)
+        self.line = socket.socket(fileno=fd)
+
+    def kill(self) -> None:
+        """SIGKILL it."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        """Return when it has ended."""
+        os.waitpid(self.pid, 0)
+
+
+class Workers:
+    """The worker processes of one node."""
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        emit: Callable[[Event], None],
+        preloads: tuple[str, ...] | None,
+        prefix: Callable[[int], str] | None,
+        log_file: Callable[[int, str], Path | None],
+        shown: Callable[[int, str], bool],
+        folder: Path,
+    ) -> None:
+        """`preloads` None means cold starts; without a `prefix` output passes through as it is.
+
+        `log_file` and `shown` say for a slot and stream where output goes.
+        """
+        self._script = script
+        self._emit = emit
+        self._preloads = preloads
+        self._prefix = prefix
+        self._log_file = log_file
+        self._shown = shown
+        self._folder = folder
+        self._processes: dict[int, Process] = {}
+        self._warm: Started | Beside | None = None
+        self._line: socket.socket | None = None
+        self._orders: deque[Sending] = deque()  # for the warm process, which is busy
+        self._cold: dict[int, tuple[subprocess.Popen[bytes], int]] = {}
+        self._endings: set[asyncio.Task[None]] = set()
+        self._streams: list[Stream | Inherited] = []  # with output yet to be forwarded
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The process ids of all workers."""
+        return tuple(process.pid for process in self._processes.values() if process.pid)
+
+    @property
+    def pid_of(self) -> dict[int, int]:
+        """The process id of each worker, by its slot."""
+        return {slot: process.pid for slot, process in self._processes.items() if process.pid}
+
+    @property
+    def pulses(self) -> dict[int, pulse.Pulse]:
+        """Where each worker says it is, by its slot; without those that are just writing it."""
+        read = {slot: process.page.read() for slot, process in self._processes.items()}
+        return {slot: found for slot, found in read.items() if found}
+
+    def stacks_file(self, slot: int) -> Path:
+        """Return the file for the stacks of the worker in `slot`."""
+        return self._folder / f"stacks-{slot}.txt"
+
+    def prepare(self, environment: dict[str, str]) -> None:
+        """Start the warm process, or take the one that waits beside us; WarmReady follows."""
+        waiting = environment.pop(warm.BESIDE, "")
+        self._environment = environment
+        if self._preloads is None:
+            if waiting:
+                os.close(int(waiting.partition(":")[0]))  # it ends by that
+            self._emit(WarmReady())
+            return
+        self._warm = Beside(waiting) if waiting else Started(environment)
+        self._line = self._warm.line
+        self._line.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._line, self._hear_warm)
+        self._order(Sending(warm.Prepare(self._preloads)))
+
+    def spawn(self, slot: int, environment: dict[str, str], error_file: Path) -> None:
+        """Start the worker of `slot`; Said and Ended follow."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        page = pulse.page()
+        process = self._open(slot, ours, error_file, pulse.Page(page))
+        self._processes[slot] = process
+        asyncio.get_running_loop().add_reader(ours, self._hear, process)
+        environment = {**environment, stacks.FILE: str(self.stacks_file(slot))}
+        try:
+            with theirs:
+                if self._preloads is None:
+                    self._start_cold(process, environment, (theirs.fileno(), page))
+                else:
+                    self._start_warm(process, environment, (theirs.fileno(), page))
+        finally:
+            os.close(page)
+        process.out.started()
+        process.err.started()
+        self._streams = [stream for stream in self._streams if not stream.drained(0)]
+        self._streams += [process.out, process.err]
+
+    def signal(self, slot: int, number: signal.Signals) -> None:
+        """Signal the process group of a worker."""
+        process = self._processes.get(slot)
+        if process is None:
+            return
+        if not process.pid:
+            process.wanted = number
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+
+    def tell(self, slot: int, message: FromAgent) -> None:
+        """Send a message to a worker; ignored if the worker has ended."""
+        process = self._processes.get(slot)
+        if process is None:
+            return
+        with suppress(BrokenPipeError, ConnectionResetError):
+            process.channel.send(encode(message))
+
+    def reap_orphans(self) -> None:
+        """Reap ended children that nobody here started: a container's PID 1 inherits what workers leave."""
+        own = {*self._cold, self._warm.pid if self._warm else 0}
+        for child in psutil.Process().children():
+            with suppress(psutil.NoSuchProcess, ChildProcessError):
+                if child.pid not in own and child.status() == psutil.STATUS_ZOMBIE:
+                    os.waitpid(child.pid, os.WNOHANG)
+
+    async def close(self) -> None:
+        """Kill all workers, then the warm process; wait for them and for the rest of the output."""
+        loop = asyncio.get_running_loop()
+        for process in list(self._processes.values()):
+            self.signal(process.slot, signal.SIGKILL)
+            loop.remove_reader(process.channel)
+            process.channel.close()
+        for child, watch in self._cold.values():
+            loop.remove_reader(watch)
+            os.close(watch)
+            await asyncio.to_thread(child.wait)
+        for ending in self._endings:
+            ending.cancel()
+        self._drop_line()
+        if self._warm is not None:
+            self._warm.kill()
+            await asyncio.to_thread(self._warm.wait)
+        await asyncio.to_thread(self._drain)
+
+    def _drain(self) -> None:
+        """Wait for the rest of the output, with a limit: an orphan may hold a pipe open."""
+        deadline = time.monotonic() + LAST_WORDS
+        for stream in self._streams:
+            stream.drained(max(0.0, deadline - time.monotonic()))
+
+    def _open(self, slot: int, channel: socket.socket, error_file: Path, page: pulse.Page) -> Process:
+        loop, silent = asyncio.get_running_loop(), asyncio.Event()
+        error_file.unlink(missing_ok=True)
+
+        def ended() -> None:
+            with suppress(RuntimeError):  # the agent has ended before the stream
+                loop.call_soon_threadsafe(silent.set)
+
+        def stream(name: str, sink: int, done: Callable[[], None]) -> Stream | Inherited:
+            output, prefix = (sys.stdout, sys.stderr)[sink], self._prefix
+            file, shown = self._log_file(slot, name), self._shown(slot, name)
+            if shown and not (prefix or file) and (sink == 0 or output.isatty()):
+                done()
+                return Inherited(output.fileno())
+            return Stream(
+                sink=output.buffer if shown else None,
+                file=file,
+                prefix=(lambda: prefix(slot).encode()) if prefix else None,
+                ended=done,
+            )
+
+        return Process(
+            slot=slot,
+            channel=channel,
+            lines=Lines(),
+            out=stream("stdout", 0, lambda: None),
+            err=stream("stderr", 1, ended),
+            quiet=silent,
+            error_file=error_file,
+            page=page,
+        )
+
+    def _start_warm(self, process: Process, environment: dict[str, str], ends: tuple[int, int]) -> None:
+        """Ask the warm process for a fork."""
+        order = warm.Fork(
+            slot=process.slot,
+            script=self._script.name,
+            arguments=self._script.arguments,
+            module=self._script.module,
+            environment=environment,
+            channel_variable=FD,
+        )
+        if self._line is None:
+            self.prepare(self._environment)
+        streams = (process.out.write, process.err.write, *ends)
+        self._order(Sending(order, tuple(map(os.dup, streams))))
+
+    def _order(self, sending: Sending) -> None:
+        """Send an order to the warm process, as soon as its line has room."""
+        self._orders.append(sending)
+        self._send_orders()
+
+    def _send_orders(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._orders and self._line is not None:
+            try:
+                warm.send(self._line, self._orders[0].order, self._orders[0].streams)
+            except BlockingIOError:
+                loop.add_writer(self._line, self._send_orders)
+                return
+            except ConnectionError:  # it is gone: heard as its end
+                pass
+            self._orders.popleft().close()
+        if self._line is not None:
+            loop.remove_writer(self._line)
+
+    def _drop_line(self) -> None:
+        """Close the line to the warm process, with the orders that it did not get."""
+        if self._line is None:
+            return
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._line)
+        loop.remove_writer(self._line)
+        self._line.close()
+        self._line = None
+        while self._orders:
+            self._orders.popleft().close()
+
+    def _start_cold(self, process: Process, environment: dict[str, str], ends: tuple[int, int]) -> None:
+        """Start a new interpreter, tethered to this process, and watch for its end."""
+        child = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "elasticjob.trainer.agent.processes.tether",
+                str(os.getpid()),
+                *self._command(),
+            ],
+            pass_fds=ends,
+            env={**environment, FD: str(ends[0]), pulse.FD: str(ends[1])},
+            stdout=process.out.write,
+            stderr=process.err.write,
+            process_group=0,
+        )
+        process.pid = child.pid
+        watch = os.pidfd_open(child.pid)
+        self._cold[child.pid] = (child, watch)
+        asyncio.get_running_loop().add_reader(watch, self._cold_ended, child, watch)
+
+    def _command(self) -> list[str]:
+        """Return the command line of a cold start."""
+        if not self._script.python:
+            return [self._script.name, *self._script.arguments]
+        module = ["-m"] if self._script.module else []
+        return [sys.executable, "-u", *module, self._script.name, *self._script.arguments]
+
+    def _cold_ended(self, child: subprocess.Popen[bytes], watch: int) -> None:
+        asyncio.get_running_loop().remove_reader(watch)
+        os.close(watch)
+        del self._cold[child.pid]
+        self._reaped(child.pid, child.wait())
+
+    def _hear_warm(self) -> None:
+        """Handle one message of the warm process; EOF means that its forks have ended too."""
+        if self._line is None:
+            return
+        try:
+            received = self._line.recv(65536)
+        except ConnectionResetError:
+            received = b""
+        if not received:
+            self._warm_ended()
+            return
+        match warm.decode_news(received):
+            case warm.Warm():
+                self._emit(WarmReady())
+            case warm.Forked(slot=slot, pid=pid):
+                self._processes[slot].pid = pid
+                wanted = self._processes[slot].wanted
+                if wanted is not None:
+                    self.signal(slot, wanted)
+            case warm.Reaped(pid=pid, code=code):
+                self._reaped(pid, code)
+
+    def _warm_ended(self) -> None:
+        """Report the end of all forks of the ended warm process; the next spawn starts another."""
+        self._drop_line()
+        if self._warm is not None:
+            self._warm.wait()  # its end of the socket closes when it exits
+            self._warm = None
+        self._emit(WarmReady())  # it may have died before it was ready; the next one serves as well
+        for process in list(self._processes.values()):
+            self._end(process, -signal.SIGKILL)
+
+    def _reaped(self, pid: int, code: int) -> None:
+        process = next((each for each in self._processes.values() if each.pid == pid), None)
+        if process is not None:
+            self._end(process, code)
+
+    def _end(self, process: Process, code: int) -> None:
+        """Read the last messages, kill the process group, and report the end with its last error line."""
+        self._hear(process)
+        asyncio.get_running_loop().remove_reader(process.channel)
+        process.channel.close()
+        if process.pid:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+        self._processes.pop(process.slot, None)
+        if code == 0:
+            self._emit(Ended(process.slot, 0))
+            return
+        ending = asyncio.get_running_loop().create_task(self._last_words(process, code))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+
+    async def _last_words(self, process: Process, code: int) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS):
+                await process.quiet.wait()
+        self._emit(Ended(process.slot, code, recorded_error(process.error_file) or process.err.last_line))
+
+    def _hear(self, process: Process) -> None:
+        """Read a worker's messages; a worker that violates the protocol is killed."""
+        try:
+            while received := process.channel.recv(65536):
+                for line in process.lines.feed(received):
+                    self._emit(Said(process.slot, decode_from_worker(line)))
+        except (BlockingIOError, ConnectionResetError):
+            return
+        except (ValueError, msgspec.DecodeError):
+            self.signal(process.slot, signal.SIGKILL)
+        asyncio.get_running_loop().remove_reader(process.channel)  # closed by the worker, which will exit
+
+
+def recorded_error(path: Path) -> str:
+    """Return the message from the error file of torch's @record, empty if there is none."""
+    try:
+        message = json.loads(path.read_text())["message"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    return str(message["message"] if isinstance(message, dict) and "message" in message else message)

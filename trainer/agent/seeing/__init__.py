@@ -1,0 +1,1 @@
+"""What an agent observes of its workers and its machine."""

@@ -1,0 +1,160 @@
+"""Where the workers of this node are: looked at a few times a second, summed up for the master.
+
+The pages (`trainer/link/pulse.py`) say step and phase, /proc says whether a process is stopped and what
+it uses. A worker that becomes late, slow, stops or goes on is reported at once; else the next report has
+it. The master judges, because only it sees whether others wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from statistics import median, median_low
+from typing import Final, NamedTuple
+
+from elasticjob.api.rpc.nodes import Doing, WorkerState
+from elasticjob.trainer.link.pulse import Phase, Pulse
+
+EVERY: Final = 0.1  # seconds between two looks
+LATE: Final = 1.0  # seconds beyond 3 usual steps after which a worker is reported at once
+SLOW: Final = 1.5  # times its own best: the same
+STEPS: Final = 15  # seen steps of which the usual one is the median
+FEW: Final = 5
+RECENT: Final = 9  # the same for the time before a worker waits: short enough to name a straggler in 20 steps
+CALM: Final = (False, False, False)
+WINDOW: Final = 1.0  # seconds over which used cores and taken records are measured
+Points = tuple[tuple[float, float], ...]  # (when, how much till then)
+
+
+class Sight(NamedTuple):
+    """One look at a worker: its page, and its process."""
+
+    pulse: Pulse
+    stopped: bool = False
+    cpu: float = 0.0  # seconds used since its start
+
+
+@dataclass(frozen=True)
+class Track:
+    """What is remembered of one worker in one round."""
+
+    round: int
+    entered: float
+    seen: Sight
+    steps: tuple[float, ...] = ()
+    busy: tuple[float, ...] = ()
+    best: float = 0.0
+    stopped_since: float | None = None
+    used: Points = ()  # seconds of CPU, over the window
+    taken: Points = ()  # records at the ends of steps, over the window
+
+
+@dataclass
+class Watcher:
+    """Follows the workers of a node; the times are those of the pages (CLOCK_MONOTONIC)."""
+
+    tracks: dict[int, Track] = field(default_factory=dict)
+    said: dict[int, tuple[bool, bool, bool]] = field(default_factory=dict)
+
+    def look(self, rounds: Mapping[int, int], sights: Mapping[int, Sight], now: float) -> bool:
+        """Take in one look at the workers in a world; return whether the master should know at once."""
+        before = self.said
+        self.tracks = {
+            slot: followed(self.tracks.get(slot), sights[slot], number, now)
+            for slot, number in rounds.items()
+            if slot in sights
+        }
+        self.said = {slot: alarms(track, now) for slot, track in self.tracks.items()}
+        return any(self.said[slot] != before.get(slot, CALM) for slot in self.said)
+
+    def states(self, now: float) -> tuple[WorkerState, ...]:
+        """Return the digest for the master; workers without a page that they write are left out."""
+        return tuple(
+            state_of(slot, track, now)
+            for slot, track in sorted(self.tracks.items())
+            if track.seen.pulse.phase is not Phase.STARTING or track.stopped_since is not None
+        )
+
+
+def followed(track: Track | None, sight: Sight, round_: int, now: float) -> Track:
+    """Return what is known of a worker after one more look."""
+    if track is None or track.round != round_:
+        since = now if sight.stopped else None
+        return Track(round_, now, sight, stopped_since=since, used=((now, sight.cpu),))
+    old, new = track.seen.pulse, sight.pulse
+    since = (now if track.stopped_since is None else track.stopped_since) if sight.stopped else None
+    track = replace(track, seen=sight, stopped_since=since, used=window((*track.used, (now, sight.cpu)), now))
+    if new.step <= old.step or new.reduced <= track.entered:
+        return track
+    steps, best = track.steps, track.best
+    if old.reduced > track.entered:
+        steps = (*steps, (new.reduced - old.reduced) / (new.step - old.step))[-STEPS:]
+    busy = (*track.busy, new.busy)[-RECENT:] if new.busy > 0 else track.busy
+    if len(busy) == RECENT:
+        best = min(best or median(busy), median(busy))
+    taken = window((*track.taken, (new.reduced, new.records)), new.reduced)
+    return replace(track, steps=steps, busy=busy, best=best, taken=taken)
+
+
+def window(points: Points, now: float) -> Points:
+    """Return the newest points that span the window."""
+    while len(points) > 2 and now - points[1][0] >= WINDOW:
+        points = points[1:]
+    return points
+
+
+def state_of(slot: int, track: Track, now: float) -> WorkerState:
+    """Return a worker's state as the master gets it."""
+    pulse = track.seen.pulse
+    return WorkerState(
+        local_rank=slot,
+        doing=Doing(pulse.phase.name.lower()),
+        step=pulse.step,
+        since=round(max(0.0, now - pulse.since), 3),
+        idle=idle(track, now),
+        usual=round(usual(track), 6),
+        busy=round(median(track.busy), 6) if track.busy else 0.0,
+        best=round(track.best, 6),
+        stopped=0.0 if track.stopped_since is None else round(max(0.001, now - track.stopped_since), 3),
+        cores=rate(track.used),
+        samples=rate(track.taken),
+        spent=spent(track.seen.pulse, now),
+    )
+
+
+def spent(pulse: Pulse, now: float) -> tuple[float, ...]:
+    """Return the time of a worker in each phase, with that of the present one."""
+    here = max(0.0, now - pulse.since) if pulse.since else 0.0
+    found = (each + here if phase == pulse.phase else each for phase, each in enumerate(pulse.spent))
+    return tuple(round(each, 3) for each in found)
+
+
+def alarms(track: Track, now: float) -> tuple[bool, bool, bool]:
+    """Return whether a worker is stopped, late, and slower than it was."""
+    waited, slow = idle(track, now), track.best and track.busy and median(track.busy) > SLOW * track.best
+    late = waited is not None and waited > LATE + 3 * usual(track)
+    return track.stopped_since is not None, late, bool(slow)
+
+
+def idle(track: Track, now: float) -> float | None:
+    """Return the seconds since the last step in this round, None before the first."""
+    ended = track.seen.pulse.reduced
+    return round(max(0.0, now - ended), 3) if ended > track.entered else None
+
+
+def usual(track: Track) -> float:
+    """Return the usual time from step to step: long ones with an evaluation between are few.
+
+    The first ones may compile: until there are some, the longest counts.
+    """
+    if len(track.steps) < FEW:
+        return max(track.steps, default=0.0)
+    return median_low(track.steps)
+
+
+def rate(points: Points) -> float:
+    """Return how much there was in a second of the window, 0 before there are two points."""
+    if len(points) < 2:
+        return 0.0
+    (start, before), (end, after) = points[0], points[-1]
+    return round(max(0.0, after - before) / (end - start), 3) if end > start else 0.0

@@ -1,0 +1,1 @@
+"""Which records each worker reads in each step."""

@@ -1,0 +1,292 @@
+"""The state of a worker in shared memory: copied there in a step, found again by whoever comes after it.
+
+The copy is all that training waits for. The agent writes it to storage beside the training, gives it to
+another node, and keeps it when the worker dies.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+
+import msgspec
+import torch
+from torch import Tensor
+
+from elasticjob.trainer.checkpoint import memory, part, storage
+from elasticjob.trainer.checkpoint.choice import Chosen, Offer, choose
+from elasticjob.trainer.checkpoint.memory import Held, NoRoom, Writer
+from elasticjob.trainer.checkpoint.part import Damaged, Head, Save
+from elasticjob.trainer.checkpoint.sources import InMemory, Source, Stored
+from elasticjob.trainer.checkpoint.storage import Manifest, Storage
+from elasticjob.trainer.link.address import SLOT, NoMaster, way_from
+from elasticjob.trainer.link.channel import Copied
+from elasticjob.trainer.torch.saving import reshard
+from elasticjob.trainer.torch.saving.pinned import pin
+from elasticjob.trainer.torch.saving.reshard import tensor_in
+from elasticjob.trainer.torch.saving.tree import (
+    Place,
+    Taken,
+    decoded,
+    empty,
+    is_there,
+    local,
+    place_of,
+    shape_of,
+    together,
+)
+
+log = logging.getLogger("elasticjob")
+
+MEMORY: Final = "memory://"
+"""The place of checkpoints that are kept in the memory of nodes alone."""
+Exchange = Callable[[bytes], list[bytes]]
+"""Returns what each worker gave, by rank; all workers call it at the same place."""
+Targets = Callable[[Any, Sequence[part.Tensor]], dict[str, Tensor]]
+"""Returns what to fill with the tensors of a checkpoint, by name, given its rest and its tensors.
+
+Those of a model may be its own: they are changed when no worker can fail to read the checkpoint any more.
+"""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a worker knows of checkpoints: what its node holds, where that is served, what is in storage."""
+
+    offers: tuple[Offer, ...]
+    server: str
+    stored: tuple[tuple[Save, int], ...] = ()
+
+
+class Flash:
+    """The checkpoints of one worker: in the memory of its node, and in `where`.
+
+    Without an agent nobody else could use the memory: then a save writes to storage before it returns.
+    """
+
+    def __init__(
+        self, where: str, *, keep: int, environment: Mapping[str, str], say: Callable[[Copied], None]
+    ) -> None:
+        self._where, self._keep, self._say = where, keep, say
+        self._storage = None if where == MEMORY else Storage(where)
+        folder = environment.get(memory.FOLDER)
+        self._folder = Path(folder) if folder else None
+        self._server = environment.get(memory.SERVER, "")
+        self._mark = memory.mark_of(where)
+        self._block = f"slot-{environment.get(SLOT, '0')}-{self._mark}"
+        self._writer = Writer(self._folder, self._block, pin) if self._folder else None
+        self._first = environment.get(SLOT, "0") == "0"
+        self._readable = False  # what is saved can be read again
+        self._full = False  # said that there is no room
+        self._expects = False
+        try:
+            self._token = way_from(environment).token()
+        except NoMaster:
+            self._token = ""
+
+    def save(
+        self, state: Any, save: Save, rank: int, *, persist: bool, exchange: Exchange, keeps: bool = True
+    ) -> None:
+        """Copy the state; with `persist` the agent writes it to storage, too, unless another node `keeps` it.
+
+        Without an agent all workers call this at once, and it returns when the checkpoint is in storage.
+        """
+        taken = Taken(state)
+        place = place_of(taken.tensors, rank)
+        place = replace(place, keeps=place.keeps and keeps)
+        if not self._copies(place):
+            return
+        if not self._readable:  # better now than after a crash
+            decoded(taken.encoded())
+            self._readable = True
+        if self._writer is not None:
+            self._copy(self._writer, taken, save, place, persist=persist)
+        elif persist and self._storage is not None:
+            self._write(self._storage, taken, save, place, exchange)
+
+    def expect(self, state: Callable[[], Any], rank: int) -> None:
+        """Take memory for saves of such a state, once, beside the training: first saves are mostly that."""
+        if self._writer is None or self._expects:
+            return
+        self._expects, taken = True, Taken(state())
+        place = place_of(taken.tensors, rank)
+        if self._copies(place):
+            _, body, at = described(taken, Save(0, 0), place)
+            Thread(target=self._writer.prepare, args=(at + len(body),), daemon=True).start()
+
+    def load(
+        self,
+        exchange: Exchange,
+        rank: int,
+        targets: Targets,
+        *,
+        readers: Callable[[int], bool] = lambda _: True,
+    ) -> tuple[Any, Save] | None:
+        """Return the newest state that can be had, and of which checkpoint; None if there is none.
+
+        All workers call this at once; the state is None for those that are no `readers`. When all can read
+        theirs, the targets are filled; no tensor of the state lies in a block. If none of those in storage
+        can be read, Damaged: a job that began anew would overwrite them.
+        """
+        mine = memory.held(self._folder, self._mark) if self._folder else []
+        told = [msgspec.json.decode(each, type=Told) for each in exchange(self._told(mine, rank))]
+        stored, wrong = dict(told[0].stored), ""
+        for chosen in choose([each.offers for each in told], stored):
+            found, wrong = None, ""
+            with ExitStack() as opened:
+                try:
+                    if readers(rank):
+                        source = self._source(chosen, mine, rank, told)
+                        found = opened.enter_context(reading(source, rank, targets))
+                except (Damaged, OSError) as error:
+                    wrong = str(error) or type(error).__name__
+                wrong = next((each.decode() for each in exchange(wrong.encode()) if each), "")
+                if not wrong:
+                    return (found() if found else None), chosen.save
+            if not chosen.holders and rank == 0 and self._storage:
+                self._storage.set_aside(chosen.save.step, wrong)
+            elif chosen.holders:
+                log.warning("step %d cannot be had from memory: %s", chosen.save.step, wrong)
+        if stored:
+            raise Damaged(f"no checkpoint in {self._where} can be read: {wrong}")
+        return None
+
+    def close(self) -> None:
+        """Let go of the memory; what is in it stays."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _copies(self, place: Place) -> bool:
+        """Whether this worker copies its state, and not the first one of this node, which has the same."""
+        return place.parts > 1 or place.keeps or self._first
+
+    def _copy(self, writer: Writer, taken: Taken, save: Save, place: Place, *, persist: bool) -> None:
+        tensors, body, at = described(taken, save, place)
+        try:
+            with writer.block(at + len(body)) as block:
+                fill(block, tensors, taken.tensors)
+                part.seal(block, body, at)
+        except NoRoom as error:
+            if not self._full:
+                log.warning("step %d is not kept in memory: %s", save.step, error.strerror or error)
+            self._full = True
+            return
+        self._full = False
+        self._say(
+            Copied(
+                block=self._block,
+                step=save.step,
+                round=save.round,
+                part=place.part,
+                parts=place.parts,
+                keeps=place.keeps,
+                persist=persist and place.keeps and self._storage is not None,
+                where=self._where if self._storage else "",
+                keep=self._keep,
+            )
+        )
+
+    def _write(self, to: Storage, taken: Taken, save: Save, place: Place, exchange: Exchange) -> None:
+        written = b""
+        if place.keeps:
+            tensors, body, at = described(taken, save, place)
+            block = memoryview(mmap.mmap(-1, at + len(body)))
+            fill(block, tensors, taken.tensors)
+            part.seal(block, body, at)
+            head = Head(step=save.step, round=save.round, part=place.part, parts=place.parts)
+            written = msgspec.json.encode(to.write(head, block))
+        parts = [msgspec.json.decode(each, type=storage.Part) for each in exchange(written) if each]
+        if place.keeps and place.part == 0:
+            parts.sort(key=lambda each: each.name)
+            to.commit(Manifest(save.step, save.round, tuple(parts)), self._keep)
+
+    def _told(self, mine: Sequence[Held], rank: int) -> bytes:
+        """Return what this worker tells the others; what is in storage is rank 0's to say."""
+        offers = tuple(Offer(*each.head.save, each.head.part, each.head.parts) for each in mine)
+        stored = tuple(stored_in(self._storage)) if rank == 0 and self._storage else ()
+        return msgspec.json.encode(Told(offers, self._server, stored))
+
+    def _source(self, chosen: Chosen, mine: Sequence[Held], rank: int, told: Sequence[Told]) -> Source:
+        if not chosen.holders:
+            assert self._storage is not None
+            return Stored(self._storage, chosen.save.step)
+        here = {each.head.part: each.path for each in mine if each.head.save == chosen.save}
+        servers = [told[holders[rank % len(holders)]].server for holders in chosen.holders]
+        return InMemory(self._mark, chosen.save, here, servers, self._token)
+
+
+def described(taken: Taken, save: Save, place: Place) -> tuple[tuple[part.Tensor, ...], bytes, int]:
+    """Return the places of all tensors in a block, its encoded head, and where that begins."""
+    tensors, at = part.placed(shape_of(name, each) for name, each in taken.tensors.items())
+    head = Head(
+        step=save.step,
+        round=save.round,
+        part=place.part,
+        parts=place.parts,
+        tensors=tensors,
+        rest=taken.encoded(),
+    )
+    return tensors, part.encode(head), at
+
+
+def fill(block: memoryview, places: Iterable[part.Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Copy tensors to their places in a block; returns when all is there."""
+    devices: set[torch.device] = set()
+    with torch.no_grad():
+        for each in places:
+            mine = local(tensors[each.name])
+            tensor_in(block, each).copy_(mine, non_blocking=True)
+            devices |= {mine.device} if mine.is_cuda else set()
+    for device in devices:
+        torch.cuda.current_stream(device).synchronize()
+
+
+@contextmanager
+def reading(source: Source, rank: int, targets: Targets) -> Iterator[Callable[[], Any]]:
+    """Lend, for a `with` statement, a function that returns the state in a checkpoint.
+
+    If this worker's part has just what belongs here, the function fills the targets from it, by one copy.
+    A state that has to be divided anew is read before, to tensors of its own: reading may fail half-way.
+    """
+    number = rank if rank < source.parts else 0
+    head = source.head(number)
+    rest = decoded(head.rest)
+    into = targets(rest, head.tensors)
+    if all(is_there(each, into[each.name]) for each in head.tensors):
+        with source.open(number) as block:
+            for each in head.tensors:
+                tensor_in(block, each)  # Damaged now, or never
+
+            def state() -> Any:
+                restore(block, head.tensors, into)
+                return together(rest, into.__getitem__)
+
+            yield state
+    else:
+        heads = [head if each == number else source.head(each) for each in range(source.parts)]
+        beside = {each.name: empty(each, into[each.name]) for each in head.tensors}
+        reshard.read(heads, source.open, beside)
+        yield lambda: together(rest, beside.__getitem__)
+
+
+def restore(block: memoryview, places: Iterable[part.Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Copy the tensors of a block to where they belong."""
+    with torch.no_grad():
+        for each in places:
+            local(tensors[each.name]).copy_(tensor_in(block, each))
+
+
+def stored_in(place: Storage) -> Iterable[tuple[Save, int]]:
+    """Yield the checkpoints in storage with their numbers of parts; damaged ones are set aside."""
+    for step in place.steps():
+        try:
+            manifest = place.manifest(step)
+        except Damaged as error:
+            place.set_aside(step, str(error))
+            continue
+        yield manifest.save, len(manifest.parts)

@@ -1,0 +1,1 @@
+"""The process groups of one world, and models that are divided or whole in it."""

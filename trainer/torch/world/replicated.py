@@ -1,0 +1,113 @@
+"""A model that each worker has whole: DistributedDataParallel averages its gradients over the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from elasticjob.trainer.link.channel import Enter
+from elasticjob.trainer.torch.world.peers import Peers, Sum
+
+
+class Carrier(nn.Module):
+    """A model and the few numbers of each step, which its gradients carry along in their own reduction."""
+
+    def __init__(self, model: nn.Module, numbers: int, device: torch.device) -> None:
+        super().__init__()
+        self.model = model
+        self.numbers = nn.Parameter(torch.zeros(numbers, device=device))
+
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        return self.model(*inputs, **named)
+
+
+class Replicated:
+    """How workers train a model of which each has a copy; `numbers` is how many go with the gradients."""
+
+    together = 1
+
+    def __init__(self, model: nn.Module, numbers: int, ddp: Mapping[str, Any]) -> None:
+        self._device = next(model.parameters()).device
+        self._alone = bool(ddp.get("find_unused_parameters") or ddp.get("static_graph"))
+        self._carrier = Carrier(model, numbers, self._device)
+        self._ddp = {"init_sync": False, "gradient_as_bucket_view": True, **ddp}
+        self._peers: Peers | None = None
+        self._sum: Sum | None = None
+        self._wrapped: DistributedDataParallel | None = None
+        self._used = False  # the wrapped model was called since the last backward pass
+
+    @property
+    def model(self) -> DistributedDataParallel:
+        """The model in DistributedDataParallel."""
+        if self._wrapped is None:
+            raise RuntimeError("training has ended: make another Elastic to train again")
+        return self._wrapped
+
+    def peers(self, place: Enter) -> Peers:
+        """Return the workers of a world."""
+        return Peers(place, self._device)
+
+    def enter(self, peers: Peers) -> None:
+        """Wrap the model for a world whose group is open."""
+        self._peers = peers
+        devices = [self._device] if self._device.type == "cuda" else None
+        module = self._carrier.model if self._alone else self._carrier
+        self._wrapped = DistributedDataParallel(module, device_ids=devices, **self._ddp)
+        self._wrapped.register_forward_pre_hook(self._note_use)
+
+    def leave(self) -> None:
+        """Unwrap the model: the world is over."""
+        self._wrapped = None
+
+    def begin(self) -> None:
+        """Begin a step."""
+        self._used = False
+        self._carrier.numbers.grad = None
+
+    def adding_up(self, last: bool) -> AbstractContextManager[None]:
+        """Keep the gradients of a micro-batch on this worker, unless it is the last one."""
+        return nullcontext() if last else self.model.no_sync()
+
+    def check_used(self) -> None:
+        """Raise RuntimeError if the micro-batch was computed by the bare model."""
+        if not self._used:
+            raise RuntimeError(
+                "the loss was computed with the bare model: its gradients are not averaged over the workers, "
+                "which would train different models; call elastic.model"
+            )
+        self._used = False
+
+    def send(self, numbers: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Add up `numbers` over all workers; return the parameter whose gradient they are in the last pass.
+
+        DistributedDataParallel looks for parameters that `forward` does not use if it is asked to; then they
+        are sent by themselves, ahead of the gradients.
+        """
+        assert self._peers is not None
+        if self._alone:
+            self._sum = self._peers.start_sum(numbers)
+            return None
+        return self._carrier.numbers, numbers
+
+    def means(self) -> list[float]:
+        """Return the means over the workers of the numbers that they sent; the gradients are reduced then."""
+        assert self._peers is not None
+        if self._sum is not None:
+            means = self._sum.wait()
+        else:
+            assert self._carrier.numbers.grad is not None
+            means = self._carrier.numbers.grad.tolist()
+        self._peers.settle()
+        return means
+
+    def clip(self, parameters: Sequence[Tensor], max_norm: float, norm_type: float) -> Tensor:
+        """Clip the gradients by their norm; return it."""
+        return torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type)
+
+    def _note_use(self, *_: object) -> None:
+        self._used = True
