@@ -39,8 +39,8 @@ from rich.table import Table
 
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.cli.laptop import Laptop, laptop
-from elasticjob.cli.story.demo import following
+from elasticjob.cli.demo.run import following
+from elasticjob.cli.laptop.laptop import Laptop, laptop
 from elasticjob.cli.story.example import FILE, Example, load
 from elasticjob.cli.story.processes import main_of, of_pod, workers_of
 from elasticjob.cli.story.seen import Seen, is_suspended

@@ -39,7 +39,7 @@ from elasticjob.api.rpc.brain import (
 )
 from elasticjob.api.rpc.message import PREFIX, Request
 from elasticjob.brain.store import Kept, SeenJob, SeenPod, Store, opened
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop.ports import free_port
 from tests.kit.brain import postgres
 
 NOW: Final = datetime.now(UTC)

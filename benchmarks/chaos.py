@@ -31,8 +31,8 @@ from rich.console import Console
 from rich.table import Table
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.cli.laptop import Laptop, laptop
-from elasticjob.cli.story.demo import following
+from elasticjob.cli.demo.run import following
+from elasticjob.cli.laptop.laptop import Laptop, laptop
 from elasticjob.cli.story.example import load
 from elasticjob.cli.story.processes import Process, main_of, of_job, of_pod, workers_of
 from elasticjob.cli.story.seen import Pod, Seen

@@ -36,7 +36,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from benchmarks.chaos_training import END, Job, written
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop.ports import free_port
 from elasticjob.trainer.checkpoint.storage import Storage
 
 SCRIPT: Final = Path(__file__).parent / "scripts" / "sharded.py"

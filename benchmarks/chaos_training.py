@@ -35,7 +35,7 @@ import psutil
 from rich.console import Console
 
 from elasticjob.api.rpc import environment as names
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SCRIPT: Final = ROOT / "benchmarks" / "scripts" / "lineage.py"

@@ -23,7 +23,7 @@ from elasticjob.api.diengine import pods
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.diengine.names import Role, coordinator
 from elasticjob.api.diengine.pods import Server
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop.ports import free_port
 from elasticjob.controllers.install import install
 from elasticjob.devcluster import DevCluster
 from elasticjob.kube.client.client import Client

@@ -32,8 +32,8 @@ from pathlib import Path
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
-from elasticjob.cli.laptop import Laptop, operator_of
-from elasticjob.cli.story.demo import following
+from elasticjob.cli.demo.run import following
+from elasticjob.cli.laptop.laptop import Laptop, operator_of
 from elasticjob.cli.story.example import FILE, Example, load
 from elasticjob.cli.story.processes import main_of, of_pod
 from elasticjob.cli.story.seen import Seen

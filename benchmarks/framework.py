@@ -47,7 +47,7 @@ from benchmarks.programs import (
     usage,
     wait_until_ready,
 )
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop.ports import free_port
 from hack.cluster.controlplane import ControlPlane
 
 PATIENCE: Final = 60.0

@@ -55,7 +55,7 @@ from benchmarks.programs import (
     wait_until_ready,
 )
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop.ports import free_port
 from elasticjob.controllers.logs import configure
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer

@@ -43,36 +43,43 @@ AS_TORCHRUN = {**PASSES_ARGUMENTS_ON, "help_option_names": ["-h", "--help"]}
 
 COMMANDS: tuple[Row, ...] = (
     Row(
-        "demo", "A job's whole life on this machine, with a report.", "elasticjob.cli.demo:demo", "Start here"
+        "demo",
+        "A job's whole life on this machine, with a report.",
+        "elasticjob.cli.commands.demo:demo",
+        "Start here",
     ),
     Row(
         "run",
         "Start training, with torchrun's flags.",
-        "elasticjob.cli.run:run",
+        "elasticjob.cli.commands.run:run",
         "Start here",
         AS_TORCHRUN,
     ),
     Row(
         "devcluster",
         "A Kubernetes in one process, for kubectl and tests.",
-        "elasticjob.cli.devcluster:devcluster",
+        "elasticjob.cli.commands.devcluster:devcluster",
         "Start here",
         PASSES_ARGUMENTS_ON,
     ),
-    Row("operator", "Make ElasticJobs of a cluster real.", "elasticjob.cli.operator:operator"),
-    Row("di-server", "Give coordinators of DIJobs their replicas.", "elasticjob.cli.di_server:di_server"),
-    Row("brain", "Size jobs by the history of jobs like them.", "elasticjob.cli.brain:brain"),
-    Row("master", "Hold one job's workers together.", "elasticjob.cli.master:master"),
+    Row("operator", "Make ElasticJobs of a cluster real.", "elasticjob.cli.commands.operator:operator"),
+    Row(
+        "di-server",
+        "Give coordinators of DIJobs their replicas.",
+        "elasticjob.cli.commands.di_server:di_server",
+    ),
+    Row("brain", "Size jobs by the history of jobs like them.", "elasticjob.cli.commands.brain:brain"),
+    Row("master", "Hold one job's workers together.", "elasticjob.cli.commands.master:master"),
     Row(
         "agent",
         "Run the workers of one pod; the same as run.",
-        "elasticjob.cli.run:run",
+        "elasticjob.cli.commands.run:run",
         settings=AS_TORCHRUN,
     ),
-    Row("top", "Jobs, speeds and ages, as Brain sees them.", "elasticjob.cli.top:top", "Look up"),
-    Row("explain", "Why a job has its sizes.", "elasticjob.cli.explain:explain", "Look up"),
-    Row("crds", "Print the custom resource definitions.", "elasticjob.cli.crds:crds", "Look up"),
-    Row("version", "Print the version.", "elasticjob.cli.version:version", "Look up"),
+    Row("top", "Jobs, speeds and ages, as Brain sees them.", "elasticjob.cli.commands.top:top", "Look up"),
+    Row("explain", "Why a job has its sizes.", "elasticjob.cli.commands.explain:explain", "Look up"),
+    Row("crds", "Print the custom resource definitions.", "elasticjob.cli.commands.crds:crds", "Look up"),
+    Row("version", "Print the version.", "elasticjob.cli.commands.version:version", "Look up"),
 )
 
 

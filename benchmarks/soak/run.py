@@ -18,7 +18,7 @@ from benchmarks.soak.gauges import Sample, held, metrics_of
 from benchmarks.soak.players import Eyes, Kubelet, Users, make_namespace
 from benchmarks.soak.weather import Crash, Weather
 from benchmarks.soak.world import World, leftovers, twins, unfinished
-from elasticjob.cli.laptop import OperatorProcess
+from elasticjob.cli.laptop.laptop import OperatorProcess
 from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.credentials import Config

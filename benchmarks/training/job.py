@@ -21,7 +21,7 @@ import psutil
 
 from benchmarks.programs import ROOT, ProgramFailed
 from benchmarks.training.systems import Command, Shape, Site, System, last_error
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop.ports import free_port
 
 SCRIPTS: Final = ROOT / "benchmarks" / "scripts"
 WARM: Final = 20  # steps of all workers before each blow

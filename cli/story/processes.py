@@ -45,7 +45,7 @@ def as_their_pods(processes: Sequence[Process]) -> Iterator[Process]:
     """Yield the processes, each with the environment of its pod.
 
     The kernel shows the environment that a program was started with: that of a fork, as workers are, may be
-    older than the pod (`cli/preloaded.py`). Then it is that of the nearest process above with a pod.
+    older than the pod (`cli/laptop/preloaded.py`). Then it is that of the nearest process above with a pod.
     """
     known = {process.pid: process for process in processes}
     for process in processes:

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop.ports import free_port
 from hack.cluster import audit, binaries
 from hack.cluster.audit import Audited
 from hack.cluster.pki import Pair, Pki, write_private

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from typer.testing import CliRunner
 
-from elasticjob.cli import explain, top
 from elasticjob.cli.asking import sizes
+from elasticjob.cli.commands import explain, top
 from elasticjob.cli.main import application
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from elasticjob.api.resources import Bytes
+from elasticjob.cli.commands.operator import lease_of
 from elasticjob.cli.errors import Exit, Failure
-from elasticjob.cli.operator import lease_of
 from elasticjob.cli.options import settings_of
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client

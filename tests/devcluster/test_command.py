@@ -14,9 +14,9 @@ import psutil
 import pytest
 import yaml
 
-from elasticjob.cli.devcluster import Settings, devcluster, node_list, serve
+from elasticjob.cli.commands.devcluster import Settings, devcluster, node_list, serve
 from elasticjob.cli.errors import Failure
-from elasticjob.cli.laptop import after_death
+from elasticjob.cli.laptop.laptop import after_death
 from elasticjob.devcluster import VirtualNode
 from tests.kit.devcluster.live import eventually
 

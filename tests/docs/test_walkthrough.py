@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from elasticjob.cli import preloaded
-from elasticjob.cli.laptop import operator_of
+from elasticjob.cli.laptop import preloaded
+from elasticjob.cli.laptop.laptop import operator_of
 from elasticjob.kube.client.client import Client
 from tests.kit.console import follow
 from tests.kit.webhooks import heeded

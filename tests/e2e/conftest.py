@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.cli import preloaded
-from elasticjob.cli.laptop import operator_of
+from elasticjob.cli.laptop import preloaded
+from elasticjob.cli.laptop.laptop import operator_of
 from elasticjob.kube.client.client import Client
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Stage, looking_on, over

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.cli import preloaded
-from elasticjob.cli.laptop import operator_of
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop import preloaded
+from elasticjob.cli.laptop.laptop import operator_of
+from elasticjob.cli.laptop.ports import free_port
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.brain.process import BrainProcess, brain_of

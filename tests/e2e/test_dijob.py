@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from elasticjob.api.diengine.dijob import DIJOB
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop.ports import free_port
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound, ServerError

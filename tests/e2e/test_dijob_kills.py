@@ -14,8 +14,8 @@ import pytest_asyncio
 
 from elasticjob.api.diengine import names
 from elasticjob.api.diengine.dijob import DIJOB
-from elasticjob.cli.laptop import OperatorProcess, operator_of
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop.laptop import OperatorProcess, operator_of
+from elasticjob.cli.laptop.ports import free_port
 from elasticjob.devcluster import DevCluster
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import POD, SERVICE

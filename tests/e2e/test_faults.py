@@ -21,7 +21,7 @@ import pytest_asyncio
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
-from elasticjob.cli.story.demo import following
+from elasticjob.cli.demo.run import following
 from elasticjob.cli.story.example import Example, load
 from elasticjob.cli.story.processes import main_of
 from elasticjob.cli.story.seen import Seen

@@ -14,9 +14,9 @@ import pytest_asyncio
 
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.cli import preloaded
-from elasticjob.cli.laptop import operator_of
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop import preloaded
+from elasticjob.cli.laptop.laptop import operator_of
+from elasticjob.cli.laptop.ports import free_port
 from elasticjob.cli.report.plot import Event, Figure, Panel, draw
 from elasticjob.devcluster import DevCluster
 from elasticjob.devcluster.node.heartbeat import VirtualNode

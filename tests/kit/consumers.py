@@ -17,7 +17,7 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop.ports import free_port
 from elasticjob.master import main
 from elasticjob.master.cluster.settings import Settings
 from elasticjob.trainer.shards import Dataset, Shards, Way

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from elasticjob.api.rpc.environment import JOB_UID
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus
-from elasticjob.cli.laptop import OperatorProcess
+from elasticjob.cli.laptop.laptop import OperatorProcess
 from elasticjob.cli.story.processes import Process, running
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client

@@ -52,7 +52,7 @@ class WholeCluster(Protocol):
 class WholeClusters(Protocol):
     """How a test gets one. `rbac` makes roles count on devcluster; on a real server they always do.
 
-    `supervisor` starts containers: that of `cli/preloaded.py` for those that train.
+    `supervisor` starts containers: that of `cli/laptop/preloaded.py` for those that train.
     """
 
     def __call__(

@@ -18,8 +18,8 @@ import aiohttp
 import msgspec
 import pytest
 
+from elasticjob.cli.commands.master import master as command
 from elasticjob.cli.errors import Failure
-from elasticjob.cli.master import master as command
 from elasticjob.master.cluster.settings import Settings
 from elasticjob.master.main import last_words
 from tests.kit.master import Played, failure, finish, join, played, report, watch

@@ -17,7 +17,7 @@ from typing import Final
 import pytest
 
 from elasticjob import __version__
-from elasticjob.cli.story.demo import following
+from elasticjob.cli.demo.run import following
 from elasticjob.cli.story.example import load
 from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.steps import gaps, lost

@@ -16,8 +16,8 @@ from typing import Final
 import pytest
 
 from elasticjob import __version__
+from elasticjob.cli.demo.run import following, last_words
 from elasticjob.cli.story.acts import STORY, Act, Mark
-from elasticjob.cli.story.demo import following, last_words
 from elasticjob.cli.story.example import load
 from elasticjob.cli.story.runner import Played, Story, play
 from elasticjob.cli.story.seen import Seen, trains

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop.ports import free_port
 from tests.kit.harness import Scenario, counted, scenario
 from tests.kit.warm import Warm
 

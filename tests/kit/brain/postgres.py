@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import pytest
 
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop.ports import free_port
 from tests.kit.waiting import PATIENCE
 
 USER = "nobody"

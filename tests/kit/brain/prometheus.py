@@ -11,7 +11,7 @@ from pathlib import Path
 
 import aiohttp
 
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop.ports import free_port
 from tests.kit.brain.postgres import lacking
 from tests.kit.waiting import until
 

@@ -37,6 +37,6 @@ def demo(
 
     Example: [bold]elasticjob demo --report run.html[/]
     """
-    from elasticjob.cli.story.demo import Options, run
+    from elasticjob.cli.demo.run import Options, run
 
     return run(Options(report=report, picture=picture, keep=keep, epochs=epochs, output=output, plain=plain))

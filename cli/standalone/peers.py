@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from elasticjob.api.rpc import environment as names
-from elasticjob.cli.hosting import BESIDE, Hosted
+from elasticjob.cli.standalone.hosted import BESIDE, Hosted
 from elasticjob.master.cluster.autoscaler import EVERY, Autoscaler
 from elasticjob.master.scalers.processes import Command, Processes
 from elasticjob.master.scalers.scaler import Scaler

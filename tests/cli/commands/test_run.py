@@ -10,10 +10,11 @@ import pytest
 
 from elasticjob.api.rpc import environment as names
 from elasticjob.api.rpc.message import UNRANKED
-from elasticjob.cli import hosting
-from elasticjob.cli.hosting import Hosted, new_job
 from elasticjob.cli.main import application
-from elasticjob.cli.torchrun import Conf
+from elasticjob.cli.standalone import hosting
+from elasticjob.cli.standalone.hosted import Hosted
+from elasticjob.cli.standalone.hosting import new_job
+from elasticjob.cli.standalone.torchrun import Conf
 from elasticjob.trainer.agent.script import Script
 from elasticjob.trainer.agent.settings import Settings, Start, Streams
 

@@ -9,9 +9,10 @@ import aiohttp
 import pytest
 
 from elasticjob.api.rpc.nodes import Watch
-from elasticjob.cli import hosting
-from elasticjob.cli.hosting import Hosted, own_address, where_to_listen
-from elasticjob.cli.torchrun import Conf
+from elasticjob.cli.standalone import hosting
+from elasticjob.cli.standalone.hosted import Hosted
+from elasticjob.cli.standalone.hosting import own_address, where_to_listen
+from elasticjob.cli.standalone.torchrun import Conf
 from elasticjob.trainer.agent.processes.identity import name_of, token_of
 from elasticjob.trainer.agent.script import Script
 from elasticjob.trainer.agent.settings import Settings, place_from

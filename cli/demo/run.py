@@ -21,20 +21,20 @@ from rich.live import Live
 from rich.table import Table
 
 from elasticjob.api.rpc.nodes import Progress
+from elasticjob.cli.demo.screen import COLOURS, Lines, Scene, screen
 from elasticjob.cli.errors import Exit, Failure
-from elasticjob.cli.laptop import Laptop, laptop
+from elasticjob.cli.laptop.laptop import Laptop, laptop
 from elasticjob.cli.output import Output
 from elasticjob.cli.report.page import Setting, outcome, page, picture
 from elasticjob.cli.report.plot import draw
 from elasticjob.cli.story.acts import STORY
 from elasticjob.cli.story.example import Example, load
-from elasticjob.cli.story.live import COLOURS, Lines, Scene, screen
 from elasticjob.cli.story.runner import ActFailed, Story, play
 from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.stage import Real
 from elasticjob.cli.story.timeline import Result, tell
 from elasticjob.cli.story.watched import Watched
-from elasticjob.cli.version import versions
+from elasticjob.cli.versions import versions
 from elasticjob.controllers.logs import configure
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import KubeError

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import aiohttp
 
-from elasticjob.cli import preloaded
 from elasticjob.cli.errors import Failure
-from elasticjob.cli.ports import free_port
+from elasticjob.cli.laptop import preloaded
+from elasticjob.cli.laptop.ports import free_port
 from elasticjob.devcluster import DevCluster
 from elasticjob.kube.client.client import Client
 

@@ -11,8 +11,9 @@ import psutil
 import pytest
 
 from elasticjob.api.resources import Resources
-from elasticjob.cli.hosting import Hosted, new_job
-from elasticjob.cli.peers import DEVICES, Beside, Machine, machine
+from elasticjob.cli.standalone.hosted import Hosted
+from elasticjob.cli.standalone.hosting import new_job
+from elasticjob.cli.standalone.peers import DEVICES, Beside, Machine, machine
 from elasticjob.master.scaling.plan import Change, Group
 from elasticjob.master.state.scaling import Mode, Role
 

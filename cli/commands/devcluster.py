@@ -18,9 +18,9 @@ from typing import Annotated
 
 import typer
 
-from elasticjob.cli import preloaded
 from elasticjob.cli.errors import Exit, Failure
-from elasticjob.cli.laptop import kept_running, operator_of
+from elasticjob.cli.laptop import preloaded
+from elasticjob.cli.laptop.laptop import kept_running, operator_of
 from elasticjob.controllers.logs import configure
 from elasticjob.devcluster import DevCluster, StateInUse, VirtualNode
 from elasticjob.devcluster.node.heartbeat import machine_capacity

@@ -15,13 +15,13 @@ import os
 import secrets
 import socket
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from elasticjob.cli.errors import Failure
-from elasticjob.cli.torchrun import Conf
+from elasticjob.cli.standalone.hosted import Hosted
 from elasticjob.trainer.agent.processes.identity import name_of, token_of
 from elasticjob.trainer.agent.settings import Place, Settings
 from elasticjob.trainer.link.sockets import ANYWHERE, place_of
@@ -33,24 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("elasticjob.run")
 
-BESIDE = "ELASTICJOB_BESIDE"
-"""For the nodes that a standalone run starts: its pid. They join its master, and end with it."""
 LOOPBACK = "127.0.0.1"
 LOOK_EVERY = 2.0  # seconds between looks for a master at the endpoint, by a node that took over
-
-
-@dataclass(frozen=True)
-class Hosted:
-    """The job whose master some node of it hosts: its size, and its endpoint (empty: for this node alone)."""
-
-    low: int
-    high: int
-    host: str = ""
-    port: int = 0
-    name: str = ""  # the --rdzv-id
-    conf: Conf = field(default_factory=Conf)
-    exclude_stragglers: bool = False  # nodes that the check finds slow do not train
-    beside: bool = False  # the other nodes are processes that this one starts
 
 
 async def join(settings: Settings, seat: Seat | None = None) -> int:
@@ -157,7 +141,7 @@ async def host_or_join(settings: Settings, job: Hosted) -> int:
 
 async def join_with_others(settings: Settings, job: Hosted, master: Master) -> int:
     """Run the agent, and those of the other nodes beside it."""
-    from elasticjob.cli.peers import beside
+    from elasticjob.cli.standalone.peers import beside
 
     async with beside(settings, job, master, settings.place.master):
         return await join(settings)
@@ -190,7 +174,7 @@ def new_job(job: Hosted) -> MasterJob:
     spec = Spec(job=name, bounds=bounds, limits=limits, exclude_stragglers=slow)
     if not job.beside:
         return Job(spec=spec)
-    from elasticjob.cli.peers import pace, wish_of
+    from elasticjob.cli.standalone.peers import pace, wish_of
 
     return Job(spec=spec.but(wish=wish_of(job), limits=limits.but(pace=pace(os.environ))))
 

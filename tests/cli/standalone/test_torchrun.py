@@ -11,7 +11,7 @@ from torch.distributed.run import get_args_parser
 
 from elasticjob.cli.errors import Failure
 from elasticjob.cli.main import application
-from elasticjob.cli.torchrun import KEYS, REFUSED, REFUSED_KEYS, conf
+from elasticjob.cli.standalone.torchrun import KEYS, REFUSED, REFUSED_KEYS, conf
 
 FLAGS = [action for action in get_args_parser()._actions if action.option_strings]
 

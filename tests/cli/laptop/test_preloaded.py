@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from elasticjob.cli import preloaded
+from elasticjob.cli.laptop import preloaded
 from elasticjob.devcluster.node.processes import End, Nursery, Order
 from elasticjob.devcluster.nodes import container_environment
 from elasticjob.trainer.agent.processes import warm

@@ -1,32 +1,13 @@
-"""`elasticjob version`: print installed versions."""
+"""The versions of elasticjob and of the software it runs on."""
 
 from __future__ import annotations
 
-import json
 import platform
 from importlib import metadata
-from typing import Annotated
-
-import typer
 
 import elasticjob
-from elasticjob.cli.output import Output
 
 PACKAGES = ("torch", "aiohttp", "msgspec", "pydantic", "scikit-learn")
-
-
-def version(
-    output: Annotated[Output, typer.Option("--output", "-o", help="What to print.")] = Output.TEXT,
-) -> None:
-    """Print the version of elasticjob and of the software it runs on.
-
-    Example: [bold]elasticjob version --output json[/]
-    """
-    found = versions()
-    if output is Output.JSON:
-        typer.echo(json.dumps(found, indent=2))
-        return
-    typer.echo(f"elasticjob {found['elasticjob']} (Python {found['python']}, {found['platform']})")
 
 
 def versions() -> dict[str, str]:

@@ -20,10 +20,11 @@ from typing import Annotated
 import typer
 
 from elasticjob.api.rpc import environment as names
-from elasticjob.cli import hosting
 from elasticjob.cli.errors import Exit, Failure
-from elasticjob.cli.hosting import BESIDE, Hosted, own_address, own_name
-from elasticjob.cli.torchrun import (
+from elasticjob.cli.standalone import hosting
+from elasticjob.cli.standalone.hosted import BESIDE, Hosted
+from elasticjob.cli.standalone.hosting import own_address, own_name
+from elasticjob.cli.standalone.torchrun import (
     KEYS,
     RANKED,
     REFUSED,
@@ -266,7 +267,7 @@ def run(
 
 def fitting(low: int, high: int, workers: int) -> int:
     """Return how many nodes this machine may have."""
-    from elasticjob.cli.peers import machine  # with the master: not for --help
+    from elasticjob.cli.standalone.peers import machine  # with the master: not for --help
 
     most = machine(workers, os.environ).most(low, high)
     if most < high:

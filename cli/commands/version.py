@@ -1,0 +1,25 @@
+"""`elasticjob version`: print installed versions."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from elasticjob.cli.output import Output
+from elasticjob.cli.versions import versions
+
+
+def version(
+    output: Annotated[Output, typer.Option("--output", "-o", help="What to print.")] = Output.TEXT,
+) -> None:
+    """Print the version of elasticjob and of the software it runs on.
+
+    Example: [bold]elasticjob version --output json[/]
+    """
+    found = versions()
+    if output is Output.JSON:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    typer.echo(f"elasticjob {found['elasticjob']} (Python {found['python']}, {found['platform']})")

@@ -1,0 +1,1 @@
+"""The demo: a job's whole life, on the screen and in a report."""
