@@ -67,26 +67,26 @@ bench-cluster: $(READY) ## planners of a shared cluster beside published results
 bench-kube: $(READY) ## cache, watch and reconcile figures on a real API server, other Python clients beside us
 	@hack/kube-binaries control-plane
 	@hack/setup "$(PYTHON)" "$(VENV)" bench
-	$(BIN)/python -m benchmarks.framework
+	$(BIN)/python -m benchmarks.clients.framework
 
 bench-scale: $(READY) ## 100 to 1,000 jobs of 4 pods on pretended nodes through a real control plane, Jobs and bare pods beside us
 	@hack/kube-binaries control-plane kwok
-	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.services.scale
 
 chaos: $(READY) ## kill -9 operator, master, agents at random moments, 20 rounds
-	$(BIN)/python -m benchmarks.chaos
+	$(BIN)/python -m benchmarks.chaos.control_plane
 
 chaos-training: $(READY) ## 300 kills in one training, each record counts once; 60 around saves; 10 stories whose goodput adds up (half an hour)
-	$(BIN)/python -m benchmarks.chaos_training $(FLAGS)
-	$(BIN)/python -m benchmarks.chaos_checkpoints
-	$(BIN)/python -m benchmarks.account
+	$(BIN)/python -m benchmarks.chaos.training $(FLAGS)
+	$(BIN)/python -m benchmarks.chaos.checkpoints
+	$(BIN)/python -m benchmarks.chaos.goodput
 
 drains: $(READY) # 100 random drains of one training: no step is lost (half an hour; FLAGS="--drains 10")
-	$(BIN)/python -m benchmarks.drains $(FLAGS)
+	$(BIN)/python -m benchmarks.chaos.drains $(FLAGS)
 
 soak: $(READY) ## ten minutes of random faults between the operator and a real API server, 200 jobs coming and going
 	@hack/kube-binaries control-plane
-	$(BIN)/python -m benchmarks.soak
+	$(BIN)/python -m benchmarks.chaos.soak
 
 fuzz: $(READY) # 100,000 random requests to each port of ours, about a quarter of an hour (FLAGS="--requests 5000 --seed 2")
 	$(BIN)/python -m tests.fuzz $(FLAGS)

@@ -7,7 +7,7 @@ same records with us, torchrun, DLRover and torchft:
 - *checkpoint*: the same with 400 MB to keep, for plain scripts that save them, and for a node that joins;
 - *goodput*: a worker is killed every 30 s;
 - *step*: what a step costs beyond bare DDP, for three models; the systems take turns of about a second;
-- *calls*, *rendezvous*: what the masters bear. Our agents and clients are `benchmarks.agents`.
+- *calls*, *rendezvous*: what the masters bear. Our agents and clients are `benchmarks.services.agents`.
 
 Samples are kept in a file as they come, so an interrupted run goes on where it stopped. Peers live in
 environments of their own (`hack/peers`); one that cannot run here is told with its own error.

@@ -33,7 +33,7 @@ def calls(system: System, kind: str, clients: int, patience: float) -> Sample:
     """Return calls per second of so many clients."""
     word, number = KINDS[kind][system], str(clients)
     if system is OURS:
-        words = ["benchmarks.agents", "calls", number, "--kinds", word, "--seconds", str(SECONDS)]
+        words = ["benchmarks.services.agents", "calls", number, "--kinds", word, "--seconds", str(SECONDS)]
         found = told(sys.executable, words, patience)
     else:
         found = asked(system, ["calls", word, number, str(SECONDS)], patience)
@@ -44,7 +44,7 @@ def rendezvous(system: System, agents: int, patience: float) -> Sample:
     """Return the seconds until all agents have their world; None if that takes too long."""
     try:
         if system is OURS:
-            found = told(sys.executable, ["benchmarks.agents", "rendezvous", str(agents)], patience)
+            found = told(sys.executable, ["benchmarks.services.agents", "rendezvous", str(agents)], patience)
         else:
             found = asked(system, ["rendezvous", str(agents)], patience)
     except TimeoutError:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from elasticjob.cli.main import application
 from tests.kit.served import Served
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "config" / "crd").glob("*.yaml"))
 
 

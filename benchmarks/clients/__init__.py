@@ -1,0 +1,1 @@
+"""Clients of the Kubernetes API side by side: cache, watch and reconcile figures."""

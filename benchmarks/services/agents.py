@@ -1,0 +1,400 @@
+"""Thousands of agents at one master over real connections: `python -m benchmarks.services.agents`.
+
+The master runs in a process of its own, as in a job. An agent is its messages and nothing else: it connects,
+watches, joins, and keeps a Watch and a Join waiting on two connections as `trainer/link/master.py` does,
+without the cost of an agent. The loads, one JSON line for each size:
+
+- `turns N`: the same in process, without connections: the Watch and the Join of N agents as whole turns;
+- `rendezvous N`: from the first connection to the last agent that has the world, and the orders to train;
+- `beats N`: agents in a world that only watch; how much of a core the master needs;
+- `calls N`: clients that send the next request as soon as they have the answer, of four kinds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+import psutil
+
+from elasticjob.api.rpc.message import PREFIX, Request, answer_type
+from elasticjob.api.rpc.nodes import Order, Report, Usage, Watch
+from elasticjob.api.rpc.rendezvous import Join, Recovery
+from elasticjob.api.rpc.shards import Consumer, Dataset, Lease, Open, Outcome, Result
+from elasticjob.kube.clock import SystemClock
+from elasticjob.master.durable.store import Nowhere
+from elasticjob.master.handlers import dispatch
+from elasticjob.master.main import collect_rarely
+from elasticjob.master.serving.server import Master
+from elasticjob.master.state.job import Bounds, Job, Spec
+
+TOKEN: Final = "secret"
+AGENTS: Final = (1_000, 4_000, 10_000)
+CLIENTS: Final = (1, 8, 32)
+KINDS: Final = ("watch", "report", "join", "shards")
+SPARE: Final = 500
+"""File descriptors of a process that are no connections of agents."""
+AT_ONCE: Final = 1_000
+"""Connections that are opened at a time: the queue of a listening socket holds some thousands."""
+
+
+class Line(asyncio.Protocol):
+    """A connection to the master that is kept, for one request at a time."""
+
+    def __init__(self) -> None:
+        self._got = bytearray()
+        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: Any = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._got += data
+        head = self._got.find(b"\r\n\r\n")
+        if head < 0:
+            return
+        mark = self._got.find(b"Content-Length: ", 0, head)
+        length = int(self._got[mark + 16 : self._got.find(b"\r", mark)]) if mark > 0 else 0
+        if len(self._got) < head + 4 + length or self._answer is None:
+            return
+        status, body = int(self._got[9:12]), bytes(self._got[head + 4 :])
+        self._got.clear()
+        answer, self._answer = self._answer, None
+        if not answer.done():
+            answer.set_result((status, body))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answer and not self._answer.done():
+            self._answer.set_exception(exc or ConnectionResetError("the master closed the connection"))
+
+    def post(self, whole: bytes) -> asyncio.Future[tuple[int, bytes]]:
+        """Send a request; the future is its status and body."""
+        self._answer = asyncio.get_running_loop().create_future()
+        self.transport.write(whole)
+        return self._answer
+
+    async def call(self, request: Request[Any]) -> Any:
+        """Return the response, None for 204."""
+        status, body = await self.post(packed(request))
+        if status == 204:
+            return None
+        if status != 200:
+            raise RuntimeError(f"{type(request).__name__}: HTTP {status} {body[:300].decode()}")
+        return msgspec.json.decode(body, type=answer_type(type(request)))
+
+
+def packed(request: Request[Any]) -> bytes:
+    """Return a whole HTTP request, with the headers that `trainer/link/master.py` sends."""
+    body = msgspec.json.encode(request)
+    head = (
+        f"POST {PREFIX}{type(request).PATH} HTTP/1.1\r\nHost: 127.0.0.1:50001\r\n"
+        f"Content-Type: application/json\r\nAccept: application/json\r\nAuthorization: Bearer {TOKEN}\r\n"
+        "Accept-Encoding: gzip, deflate\r\nUser-Agent: Python/3.11 aiohttp/3.14.5\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+class Lines:
+    """Connections to one master, so many at a time."""
+
+    def __init__(self, port: int) -> None:
+        self._port, self._turns = port, asyncio.Semaphore(AT_ONCE)
+        self._open: list[Line] = []
+
+    async def open(self) -> Line:
+        """Return a new connection."""
+        async with self._turns:
+            loop = asyncio.get_running_loop()
+            _, line = await loop.create_connection(Line, "127.0.0.1", self._port)
+        self._open.append(line)
+        return line
+
+    def close(self) -> None:
+        """Close all."""
+        for line in self._open:
+            line.transport.abort()
+
+
+class Agent:
+    """What the master sees of an agent. With one line, it joins for two seconds at a time between Watches."""
+
+    def __init__(self, index: int, lines: Lines | None = None, *, alone: bool = False) -> None:
+        self.node, self._lines, self._alone = f"a-job-of-the-benchmark-worker-{index}", lines, alone
+        self._who: dict[str, Any] = {
+            "node": self.node,
+            "role": "worker",
+            "index": index,
+            "incarnation": f"{index:032x}",
+        }
+        self.round = self.seen = 0
+
+    def watch_of(self, seen: int = 0, number: int = 0) -> Watch:
+        """Return its Watch."""
+        return Watch(**self._who, seen=seen, round=number)
+
+    def join_of(self, wait: float = 20.0) -> Join:
+        """Return its Join while it is in no world."""
+        reach: dict[str, Any] = {"address": "10.0.0.1", "port": 1, "recovery": Recovery.IN_PROCESS}
+        return Join(**self._who, **reach, slots=8, wait=wait, brief=True)
+
+    async def enter(self) -> None:
+        """Return once it has the world, and orders to train in it."""
+        if self._lines is None:
+            raise ValueError("an agent without connections enters no world")
+        self.watching = await self._lines.open()
+        trains = await self._watch()
+        if self._alone:
+            while not await self._join(self.watching, wait=2.0):
+                await self._watch()
+        else:
+            ordered = asyncio.ensure_future(self._watch())
+            await self._join(await self._lines.open())
+            trains = await ordered
+        while not trains:
+            trains = await self._watch()
+
+    async def _join(self, line: Line, wait: float = 20.0) -> bool:
+        request = self.join_of(wait)
+        while (world := await line.call(request)) is None:
+            if self._alone:
+                return False
+        self.round = world.round
+        return True
+
+    async def _watch(self) -> bool:
+        orders = await self.watching.call(self.watch_of(self.seen, self.round))
+        self.seen = orders.version
+        return bool(orders.order is Order.TRAIN and orders.round)
+
+    async def watch(self) -> None:
+        """Watch for ever."""
+        while True:
+            await self._watch()
+
+
+def turns(agents: int) -> dict[str, object]:
+    """Measure the turns by which so many agents form a world."""
+    now = datetime.now(UTC)
+    job = Job(spec=Spec(job="agents", bounds=Bounds(minimum=agents, maximum=agents)), gathering=now)
+    crowd = [Agent(index) for index in range(agents)]
+    requests: list[Request[Any]] = [agent.watch_of() for agent in crowd]
+    requests += [agent.join_of() for agent in crowd]
+    began = time.perf_counter()
+    for request in requests:
+        job = dispatch.handle(job, request, now).job
+    took = time.perf_counter() - began
+    if job.running is None:
+        raise RuntimeError("no world was formed")
+    return {
+        "load": "turns",
+        "agents": agents,
+        "seconds": round(took, 3),
+        "microseconds_per_turn": round(took / len(requests) * 1e6, 1),
+    }
+
+
+async def rendezvous(agents: int) -> dict[str, object]:
+    """Measure how long so many agents take from nothing to a world that trains."""
+    own = time.process_time()
+    async with crowd(agents) as (master, _, took, alone):
+        return {
+            "load": "rendezvous",
+            "agents": agents,
+            "connections": agents * (1 if alone else 2),
+            "seconds": round(took, 3),
+            "master_cpu_seconds": round(sum(master.cpu_times()[:2]), 3),
+            "agents_cpu_seconds": round(time.process_time() - own, 3),
+            "master_rss_mb": round(master.memory_info().rss / 2**20),
+        }
+
+
+async def beats(agents: int, seconds: float, *, settle: float = 3.0) -> dict[str, object]:
+    """Measure what a master needs for agents that only watch."""
+    async with crowd(agents) as (master, watching, _, _):
+        tasks = [asyncio.ensure_future(agent.watch()) for agent in watching]
+        await asyncio.sleep(settle)
+        began, spent = time.perf_counter(), sum(master.cpu_times()[:2])
+        await asyncio.sleep(seconds)
+        took, cpu = time.perf_counter() - began, sum(master.cpu_times()[:2]) - spent
+        failed = [task for task in tasks if task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return {
+            "load": "beats",
+            "agents": agents,
+            "watches_per_second": round(agents / 2.0),
+            "failed": len(failed),
+            "master_core_share": round(cpu / took, 3),
+            "microseconds_per_watch": round(cpu / took / (agents / 2.0) * 1e6, 1),
+        }
+
+
+@asynccontextmanager
+async def crowd(
+    agents: int, *, alone: bool = False
+) -> AsyncIterator[tuple[psutil.Process, list[Agent], float, bool]]:
+    """So many agents that form a world; their master, how long it took them, and whether each had one line.
+
+    A process that may not open two connections for each has agents with one.
+    """
+    alone = alone or 2 * agents > 0.75 * more_files() - SPARE
+    async with AsyncExitStack() as stack:
+        port, master = await stack.enter_async_context(serving(agents))
+        lines = Lines(port)
+        stack.callback(lines.close)
+        watching = [Agent(index, lines, alone=alone) for index in range(agents)]
+        began = time.perf_counter()
+        await asyncio.gather(*(agent.enter() for agent in watching))
+        yield master, watching, time.perf_counter() - began, alone
+
+
+async def calls(clients: int, kind: str, seconds: float, *, settle: float = 0.5) -> dict[str, object]:
+    """Measure calls per second of so many clients, and how long one takes."""
+    async with serving(clients) as (port, _):
+        lines = Lines(port)
+        spent: list[float] = []
+        opened = [await lines.open() for _ in range(clients)]
+        async with asyncio.TaskGroup() as tasks:
+            until = time.perf_counter() + seconds + settle
+            for index, line in enumerate(opened):
+                tasks.create_task(_call_on(line, index, kind, until - seconds, until, spent))
+        lines.close()
+    spent.sort()
+    return {
+        "load": "calls",
+        "kind": kind,
+        "clients": clients,
+        "calls_per_second": round(len(spent) / seconds),
+        "p50_ms": round(1000 * spent[len(spent) // 2], 3),
+        "p99_ms": round(1000 * spent[len(spent) * 99 // 100], 3),
+    }
+
+
+async def _call_on(line: Line, index: int, kind: str, begin: float, end: float, spent: list[float]) -> None:
+    """Call until the end; note how long each call took that began within the measured time."""
+    node, life = f"node-{index}", f"{index:032x}"
+    who: dict[str, Any] = {"node": node, "incarnation": life}
+    place: dict[str, Any] = {**who, "role": "worker", "index": index}
+    await line.call(Watch(**place))
+    if kind == "shards":
+        ask = await _shards(line, node)
+    else:
+        reach: dict[str, Any] = {
+            "slots": 1,
+            "address": "10.0.0.1",
+            "port": 1,
+            "recovery": Recovery.IN_PROCESS,
+        }
+        if kind in ("join", "report"):
+            await line.call(Join(**place, **reach))
+        requests: dict[str, Request[Any]] = {
+            "watch": Watch(**place),
+            "report": Report(**who, round=1, usage=Usage(cpu=1.0, memory=2**30)),
+            "join": Join(**place, **reach),
+        }
+        whole = packed(requests[kind])
+
+        async def ask() -> None:
+            status, _ = await line.post(whole)
+            if status != 200:
+                raise RuntimeError(f"{kind}: HTTP {status}")
+
+    while (began := time.perf_counter()) < end:
+        await ask()
+        if began >= begin:
+            spent.append(time.perf_counter() - began)
+
+
+async def _shards(line: Line, node: str) -> Callable[[], Awaitable[object]]:
+    """Return a call that alternates: a lease of one shard, its result."""
+    who = Consumer(node=node, worker="0", life=1)
+    await line.call(Open(consumer=who, dataset=Dataset(name="records", size=10**12)))
+    held: list[Any] = []
+
+    async def ask() -> None:
+        if not held:
+            held.extend((await line.call(Lease(consumer=who, dataset="records"))).shards)
+            return
+        shard = held.pop()
+        done = (Outcome(number=shard.number, lease=shard.lease),)
+        await line.call(Result(consumer=who, dataset="records", outcomes=done))
+
+    return ask
+
+
+@asynccontextmanager
+async def serving(nodes: int) -> AsyncIterator[tuple[int, psutil.Process]]:
+    """A master in a process of its own, for a job of so many nodes; its port."""
+    command = [sys.executable, "-m", "benchmarks.services.agents", "serve", str(nodes)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: ASYNC220
+    try:
+        assert process.stdout
+        port = int(await asyncio.to_thread(process.stdout.readline))
+        yield port, psutil.Process(process.pid)
+    finally:
+        process.communicate()
+
+
+async def serve(nodes: int) -> None:
+    """Be the master until the standard input ends."""
+    collect_rarely()
+    spec = Spec(job="agents", bounds=Bounds(minimum=nodes, maximum=nodes))
+    clock = SystemClock()
+    async with Master(Job(spec=spec, gathering=clock.now()), TOKEN, Nowhere(), clock=clock) as master:
+        print(master.address.rpartition(":")[2], flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+        os._exit(0)
+
+
+def more_files() -> int:
+    """Raise the limit of file descriptors as far as this process may; return it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard if hard != resource.RLIM_INFINITY else 1 << 20
+
+
+async def run(arguments: argparse.Namespace) -> None:
+    """Run the chosen loads."""
+    sizes: Sequence[int] = arguments.sizes
+    for size in sizes or AGENTS:
+        if arguments.load == "turns":
+            print(json.dumps(turns(size)), flush=True)
+        if arguments.load == "rendezvous":
+            print(json.dumps(await rendezvous(size)), flush=True)
+        if arguments.load == "beats":
+            print(json.dumps(await beats(size, arguments.seconds)), flush=True)
+    for size in (sizes or CLIENTS) if arguments.load == "calls" else ():
+        for kind in arguments.kinds:
+            print(json.dumps(await calls(size, kind, arguments.seconds)), flush=True)
+
+
+def main() -> None:
+    """Read the command line."""
+    if sys.argv[1:2] == ["serve"]:
+        asyncio.run(serve(int(sys.argv[2])))
+        return
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("load", choices=("turns", "rendezvous", "beats", "calls"))
+    parser.add_argument("sizes", nargs="*", type=int, help="numbers of agents or clients")
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--kinds", nargs="*", default=KINDS, choices=KINDS)
+    asyncio.run(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()
