@@ -22,11 +22,11 @@ from elasticjob.devcluster.controllers.accounts import Accounts
 from elasticjob.devcluster.controllers.claims import Claims
 from elasticjob.devcluster.controllers.endpoints import ENDPOINT_SLICE, Endpoints
 from elasticjob.devcluster.controllers.scheduler import Scheduler
+from elasticjob.devcluster.node.container.identity import Server, kubeconfig, write_private
+from elasticjob.devcluster.node.container.processes import SUPERVISOR
 from elasticjob.devcluster.node.heartbeat import VirtualNode
-from elasticjob.devcluster.node.identity import Server, kubeconfig, write_private
 from elasticjob.devcluster.node.images import IMAGES, Image
-from elasticjob.devcluster.node.life import Backoff
-from elasticjob.devcluster.node.processes import SUPERVISOR
+from elasticjob.devcluster.node.pod.life import Backoff
 from elasticjob.devcluster.nodes import HOST, Api, Nodes, recorder
 from elasticjob.devcluster.server import ApiServer
 from elasticjob.kube.client.credentials import Config, Static

@@ -21,16 +21,16 @@ from typing import Self
 
 from elasticjob.devcluster.controllers.endpoints import ENDPOINT_SLICE
 from elasticjob.devcluster.node.addresses import Addresses
-from elasticjob.devcluster.node.decide import Rules
+from elasticjob.devcluster.node.container.identity import Server
+from elasticjob.devcluster.node.container.maker import Maker
+from elasticjob.devcluster.node.container.place import Place
+from elasticjob.devcluster.node.container.processes import SUPERVISOR, Nursery
 from elasticjob.devcluster.node.heartbeat import Heartbeat, VirtualNode
-from elasticjob.devcluster.node.identity import Server
 from elasticjob.devcluster.node.images import IMAGES, Image, interpreter_path
 from elasticjob.devcluster.node.kubelet import Kubelet, Machine
-from elasticjob.devcluster.node.life import Backoff
 from elasticjob.devcluster.node.logserver import LogServer
-from elasticjob.devcluster.node.maker import Maker
-from elasticjob.devcluster.node.place import Place
-from elasticjob.devcluster.node.processes import SUPERVISOR, Nursery
+from elasticjob.devcluster.node.pod.decide import Rules
+from elasticjob.devcluster.node.pod.life import Backoff
 from elasticjob.devcluster.proxy import Proxy
 from elasticjob.devcluster.quantity import parse_all
 from elasticjob.kube.client.client import Client

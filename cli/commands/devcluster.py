@@ -23,8 +23,8 @@ from elasticjob.cli.laptop import preloaded
 from elasticjob.cli.laptop.laptop import kept_running, operator_of
 from elasticjob.controllers.logs import configure
 from elasticjob.devcluster import DevCluster, StateInUse, VirtualNode
+from elasticjob.devcluster.node.container.processes import SUPERVISOR
 from elasticjob.devcluster.node.heartbeat import machine_capacity
-from elasticjob.devcluster.node.processes import SUPERVISOR
 from elasticjob.devcluster.quantity import parse
 
 OURS = '"name": "devcluster"'

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from elasticjob.devcluster.node import supervisor
+from elasticjob.devcluster.node.container import supervisor
 from elasticjob.trainer.agent.processes import warm
 from elasticjob.trainer.agent.script import LIBRARY
 

@@ -12,7 +12,7 @@ from datetime import datetime
 import psutil
 
 from elasticjob.devcluster.node.logserver import LogAddress
-from elasticjob.devcluster.node.status import stamp
+from elasticjob.devcluster.node.pod.status import stamp
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.errors import KubeError

@@ -23,9 +23,15 @@ from typing import Any, Protocol
 
 import msgspec
 
-from elasticjob.devcluster.node import checks, logs
 from elasticjob.devcluster.node.addresses import Addresses
-from elasticjob.devcluster.node.decide import (
+from elasticjob.devcluster.node.container import checks, logs
+from elasticjob.devcluster.node.container.environment import Unready
+from elasticjob.devcluster.node.container.maker import Made, Maker, Wanted, memory_limit
+from elasticjob.devcluster.node.container.mounts import rewrite_all
+from elasticjob.devcluster.node.container.place import Place
+from elasticjob.devcluster.node.container.processes import CannotStart, End, Nursery, Process
+from elasticjob.devcluster.node.images import Image, find
+from elasticjob.devcluster.node.pod.decide import (
     Action,
     Kill,
     Probe,
@@ -38,14 +44,8 @@ from elasticjob.devcluster.node.decide import (
     Tell,
     decide,
 )
-from elasticjob.devcluster.node.environment import Unready
-from elasticjob.devcluster.node.images import Image, find
-from elasticjob.devcluster.node.maker import Made, Maker, Wanted, memory_limit
-from elasticjob.devcluster.node.mounts import rewrite_all
-from elasticjob.devcluster.node.place import Place
-from elasticjob.devcluster.node.probes import judge, probe_of
-from elasticjob.devcluster.node.processes import CannotStart, End, Nursery, Process
-from elasticjob.devcluster.node.record import (
+from elasticjob.devcluster.node.pod.probes import judge, probe_of
+from elasticjob.devcluster.node.pod.record import (
     Check,
     PodRecord,
     Refusal,
@@ -57,7 +57,7 @@ from elasticjob.devcluster.node.record import (
     refused,
     started,
 )
-from elasticjob.devcluster.node.status import status
+from elasticjob.devcluster.node.pod.status import status
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import reference

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from aiohttp import web
 
-from elasticjob.devcluster.node.logs import Wanted, plain, select
-from elasticjob.devcluster.node.place import Place
-from elasticjob.devcluster.node.record import ContainerRecord, PodRecord
+from elasticjob.devcluster.node.container.logs import Wanted, plain, select
+from elasticjob.devcluster.node.container.place import Place
+from elasticjob.devcluster.node.pod.record import ContainerRecord, PodRecord
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.http.serving import Runner
 from elasticjob.kube.objects.kinds import Key

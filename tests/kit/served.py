@@ -14,7 +14,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from elasticjob.devcluster.node.identity import Server, kubeconfig, write_private
+from elasticjob.devcluster.node.container.identity import Server, kubeconfig, write_private
 from elasticjob.devcluster.server import ApiServer
 from elasticjob.kube.client.credentials import Config, Static
 from hack.cluster.audit import Audited

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from elasticjob.controllers.install import install
 from elasticjob.devcluster import DevCluster
-from elasticjob.devcluster.node.processes import SUPERVISOR
+from elasticjob.devcluster.node.container.processes import SUPERVISOR
 from elasticjob.devcluster.nodes import HOST, Api, Nodes
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.credentials import Config

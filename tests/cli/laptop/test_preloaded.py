@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from elasticjob.cli.laptop import preloaded
-from elasticjob.devcluster.node.processes import End, Nursery, Order
+from elasticjob.devcluster.node.container.processes import End, Nursery, Order
 from elasticjob.devcluster.nodes import container_environment
 from elasticjob.trainer.agent.processes import warm
 

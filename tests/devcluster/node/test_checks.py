@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from elasticjob.devcluster.node.checks import Target, ask
+from elasticjob.devcluster.node.container.checks import Target, ask
 from elasticjob.kube.objects.views import Container, ContainerPort
 
 

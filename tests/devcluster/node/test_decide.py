@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.devcluster.node.decide import Kill, Remove, Rules, Start, Stop
-from elasticjob.devcluster.node.life import Backoff
+from elasticjob.devcluster.node.pod.decide import Kill, Remove, Rules, Start, Stop
+from elasticjob.devcluster.node.pod.life import Backoff
 from elasticjob.devcluster.quantity import parse_all
 from elasticjob.kube.objects.views import Quantity, Resources
 from tests.kit.devcluster.virtual import SECOND, START, VirtualKubelet, pod, restarted_at

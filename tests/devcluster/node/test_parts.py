@@ -14,9 +14,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.devcluster.node import volumes
 from elasticjob.devcluster.node.addresses import PODS, Addresses
-from elasticjob.devcluster.node.environment import (
+from elasticjob.devcluster.node.container import volumes
+from elasticjob.devcluster.node.container.environment import (
     Sources,
     Surroundings,
     Unready,
@@ -26,10 +26,10 @@ from elasticjob.devcluster.node.environment import (
     references,
     rewritten,
 )
-from elasticjob.devcluster.node.identity import Server, kubeconfig, write
+from elasticjob.devcluster.node.container.identity import Server, kubeconfig, write
+from elasticjob.devcluster.node.container.logs import Wanted, last_words, select
+from elasticjob.devcluster.node.container.mounts import Mount, rewrite
 from elasticjob.devcluster.node.images import Image, find
-from elasticjob.devcluster.node.logs import Wanted, last_words, select
-from elasticjob.devcluster.node.mounts import Mount, rewrite
 from elasticjob.devcluster.server.kinds.services import RANGE
 from elasticjob.kube.objects.views import CONFIG_MAP, POD, SECRET, Pod
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from elasticjob.devcluster.node.logs import plain
-from elasticjob.devcluster.node.processes import LOST, CannotStart, End, Nursery, Order, Process
+from elasticjob.devcluster.node.container.logs import plain
+from elasticjob.devcluster.node.container.processes import LOST, CannotStart, End, Nursery, Order, Process
 from tests.kit.devcluster.live import eventually, is_alive
 
 
@@ -119,7 +119,7 @@ async def test_an_order_that_comes_with_the_start_is_followed(nursery: Nursery, 
         assert b'"code": 137' in ours.recv(4096)
 
 
-KEEP = "import socket, sys; from elasticjob.devcluster.node.supervisor import keep; "
+KEEP = "import socket, sys; from elasticjob.devcluster.node.container.supervisor import keep; "
 KEEP += "keep(socket.socket(fileno=int(sys.argv[1])), lambda argv, env: None)"
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.devcluster.node import record as events
-from elasticjob.devcluster.node.decide import (
+from elasticjob.devcluster.node.pod import record as events
+from elasticjob.devcluster.node.pod.decide import (
     Action,
     Kill,
     Probe,
@@ -23,9 +23,9 @@ from elasticjob.devcluster.node.decide import (
     Tell,
     decide,
 )
-from elasticjob.devcluster.node.probes import judge, probe_of
-from elasticjob.devcluster.node.record import PodRecord, Refusal, admit, every_container
-from elasticjob.devcluster.node.status import status
+from elasticjob.devcluster.node.pod.probes import judge, probe_of
+from elasticjob.devcluster.node.pod.record import PodRecord, Refusal, admit, every_container
+from elasticjob.devcluster.node.pod.status import status
 from elasticjob.kube.objects.views import POD, Pod
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from elasticjob.devcluster.node.record import ContainerRecord, PodRecord
+from elasticjob.devcluster.node.pod.record import ContainerRecord, PodRecord
 from elasticjob.kube.objects.views import Container, Pod
 
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from elasticjob.devcluster.node.decide import ERR_IMAGE_PULL, SHOWN_AS_ERROR, Rules
-from elasticjob.devcluster.node.life import (
+from elasticjob.devcluster.node.pod.decide import ERR_IMAGE_PULL, SHOWN_AS_ERROR, Rules
+from elasticjob.devcluster.node.pod.life import (
     Backoff,
     failed_init,
     has_done_its_part,
@@ -21,7 +21,7 @@ from elasticjob.devcluster.node.life import (
     pause,
     restart_at,
 )
-from elasticjob.devcluster.node.record import ContainerRecord, PodRecord, Run, every_container
+from elasticjob.devcluster.node.pod.record import ContainerRecord, PodRecord, Run, every_container
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Container, Pod, PodCondition
 

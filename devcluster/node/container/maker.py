@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from elasticjob.devcluster.node import identity, volumes
-from elasticjob.devcluster.node.environment import (
+from elasticjob.devcluster.node.container import identity, volumes
+from elasticjob.devcluster.node.container.environment import (
     Sources,
     Surroundings,
     argv,
@@ -19,10 +19,10 @@ from elasticjob.devcluster.node.environment import (
     references,
     rewritten,
 )
+from elasticjob.devcluster.node.container.mounts import SERVICE_ACCOUNT, Mount, rewrite
+from elasticjob.devcluster.node.container.place import Place
+from elasticjob.devcluster.node.container.processes import Order
 from elasticjob.devcluster.node.images import Image
-from elasticjob.devcluster.node.mounts import SERVICE_ACCOUNT, Mount, rewrite
-from elasticjob.devcluster.node.place import Place
-from elasticjob.devcluster.node.processes import Order
 from elasticjob.devcluster.quantity import Quantities, parse
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import CONFIG_MAP, SECRET, Container, Pod

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elasticjob.devcluster.node import files
-from elasticjob.devcluster.node.environment import (
+from elasticjob.devcluster.node.container import files
+from elasticjob.devcluster.node.container.environment import (
     Sources,
     Surroundings,
     Unready,
@@ -16,7 +16,7 @@ from elasticjob.devcluster.node.environment import (
     field_of,
     resource_of,
 )
-from elasticjob.devcluster.node.mounts import Mount
+from elasticjob.devcluster.node.container.mounts import Mount
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Container, Pod
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from elasticjob.devcluster.node.images import IMAGES, Image, find
-from elasticjob.devcluster.node.life import (
+from elasticjob.devcluster.node.pod.life import (
     Backoff,
     has_done_its_part,
     is_ending,
@@ -22,8 +22,8 @@ from elasticjob.devcluster.node.life import (
     restart_at,
     wants_restart,
 )
-from elasticjob.devcluster.node.probes import first, probe_of
-from elasticjob.devcluster.node.record import (
+from elasticjob.devcluster.node.pod.probes import first, probe_of
+from elasticjob.devcluster.node.pod.record import (
     Check,
     ContainerRecord,
     Doom,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from elasticjob.devcluster.node.record import Check, Checked
+from elasticjob.devcluster.node.pod.record import Check, Checked
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Container, View
 

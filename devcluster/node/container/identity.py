@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from elasticjob.devcluster.node import files
-from elasticjob.devcluster.node.environment import Unready
+from elasticjob.devcluster.node.container import files
+from elasticjob.devcluster.node.container.environment import Unready
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.views import SERVICE_ACCOUNT, Pod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from elasticjob.devcluster.node.volumes import Places
+from elasticjob.devcluster.node.container.volumes import Places
 from elasticjob.kube.objects.views import Pod
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from elasticjob.devcluster.node.container.mounts import Mount, rewrite, rewrite_all
 from elasticjob.devcluster.node.images import Image
-from elasticjob.devcluster.node.mounts import Mount, rewrite, rewrite_all
-from elasticjob.devcluster.node.record import every_container
+from elasticjob.devcluster.node.pod.record import every_container
 from elasticjob.devcluster.quantity import parse
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import ConfigMap, Container, Pod, Quantity, Secret

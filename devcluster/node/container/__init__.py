@@ -1,0 +1,1 @@
+"""The processes of a container: what they are started with, their volumes, logs and end."""
