@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, settings
 from elasticjob.kube.client.client import Client
 from hack.cluster.binaries import Places, catalog
 from hack.cluster.controlplane import ControlPlane
-from tests.kit.leftovers import cleaned
-from tests.kit.namespaces import new_namespace
-from tests.kit.served import RealServed, Served, devcluster_server
-from tests.kit.whole import WholeClusters, real_plane, whole_clusters
+from tests.kit.clusters.leftovers import cleaned
+from tests.kit.clusters.namespaces import new_namespace
+from tests.kit.clusters.served import RealServed, Served, devcluster_server
+from tests.kit.clusters.whole import WholeClusters, real_plane, whole_clusters
 
 settings.register_profile(
     "busy",

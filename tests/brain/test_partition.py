@@ -29,8 +29,8 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.election.election import Election, Terms
 from elasticjob.kube.errors import ApiError, LeadershipLost, Unreachable
 from elasticjob.kube.objects.views import LEASE
+from tests.kit.clusters.served import Served
 from tests.kit.controllers.build import role
-from tests.kit.served import Served
 from tests.kit.traps.switch import Switch
 from tests.kit.waiting import until
 

@@ -23,7 +23,7 @@ from elasticjob.master.serving.pages import JobCollector
 from elasticjob.master.state.job import Job
 from elasticjob.master.state.training import Account
 from tests.kit.brain.prometheus import prometheus
-from tests.kit.master import START, Played, join, report, watch
+from tests.kit.master.turns import START, Played, join, report, watch
 from tests.kit.waiting import until
 
 NAMES = ("node-0", "node-1")

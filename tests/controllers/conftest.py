@@ -11,11 +11,11 @@ import pytest_asyncio
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
-from tests.kit.account import RULES, shipped_account
+from tests.kit.clusters.accounts import RULES, shipped_account
+from tests.kit.clusters.namespaces import new_namespace
+from tests.kit.clusters.whole import WholeClusters
 from tests.kit.controllers.rights import Noting, allows
 from tests.kit.controllers.site import Site, Stage
-from tests.kit.namespaces import new_namespace
-from tests.kit.whole import WholeClusters
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

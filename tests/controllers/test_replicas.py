@@ -20,8 +20,8 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.views import EVENT, LEASE
 from elasticjob.kube.operator.operator import Operator
-from tests.kit.account import ACCOUNT, KINDS, RIGHTS, SYSTEM, ship_rights
-from tests.kit.served import Served
+from tests.kit.clusters.accounts import ACCOUNT, KINDS, RIGHTS, SYSTEM, ship_rights
+from tests.kit.clusters.served import Served
 
 USER = f"system:serviceaccount:{SYSTEM}:{ACCOUNT}"
 

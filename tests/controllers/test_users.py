@@ -11,7 +11,7 @@ import yaml
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CLUSTER_ROLE, ROLE_BINDING
-from tests.kit.account import ACCESS_REVIEW
+from tests.kit.clusters.accounts import ACCESS_REVIEW
 from tests.kit.controllers.rights import Right, allows
 from tests.kit.waiting import until
 

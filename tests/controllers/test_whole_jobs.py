@@ -27,7 +27,7 @@ from elasticjob.kube.objects.views import (
     SERVICE,
     SERVICE_ACCOUNT,
 )
-from tests.kit.account import without_right
+from tests.kit.clusters.accounts import without_right
 from tests.kit.controllers.site import Site, Stage
 from tests.kit.waiting import until
 

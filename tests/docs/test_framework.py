@@ -21,7 +21,7 @@ import yaml
 from elasticjob.kube import Client, Declaration, Kind, Manifest, Operator, crd_manifest
 from elasticjob.kube.errors import ApiError, Conflict, Invalid
 from elasticjob.kube.objects.views import CRD, LEASE, ROLE, ROLE_BINDING, SECRET, SERVICE
-from tests.kit.served import Served
+from tests.kit.clusters.served import Served
 from tests.kit.waiting import until
 
 PAGE = Path(__file__).parents[2] / "docs" / "framework.md"

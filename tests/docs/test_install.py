@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.clusters.served import devcluster_server
 from tests.kit.console import follow
 from tests.kit.helm import program
-from tests.kit.served import devcluster_server
 
 ROOT = Path(__file__).parents[2]
 HELM = program()

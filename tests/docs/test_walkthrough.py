@@ -12,9 +12,9 @@ import pytest
 from elasticjob.cli.laptop import preloaded
 from elasticjob.cli.laptop.laptop import operator_of
 from elasticjob.kube.client.client import Client
+from tests.kit.clusters.webhooks import heeded
+from tests.kit.clusters.whole import WholeClusters
 from tests.kit.console import follow
-from tests.kit.webhooks import heeded
-from tests.kit.whole import WholeClusters
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "walkthrough.md"

@@ -14,11 +14,11 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.laptop import preloaded
 from elasticjob.cli.laptop.laptop import operator_of
 from elasticjob.kube.client.client import Client
+from tests.kit.clusters.namespaces import new_namespace
+from tests.kit.clusters.whole import WholeClusters
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Stage, looking_on, over
-from tests.kit.namespaces import new_namespace
 from tests.kit.traps.switch import Switch
-from tests.kit.whole import WholeClusters
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

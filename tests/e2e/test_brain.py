@@ -18,11 +18,11 @@ from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.brain.process import BrainProcess, brain_of
 from tests.kit.brain.story import TRAINS
 from tests.kit.browser import dom
+from tests.kit.clusters.whole import WholeClusters
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Job, Stage, looking_on, over, role
 from tests.kit.traps.switch import Switch
 from tests.kit.waiting import until
-from tests.kit.whole import WholeClusters
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 

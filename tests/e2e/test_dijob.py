@@ -21,8 +21,8 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound, ServerError
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
-from tests.kit.diengine import EXAMPLE, PYTHON, Story, example
-from tests.kit.diserver import di_server_of
+from tests.kit.dijob.client import EXAMPLE, PYTHON, Story, example
+from tests.kit.dijob.server import di_server_of
 from tests.kit.waiting import until
 
 UNSHARE: Final = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"']

@@ -20,8 +20,8 @@ from elasticjob.devcluster import DevCluster
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import POD, SERVICE
 from tests.kit import manifests
-from tests.kit.dijobs import Caller, Told
-from tests.kit.diserver import DiServerProcess, di_server_of
+from tests.kit.dijob.jobs import Caller, Told
+from tests.kit.dijob.server import DiServerProcess, di_server_of
 from tests.kit.manifests import changed
 from tests.kit.waiting import until
 

@@ -40,10 +40,10 @@ from elasticjob.kube.objects.views import (
     SERVICE_ACCOUNT,
 )
 from elasticjob.master.durable.store import ConfigMap as Snapshot
+from tests.kit.clusters.webhooks import heeded
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Job, Stage, local, role, worker
 from tests.kit.waiting import until
-from tests.kit.webhooks import heeded
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 

@@ -31,7 +31,7 @@ from elasticjob.master.state.job import Bounds, Job, Spec
 from elasticjob.webhooks import WEBHOOKS
 from tests.fuzz.requests import Body, Calls
 from tests.kit.manifests import DECLARED
-from tests.kit.master import failure, finish, join, leave, report, watch
+from tests.kit.master.turns import failure, finish, join, leave, report, watch
 
 TOKEN: Final = "secret"
 

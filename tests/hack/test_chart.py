@@ -29,11 +29,11 @@ from elasticjob.kube.errors import ApiError, Forbidden
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from hack import chart
-from tests.kit.account import ACCOUNT
+from tests.kit.clusters.accounts import ACCOUNT
+from tests.kit.clusters.namespaces import new_namespace
+from tests.kit.clusters.served import Served
 from tests.kit.controllers.build import role
 from tests.kit.helm import CHART, HelmFailed, helm, program
-from tests.kit.namespaces import new_namespace
-from tests.kit.served import Served
 from tests.kit.waiting import until
 
 with_helm = pytest.mark.skipif(program() is None, reason="no helm: hack/kube-binaries helm builds it")

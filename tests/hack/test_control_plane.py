@@ -17,7 +17,7 @@ from elasticjob.kube.errors import Forbidden
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD
 from hack.cluster.controlplane import APISERVER, CONTROLLER_MANAGER, ControlPlane
 from hack.cluster.processes import ProgramFailed
-from tests.kit.namespaces import new_namespace
+from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.plane

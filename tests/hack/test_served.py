@@ -7,7 +7,7 @@ import pytest
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import Forbidden
 from elasticjob.kube.objects.views import CONFIG_MAP, NAMESPACE
-from tests.kit.served import Served
+from tests.kit.clusters.served import Served
 
 
 async def test_writes_are_told_with_who_what_and_the_answer(

@@ -14,9 +14,9 @@ import pytest
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import PERSISTENT_VOLUME_CLAIM, POD, SERVICE, SERVICE_ACCOUNT
-from tests.kit.namespaces import new_namespace
+from tests.kit.clusters.namespaces import new_namespace
+from tests.kit.clusters.whole import WholeClusters
 from tests.kit.waiting import until
-from tests.kit.whole import WholeClusters
 
 T = TypeVar("T")
 ECHO = """

@@ -19,9 +19,9 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.operator.operator import Operator
+from tests.kit.clusters.whole import WholeCluster
 from tests.kit.controllers.site import KINDS, Site
 from tests.kit.traps.switch import Switch
-from tests.kit.whole import WholeCluster
 
 
 @dataclass(frozen=True)

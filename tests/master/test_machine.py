@@ -17,7 +17,7 @@ from elasticjob.master.handlers import dispatch
 from elasticjob.master.state.errors import RequestError
 from elasticjob.master.state.invariants import invariants
 from elasticjob.master.state.job import Job
-from tests.kit.master import Played, failure, finish, join, leave, ran, report, watch
+from tests.kit.master.turns import Played, failure, finish, join, leave, ran, report, watch
 
 NAMES = [f"node-{index}" for index in range(6)]
 ANY = st.sampled_from(NAMES)

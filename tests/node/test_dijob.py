@@ -16,8 +16,8 @@ from elasticjob import __version__
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from hack.cluster.node import Node
-from tests.kit.diengine import EXAMPLE, PYTHON, Story, example
-from tests.kit.dijobs import Caller
+from tests.kit.dijob.client import EXAMPLE, PYTHON, Story, example
+from tests.kit.dijob.jobs import Caller
 from tests.kit.helm import CHART, helm, program
 from tests.kit.node.site import READY, SYSTEM, Site
 from tests.kit.node.stage import RESTRICTED, UNPRIVILEGED

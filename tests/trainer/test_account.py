@@ -10,8 +10,8 @@ import pytest
 
 from elasticjob.master.progress import goodput
 from elasticjob.master.progress.goodput import Cause
-from tests.kit.harness import Scenario, scenario
-from tests.kit.warm import Warm
+from tests.kit.training.harness import Scenario, scenario
+from tests.kit.training.warm import Warm
 
 WORKERS = 2
 

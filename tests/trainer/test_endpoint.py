@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from elasticjob.cli.laptop.ports import free_port
-from tests.kit.harness import Scenario, counted, scenario
-from tests.kit.warm import Warm
+from tests.kit.training.harness import Scenario, counted, scenario
+from tests.kit.training.warm import Warm
 
 
 def torchruns_line(nodes: str) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import elasticjob
-from tests.kit.device import WORKERS
-from tests.kit.harness import scenario
-from tests.kit.warm import Warm
+from tests.kit.training.device import WORKERS
+from tests.kit.training.harness import scenario
+from tests.kit.training.warm import Warm
 
 EXAMPLES = Path(elasticjob.__file__).resolve().parent.parent / "examples"
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.harness import Scenario, scenario
+from tests.kit.training.harness import Scenario, scenario
+from tests.kit.training.warm import Warm
 from tests.kit.waiting import until
-from tests.kit.warm import Warm
 
 BOUND = 3.0  # seconds beyond 3 steps; who waits for a core on a busy machine is sooner back
 STEP = 0.02

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.device import WORKERS
-from tests.kit.harness import Scenario, scenario
-from tests.kit.warm import Warm, warm_process
+from tests.kit.training.device import WORKERS
+from tests.kit.training.harness import Scenario, scenario
+from tests.kit.training.warm import Warm, warm_process
 
 EXAMPLES = Path("examples").resolve()
 EPOCHS, BATCHES = 3, 96  # batches of all epochs and workers together

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import elasticjob
-from tests.kit.harness import Scenario, scenario
-from tests.kit.warm import Warm
+from tests.kit.training.harness import Scenario, scenario
+from tests.kit.training.warm import Warm
 
 PLAIN = Path(elasticjob.__file__).resolve().parent.parent / "examples" / "digits" / "plain_ddp.py"
 

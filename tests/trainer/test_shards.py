@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob.trainer.shards import Dataset
-from tests.kit.consumers import consuming
+from tests.kit.training.consumers import consuming
 
 WORKERS = ["0", "1", "2"]
 

@@ -15,7 +15,7 @@ from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import Place, Server
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
-from tests.kit.dijobs import dijob
+from tests.kit.dijob.jobs import dijob
 from tests.kit.manifests import ABSENT, TEMPLATE, changed
 
 WITH_PORT = changed(TEMPLATE, {"spec/containers/0/ports": [{"name": "di-port", "containerPort": 22270}]})

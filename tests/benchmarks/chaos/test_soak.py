@@ -21,7 +21,7 @@ from elasticjob.controllers.install import install
 from elasticjob.kube.cache.wire import Meta, Owner
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import POD, Pod
-from tests.kit.served import Served
+from tests.kit.clusters.served import Served
 from tests.kit.waiting import until
 
 

@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from elasticjob.cli.main import application
-from tests.kit.served import Served
+from tests.kit.clusters.served import Served
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "config" / "crd").glob("*.yaml"))

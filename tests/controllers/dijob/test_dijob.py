@@ -21,7 +21,7 @@ from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Pod, Service
 from tests.kit import manifests
 from tests.kit.controllers.site import Site
-from tests.kit.dijobs import dijob
+from tests.kit.dijob.jobs import dijob
 from tests.kit.manifests import ABSENT, TEMPLATE, changed
 from tests.kit.waiting import until
 

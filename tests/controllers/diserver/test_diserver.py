@@ -22,9 +22,9 @@ from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.testing.asked import asking
 from elasticjob.kube.testing.faults import FaultProxy, Late
 from tests.kit import manifests
-from tests.kit.account import account_beside
+from tests.kit.clusters.accounts import account_beside
 from tests.kit.controllers.site import Site, Stage
-from tests.kit.dijobs import Caller, Told, di_server, encoded
+from tests.kit.dijob.jobs import Caller, Told, di_server, encoded
 from tests.kit.manifests import ABSENT, changed
 from tests.kit.waiting import until
 

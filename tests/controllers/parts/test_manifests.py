@@ -20,7 +20,7 @@ from elasticjob.controllers.parts.owners import unfollowed
 from elasticjob.controllers.passes.plan import Outcome
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD, SERVICE, OwnerReference
-from tests.kit.account import RULES
+from tests.kit.clusters.accounts import RULES
 from tests.kit.controllers.build import ended, job, resource, role, template
 
 ADDRESS = "10.0.0.1:50001"

@@ -15,10 +15,10 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Pod
 from elasticjob.kube.operator.operator import Operator
-from tests.kit.account import Place
+from tests.kit.clusters.accounts import Place
+from tests.kit.clusters.webhooks import heeded
 from tests.kit.controllers.rights import Noting
 from tests.kit.waiting import PATIENCE, until
-from tests.kit.webhooks import heeded
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.testing import Asked, FaultProxy, asking
 from hack.cluster.controlplane import APISERVER
-from tests.kit.served import DevServed, RealServed, Served
+from tests.kit.clusters.served import DevServed, RealServed, Served
 
 AT_ONCE = Backoff(0.0, 0.0)
 ROOT_CA = "kube-root-ca.crt"

@@ -9,8 +9,8 @@ from elasticjob.kube.crd.installing import install, upgrades
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD
 from elasticjob.kube.testing import Answer, Asked, FaultProxy, failure, html
+from tests.kit.clusters.served import Served
 from tests.kit.crd.posting import with_spec
-from tests.kit.served import Served
 
 THING: Kind[Manifest] = Kind("example.org", "v1", "Thing", "things", dict)
 OLD = with_spec({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}})

@@ -8,7 +8,7 @@ import pytest
 
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.testing import FaultProxy
-from tests.kit.served import Served
+from tests.kit.clusters.served import Served
 
 
 @pytest.fixture

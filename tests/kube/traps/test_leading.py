@@ -24,7 +24,7 @@ from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, LEASE, Lease
 from elasticjob.kube.testing import FaultProxy, asking
 from hack.cluster.audit import Audited
-from tests.kit.served import Served
+from tests.kit.clusters.served import Served
 from tests.kit.traps.operators import for_maps, operator_of, running
 from tests.kit.traps.pace import BRISK, FAST, SLOW, USUAL, Pace
 from tests.kit.traps.replica import LEASE_NAME, TERMS, WORK

@@ -20,8 +20,8 @@ from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, SECRET
 from elasticjob.kube.testing import Answer, CutAfter, Fault, FaultProxy, Refuse, Stall, asking, failure, html
+from tests.kit.clusters.served import Served
 from tests.kit.kube.stub import until
-from tests.kit.served import Served
 from tests.kit.traps.operators import (
     PAUSE,
     WATCHES,

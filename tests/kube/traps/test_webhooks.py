@@ -29,8 +29,8 @@ from elasticjob.kube.webhook.registration import INJECT_FROM
 from elasticjob.kube.webhook.review import Reader
 from elasticjob.kube.webhook.server import Policy, Problem, Review, Webhook, WebhookServer
 from tests.kit import waiting
+from tests.kit.clusters.served import Served
 from tests.kit.kube.stub import until
-from tests.kit.served import Served
 from tests.kit.traps.operators import WITHIN, for_maps, operator_of, running
 from tests.kit.traps.switch import Switch
 from tests.kit.traps.terms import within

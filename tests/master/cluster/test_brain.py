@@ -24,7 +24,7 @@ from elasticjob.master.scaling.local import LocalOptimizer
 from elasticjob.master.scaling.optimizer import OptimizerError
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.master.state.scaling import Role, Scaling, Stage
-from tests.kit.scaling import NOW, asked, records, use
+from tests.kit.master.scaling import NOW, asked, records, use
 
 QUESTION = asked(
     {"worker": Role(least=1, most=16), "ps": Role(count=1)},

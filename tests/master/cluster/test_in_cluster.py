@@ -29,9 +29,9 @@ from elasticjob.master.state.job import Job, Spec
 from elasticjob.master.state.node import Node
 from elasticjob.master.state.roster import Roster
 from elasticjob.master.state.training import Change, Training
-from tests.kit.leftovers import let_go
-from tests.kit.master import START, finish, join, report, watch
-from tests.kit.served import Served
+from tests.kit.clusters.leftovers import let_go
+from tests.kit.clusters.served import Served
+from tests.kit.master.turns import START, finish, join, report, watch
 
 
 class Place:

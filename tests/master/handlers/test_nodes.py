@@ -15,7 +15,7 @@ from elasticjob.master.progress import progress
 from elasticjob.master.state.errors import Stale
 from elasticjob.master.state.job import End
 from elasticjob.master.state.node import Phase
-from tests.kit.master import Played, failure, finish, join, leave, played, pod, report, watch
+from tests.kit.master.turns import Played, failure, finish, join, leave, played, pod, report, watch
 
 ENDS = (Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED)
 

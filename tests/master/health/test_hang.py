@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from elasticjob.api.rpc.nodes import Doing, Order, WorkerState
 from elasticjob.master.health.hang import Seen, find
 from elasticjob.master.state.condition import Kind
-from tests.kit.stepping import REDUCE, Stepping
+from tests.kit.training.stepping import REDUCE, Stepping
 
 STEP = 0.5
 

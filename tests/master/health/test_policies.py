@@ -7,7 +7,7 @@ import pytest
 from elasticjob.master.cluster.cluster import spec_of
 from elasticjob.master.state.job import End, Limits, Rule
 from tests.kit.controllers.build import job, role
-from tests.kit.master import failure, finish, played, pod
+from tests.kit.master.turns import failure, finish, played, pod
 
 LEADER = {"successPolicy": "ChiefOrWorker0"}
 

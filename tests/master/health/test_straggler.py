@@ -12,8 +12,8 @@ from elasticjob.api.rpc.nodes import Doing, Order, WorkerState
 from elasticjob.master.health.hang import Seen
 from elasticjob.master.health.straggler import ratios, share, slow
 from elasticjob.master.state.condition import Kind
-from tests.kit.master import join
-from tests.kit.stepping import Stepping
+from tests.kit.master.turns import join
+from tests.kit.training.stepping import Stepping
 
 
 def workers(*seconds: float, best: tuple[float, ...] = ()) -> list[Seen]:

@@ -17,7 +17,7 @@ from elasticjob.master.progress.goodput import Cause
 from elasticjob.master.state.errors import RequestError
 from elasticjob.master.state.node import Phase
 from elasticjob.master.state.scaling import Role, Wish
-from tests.kit.master import START, Played, failure, join, leave, played, pod, report, watch
+from tests.kit.master.turns import START, Played, failure, join, leave, played, pod, report, watch
 
 NAMES = [f"node-{index}" for index in range(4)]
 

@@ -12,7 +12,7 @@ from elasticjob.api.rpc.rendezvous import Join, Recovery, World
 from elasticjob.master.state.errors import Refused, Stale, Stopping
 from elasticjob.master.state.job import NAMED, Bounds
 from elasticjob.master.state.node import Phase
-from tests.kit.master import Played, finish, join, leave, played, pod, report, watch
+from tests.kit.master.turns import Played, finish, join, leave, played, pod, report, watch
 
 NODES = [f"node-{index}" for index in range(9)]
 

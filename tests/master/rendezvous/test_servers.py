@@ -16,7 +16,7 @@ from elasticjob.master.handlers import nodes
 from elasticjob.master.rendezvous import servers
 from elasticjob.master.state.node import Phase as PodPhase
 from elasticjob.master.state.scaling import Placed, Role, Scaling, Wish
-from tests.kit.master import Played, pod
+from tests.kit.master.turns import Played, pod
 
 BEAT = 1.0
 

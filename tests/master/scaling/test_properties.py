@@ -16,7 +16,7 @@ from elasticjob.master.scaling.bounds import bound
 from elasticjob.master.scaling.optimizer import Question
 from elasticjob.master.scaling.plan import Group, ResourcePlan
 from elasticjob.master.state.scaling import Placed, Record, Role
-from tests.kit.scaling import NOW, asked
+from tests.kit.master.scaling import NOW, asked
 
 TICK = timedelta(seconds=100)
 NOISE = 0.02

@@ -11,7 +11,7 @@ from elasticjob.master.scaling import cores, growth, memory, pending, servers, s
 from elasticjob.master.scaling.optimizer import Question
 from elasticjob.master.scaling.plan import ResourcePlan
 from elasticjob.master.state.scaling import Mode, Role, Stage
-from tests.kit.scaling import NOW, asked, needed, records, use, waiting
+from tests.kit.master.scaling import NOW, asked, needed, records, use, waiting
 
 ELASTIC = {"worker": Role(least=1, most=16)}
 PAIRS = {"worker": Role(least=2, most=16, unit=2)}

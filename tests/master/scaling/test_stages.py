@@ -20,7 +20,7 @@ from elasticjob.master.state.job import Job, Spec
 from elasticjob.master.state.node import Node, Phase
 from elasticjob.master.state.roster import Roster
 from elasticjob.master.state.scaling import Demand, Mode, Placed, Role, Scaling, Stage, Wish
-from tests.kit.scaling import GIB, NOW, records, use
+from tests.kit.master.scaling import GIB, NOW, records, use
 
 ELASTIC = Wish(mark="1", mode=Mode.SINGLE_JOB, roles={"worker": Role(least=1, most=8)})
 GROW = ResourcePlan({"worker": Group(2)}, reason="two are tried")

@@ -11,7 +11,7 @@ from aiohttp.test_utils import make_mocked_request
 from elasticjob.api.rpc.nodes import Doing, Gpus, Report, Usage, WorkerState
 from elasticjob.master.serving.pages import JobCollector, render, status
 from elasticjob.master.state.job import Job
-from tests.kit.master import Played, played, pod
+from tests.kit.master.turns import Played, played, pod
 
 DEVICES = Gpus(count=2, utilization=0.0, memory=3, memory_total=80)
 

@@ -22,7 +22,7 @@ from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Bounds, Job, Spec
 from elasticjob.trainer.link.master import MasterClient, Stale
 from tests.kit.kube.stub import until
-from tests.kit.master import finish, join, report, watch
+from tests.kit.master.turns import finish, join, report, watch
 
 TOKEN = "secret"
 NAMES = ("node-0", "node-1")

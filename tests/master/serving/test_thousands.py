@@ -16,7 +16,7 @@ from elasticjob.master.state.invariants import invariants
 from elasticjob.master.state.job import Bounds, Job, Spec
 from elasticjob.master.state.node import Node, Phase
 from elasticjob.master.state.roster import Roster
-from tests.kit.master import START
+from tests.kit.master.turns import START
 
 STEP = timedelta(seconds=2)
 

@@ -25,7 +25,7 @@ from elasticjob.master.serving import pages
 from elasticjob.master.shards import book
 from elasticjob.master.shards.ledger import Ledger
 from elasticjob.master.state.errors import RequestError, Stale
-from tests.kit.master import Played, failure, watch
+from tests.kit.master.turns import Played, failure, watch
 
 
 class Game:

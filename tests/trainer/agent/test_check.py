@@ -16,9 +16,9 @@ from elasticjob.master.handlers import nodes
 from elasticjob.master.handlers.check import sentence
 from elasticjob.trainer.agent import check
 from elasticjob.trainer.agent.check import Bench, Result, Task, reserved, together
-from tests.kit.harness import SCRIPTS, scenario
-from tests.kit.master import pod
-from tests.kit.warm import Warm
+from tests.kit.master.turns import pod
+from tests.kit.training.harness import SCRIPTS, scenario
+from tests.kit.training.warm import Warm
 
 
 async def test_a_broken_node_does_not_train_and_a_slow_one_is_named(

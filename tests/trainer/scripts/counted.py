@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from elasticjob.trainer.torch import Elastic
-from tests.kit.device import DEVICE
+from tests.kit.training.device import DEVICE
 
 
 class Numbered(Dataset[tuple[Tensor, Tensor, int]]):

@@ -17,7 +17,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.utils.data import Dataset
 
 from elasticjob.trainer.torch import Elastic, node_mesh
-from tests.kit.device import DEVICE
+from tests.kit.training.device import DEVICE
 
 
 class Numbered(Dataset[tuple[Tensor, Tensor, int]]):

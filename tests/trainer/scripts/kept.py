@@ -20,7 +20,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import Dataset
 
 from elasticjob.trainer.torch import Elastic, PerEpoch
-from tests.kit.device import DEVICE
+from tests.kit.training.device import DEVICE
 
 FOLDER = Path(os.environ["COUNTED"])
 

@@ -11,7 +11,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.utils.data import TensorDataset
 
 from elasticjob.trainer.torch import Elastic, node_mesh
-from tests.kit.device import DEVICE
+from tests.kit.training.device import DEVICE
 
 
 class Partly(nn.Module):

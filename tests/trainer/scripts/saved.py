@@ -18,7 +18,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from elasticjob.trainer.torch.checkpoint import Checkpoint
-from tests.kit.device import DEVICE
+from tests.kit.training.device import DEVICE
 
 
 def say(**words: object) -> None:

@@ -23,10 +23,10 @@ from elasticjob.trainer.torch import checkpoint as module
 from elasticjob.trainer.torch.checkpoint import Checkpoint
 from elasticjob.trainer.torch.saving.flash import Flash
 from elasticjob.trainer.torch.saving.tree import Taken
-from tests.kit.device import DEVICE
-from tests.kit.harness import Scenario, scenario
+from tests.kit.training.device import DEVICE
+from tests.kit.training.harness import Scenario, scenario
+from tests.kit.training.warm import Warm
 from tests.kit.waiting import until
-from tests.kit.warm import Warm
 
 
 def training(where: Path, **more: Any) -> tuple[Checkpoint, nn.Module, dict[str, Any]]:

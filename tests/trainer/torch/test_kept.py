@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.kit.harness import Scenario, scenario
-from tests.kit.warm import Warm
+from tests.kit.training.harness import Scenario, scenario
+from tests.kit.training.warm import Warm
 
 EPOCHS = 6
 

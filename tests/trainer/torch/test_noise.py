@@ -13,9 +13,9 @@ from elasticjob.trainer.torch.noise import KEEPS, Noise
 from elasticjob.trainer.torch.records.batch import bounds
 from elasticjob.trainer.torch.records.data import permutation
 from elasticjob.trainer.torch.records.sampler import Position, Sampler
-from tests.kit.counted import BATCH, SIZE, problem
-from tests.kit.harness import scenario
-from tests.kit.warm import Warm
+from tests.kit.training.counted import BATCH, SIZE, problem
+from tests.kit.training.harness import scenario
+from tests.kit.training.warm import Warm
 
 
 def expected(pieces: int, epochs: int) -> float:

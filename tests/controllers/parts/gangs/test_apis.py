@@ -15,7 +15,7 @@ from elasticjob.controllers.parts.gangs.apis import APIS, api_of
 from elasticjob.controllers.parts.gangs.choice import absence, chosen, followed, gang_of
 from elasticjob.controllers.parts.gangs.gang import Gang, kept, written
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.account import RULES
+from tests.kit.clusters.accounts import RULES
 from tests.kit.controllers.build import job, resource, role
 
 KUBERNETES = "scheduling.k8s.io/v1beta1"

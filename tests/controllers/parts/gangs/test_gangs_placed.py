@@ -27,10 +27,10 @@ from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NODE
 from hack.cluster.controlplane import ControlPlane
 from tests.controllers.parts.gangs.test_gangs import CRDS, local
-from tests.kit.account import shipped_account
+from tests.kit.clusters.accounts import shipped_account
+from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.controllers.rights import Noting
 from tests.kit.controllers.site import Site, Stage
-from tests.kit.namespaces import new_namespace
 
 BUILT: Final = os.environ.get("GANG_SCHEDULER", "")
 GATES: Final = "--feature-gates=GenericWorkload=true,GangScheduling=true"

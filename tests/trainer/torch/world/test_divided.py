@@ -16,9 +16,9 @@ import torch.nn.functional as F
 
 from elasticjob.trainer.torch.records.data import permutation
 from elasticjob.trainer.torch.records.sampler import Position, Sampler
-from tests.kit.counted import BATCH, SIZE, problem
-from tests.kit.harness import SCRIPTS, Agent, Scenario, counted, scenario
-from tests.kit.warm import Warm
+from tests.kit.training.counted import BATCH, SIZE, problem
+from tests.kit.training.harness import SCRIPTS, Agent, Scenario, counted, scenario
+from tests.kit.training.warm import Warm
 from tests.trainer.torch.test_elastic import lineage
 
 CLIP, EPOCHS = 0.5, 20

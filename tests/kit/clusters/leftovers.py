@@ -20,7 +20,7 @@ from elasticjob.kube.objects.views import (
     Object,
 )
 from hack.cluster.controlplane import ControlPlane
-from tests.kit.volumes import PERSISTENT_VOLUME
+from tests.kit.clusters.volumes import PERSISTENT_VOLUME
 from tests.kit.waiting import until
 
 RBAC = "rbac.authorization.k8s.io"

@@ -24,8 +24,8 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.objects.views import NODE, POD
 from hack.cluster.controlplane import MASTERS, ControlPlane
-from tests.kit.leftovers import cleaned, remove_all
-from tests.kit.volumes import volumes
+from tests.kit.clusters.leftovers import cleaned, remove_all
+from tests.kit.clusters.volumes import volumes
 from tests.kit.waiting import until
 
 SERVICES = ip_network("127.128.0.0/9")

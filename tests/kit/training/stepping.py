@@ -15,7 +15,7 @@ from elasticjob.api.rpc.nodes import Orders, Report
 from elasticjob.master.state.condition import Finding
 from elasticjob.trainer.agent.seeing.health import EVERY, Sight, Watcher
 from elasticjob.trainer.link.pulse import Phase, Pulse
-from tests.kit.master import START, Played, join, watch
+from tests.kit.master.turns import START, Played, join, watch
 
 Seconds = Callable[[int, int], float]
 REDUCE = 0.02

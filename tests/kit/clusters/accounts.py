@@ -15,7 +15,7 @@ from elasticjob.kube.client.credentials import Config, Static
 from elasticjob.kube.errors import AlreadyExists, Forbidden, NotFound
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CLUSTER_ROLE, NAMESPACE, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT
-from tests.kit.leftovers import CLUSTER_ROLE_BINDING
+from tests.kit.clusters.leftovers import CLUSTER_ROLE_BINDING
 from tests.kit.waiting import until
 
 RIGHTS: tuple[Manifest, ...] = tuple(yaml.safe_load_all(Path("config/rbac/operator.yaml").read_text()))

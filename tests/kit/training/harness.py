@@ -25,10 +25,10 @@ from elasticjob.api.rpc import environment as names
 from elasticjob.master.durable.store import Nowhere, restore, snapshot
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Bounds, Job, Limits, Spec
-from tests.kit.warm import Process, Warm
+from tests.kit.training.warm import Process, Warm
 
 TOKEN: Final = "secret"
-SCRIPTS: Final = Path(__file__).parents[1] / "trainer" / "scripts"
+SCRIPTS: Final = Path(__file__).parents[2] / "trainer" / "scripts"
 PATIENCE: Final = 180.0  # seconds until a stuck scenario fails, with all output so far
 
 
