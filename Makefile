@@ -4,91 +4,99 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
-# Tests wait more than they compute, so there are more processes than cores. The long ones start first.
+DEV := $(VENV)/.ready-dev
+STORIES := $(VENV)/.ready-stories
+# Tests wait more than they compute, so there are more processes than cores. Stories start first.
+PYTEST := $(BIN)/pytest
 IN_PARALLEL := -n 4 --dist loadgroup --no-loadscope-reorder --durations 10
 export OMP_NUM_THREADS ?= 1
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test di-engine test-kube e2e conformance check generate fix fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale chaos chaos-training drains soak clean
+.PHONY: help demo test stories di-engine test-kube e2e conformance check generate fix mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale chaos chaos-training drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml hack/setup
-	@hack/setup "$(PYTHON)" "$(VENV)"
+$(VENV)/.ready-%: pyproject.toml hack/setup
+	@hack/setup "$(PYTHON)" "$(VENV)" $*
 
-demo: $(READY) ## a whole job on this machine: apply, train, kill, scale, suspend, succeed (about 2 minutes; writes report.html)
+demo: $(VENV)/.ready-demo ## a whole job on this machine: apply, train, kill, scale, suspend, succeed (about 2 minutes; writes report.html)
 	@$(BIN)/elasticjob demo --report report.html
 
-test: $(READY) ## all tests that need nothing but Python packages (kubectl is used where it is on PATH)
-	$(BIN)/pytest $(IN_PARALLEL)
+test: $(DEV) ## all tests but stories, and one story of a whole job (about 3 minutes; kubectl is used where it is on PATH)
+	$(PYTEST) $(IN_PARALLEL) -m "not story" --budget 360:200
 
-di-engine: $(READY) # the stock DI-engine, for the stories of DIJobs
+stories: $(STORIES) di-engine ## whole programs and jobs together: demo, walkthrough, kills, soak, Brain, torchrun, other libraries (5 minutes)
+	$(PYTEST) $(IN_PARALLEL) -m story --budget 500:300
+
+di-engine: $(DEV) # the stock DI-engine, for the stories of DIJobs
 	@hack/di-engine "$(VENV)"
 
-test-kube: $(READY) ## the integration tests again, on a real control plane (hack/kube-binaries builds it where there is Go)
+test-kube: $(DEV) ## the integration tests whose answers may differ, on a real control plane (hack/kube-binaries builds it; ALL=1: all of them)
 	@hack/kube-binaries control-plane kwok kubectl
-	$(BIN)/pytest $(IN_PARALLEL) --kube real -m "integration or plane"
+	$(PYTEST) $(IN_PARALLEL) --kube real -m "$(if $(ALL),integration,differs) or plane"
 
-e2e: $(READY) di-engine ## whole jobs with the operator in the cluster, on a real node with containers (as root; or ON=kind); DI-engine on both
+e2e: $(STORIES) di-engine ## whole jobs with the operator in the cluster, on a real node with containers (as root; or ON=kind); DI-engine on both
 	@on=$$($(BIN)/python -m hack.cluster.chosen $(ON)) || exit 1; \
 	[ "$$on" = kind ] || hack/kube-binaries control-plane node helm || exit 1; \
-	$(BIN)/pytest tests/node tests/e2e/test_dijob.py --node --on "$$on" -m node
+	$(PYTEST) tests/node tests/e2e/test_dijob.py --node --on "$$on" -m node
 
-conformance: $(READY) ## the same requests to devcluster and to the real server; writes docs/devcluster-conformance.md
+conformance: $(DEV) ## the same requests to devcluster and to the real server; writes docs/devcluster-conformance.md
 	@hack/kube-binaries control-plane
 	$(BIN)/python -m tests.conformance
 
-check: $(READY) ## lint, types, arrows, generated files: what pre-commit and CI run
+check: $(DEV) ## lint, types, arrows, generated files: what pre-commit and CI run
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python hack/generate.py --check
 
-generate: $(READY) ## write what is generated, and tell what CRDs change for stored objects (FLAGS=--allow-breaking)
+generate: $(DEV) ## write what is generated, and tell what CRDs change for stored objects (FLAGS=--allow-breaking)
 	$(BIN)/python hack/generate.py $(FLAGS)
 
-fix: $(READY) # format, and mend what ruff can mend
+fix: $(DEV) # format, and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench-training: $(READY) ## recovery, step cost and master load; torchrun, DLRover and torchft beside us (40 minutes; FLAGS=--help)
+mutants: $(DEV) # whether the tests notice 200 small faults put into the code one at a time (half an hour; FLAGS=--help)
+	$(BIN)/python -m hack.mutants $(FLAGS)
+
+bench-training: $(DEV) ## recovery, step cost and master load; torchrun, DLRover and torchft beside us (40 minutes; FLAGS=--help)
 	@hack/peers "$(VENV)"
 	$(BIN)/python -m benchmarks.training $(FLAGS)
 
-bench-scaling: $(READY) ## sizes and memory decided by us, by fixed settings and by DLRover's rules, simulated (5 minutes)
+bench-scaling: $(DEV) ## sizes and memory decided by us, by fixed settings and by DLRover's rules, simulated (5 minutes)
 	$(BIN)/python -m benchmarks.simulator $(FLAGS)
 
-bench-cluster: $(READY) ## planners of a shared cluster beside published results, simulated, with plots in bench-cluster/ (15 minutes)
+bench-cluster: $(DEV) ## planners of a shared cluster beside published results, simulated, with plots in bench-cluster/ (15 minutes)
 	$(BIN)/python -m benchmarks.cluster $(FLAGS)
 
-bench-kube: $(READY) ## cache, watch and reconcile figures on a real API server, other Python clients beside us
+bench-kube: $(DEV) ## cache, watch and reconcile figures on a real API server, other Python clients beside us
 	@hack/kube-binaries control-plane
 	@hack/setup "$(PYTHON)" "$(VENV)" bench
 	$(BIN)/python -m benchmarks.clients.framework
 
-bench-scale: $(READY) ## 100 to 1,000 jobs of 4 pods on pretended nodes through a real control plane, Jobs and bare pods beside us
+bench-scale: $(DEV) ## 100 to 1,000 jobs of 4 pods on pretended nodes through a real control plane, Jobs and bare pods beside us
 	@hack/kube-binaries control-plane kwok
 	$(BIN)/python -m benchmarks.services.scale
 
-chaos: $(READY) ## kill -9 operator, master, agents at random moments, 20 rounds
+chaos: $(DEV) ## kill -9 operator, master, agents at random moments, 20 rounds
 	$(BIN)/python -m benchmarks.chaos.control_plane
 
-chaos-training: $(READY) ## 300 kills in one training, each record counts once; 60 around saves; 10 stories whose goodput adds up (half an hour)
+chaos-training: $(DEV) ## 300 kills in one training, each record counts once; 60 around saves; 10 stories whose goodput adds up (half an hour)
 	$(BIN)/python -m benchmarks.chaos.training $(FLAGS)
 	$(BIN)/python -m benchmarks.chaos.checkpoints
 	$(BIN)/python -m benchmarks.chaos.goodput
 
-drains: $(READY) # 100 random drains of one training: no step is lost (half an hour; FLAGS="--drains 10")
+drains: $(DEV) # 100 random drains of one training: no step is lost (half an hour; FLAGS="--drains 10")
 	$(BIN)/python -m benchmarks.chaos.drains $(FLAGS)
 
-soak: $(READY) ## ten minutes of random faults between the operator and a real API server, 200 jobs coming and going
+soak: $(DEV) ## ten minutes of random faults between the operator and a real API server, 200 jobs coming and going
 	@hack/kube-binaries control-plane
 	$(BIN)/python -m benchmarks.chaos.soak
 
-fuzz: $(READY) # 100,000 random requests to each port of ours, about a quarter of an hour (FLAGS="--requests 5000 --seed 2")
+fuzz: $(DEV) # 100,000 random requests to each port of ours, about a quarter of an hour (FLAGS="--requests 5000 --seed 2")
 	$(BIN)/python -m tests.fuzz $(FLAGS)
 
 clean: # remove the virtual environment and caches

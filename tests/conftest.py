@@ -22,6 +22,7 @@ from tests.kit.clusters.leftovers import cleaned
 from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.clusters.served import RealServed, Served, devcluster_server
 from tests.kit.clusters.whole import WholeClusters, real_plane, whole_clusters
+from tests.kit.waiting import PATIENCE
 
 settings.register_profile(
     "busy",
@@ -49,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.integration)
         if isinstance(item, pytest.Function) and SHARED in item.fixturenames:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=_not_long)  # a long test that starts last would decide when the whole run ends
+    items.sort(key=_no_story)  # a story that starts last would decide when the whole run ends
     if config.getoption("--kube") != "real":
         _leave_out("plane", config, items)
     if not config.getoption("--node"):
@@ -63,8 +64,8 @@ def _leave_out(marker: str, config: pytest.Config, items: list[pytest.Item]) -> 
         items[:] = [item for item in items if item not in left_out]
 
 
-def _not_long(item: pytest.Item) -> bool:
-    return not any(item.get_closest_marker(name) for name in ("e2e", "long"))
+def _no_story(item: pytest.Item) -> bool:
+    return not any(item.get_closest_marker(name) for name in ("story", "e2e", "long"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -78,6 +79,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if ran:
         server = "the real control plane" if config.getoption("--kube") == "real" else "devcluster"
         terminalreporter.write_line(f"{len(ran)} integration tests ran on {server}")
+
+
+@pytest.fixture
+def patience() -> float:
+    """Seconds that a test waits for what should happen soon, more on a slow or busy machine."""
+    return PATIENCE
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,15 @@ for its first conftests beside whatever may be a path.
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+from tests.kit.waiting import slowness
+
+TEST = 300
+"""Seconds after which a test has hung, on an idle machine."""
+os.environ.setdefault("PYTEST_TIMEOUT", f"{TEST * slowness():.0f}")  # pytest-timeout's own variable
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -25,7 +25,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from elasticjob.trainer.torch.checkpoint import Checkpoint
 
 
-class ElasticAccelerator(Accelerator):  # type: ignore[misc]  # accelerate is not annotated
+class ElasticAccelerator(Accelerator):
     """An Accelerator whose checkpoints are copies in memory; see `Checkpoint` for the arguments.
 
     Loaders shuffle by seed and epoch (`use_seedable_sampler`), so that an epoch can be gone on with.

@@ -1,0 +1,99 @@
+"""Tests that failed run once more, alone, after the others: noise refuses no change, and no race is hidden.
+
+    python -m hack.steady --unsteady FILE -- [PATH…] [OPTION OF PYTEST…]
+
+A test that passes then is unsteady: the run is green, and FILE gets a line with the first failure's message.
+It is a fault to be mended at once, with a row in tests/UNSTEADY.md. The run is red if a test fails again, if
+more than MOST failed, or if pytest ended otherwise than by failed tests.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from argparse import ArgumentParser
+from collections.abc import Iterator, Sequence
+from itertools import dropwhile
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+MOST: Final = 5
+FAILED: Final = pytest.ExitCode.TESTS_FAILED
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run pytest, and what failed once more; return the exit code."""
+    parser = ArgumentParser(prog="python -m hack.steady", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--unsteady", type=Path, required=True, help="what passes only alone is added to this file"
+    )
+    parser.add_argument("pytest", nargs="+", help="arguments of pytest, after --")
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        code, failures = run(given.pytest, Path(folder) / "first.jsonl")
+        if code != FAILED or not failures:
+            return code
+        if len(failures) > MOST:
+            print(f"=== {len(failures)} tests failed, more than {MOST}: they are not run again")
+            return code
+        print(f"=== {len(failures)} failed: once more, alone", flush=True)
+        code, _ = run([*without_processes(given.pytest), *failures], Path(folder) / "second.jsonl")
+    if code == 0:
+        with given.unsteady.open("a") as file:
+            file.writelines(f"{test}: {message}\n" for test, message in failures.items())
+    return code
+
+
+def run(arguments: Sequence[str], report: Path) -> tuple[int, dict[str, str]]:
+    """Return pytest's exit code, and the message of each test that failed, by its node id."""
+    command = [sys.executable, "-m", "pytest", "-p", "hack.steady", f"--failures={report}", *arguments]
+    code = subprocess.run(command, check=False).returncode
+    lines = report.read_text().splitlines() if report.exists() else []
+    return code, dict(reversed([json.loads(line) for line in lines]))  # of each test the first failure
+
+
+def without_processes(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the arguments without paths, which come first, and without those that distribute tests."""
+    words = dropwhile(lambda word: not word.startswith("-"), arguments)
+    for word in words:
+        if word in ("-n", "--dist"):
+            next(words, "")
+        elif word != "--no-loadscope-reorder":
+            yield word
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Of the plugin that this module is for the run itself."""
+    parser.addoption("--failures", type=Path, help="a file for the failures, one JSON line each")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Note failures in the process that has them all, not in those of pytest-xdist."""
+    if (report := config.getoption("--failures")) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Noting(report))
+
+
+class _Noting:
+    def __init__(self, report: Path) -> None:
+        self._report = report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            test, at, group = report.nodeid.rpartition("@")  # pytest-xdist adds a test's group
+            line = [test if at and "]" not in group else report.nodeid, _message(report)]
+            with self._report.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+
+
+def _message(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(crash.message if crash else report.longrepr).strip().split("\n")[0][:300]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
