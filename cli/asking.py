@@ -10,8 +10,10 @@ import typer
 
 from elasticjob.cli.errors import Failure
 
-Url = Annotated[str, typer.Option("--brain", envvar="ELASTICJOB_BRAIN_URL", help="Where Brain listens.")]
-TokenFile = Annotated[Path | None, typer.Option(help="The token of readers, if Brain wants one.")]
+Url = Annotated[str, typer.Option("--brain", envvar="ELASTICJOB_BRAIN_URL", help="The URL of Brain.")]
+TokenFile = Annotated[
+    Path | None, typer.Option(help="File with the token for reading, if Brain requires one.")
+]
 HERE = "http://127.0.0.1:8090"
 SECONDS = 10.0
 

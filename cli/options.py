@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound="BaseSettings")
 
 Kubeconfig = Annotated[
-    Path | None, typer.Option(help="The cluster; else KUBECONFIG, ~/.kube/config, or the pod's account.")
+    Path | None,
+    typer.Option(help="The kubeconfig. Default: KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount."),
 ]
-Context = Annotated[str | None, typer.Option(help="The context, if not the kubeconfig's current one.")]
+Context = Annotated[str | None, typer.Option(help="The context of the kubeconfig. Default: the current one.")]
 
 
 def settings_of(kind: type[S], given: Mapping[str, Any]) -> S:

@@ -123,7 +123,7 @@ class _Link:
         raise NotImplementedError
 
     async def _farewell(self, master: MasterClient) -> None:
-        """Say nothing: who is not heard is not waited for."""
+        """Send nothing: the master drops members that miss their heartbeat, and waits for none of them."""
 
     async def _ask(self, master: MasterClient, request: Serve | Follow) -> Plane | None:
         """Return the answer; None if there is something to tell before it comes."""

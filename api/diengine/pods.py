@@ -29,8 +29,8 @@ from elasticjob.kube.objects.owner import Named, owner_reference
 from elasticjob.kube.objects.views import POD, ContainerPort, Pod
 
 FAREWELL: Final = {"preStop": {"exec": {"command": ["sleep", "3"]}}}
-"""A replica that is deleted answers a little longer: DI-engine takes leave of it when di-server's list, which
-it reads each second, has it no more, and stops following the list for good where nobody answers then."""
+"""A deleted replica answers a little longer: DI-engine closes its connection once di-server's list, which it
+reads each second, has the replica no more. If the pod is already gone, DI-engine stops reading the list."""
 GPU: Final = "nvidia.com/gpu"
 STANDARD_LABELS: Final = {
     "app.kubernetes.io/name": "dijob",

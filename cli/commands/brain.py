@@ -19,33 +19,38 @@ def brain(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="Work in this namespace only.")
+        str | None, typer.Option("--namespace", "-n", help="Watch this namespace only.")
     ] = None,
     cluster: Annotated[
-        bool | None, typer.Option("--cluster/--no-cluster", help="Watch a cluster and plan for its jobs.")
+        bool | None,
+        typer.Option("--cluster/--no-cluster", help="Watch the cluster, and write ScalePlans for its jobs."),
     ] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="The port to listen on; 0 for any.")] = None,
-    key_file: Annotated[Path | None, typer.Option(help="The key of the tokens of masters.")] = None,
-    reading_token_file: Annotated[Path | None, typer.Option(help="The token with which people read.")] = None,
+    key_file: Annotated[
+        Path | None, typer.Option(help="File with the key that signs the tokens of masters.")
+    ] = None,
+    reading_token_file: Annotated[
+        Path | None, typer.Option(help="File with the token that readers must send.")
+    ] = None,
     probes: Annotated[
-        str | None, typer.Option(help="host:port of /healthz, /readyz and /metrics; port 0 for any.")
+        str | None, typer.Option(help="HOST:PORT of /healthz, /readyz and /metrics; port 0 for any.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="Where samples come from: masters, prometheus or none.")
+        str | None, typer.Option(help="Where measurements come from: masters, prometheus or none.")
     ] = None,
     prometheus: Annotated[str | None, typer.Option(help="The URL of the Prometheus server.")] = None,
     leader_election: Annotated[
         bool | None,
         typer.Option(
             "--leader-election/--no-leader-election",
-            help="Be one of several replicas, of which one at a time watches and plans.",
+            help="Run as one of several replicas: the leader watches and plans, the others stand by.",
         ),
     ] = None,
     log_format: Annotated[str, typer.Option(help="console or json.")] = "console",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
-    """Keep the history of jobs, and size jobs in cluster mode by it.
+    """Keep the history of jobs, and scale jobs with optimizeMode: cluster by it.
 
     Every flag can also be set in the environment, as ELASTICJOB_BRAIN_DATABASE and so on; flags win.
 

@@ -30,24 +30,28 @@ class Template(StrEnum):
 
 
 def crds(
-    output: Annotated[Format, typer.Option("--output", "-o", help="How to write them.")] = Format.YAML,
+    output: Annotated[Format, typer.Option("--output", "-o", help="The output format.")] = Format.YAML,
     template: Annotated[
         Template,
         typer.Option(
-            help="What of pod templates is checked: all, newer fields are lost (full); all, newer fields "
-            "stay (typed); nothing (opaque)."
+            help="Schema of pod templates. full: all fields, unknown ones are pruned; typed: all fields, "
+            "unknown ones are kept; opaque: none."
         ),
     ] = Template.TYPED,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Apply them to the cluster (server-side), instead of printing.")
+        bool,
+        typer.Option(
+            "--apply", help="Apply them to the cluster (server-side apply) instead of printing them."
+        ),
     ] = False,
     allow_breaking: Annotated[
-        bool, typer.Option("--allow-breaking", help="Apply, though objects of the cluster may suffer.")
+        bool,
+        typer.Option("--allow-breaking", help="Apply even if stored objects become invalid or lose fields."),
     ] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Print the custom resource definitions, ElasticJob, JobResource and ScalePlan, or apply them.
+    """Print the CustomResourceDefinitions of ElasticJob, JobResource and ScalePlan, or apply them.
 
     Example: [bold]elasticjob crds | kubectl apply --server-side -f -[/], or [bold]elasticjob crds --apply[/],
     which first lists the changes that affect stored objects.

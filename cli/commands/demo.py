@@ -12,21 +12,22 @@ from elasticjob.cli.output import Output
 
 def demo(
     report: Annotated[
-        Path, typer.Option("--report", "-r", help="Where the report goes: one HTML page.")
+        Path, typer.Option("--report", "-r", help="The file of the report, one HTML page.")
     ] = Path("report.html"),
     picture: Annotated[
-        Path | None, typer.Option("--picture", help="Also write the plot alone, as SVG.")
+        Path | None, typer.Option("--picture", help="Also write the plot to this file, as SVG.")
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the cluster up at the end, and say how kubectl reaches it.")
+        bool,
+        typer.Option("--keep", help="Keep the cluster running at the end, and print how kubectl reaches it."),
     ] = False,
     epochs: Annotated[
-        int | None, typer.Option("--epochs", min=1, help="Train longer or shorter than the job says.")
+        int | None, typer.Option("--epochs", min=1, help="Number of epochs, instead of the job's.")
     ] = None,
     output: Annotated[
-        Output, typer.Option("--output", "-o", help="What to print at the end; json also means --plain.")
+        Output, typer.Option("--output", "-o", help="The format of the results; json implies --plain.")
     ] = Output.TEXT,
-    plain: Annotated[bool, typer.Option("--plain", help="Lines instead of a live screen.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Print lines instead of a live screen.")] = False,
 ) -> int:
     """Run a job on this machine: apply, train, kill, scale, suspend, resume, succeed.
 

@@ -35,7 +35,7 @@ def devcluster(
     command: Annotated[
         list[str] | None,
         typer.Argument(
-            help="A program to run with KUBECONFIG set; its exit code becomes ours.", show_default=False
+            help="A program to run with KUBECONFIG set; its exit code is returned.", show_default=False
         ),
     ] = None,
     kubeconfig: Annotated[
@@ -44,31 +44,32 @@ def devcluster(
     state: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for logs, volumes and claims.", show_default="a temporary one, deleted at the end"
+            help="Directory for logs, volumes and claims.",
+            show_default="a temporary directory, deleted at the end",
         ),
     ] = None,
     operator: Annotated[
         bool,
         typer.Option(
             "--operator",
-            help="Start elasticjob's operator beside it, with its resources installed; restarted if it dies.",
+            help="Also run the operator, with its CRDs applied; it is restarted if it exits.",
         ),
     ] = False,
-    keep: Annotated[bool, typer.Option(help="Stay up after COMMAND, until Ctrl-C.")] = False,
-    nodes: Annotated[int, typer.Option(min=1, help="How many nodes this machine stands for.")] = 1,
+    keep: Annotated[bool, typer.Option(help="Keep running after COMMAND, until Ctrl-C.")] = False,
+    nodes: Annotated[int, typer.Option(min=1, help="Number of nodes; all of them are this machine.")] = 1,
     capacity: Annotated[
         list[str] | None,
         typer.Option(
-            help="What each node has: cpu=8, memory=16Gi, nvidia.com/gpu=2 (devices are pretended)."
+            help="Capacity of each node: cpu=8, memory=16Gi, nvidia.com/gpu=2 (GPUs are simulated)."
         ),
     ] = None,
-    port: Annotated[int, typer.Option(help="Port of the API server.", show_default="any free one")] = 0,
+    port: Annotated[int, typer.Option(help="Port of the API server.", show_default="any free port")] = 0,
     rbac: Annotated[
         bool,
-        typer.Option("--rbac", help="Enforce RBAC: refuse what no Role allows, as on a real cluster."),
+        typer.Option("--rbac", help="Enforce RBAC, as on a real cluster."),
     ] = False,
 ) -> int:
-    """A Kubernetes in one process, for kubectl and tests: no containers, no root, nothing to install.
+    """Run Kubernetes in one process, for kubectl and tests: no containers, no root, nothing to install.
 
     Pods run as processes of this machine. Images [bold]python:*[/], [bold]busybox*[/], [bold]debian*[/] and
     [bold]elasticjob/*[/] all mean the programs of this machine, those of this Python environment first.

@@ -16,26 +16,31 @@ def di_server(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="Work in this namespace only.")
+        str | None, typer.Option("--namespace", "-n", help="Watch this namespace only.")
     ] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="The port to listen on; 0 for any.")] = None,
-    url: Annotated[str | None, typer.Option(help="The URL of di-server that new pods are told.")] = None,
-    key_file: Annotated[Path | None, typer.Option(help="The key of the tokens of jobs.")] = None,
-    agconfig_namespace: Annotated[
-        str | None, typer.Option(help="Where the AggregatorConfig of the cluster is.")
+    url: Annotated[str | None, typer.Option(help="The URL at which new pods reach di-server.")] = None,
+    key_file: Annotated[
+        Path | None, typer.Option(help="File with the key that signs the tokens of jobs.")
     ] = None,
-    agconfig_name: Annotated[str | None, typer.Option(help="Its name.")] = None,
+    agconfig_namespace: Annotated[
+        str | None, typer.Option(help="The namespace of the cluster's AggregatorConfig.")
+    ] = None,
+    agconfig_name: Annotated[
+        str | None, typer.Option(help="The name of the cluster's AggregatorConfig.")
+    ] = None,
     local_ports: Annotated[
         bool | None,
         typer.Option(
-            "--local-ports/--released-ports", help="Count ports of ddp learners from each pod's first."
+            "--local-ports/--released-ports",
+            help="Number the ports of ddp learners from each pod's first port.",
         ),
     ] = None,
     log_format: Annotated[str, typer.Option(help="console or json.")] = "console",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
-    """Make and delete collectors and learners as coordinators of DIJobs ask for them.
+    """Create and delete collectors and learners, as the coordinators of DIJobs request.
 
     Every flag can also be set in the environment, as ELASTICJOB_DI_SERVER_PORT and so on; flags win.
 

@@ -13,13 +13,17 @@ from elasticjob.cli.output import Output
 
 def explain(
     job: Annotated[str, typer.Argument(help="The name of the job.")],
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Its namespace.")] = "default",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="The namespace of the job.")
+    ] = "default",
     brain: Url = HERE,
     token_file: TokenFile = None,
-    numbers: Annotated[bool, typer.Option("--numbers", help="Show what was known at each decision.")] = False,
-    output: Annotated[Output, typer.Option("--output", "-o")] = Output.TEXT,
+    numbers: Annotated[
+        bool, typer.Option("--numbers", help="Also show the inputs of each decision.")
+    ] = False,
+    output: Annotated[Output, typer.Option("--output", "-o", help="The output format.")] = Output.TEXT,
 ) -> None:
-    """Show the decisions of Brain about a job, the oldest first.
+    """Show the decisions of Brain about a job, oldest first.
 
     Example: [bold]elasticjob explain digits -n team --numbers[/]
     """

@@ -17,24 +17,25 @@ if TYPE_CHECKING:
 def master(
     job: Annotated[str | None, typer.Option(help="The name of the job.")] = None,
     nnodes: Annotated[
-        str, typer.Option(help="Outside of a cluster: how many nodes train, as N or MIN:MAX.")
+        str, typer.Option(help="Outside of a cluster: the number of nodes, as N or MIN:MAX.")
     ] = "",
     node_unit: Annotated[
-        int | None, typer.Option(help="Outside of a cluster: sizes are multiples of this.")
+        int | None, typer.Option(help="Outside of a cluster: the number of nodes is a multiple of this.")
     ] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="The port to listen on; 0 for any.")] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="The file with the job's token; else a new one is made and shown.")
+        Path | None, typer.Option(help="File with the job's token. Default: a new token, which is printed.")
     ] = None,
     state: Annotated[
-        Path | None, typer.Option(help="Outside of a cluster: the file that a new master continues from.")
+        Path | None,
+        typer.Option(help="Outside of a cluster: the file that a restarted master continues from."),
     ] = None,
     kubeconfig: Annotated[
-        Path | None, typer.Option(help="The cluster, if not KUBECONFIG or the pod's account.")
+        Path | None, typer.Option(help="The kubeconfig. Default: KUBECONFIG, or the pod's ServiceAccount.")
     ] = None,
 ) -> int:
-    """Coordinate one job's workers: rendezvous, progress, and the end of the job.
+    """Run the master of one job: rendezvous, health, scaling, and the end of the job.
 
     The operator starts it in a pod of its own and configures it by the environment. Elsewhere, for agents on
     several machines (`elasticjob run --rdzv-endpoint` also includes one):

@@ -16,35 +16,35 @@ def operator(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="Work in this namespace only.")
+        str | None, typer.Option("--namespace", "-n", help="Watch this namespace only.")
     ] = None,
     trainer_image: Annotated[
-        str | None, typer.Option(help="The image of masters whose job names none.")
+        str | None, typer.Option(help="The image of masters, unless the job names one.")
     ] = None,
     probes: Annotated[
-        str | None, typer.Option(help="host:port of /healthz, /readyz and /metrics; port 0 for any.")
+        str | None, typer.Option(help="HOST:PORT of /healthz, /readyz and /metrics; port 0 for any.")
     ] = None,
     webhooks: Annotated[bool | None, typer.Option(help="Serve admission webhooks.")] = None,
-    webhook_host: Annotated[str | None, typer.Option(help="The address that webhooks listen on.")] = None,
-    webhook_port: Annotated[int | None, typer.Option(help="The port that webhooks listen on.")] = None,
+    webhook_host: Annotated[str | None, typer.Option(help="The address on which webhooks listen.")] = None,
+    webhook_port: Annotated[int | None, typer.Option(help="The port on which webhooks listen.")] = None,
     install: Annotated[
         bool | None,
-        typer.Option("--install/--no-install", help="Apply the CRDs first."),
+        typer.Option("--install/--no-install", help="Apply the CRDs before the controllers start."),
     ] = None,
     leader_election: Annotated[
         bool | None,
         typer.Option(
             "--leader-election/--no-leader-election",
-            help="Be one of several replicas, of which one at a time runs the controllers.",
+            help="Run as one of several replicas: the leader runs the controllers, the others stand by.",
         ),
     ] = None,
     lease: Annotated[
-        str | None, typer.Option(help="The Lease that replicas share, as name or namespace/name.")
+        str | None, typer.Option(help="The Lease of the leader election: NAME or NAMESPACE/NAME.")
     ] = None,
     log_format: Annotated[str, typer.Option(help="console or json.")] = "console",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
-    """Run ElasticJobs in a cluster: masters, services, pods, scaling, conditions.
+    """Run the operator: the controllers of ElasticJobs, and their admission webhooks.
 
     Every flag can also be set in the environment, as ELASTICJOB_OPERATOR_NAMESPACE and so on; flags win.
 

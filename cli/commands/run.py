@@ -79,9 +79,9 @@ ACCEPTED = "Accepted for torchrun's sake"
 
 
 def run(
-    script: Annotated[str, typer.Argument(help="The training script, or with -m a module.")],
-    arguments: Annotated[list[str] | None, typer.Argument(help="Its arguments.")] = None,
-    nnodes: Annotated[str, option("--nnodes", help="Nodes: a number, or MIN:MAX.")] = "1:1",
+    script: Annotated[str, typer.Argument(help="The training script; with -m, a module.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="Arguments of the script.")] = None,
+    nnodes: Annotated[str, option("--nnodes", help="Number of nodes, or MIN:MAX.")] = "1:1",
     nproc_per_node: Annotated[
         str, option("--nproc-per-node", help="Workers per node: a number, auto, cpu or gpu.")
     ] = "1",
@@ -89,13 +89,14 @@ def run(
         int | None,
         option(
             "--max-restarts",
-            help="How often failed workers are restarted. Default 3; 1 if none makes progress.",
+            help="Restarts of failed workers. Default: 3, but 1 while no worker has made progress.",
         ),
     ] = None,
     recovery: Annotated[
         Recover,
         option(
-            "--recovery", help="Keep workers when the world changes, or restart them; auto reads the script."
+            "--recovery",
+            help="When the world changes: keep the workers, or restart them; auto decides by the script.",
         ),
     ] = Recover.AUTO,
     module: Annotated[
@@ -103,87 +104,101 @@ def run(
     ] = False,
     no_python: Annotated[bool, option("--no-python", help="The script is a program, not Python.")] = False,
     run_path: Annotated[
-        bool, option("--run-path", help="Scripts are paths without it, too.", panel=ACCEPTED)
+        bool, option("--run-path", help="Ignored: a script is always run by its path.", panel=ACCEPTED)
     ] = False,
     standalone: Annotated[
-        bool, option("--standalone", help="On this machine alone, with a master of its own.")
+        bool, option("--standalone", help="Train on this machine only, with a master in this process.")
     ] = False,
     rdzv_endpoint: Annotated[
         str,
-        option("--rdzv-endpoint", help="HOST:PORT of the master; the node that can listen there runs it."),
+        option("--rdzv-endpoint", help="HOST:PORT of the master; the node with that address runs it."),
     ] = "",
     rdzv_id: Annotated[
-        str, option("--rdzv-id", help="The secret that its nodes share; a new one for each job.")
+        str,
+        option(
+            "--rdzv-id",
+            help="Job ID and shared secret: the same on all nodes, unique per job.",
+        ),
     ] = "",
     node_rank: Annotated[
         int | None,
-        option("--node-rank", help="This node's rank; without it ranks follow the order of joining."),
+        option("--node-rank", help="Rank of this node. Default: in the order of joining."),
     ] = None,
     local_addr: Annotated[
-        str, option("--local-addr", help="The address at which others reach this node.")
+        str, option("--local-addr", help="Address at which other nodes reach this one.")
     ] = "",
     master_addr: Annotated[
-        str, option("--master-addr", help="With --master-port: the same as --rdzv-endpoint.")
+        str, option("--master-addr", help="With --master-port, the same as --rdzv-endpoint.")
     ] = "",
-    master_port: Annotated[int, option("--master-port", help="Default 29500.")] = 29500,
-    role: Annotated[str, option("--role", help="The prefix of log lines.")] = "default",
+    master_port: Annotated[int, option("--master-port", help="Port for --master-addr.")] = 29500,
+    role: Annotated[str, option("--role", help="Role name in the prefix of log lines.")] = "default",
     log_line_prefix_template: Annotated[
         str,
         option(
             "--log-line-prefix-template",
-            help="The prefix of log lines in ${role_name}, ${local_rank}, ${rank} and ${hostname}.",
+            help="Prefix of log lines; knows ${role_name}, ${local_rank}, ${rank} and ${hostname}.",
             variable="TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
         ),
     ] = "",
     local_ranks_filter: Annotated[
-        str, option("--local-ranks-filter", help="Pass on the output of these workers alone: 0,1.")
+        str, option("--local-ranks-filter", help="Show the output of these local ranks only: 0,1.")
     ] = "",
-    log_dir: Annotated[Path | None, option("--log-dir", help="Also write each worker's output here.")] = None,
+    log_dir: Annotated[
+        Path | None, option("--log-dir", help="Also write the output of each worker to this directory.")
+    ] = None,
     redirects: Annotated[
         str,
         option(
-            "--redirects", "-r", help="Write to files only: 1 stdout, 2 stderr, 3 both; by worker 0:1,1:3."
+            "--redirects",
+            "-r",
+            help="Redirect to files: 1 stdout, 2 stderr, 3 both; per local rank: 0:1,1:3.",
         ),
     ] = "0",
     tee: Annotated[
-        str, option("--tee", "-t", help="Write to files too, in the numbers of --redirects.")
+        str, option("--tee", "-t", help="Write to files and show; values as for --redirects.")
     ] = "0",
     signals_to_handle: Annotated[
-        str, option("--signals-to-handle", help="The signals that end the run.")
+        str, option("--signals-to-handle", help="Signals that end the run.")
     ] = SIGNALS,
     start_method: Annotated[
         str,
         option(
             "--start-method",
-            help="forkserver: from a process that has imported torch; spawn: a new interpreter.",
+            help="forkserver: fork from a process that has imported torch; spawn: a new interpreter.",
         ),
     ] = "forkserver",
-    grace: Annotated[float, option("--grace", help="Seconds that workers have to end by themselves.")] = 20.0,
+    grace: Annotated[
+        float, option("--grace", help="Seconds for workers to exit before they are killed.")
+    ] = 20.0,
     shutdown_timeout: Annotated[
         int | None,
         option("--shutdown-timeout", help="The same as --grace.", variable="TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
     ] = None,
     virtual_local_rank: Annotated[
         bool,
-        option("--virtual-local-rank", help="Each worker sees its own device alone, as device 0."),
+        option("--virtual-local-rank", help="Each worker sees its own device only, as device 0."),
     ] = False,
     rdzv_backend: Annotated[str, option("--rdzv-backend", help="c10d or static.", panel=ACCEPTED)] = "",
     rdzv_conf: Annotated[
         str,
-        option("--rdzv-conf", help="Timeouts of the rendezvous, as KEY=VALUE,…: " + ", ".join(KEYS) + "."),
+        option("--rdzv-conf", help="Timeouts of the rendezvous as KEY=VALUE,…: " + ", ".join(KEYS) + "."),
     ] = "",
     network_check: Annotated[
         bool,
         option(
-            "--network-check", help="Before training, check each node alone and in pairs (DLRover's flag)."
+            "--network-check",
+            help="Check each node alone and in pairs before training (DLRover's flag).",
         ),
     ] = False,
     exclude_straggler: Annotated[
         bool,
-        option("--exclude-straggler", help="With --network-check: nodes that it finds slow do not train."),
+        option("--exclude-straggler", help="Check nodes, and exclude slow ones from training."),
     ] = False,
     monitor_interval: Annotated[
-        float, option("--monitor-interval", help="The end of a worker is noticed at once.", panel=ACCEPTED)
+        float,
+        option(
+            "--monitor-interval", help="Ignored: the exit of a worker is noticed at once.", panel=ACCEPTED
+        ),
     ] = 0.0,
     event_log_handler: Annotated[str, unsupported("--event-log-handler")] = "",
     logs_specs: Annotated[str, unsupported("--logs-specs")] = "",

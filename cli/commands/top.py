@@ -20,10 +20,12 @@ EVERY = 2.0
 def top(
     brain: Url = HERE,
     token_file: TokenFile = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Show jobs that have ended, too.")] = False,
-    once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Also show jobs that have finished.")
+    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once, and exit.")] = False,
 ) -> None:
-    """Show jobs, the newest first; ends with Ctrl-C.
+    """Show the jobs that Brain knows, newest first, until Ctrl-C.
 
     Example: [bold]elasticjob top --all --once[/]
     """

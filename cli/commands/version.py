@@ -12,7 +12,7 @@ from elasticjob.cli.versions import versions
 
 
 def version(
-    output: Annotated[Output, typer.Option("--output", "-o", help="What to print.")] = Output.TEXT,
+    output: Annotated[Output, typer.Option("--output", "-o", help="The output format.")] = Output.TEXT,
 ) -> None:
     """Print the version of elasticjob and of the software it runs on.
 

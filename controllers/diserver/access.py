@@ -28,7 +28,7 @@ class Access:
             raise Refused(403, "the token is not that of this job")
 
     def check_all(self, token: str) -> None:
-        """Raise Refused where callers are bound to one job: lists of several are for nobody then."""
+        """Raise Refused if tokens belong to one job each: listing several jobs is refused then."""
         if self.key_file is not None:
             raise Refused(
                 403 if token else 401, "tokens are bound to one job: name its coordinator or aggregator"

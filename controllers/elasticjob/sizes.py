@@ -33,23 +33,23 @@ def suspension(seen: Seen) -> tuple[Apply, ...]:
     """Return the write that copies `suspend` to the JobResource, if it differs there."""
     if seen.resource is None or seen.resource.spec.suspend == seen.job.spec.suspend:
         return ()
-    return (_said(seen, seen.last_asked, seen.asked_at, seen.gang),)
+    return (_applied_fields(seen, seen.last_asked, seen.asked_at, seen.gang),)
 
 
 def remembered(seen: Seen) -> Apply:
     """Return the write that remembers what the user asks for as carried out."""
-    return _said(seen, asked(seen.job), seen.job.metadata.generation, seen.gang)
+    return _applied_fields(seen, asked(seen.job), seen.job.metadata.generation, seen.gang)
 
 
 def regrouped(seen: Seen, gang: Gang | None) -> Apply:
     """Return the write that remembers a gang as it has become, and `suspend` as the user has it."""
-    return _said(seen, seen.last_asked, seen.asked_at, gang)
+    return _applied_fields(seen, seen.last_asked, seen.asked_at, gang)
 
 
-def _said(seen: Seen, sizes: Mapping[str, int], generation: int, gang: Gang | None) -> Apply:
-    """All fields of an existing JobResource that this controller applies; the others come from plans.
+def _applied_fields(seen: Seen, sizes: Mapping[str, int], generation: int, gang: Gang | None) -> Apply:
+    """Return all fields of an existing JobResource that this controller applies; the others come from plans.
 
-    A gang that is no more is remembered as an empty one: the annotation may be another manager's, and stay.
+    Without a gang the annotation is set to "": server-side apply would leave another manager's value.
     """
     had_one = seen.resource is not None and names.GANG in seen.resource.metadata.annotations
     job = seen.job.metadata

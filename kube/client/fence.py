@@ -121,7 +121,7 @@ class Answered:
 
 
 class Guarded(Payload):
-    """Bytes that ask their fence in the moment in which they are sent."""
+    """A request body that checks the fence when it is sent."""
 
     _value: bytes
 

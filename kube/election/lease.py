@@ -26,7 +26,7 @@ from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Lease, LeaseSpec
 
 JITTER: Final = 1.2
-"""A candidate that waits pauses for its retry period and up to that many more of them, at random."""
+"""A standby retries after its retry period plus up to JITTER times that, at random."""
 RELEASED_FOR: Final = 1
 """The duration in a released record, in seconds: the least that the API allows."""
 

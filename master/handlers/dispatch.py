@@ -51,7 +51,7 @@ MOVES: Final = (Join, Leave, Failure, Finish)
 CONSUMERS: Final = (Open, Lease, Result)
 """Long polls that wait for shards, or for a saved ledger."""
 
-# # Long polls. LATER: the response after the job changed, None to go on waiting. EXPIRED: the response at the
+# Long polls. LATER: the response after the job changed, None to go on waiting. EXPIRED: the response at the
 # deadline, None for "ask again". CUT: how a disconnect during the poll changes the job.
 LATER: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
     Join: lambda job, request, _: rendezvous.answer(job, request),

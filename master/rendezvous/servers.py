@@ -5,8 +5,9 @@
 - The next cluster is formed when every place that should have a server has one that is there. A place without
   one for LATE is left out.
 - A change goes through DRAIN (no worker sends to the present cluster any more) and MOVE (the servers of the
-  next one take the values over). Who is not heard is not waited for. If the next cluster loses a server, or
-  others should serve, another next cluster with a higher version takes its place, and begins with DRAIN.
+  next one take the values over). Servers and workers that miss their heartbeat are dropped; nothing waits for
+  them. If the next cluster loses a server, or others should serve, another next cluster with a higher version
+  takes its place, and begins with DRAIN.
 - The cluster in use changes in one step, when all servers of the next one hold their values.
 - A server may go when it is in no cluster, in use or next, and its place has a newer server or is not wanted.
   One that never reported to the master holds no state that it knows of: not wanted, it may go at once.

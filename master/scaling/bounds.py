@@ -1,9 +1,9 @@
-"""What is left of an optimizer's answer within what the user allows. In this order:
+"""Limits an optimizer's plan to the user's settings, role bounds, free capacity and resourceLimits:
 
 1. The user's settings win: roles with autoScale off, numbers without a range, resources of the template.
 2. Amounts of 0, and what is as it should be already, are no changes.
 3. A number lies between minReplicas (1 at least) and maxReplicas, is a multiple of the unit, and grows by no
-   more than the room that the cluster has, where that is known.
+   more than the free capacity of the cluster, where that is known.
 4. The whole job stays in resourceLimits: roles that grow do so by less. Where that is not enough the plan is
    empty. A job that is beyond its limits already may not need more than now.
 

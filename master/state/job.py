@@ -123,7 +123,7 @@ NAMED = 16
 class Ending(Value, frozen=True):
     """The end of the current world: reason, lost members, and since when. It is never revoked.
 
-    The script of a member in `broken` was started again: who waits for it in a collective waits in vain.
+    The script of a member in `broken` was started again: collectives with it never complete.
     The first NAMED members are named; a world that has lost so many ends in the same way if it loses more.
     """
 
