@@ -19,6 +19,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Histogram
 from sqlalchemy import Row
 
+from elasticjob.api.rpc.address import host_port
 from elasticjob.api.rpc.brain import AskFirst, AskRecovery, AskSizes, TellStatistics
 from elasticjob.api.rpc.message import JSON, PREFIX, PROBLEM, Problem, Request
 from elasticjob.brain.access import Access
@@ -71,7 +72,7 @@ class Server:
     @property
     def address(self) -> str:
         """host:port."""
-        return f"{f'[{self._host}]' if ':' in self._host else self._host}:{self._port}"
+        return host_port(self._host, self._port)
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:

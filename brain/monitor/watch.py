@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from elasticjob.api.rpc.address import host_port
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, MASTER_ALIAS
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
@@ -147,8 +148,8 @@ class Monitor:
         labels = {LABEL_JOB: about.name, LABEL_ROLE: MASTER_ALIAS}
         alive = (pod for pod in self.pods.list(about.namespace, labels) if pod.status.phase == "Running")
         address = next((pod.status.pod_ip for pod in alive if pod.status.pod_ip), "")
-        host = f"[{address}]" if ":" in address else address
-        return Watched(about.uid, about.namespace, about.name, f"{host}:{MASTER_PORT}" if host else "")
+        master = host_port(address, MASTER_PORT) if address else ""
+        return Watched(about.uid, about.namespace, about.name, master)
 
 
 def _is_of_a_job(change: Change) -> bool:

@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from elasticjob.api.rpc.address import host_port, parts
 from elasticjob.cli.errors import Failure
 from elasticjob.cli.standalone.hosted import Hosted
 from elasticjob.trainer.agent.processes.identity import name_of, token_of
@@ -86,7 +87,7 @@ class Seat:
 
     async def _give_back(self) -> None:
         """End this master once there is one at the endpoint again: a node that comes looks for it there."""
-        endpoint = url_host(self._job.host, self._job.port)
+        endpoint = host_port(self._job.host, self._job.port)
         while True:
             await asyncio.sleep(LOOK_EVERY)
             if await holds(endpoint, name_of(self._job.name)):
@@ -109,7 +110,7 @@ class Seat:
         self._task = asyncio.create_task(self._run(master, ready))
         await ready
         self.master = master
-        return url_host(listen or LOOPBACK, int(master.address.rpartition(":")[2]))
+        return host_port(listen or LOOPBACK, parts(master.address)[1])
 
     async def _run(self, master: Master, ready: asyncio.Future[None]) -> None:
         try:
@@ -155,7 +156,7 @@ async def begin(seat: Seat, job: Hosted) -> str:
         taken = error.errno == errno.EADDRINUSE and not job.conf.is_host
         if not job.host or not (taken or error.errno == errno.EADDRNOTAVAIL):
             raise Failure(str(error.strerror or error)) from None
-    return url_host(job.host, job.port)  # of another machine, or of a node here that came first
+    return host_port(job.host, job.port)  # of another machine, or of a node here that came first
 
 
 def new_job(job: Hosted) -> MasterJob:
@@ -183,11 +184,6 @@ def with_master(settings: Settings, master: str, token: str) -> Settings:
     """Return the settings of an agent whose master is at `master`."""
     place: Place = replace(settings.place, master=master, token=token)
     return replace(settings, place=place)
-
-
-def url_host(host: str, port: int) -> str:
-    """Return host:port as in a URL."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def where_to_listen(job: Hosted) -> str | None:

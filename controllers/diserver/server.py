@@ -25,6 +25,7 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from elasticjob.api.diengine.dijob import DIJob
+from elasticjob.api.rpc.address import host_port
 from elasticjob.controllers.diserver.access import Access
 from elasticjob.controllers.diserver.asked import Refused, ask_of, digest_of, id_of, query_of, report_of
 from elasticjob.controllers.diserver.desk import PASSING, Call, Desk, Waiting
@@ -102,7 +103,7 @@ class Server:
     @property
     def url(self) -> str:
         """Where it listens, once started."""
-        return f"http://{f'[{self._host}]' if ':' in self._host else self._host}:{self._port}"
+        return f"http://{host_port(self._host, self._port)}"
 
     async def wait_started(self) -> None:
         """Return once it listens."""

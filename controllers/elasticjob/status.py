@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
+from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus, Gang, Phase, ReplicaStatus
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
@@ -21,7 +22,7 @@ from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs.apis import api_of
 from elasticjob.controllers.parts.gangs.choice import absence
 from elasticjob.controllers.passes.conclusions import COMPLETE, FAILED, SUSPENDED, is_over
-from elasticjob.controllers.passes.plan import NAME_TAKEN, Outcome, Plan, few
+from elasticjob.controllers.passes.plan import NAME_TAKEN, Outcome, Plan
 from elasticjob.controllers.passes.rules import HAS_FAILED, HAS_FINISHED
 from elasticjob.kube.objects.conditions import find, is_true, set_condition
 from elasticjob.kube.objects.views import Condition
@@ -183,7 +184,7 @@ def _created(picture: Picture) -> Saying:
 
 def _running(picture: Picture) -> Saying:
     count = f"{picture.active} of {len(picture.seen.wanted)} nodes run"
-    message = "; ".join((count, *_few(picture.obstacles)))
+    message = "; ".join(filter(None, (count, _few(picture.obstacles))))
     if rest := _rest(picture):
         return Saying("Running", False, *rest, always=True)
     if picture.active:
@@ -212,7 +213,7 @@ def _rest(picture: Picture) -> tuple[str, str] | None:
 
 def _scaling(picture: Picture) -> Saying:
     if picture.outcome is None and picture.scaling:
-        return Saying("Scaling", True, "PlanInProgress", "; ".join(few(picture.scaling)))
+        return Saying("Scaling", True, "PlanInProgress", few(picture.scaling, separator="; "))
     return Saying("Scaling", False, "AsPlanned", "no plan is being carried out")
 
 
@@ -237,7 +238,7 @@ def _gang(picture: Picture) -> Saying:
 
 def _restarting(picture: Picture) -> Saying:
     if picture.outcome is None and picture.restarting and not picture.seen.job.spec.suspend:
-        return Saying("Restarting", True, "NodesReplaced", "; ".join(_few(picture.restarting)))
+        return Saying("Restarting", True, "NodesReplaced", _few(picture.restarting))
     return Saying("Restarting", False, "NothingToReplace", "no node is being replaced")
 
 
@@ -273,8 +274,8 @@ _SAYINGS: Final = (
 )  # fmt: skip
 
 
-def _few(found: tuple[Obstacle, ...]) -> list[str]:
-    return few([each.sentence for each in found])
+def _few(found: tuple[Obstacle, ...]) -> str:
+    return few((each.sentence for each in found), separator="; ")
 
 
 def _recorded(seen: Seen) -> Outcome:

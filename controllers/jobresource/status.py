@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
 
+from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
 from elasticjob.controllers.jobresource.budget import Budget
@@ -22,7 +23,7 @@ from elasticjob.controllers.nodes.relaunch import (
 )
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.conclusions import FAILED
-from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, Plan, few
+from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, Plan
 from elasticjob.controllers.passes.rules import FINISHED
 from elasticjob.kube.objects.conditions import set_condition
 from elasticjob.kube.objects.views import Condition
@@ -93,7 +94,7 @@ def _ready(seen: Seen, plan: Plan, now: datetime) -> tuple[bool, str, str]:
     obstacles = list(_obstacles(seen, now))
     if not obstacles:
         return True, "AsSpecified", "all nodes are ready"
-    return False, obstacles[0][0], "; ".join(few([sentence for _, sentence in obstacles]))
+    return False, obstacles[0][0], few((sentence for _, sentence in obstacles), separator="; ")
 
 
 def _obstacles(seen: Seen, now: datetime) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -21,9 +21,6 @@ SOON: Final = timedelta(seconds=1)
 """When to look again at what others are about to finish."""
 LATER: Final = timedelta(seconds=15)
 """The same, if a person may have to act first."""
-
-TOLD: Final = 3
-"""Nodes that are named one by one in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -144,12 +141,6 @@ def group(actions: Iterable[Action]) -> tuple[tuple[Action, ...], ...]:
     """Return the groups of a plan whose writes need no order."""
     found = tuple(actions)
     return (found,) if found else ()
-
-
-def few(sentences: Sequence[str]) -> list[str]:
-    """Return the first sentences about single nodes, and how many more there are."""
-    more = [f"and {len(sentences) - TOLD} more"] if len(sentences) > TOLD else []
-    return [*sentences[:TOLD], *more]
 
 
 def soonest(delays: Iterable[timedelta | None]) -> timedelta | None:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar
 
+from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob, RestartPolicy
 from elasticjob.controllers.nodes.exits import ruled
 from elasticjob.controllers.nodes.relaunch import Life, Policy
 from elasticjob.controllers.passes.conclusions import FAILED, is_ours
-from elasticjob.controllers.passes.plan import AS_SPECIFIED, Note, Plan, deletion, few, group, soonest
+from elasticjob.controllers.passes.plan import AS_SPECIFIED, Note, Plan, deletion, group, soonest
 from elasticjob.kube.objects.conditions import is_true
 
 LAST_WORDS: Final = timedelta(seconds=5)
@@ -64,7 +65,7 @@ def clean_up(job: ElasticJob, lives: Iterable[Life], now: datetime) -> Plan:
         return Plan(reason, told, again_in=left)
     policy = job.spec.run_policy.clean_pod_policy
     going = [life for life in lives if not life.terminating and _is_cleaned(policy, life)]
-    deleted = f"{told}; deleted {', '.join(few([life.name for life in going]))} (cleanPodPolicy {policy})"
+    deleted = f"{told}; deleted {few(life.name for life in going)} (cleanPodPolicy {policy})"
     return Plan(reason, told, groups=group(map(deletion, going)), details=(Note(reason, deleted),))
 
 

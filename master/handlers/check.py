@@ -9,11 +9,12 @@ after last call. Nodes that come later are in the next session, also while other
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from elasticjob.api.rpc.check import Check as Request
 from elasticjob.api.rpc.check import Next, Part, Peer
+from elasticjob.api.sentences import few
 from elasticjob.master.handlers import incarnations
 from elasticjob.master.health import pairing
 from elasticjob.master.rendezvous import rules, topology
@@ -67,8 +68,7 @@ def settle(job: Job, now: datetime) -> Job:
 def sentence(job: Job) -> str:
     """Return what the check found on the present nodes, empty if nothing."""
     found = [one.sentence for one in job.check.findings.values() if one.sentence]
-    more = f"; and {len(found) - pairing.MOST_NAMED} more" if len(found) > pairing.MOST_NAMED else ""
-    return ("; ".join(one[:256] for one in found[: pairing.MOST_NAMED]) + more) if found else ""
+    return few((one[:256] for one in found), pairing.MOST_NAMED, "; ")
 
 
 def _recorded(state: Check, request: Request, now: datetime) -> Check:
@@ -250,7 +250,7 @@ def _hopeless(session: Session, judged: dict[str, pairing.Judged]) -> str:
     apart = [name for name in judged if not session.members[name].alone.error]
     if len(apart) == len(judged):
         last = next(iter(session.past[-1].values())).error
-        return f"{_names(judged)} work alone, but no two of them together: {last}"
+        return f"{few(sorted(judged), pairing.MOST_NAMED)} work alone, but no two of them together: {last}"
     if not apart and len(judged) >= INITIALLY:
         first = next(iter(session.members.values())).alone.error
         return f"all {len(judged)} nodes fail alone: {first}"
@@ -259,9 +259,3 @@ def _hopeless(session: Session, judged: dict[str, pairing.Judged]) -> str:
 
 def _alone(members: dict[str, Applicant]) -> dict[str, Outcome]:
     return {name: one.alone for name, one in members.items()}
-
-
-def _names(names: Iterable[str]) -> str:
-    listed = sorted(names)
-    more = f" and {len(listed) - pairing.MOST_NAMED} more" if len(listed) > pairing.MOST_NAMED else ""
-    return ", ".join(listed[: pairing.MOST_NAMED]) + more

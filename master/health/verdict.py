@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.master.rendezvous import rules, topology
 from elasticjob.master.shards import book
@@ -169,8 +170,7 @@ def _why_missing(job: Job) -> str:
     """Return the last known state of the nodes that did not join."""
     absent = [node for node in job.nodes.values() if not node.joined and not node.finished]
     messages = [f"{node.name}: {node.failure or _doing(job, node)}" for node in absent]
-    more = f"; and {len(messages) - 3} more" if len(messages) > 3 else ""
-    return f" ({'; '.join(messages[:3])}{more})" if messages else ""
+    return f" ({few(messages, separator='; ')})" if messages else ""
 
 
 def _doing(job: Job, node: Node) -> str:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from elasticjob.api.rpc.rendezvous import Member, World
+from elasticjob.api.sentences import few
 from elasticjob.master.rendezvous import topology
 from elasticjob.master.state.job import NAMED, Ending, Job
 from elasticjob.master.state.node import Joined, Kind, Node
@@ -308,5 +309,4 @@ def _union(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
 
 def _names(nodes: list[Node]) -> str:
     """Return the first three names, and how many more there are."""
-    names = sorted(node.name for node in nodes)
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return few(sorted(node.name for node in nodes))

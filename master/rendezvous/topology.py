@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from elasticjob.api.sentences import few
 from elasticjob.master.state.job import Job, Spot
 from elasticjob.master.state.node import Node
 
@@ -103,5 +104,4 @@ def _sizes(sizes: Mapping[int, int]) -> str:
 
 def _some(names: Iterable[str]) -> str:
     listed = sorted(names)
-    more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
-    return f"{', '.join(listed[:3])}{more} {'is' if len(listed) == 1 else 'are'}"
+    return f"{few(listed)} {'is' if len(listed) == 1 else 'are'}"

@@ -17,6 +17,7 @@ from typing import Any, Self
 import msgspec
 from aiohttp import web
 
+from elasticjob.api.rpc.address import host_port
 from elasticjob.api.rpc.message import PREFIX, Problem, Request
 from elasticjob.api.rpc.nodes import Order, Orders, Succession, Watch
 from elasticjob.api.rpc.rendezvous import Join
@@ -88,8 +89,7 @@ class Master:
     @property
     def address(self) -> str:
         """Where agents find this master: host:port."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self._port}"
+        return host_port(self._host, self._port)
 
     def now(self) -> datetime:
         """Return the time; it never steps back, so that setting the clock times out no heartbeat."""

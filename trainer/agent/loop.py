@@ -21,6 +21,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from elasticjob.api.rpc.address import host_port, parts
 from elasticjob.api.rpc.check import Part
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Hang, Kept, Order, Report, Succession, Usage, Watch
@@ -369,7 +370,7 @@ class Agent:
 
     async def _succeed(self, take_over: TakeOver) -> None:
         """While the master is gone, look for its successor, or be it."""
-        _, _, port = self._settings.place.master.rpartition(":")
+        _, port = parts(self._settings.place.master)
         loop, refused = asyncio.get_running_loop(), ""
         while True:
             await asyncio.sleep(SUCCEED_EVERY)
@@ -377,7 +378,7 @@ class Agent:
                 continue
             silent, left = loop.time() - self._master.failing, self._left
             heirs = succession.heirs(left, silent) if left else ()
-            self._master.look_for(at(heir.address, port) for heir in heirs)
+            self._master.look_for(host_port(heir.address, port) for heir in heirs)
             if succession.is_next(self._settings.place.node, left, silent):
                 try:
                     await take_over(left)
@@ -576,11 +577,6 @@ def terms(settings: Settings) -> Terms:
 def payloads(settings: Settings) -> int:
     """Return how many processes of the payload this node runs: one for each device that it uses."""
     return max(1, min(settings.workers, count_devices()))
-
-
-def at(host: str, port: str) -> str:
-    """Return host:port as in a URL."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def survives(number: signal.Signals) -> bool:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
+from elasticjob.api.rpc.address import parts
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Save
 from elasticjob.trainer.checkpoint.storage import Storage
@@ -68,8 +69,8 @@ class InMemory:
     def _fetch(self, number: int, at: int = 0, size: int | None = None) -> bytes:
         """Return bytes of a part from the node that has it."""
         server = self._servers[number]
-        host, _, port = server.rpartition(":")
-        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=PATIENCE)
+        host, port = parts(server)
+        connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
         try:
             last = "" if size is None else at + size - 1
             headers = {"Authorization": f"Bearer {self._token}", "Range": f"bytes={at}-{last}"}

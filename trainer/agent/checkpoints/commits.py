@@ -20,6 +20,7 @@ import aiohttp
 import msgspec
 from msgspec import structs
 
+from elasticjob.api.rpc.address import host_port
 from elasticjob.api.rpc.nodes import Kept
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.trainer.agent.checkpoints.endpoint import WRITTEN, Endpoint, Written
@@ -70,7 +71,7 @@ class Keeper:
             headers={"Authorization": f"Bearer {self._token}"}, timeout=SILENCE, trust_env=False
         )
         self.port = await self._endpoint.open(self._host)
-        return {memory.FOLDER: str(self._folder), memory.SERVER: at(self._host, self.port)}
+        return {memory.FOLDER: str(self._folder), memory.SERVER: host_port(self._host, self.port)}
 
     def copied(self, message: Copied) -> None:
         """A worker has copied its state: write it, and give it to the next node, if that is due."""
@@ -249,12 +250,7 @@ def next_to(world: World, node: str) -> Member | None:
 
 def url_of(member: Member) -> str:
     """Return the address of a node's agent."""
-    return f"http://{at(member.address, member.files)}"
-
-
-def at(host: str, port: int) -> str:
-    """Return host:port as in a URL."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"http://{host_port(member.address, member.files)}"
 
 
 def shared_memory(environment: Mapping[str, str]) -> Path:
