@@ -1,0 +1,1 @@
+"""The kinds and the messages: data and pure functions, shared by all programs."""

@@ -1,1 +1,1 @@
-"""Brain: one service per cluster that keeps the history of jobs and learns from it what they should have."""
+"""Brain: one service per cluster that keeps the history of jobs, and sizes jobs by it."""

@@ -1,4 +1,4 @@
-"""Write all that is generated: models of built-in types, CRDs, the chart, a table of docs, an example.
+"""Write all that is generated: models of built-in types, CRDs, the chart, tables of docs, an example.
 
 hack/generate.py                     # make generate
 hack/generate.py --check             # make check, CI: writes nothing, shows the difference, exits 1
@@ -31,6 +31,7 @@ from elasticjob.kube.crd.installing import size_problem
 from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.objects.kinds import Manifest
 from hack import chart
+from hack.architecture import architecture
 from hack.core_models import core_models
 from hack.crd_docs import crd_docs
 from hack.example import example_job
@@ -38,6 +39,7 @@ from hack.example import example_job
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "digits"
 DOCS = ROOT / "docs" / "crd-generation.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
 HEADER = "# Made by `make generate` from the models in api/; do not edit.\n"
 
 
@@ -47,6 +49,7 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
         ROOT / "api" / "core" / "models.py": core_models,
         EXAMPLE / "job.yaml": lambda: example_job(EXAMPLE),
         DOCS: lambda: crd_docs(DOCS),
+        ARCHITECTURE: lambda: architecture(ARCHITECTURE),
         **{crd_path(one): lambda one=one: crd_text(one, detail) for one in DECLARATIONS},  # type: ignore[misc]
         **chart.outputs(),
     }

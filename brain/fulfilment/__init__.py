@@ -1,1 +1,1 @@
-"""Planning across all jobs of a cluster: who grows, who gives way, who waits. Pure."""
+"""Planning across all jobs of a cluster: which jobs grow, which shrink, which wait. Pure."""

@@ -1,1 +1,1 @@
-"""A whole cluster on this machine, the operator beside it."""
+"""A whole cluster on this machine, with the operator beside it."""

@@ -1,0 +1,1 @@
+"""The report of the demo: one HTML page with plots of loss, speed, workers and goodput."""

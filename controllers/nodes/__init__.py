@@ -1,1 +1,1 @@
-"""Rules for one node: how its pod ended, whether it is started again, drains of its machine, and memory."""
+"""Rules for one node: exit reasons, relaunches and back-off, drains, growth after out of memory."""

@@ -35,7 +35,7 @@ GANG: Final = "elasticjob.dlrover/gang"
 REQUEST: Final = "elasticjob.dlrover/requested-by"
 """On ScalePlans: the JobResource of a user or tool that asked for it."""
 FRAMEWORK: Final = "elasticjob.dlrover/framework"
-"""On ElasticJobs: a name of controllers/frameworks."""
+"""On ElasticJobs: a name in FRAMEWORKS of controllers/parts/frameworks."""
 
 MASTER: Final = "master"
 

@@ -1,1 +1,1 @@
-"""What of the state outlives a master: snapshots, their form, and who is the next master."""
+"""State that outlives a master: snapshots, their format, and the succession of masters."""

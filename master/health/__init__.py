@@ -1,1 +1,1 @@
-"""Which nodes are well: hangs, stragglers, checks before training, and the verdict on the job."""
+"""Health of nodes: hangs, stragglers, checks before training, and the verdict on the job."""

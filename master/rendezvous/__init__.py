@@ -1,1 +1,1 @@
-"""Rendezvous: the conversation by which nodes join and leave, and the rules of its rounds."""
+"""Rules of rendezvous: which nodes form the next world, their ranks, and clusters of parameter servers."""

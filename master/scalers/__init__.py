@@ -1,1 +1,1 @@
-"""Who carries out a change: ScalePlans (the operator does), pods, or processes of this machine."""
+"""Carrying out a change of sizes: by a ScalePlan for the operator, by pods, or by processes of this machine."""

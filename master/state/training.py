@@ -55,7 +55,7 @@ class Training(Value, frozen=True):
 
 
 class Account(Value, frozen=True):
-    """Where the workers' seconds went up to `at`, by cause (see `account.py`).
+    """Where the workers' seconds went up to `at`, by cause (see `progress/goodput.py`).
 
     `told` is what workers say they have lost in their world, in `seconds` still productive. `since` is when
     the account began, or began again after the job was suspended; `at` is None while its clock stands. Before

@@ -189,7 +189,7 @@ def mark_of(where: str) -> str:
 
 
 def path_of(mark: str, save: Save, number: int) -> str:
-    """Return the URL's path of a part at the server of a node's memory (`agent/endpoint.py`)."""
+    """Return the URL's path of a part at the server of a node's memory (`agent/checkpoints/endpoint.py`)."""
     return f"/v1/memory/{mark}/{save.step}/{save.round}/{number}"
 
 

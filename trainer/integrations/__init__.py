@@ -1,1 +1,1 @@
-"""Our checkpoints in the training loops of others: each module needs the package that it is named after."""
+"""Checkpoints in memory for Hugging Face Trainer, Lightning and accelerate; each module needs its package."""
