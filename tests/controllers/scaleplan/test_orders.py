@@ -1,4 +1,4 @@
-"""Every order of kubectl scale, a manual ScalePlan and an automatic one → the size that docs/scaling.md says.
+"""Every order of kubectl scale, a manual ScalePlan and an automatic one → the size in docs/scaleplans.md.
 
 `scale n`: a user writes replicas into the ElasticJob. `plan n`: a user writes a ScalePlan. `auto n`: an
 optimizer does. `…`: the operator looks, and carries out what is open.
