@@ -1,7 +1,7 @@
 """The PodDisruptionBudget of a job: how many of its workers evictions leave running.
 
 1. One node at a time leaves, and the next one when its replacement is ready.
-2. Never fewer than minReplicas stay: a drain waits until a stand-in is ready.
+2. Never fewer than minReplicas stay: a drain waits until a standby is ready.
 3. A replacement that is not ready after a minute is not waited for: there may be no machine for it.
 
 The budget names a number (minAvailable), so the disruption controller needs no scale subresource. It selects

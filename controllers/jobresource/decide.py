@@ -93,7 +93,7 @@ class Seen:
 
     @cached_property
     def extra(self) -> Mapping[Place, standins.Extra]:
-        """Nodes beside the wanted ones: spares, and stand-ins for nodes whose machines are about to leave."""
+        """Nodes beside the wanted ones: spares, and standbys for nodes whose machines are about to leave."""
         return standins.extra(self.job, self.wanted, self.nodes, self.lives)
 
     @cached_property

@@ -1,10 +1,10 @@
-"""Nodes beside those that are wanted: spares, and stand-ins for nodes whose machines are about to leave.
+"""Nodes beside those that are wanted: spares, and standbys for nodes whose machines are about to leave.
 
 1. Only workers have them, and only in jobs with a master: it has them wait while the world is full.
 2. Spares have the indices that follow the wanted ones. They stay.
-3. A node whose pod's machine is about to leave gets one stand-in, on the next index without a pod. A stand-in
+3. A node whose pod's machine is about to leave gets one standby, on the next index without a pod. A standby
    that failed is not made again.
-4. A stand-in is let go once its node runs elsewhere and had time to join, or its machine stays after all.
+4. A standby is let go once its node runs elsewhere and had time to join, or its machine stays after all.
 5. Machines that are only silent are not believed if all of them are: it is the cluster that cannot be seen.
 """
 
@@ -58,7 +58,7 @@ def extra(
 
 
 def stays_for(life: Life, wanted: Nodes, now: datetime) -> timedelta:
-    """Return for how long a stand-in that is not needed any more goes on: its node has yet to join."""
+    """Return for how long a standby that is not needed any more goes on: its node has yet to join."""
     node = wanted.get((life.role, life.stands_in)) if life.stands_in is not None else None
     latest = node.latest if node else None
     if latest is None or latest.since is None or not _goes_on(latest):

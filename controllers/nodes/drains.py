@@ -1,6 +1,6 @@
 """Which machines are about to leave, as their Nodes say, and what follows for the pods on them.
 
-    cordoned, or a tool will empty it        → a stand-in is made; the pod stays until it is evicted
+    cordoned, or a tool will empty it        → a standby is made; the pod stays until it is evicted
     the kubelet does not report              → the same
     a cloud takes the machine in minutes     → the pod leaves now, and is made again
 

@@ -1,4 +1,4 @@
-"""The check's own rendezvous: nodes report, and are told what comes next. `health/pairing.py` makes the pairs.
+"""The check's own rendezvous: nodes report, and are told what comes next. `health/pairing.py` pairs them.
 
 1. Nodes wait here, not in the training's rendezvous, which never sees a node before its check is over.
 2. A session begins when every live node that does not train has reported, and enough have for a world; or

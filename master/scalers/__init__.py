@@ -1,1 +1,1 @@
-"""Carrying out a change of sizes: by a ScalePlan for the operator, by pods, or by processes of this machine."""
+"""Carries out changes of sizes: by a ScalePlan for the operator, by pods, or by processes of this machine."""
