@@ -146,14 +146,14 @@ class Server:
         except NoSuchJob as error:
             return _problem(404, "unknown-job", "No such job", str(error))
         pods = await self._store.pods_of(row.uid)
-        found = {
+        body = {
             **_job(row),
             "facts": row.facts,
             "samples": await self._store.samples_of(row.uid, MOST_SAMPLES),
             "decisions": await self._store.decisions_of(row.uid),
             "pods": [{field: getattr(pod, field) for field in POD_FIELDS} for pod in pods],
         }
-        return _json(found)
+        return _json(body)
 
     async def _openapi(self, _: web.Request) -> web.Response:
         return _json(openapi())
@@ -202,8 +202,8 @@ def _job(row: Row[Any]) -> dict[str, Any]:
     return {name: getattr(row, name) for name in names}
 
 
-def _json(found: object, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(found), content_type=JSON, status=status)
+def _json(body: object, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), content_type=JSON, status=status)
 
 
 def _problem(status: int, code: str, title: str, detail: str) -> web.Response:

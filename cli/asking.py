@@ -33,23 +33,24 @@ async def _asked(url: str, headers: dict[str, str]) -> Any:
             aiohttp.ClientSession() as session,
             session.get(url, headers=headers) as answer,
         ):
-            found = await answer.json(content_type=None)
+            body = await answer.json(content_type=None)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         why = str(error) or f"no answer within {SECONDS:g} s"
         step = "give --brain, or kubectl port-forward service/elasticjob-brain 8090"
         raise Failure(f"Brain at {url} cannot be asked: {why}", next_step=step) from error
     if answer.status != 200:
         step = "give --token-file" if answer.status == 401 else "elasticjob top lists the jobs that it knows"
-        raise Failure(f"Brain: {found.get('detail', answer.status)}", next_step=step)
-    return found
+        raise Failure(f"Brain: {body.get('detail', answer.status)}", next_step=step)
+    return body
 
 
-def sizes(found: dict[str, Any]) -> str:
+def sizes(decided: dict[str, Any]) -> str:
     """Return the sizes of a decision in one line."""
     groups = [
-        " ".join([role, *_count(group), *_amounts(group)]) for role, group in found.get("groups", {}).items()
+        " ".join([role, *_count(group), *_amounts(group)])
+        for role, group in decided.get("groups", {}).items()
     ]
-    nodes = [f"{name} {_joined(each)}" for name, each in found.get("nodes", {}).items()]
+    nodes = [f"{name} {_joined(each)}" for name, each in decided.get("nodes", {}).items()]
     return "; ".join([*groups, *nodes])
 
 

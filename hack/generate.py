@@ -113,19 +113,19 @@ def main(arguments: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the reader of the command line."""
-    found = argparse.ArgumentParser(description="Write what is generated from the models.")
-    found.add_argument("--check", action="store_true", help="write nothing, show what is stale")
-    found.add_argument("--allow-breaking", action="store_true", help="write CRDs that break stored objects")
-    found.add_argument(
+    reader = argparse.ArgumentParser(description="Write what is generated from the models.")
+    reader.add_argument("--check", action="store_true", help="write nothing, show what is stale")
+    reader.add_argument("--allow-breaking", action="store_true", help="write CRDs that break stored objects")
+    reader.add_argument(
         "--since", metavar="REVISION", help="compare CRDs with this revision, not the last commit"
     )
-    found.add_argument(
+    reader.add_argument(
         "--template",
         choices=[detail.value for detail in Detail],
         default=Detail.TYPED.value,
         help="how much the schemas say of pod templates",
     )
-    return found
+    return reader
 
 
 def told(declaration: Declaration, detail: Detail, since: str) -> bool:
@@ -136,12 +136,12 @@ def told(declaration: Declaration, detail: Detail, since: str) -> bool:
         print(f"{path.relative_to(ROOT)}: {size}")
     if (old := committed(path, since)) is None:
         return False
-    found = changes(old, new)
-    if found:
+    breaking = changes(old, new)
+    if breaking:
         print(f"{path.relative_to(ROOT)}, compared with {since}:")
-    for change in found:
+    for change in breaking:
         print(f"  {change.sentence()}")
-    return bool(found)
+    return bool(breaking)
 
 
 def committed(path: Path, revision: str) -> Manifest | None:
@@ -163,8 +163,8 @@ def committed(path: Path, revision: str) -> Manifest | None:
         raise SystemExit(f"error: cannot compare {name} with {revision}: {shown.stderr.strip()}")
     else:
         text = shown.stdout
-    found: Manifest | None = yaml.load(text, yaml.CSafeLoader)
-    return found
+    stored: Manifest | None = yaml.load(text, yaml.CSafeLoader)
+    return stored
 
 
 def renew(path: Path, text: str, checking: bool) -> bool:

@@ -126,7 +126,7 @@ def coordinator(job: DIJob, server: Server) -> Manifest:
 
 def labels_of(job: DIJob, role: Role, name: str, place: Place | None = None) -> dict[str, str]:
     """Return the labels of a pod."""
-    found = {
+    labels = {
         **STANDARD_LABELS,
         "app.kubernetes.io/instance": job.metadata.name,
         "app.kubernetes.io/component": role.value,
@@ -137,8 +137,8 @@ def labels_of(job: DIJob, role: Role, name: str, place: Place | None = None) -> 
         names.LABEL_POD: name,
     }
     if place is not None and not place.alone:
-        found[names.LABEL_DDP] = DDP_WORKER if place.master else DDP_MASTER
-    return found
+        labels[names.LABEL_DDP] = DDP_WORKER if place.master else DDP_MASTER
+    return labels
 
 
 def service(pod: Pod) -> Manifest:
@@ -339,15 +339,15 @@ def _own_ports(pod: Pod) -> list[ContainerPort]:
     """The ports that Services name: those of di-container that have a name of ours."""
     main = next((each for each in pod.spec.containers if each.name == CONTAINER), None)
     named = (PORT_NAME, MASTER_PORT_NAME)
-    found = (
+    ports = (
         [port for port in main.ports if port.name in named or port.name.startswith(GPU_PORT)] if main else []
     )
-    if any(port.name == PORT_NAME for port in found):
-        return found
-    return [ContainerPort(container_port=PORTS[role_of(pod) or Role.LEARNER][1], name=PORT_NAME), *found]
+    if any(port.name == PORT_NAME for port in ports):
+        return ports
+    return [ContainerPort(container_port=PORTS[role_of(pod) or Role.LEARNER][1], name=PORT_NAME), *ports]
 
 
 def _variable(pod: Pod, name: str) -> str:
     """The value of a variable in a pod's containers, "" where none has it."""
-    found = (each.value for container in pod.spec.containers for each in container.env if each.name == name)
-    return next(found, "")
+    values = (each.value for container in pod.spec.containers for each in container.env if each.name == name)
+    return next(values, "")

@@ -100,7 +100,7 @@ class Monitor:
         if not goes or uid in self._logged or not pod.spec.containers:
             return ""
         self._logged.add(uid)
-        found = b""
+        tail = b""
         with suppress(KubeError, TimeoutError):  # its kubelet may have forgotten it already
             async with asyncio.timeout(PATIENCE):
                 async for chunk in self.client.logs(
@@ -109,8 +109,8 @@ class Monitor:
                     container=pod.spec.containers[0].name,
                     tail=LINES,
                 ):
-                    found += chunk
-        return found[-LONGEST:].decode(errors="replace").replace("\0", "")
+                    tail += chunk
+        return tail[-LONGEST:].decode(errors="replace").replace("\0", "")
 
     async def run(self) -> None:
         """Take samples again and again, and sweep now and then."""
@@ -135,11 +135,11 @@ class Monitor:
             return
         watched = [self._watched(job) for job in self.jobs.list() if job.status.phase in TRAINING]
         try:
-            found = await self.source.samples(watched, self.now())
+            samples = await self.source.samples(watched, self.now())
         except SourceError as error:
             log.warning("no samples: %s", error)
             return
-        for uid, sample in found.items():
+        for uid, sample in samples.items():
             with suppress(NoSuchJob):  # it is kept with the next pass over it
                 await self.store.add_samples(uid, [sample])
 

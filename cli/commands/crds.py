@@ -80,12 +80,12 @@ async def _apply(
     from elasticjob.kube.crd.installing import install, upgrades
 
     async with Client(await config.load(kubeconfig, context)) as client:
-        found = await upgrades(client, written)
-        for upgrade in found:
+        pending = await upgrades(client, written)
+        for upgrade in pending:
             typer.echo(f"{upgrade.name}: {_news(upgrade.exists, len(upgrade.changes))}")
             for change in upgrade.changes:
                 typer.echo(f"  {change.sentence()}")
-        if any(upgrade.changes for upgrade in found) and not allow_breaking:
+        if any(upgrade.changes for upgrade in pending) and not allow_breaking:
             raise Failure(
                 "objects of this cluster may suffer from the breaking changes above; nothing was applied",
                 next_step="apply with --allow-breaking if they may",

@@ -27,15 +27,15 @@ def explain(
 
     Example: [bold]elasticjob explain digits -n team --numbers[/]
     """
-    found = asked(brain, token_file, f"/v1/jobs/{namespace}/{job}")
+    known = asked(brain, token_file, f"/v1/jobs/{namespace}/{job}")
     if output is Output.JSON:
-        print(json.dumps(found["decisions"], indent=2))
+        print(json.dumps(known["decisions"], indent=2))
         return
-    if not found["decisions"]:
+    if not known["decisions"]:
         print(
-            f"Brain has decided nothing about {namespace}/{job} ({found['phase'] or 'new'}, {found['mode']})"
+            f"Brain has decided nothing about {namespace}/{job} ({known['phase'] or 'new'}, {known['mode']})"
         )
-    for each in found["decisions"]:
+    for each in known["decisions"]:
         print(told(each))
         if numbers:
             print(f"     {json.dumps(each['inputs'])}")

@@ -18,8 +18,10 @@ def version(
 
     Example: [bold]elasticjob version --output json[/]
     """
-    found = versions()
+    installed = versions()
     if output is Output.JSON:
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(installed, indent=2))
         return
-    typer.echo(f"elasticjob {found['elasticjob']} (Python {found['python']}, {found['platform']})")
+    typer.echo(
+        f"elasticjob {installed['elasticjob']} (Python {installed['python']}, {installed['platform']})"
+    )

@@ -194,11 +194,11 @@ def where_to_listen(job: Hosted) -> str | None:
     """
     if job.conf.is_host is False:
         return None
-    found = addresses(job.host)
-    if job.host in found or is_loopback(job.host):
-        mine: str | None = next(filter(bindable, found), None)
+    resolved = addresses(job.host)
+    if job.host in resolved or is_loopback(job.host):
+        mine: str | None = next(filter(bindable, resolved), None)
     else:
-        mine = ANYWHERE if job.host == socket.gethostname() or any(map(bindable, found)) else None
+        mine = ANYWHERE if job.host == socket.gethostname() or any(map(bindable, resolved)) else None
     return ANYWHERE if mine is None and job.conf.is_host else mine
 
 
@@ -249,10 +249,10 @@ def own_address(host: str, port: int) -> str:
 
     On the endpoint's own machine that is the endpoint's host.
     """
-    for found in addresses(host):
-        family = socket.AF_INET6 if ":" in found else socket.AF_INET
+    for address in addresses(host):
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((found, port or 1))  # of datagrams: nothing is sent
+            probe.connect((address, port or 1))  # of datagrams: nothing is sent
             mine = str(probe.getsockname()[0])
             return host if is_loopback(mine) and not is_loopback(host) else mine
     return LOOPBACK

@@ -58,8 +58,8 @@ class Answer:
     def body(self) -> bytes:
         """Return the envelope that DI-engine reads."""
         code = 0 if self.success else 1
-        found = {"success": self.success, "code": code, "message": self.message, "data": self.data}
-        return msgspec.json.encode(found)
+        answer = {"success": self.success, "code": code, "message": self.message, "data": self.data}
+        return msgspec.json.encode(answer)
 
 
 @dataclass
@@ -321,10 +321,10 @@ def _nothing() -> Mapping[str, Any]:
     return {"namespace": "", "coordinator": "", "collectors": [], "learners": []}
 
 
-def _data(found: list[Replicas] | Replicas | None) -> object:
-    if isinstance(found, list):
-        return [each.json() for each in found]
-    return found.json() if found is not None else None
+def _data(changed: list[Replicas] | Replicas | None) -> object:
+    if isinstance(changed, list):
+        return [each.json() for each in changed]
+    return changed.json() if changed is not None else None
 
 
 def _plain(text: str) -> str:

@@ -274,8 +274,8 @@ _SAYINGS: Final = (
 )  # fmt: skip
 
 
-def _few(found: tuple[Obstacle, ...]) -> str:
-    return few((each.sentence for each in found), separator="; ")
+def _few(obstacles: tuple[Obstacle, ...]) -> str:
+    return few((each.sentence for each in obstacles), separator="; ")
 
 
 def _recorded(seen: Seen) -> Outcome:
@@ -294,13 +294,13 @@ def _workers(picture: Picture) -> str:
     counted = {WORKER} if WORKER in seen.job.spec.roles else set(seen.job.spec.roles)
     latest = [node.latest for node in seen.wanted if node.role in counted and node.latest]
     wanted = sum(size for role, size in seen.sizes.items() if role in counted)
-    found = sum(life.running for life in latest) if outcome is None or outcome.succeeded else 0
+    running = sum(life.running for life in latest) if outcome is None or outcome.succeeded else 0
     if outcome is not None:
-        found += sum(_succeeded_life(life) for life in latest)
+        running += sum(_succeeded_life(life) for life in latest)
     if is_over(seen.job):
         before = (seen.job.status.workers or "").partition("/")[0]
-        found = max(found, int(before) if before.isdecimal() else 0)
-    return f"{found}/{wanted}"
+        running = max(running, int(before) if before.isdecimal() else 0)
+    return f"{running}/{wanted}"
 
 
 def _role(picture: Picture, role: str) -> ReplicaStatus:

@@ -410,8 +410,8 @@ def _container(seen: Seen, role: str) -> Manifest:
 def _gathered(notes: tuple[Note, ...]) -> tuple[Note, ...]:
     """Notes of the same reason about single nodes, as one: `created a, b, c`."""
     plural = {"NodesCreated": "created", "NodesRemoved": "removed"}
-    found = [note for note in notes if note.reason not in plural]
+    gathered = [note for note in notes if note.reason not in plural]
     for reason, verb in plural.items():
         if named := [note.sentence for note in notes if note.reason == reason]:
-            found.append(Note(reason, f"{verb} {', '.join(named)}"))
-    return tuple(found)
+            gathered.append(Note(reason, f"{verb} {', '.join(named)}"))
+    return tuple(gathered)

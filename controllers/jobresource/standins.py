@@ -41,20 +41,20 @@ def extra(
     """Return the nodes to have beside the wanted ones, with the pods they have had."""
     if job is None or not job.spec.needs_master or not any(role == WORKER for role, _ in wanted):
         return {}
-    found = {place: Extra(node) for place, node in _spares(job, wanted, known)}
-    inner = {**wanted, **{place: spare.node for place, spare in found.items()}}
+    extras = {place: Extra(node) for place, node in _spares(job, wanted, known)}
+    inner = {**wanted, **{place: spare.node for place, spare in extras.items()}}
     beside = [life for life in lives if life.role == WORKER and (WORKER, life.index) not in inner]
     made = [life for life in beside if life.stands_in is not None]
     for life in made:
         place, for_ = (WORKER, life.index), inner.get((WORKER, life.stands_in or 0))
         if _goes_on(life) and for_ and not _is_settled(for_):
-            found[place] = Extra(known[place], for_)
+            extras[place] = Extra(known[place], for_)
     tried = {life.stands_in for life in made if _goes_on(life) or _failed(life)}
     missing = [node for node in inner.values() if node.index not in tried and _will_go(node, inner)]
     free = (index for index in count(_end(inner)) if (WORKER, index) not in known)
     for node, index in zip(missing, free, strict=False):
-        found[WORKER, index] = Extra(Node(WORKER, index), node)
-    return found
+        extras[WORKER, index] = Extra(Node(WORKER, index), node)
+    return extras
 
 
 def stays_for(life: Life, wanted: Nodes, now: datetime) -> timedelta:

@@ -71,7 +71,7 @@ def describe(
 
 
 def _role(seen: Seen, role: str) -> RoleStatus:
-    lives = [life for (found, _), node in seen.nodes.items() if found == role for life in node.lives]
+    lives = [life for (named, _), node in seen.nodes.items() if named == role for life in node.lives]
     return RoleStatus(
         desired=seen.desired[role],
         current=sum(life.alive and not life.terminating for life in lives),
@@ -81,11 +81,11 @@ def _role(seen: Seen, role: str) -> RoleStatus:
 
 def _restarts(seen: Seen) -> dict[str, dict[str, int]]:
     """Restarts of the wanted nodes that count; a node that was removed and added again starts at 0."""
-    found: dict[str, dict[str, int]] = {}
+    restarts: dict[str, dict[str, int]] = {}
     for node in seen.wanted.values():
         if count := node.charged(seen.policy(node.role)):
-            found.setdefault(node.role, {})[str(node.index)] = count
-    return found
+            restarts.setdefault(node.role, {})[str(node.index)] = count
+    return restarts
 
 
 def _ready(seen: Seen, plan: Plan, now: datetime) -> tuple[bool, str, str]:
@@ -99,14 +99,14 @@ def _ready(seen: Seen, plan: Plan, now: datetime) -> tuple[bool, str, str]:
 
 def _obstacles(seen: Seen, now: datetime) -> Iterator[tuple[str, str]]:
     """Reasons and sentences for nodes that are not ready, the most serious reason first."""
-    found = [obstacle for node in seen.wanted.values() if (obstacle := _obstacle(seen, node, now))]
+    obstacles = [obstacle for node in seen.wanted.values() if (obstacle := _obstacle(seen, node, now))]
     surplus = (
         node for place, node in seen.nodes.items() if place not in seen.wanted and place not in seen.extra
     )
-    found += [("Leaving", f"{life.name} leaves") for node in surplus for life in node.lives if life.alive]
+    obstacles += [("Leaving", f"{life.name} leaves") for node in surplus for life in node.lives if life.alive]
     spent = (POD_FAILURE_POLICY, CANNOT_START, OUT_OF_MEMORY, RESTARTS_SPENT, POD_FAILED)
     order = (*spent, "Restarting", "Pending", "Leaving", "Resizing", "Starting")
-    yield from sorted(found, key=lambda obstacle: order.index(obstacle[0]))
+    yield from sorted(obstacles, key=lambda obstacle: order.index(obstacle[0]))
 
 
 def _obstacle(seen: Seen, node: Node, now: datetime) -> tuple[str, str] | None:

@@ -139,8 +139,8 @@ def refusal(message: str) -> str:
 
 def group(actions: Iterable[Action]) -> tuple[tuple[Action, ...], ...]:
     """Return the groups of a plan whose writes need no order."""
-    found = tuple(actions)
-    return (found,) if found else ()
+    writes = tuple(actions)
+    return (writes,) if writes else ()
 
 
 def soonest(delays: Iterable[timedelta | None]) -> timedelta | None:

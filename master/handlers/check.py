@@ -67,13 +67,13 @@ def settle(job: Job, now: datetime) -> Job:
 
 def sentence(job: Job) -> str:
     """Return what the check found on the present nodes, empty if nothing."""
-    found = [one.sentence for one in job.check.findings.values() if one.sentence]
-    return few((one[:256] for one in found), pairing.MOST_NAMED, "; ")
+    sentences = [one.sentence for one in job.check.findings.values() if one.sentence]
+    return few((one[:256] for one in sentences), pairing.MOST_NAMED, "; ")
 
 
 def _recorded(state: Check, request: Request, now: datetime) -> Check:
-    found, session, name = state.findings.get(request.node), state.session, request.node
-    if found and found.incarnation == request.incarnation:
+    known, session, name = state.findings.get(request.node), state.session, request.node
+    if known and known.incarnation == request.incarnation:
         return state
     outcome = Outcome(seconds=request.seconds, error=request.error)
     mine = session.members.get(name) if session else None

@@ -80,12 +80,12 @@ def _forget(parameters: Parameters, now: datetime, silence: timedelta) -> Parame
 
 def _renewed(parameters: Parameters, places: frozenset[int], now: datetime) -> Parameters:
     """Offer the cluster that should be, if it is another one than the next, or than that in use."""
-    found = _candidates(parameters)
-    absent = places.difference(found)
+    candidates = _candidates(parameters)
+    absent = places.difference(candidates)
     missing = {place: parameters.missing.get(place, now) for place in absent}
     parameters = parameters if missing == parameters.missing else parameters.but(missing=missing)
     waits = any(now - since < LATE for since in missing.values())
-    wanted = tuple(found[place] for place in sorted(places & found.keys()))
+    wanted = tuple(candidates[place] for place in sorted(places & candidates.keys()))
     who = tuple(server.incarnation for server in wanted)
     if waits or not wanted:
         broken = parameters.next and any(each not in parameters.servers for each in parameters.next.who)
@@ -120,10 +120,10 @@ def _complete(parameters: Parameters) -> Parameters:
 
 def _candidates(parameters: Parameters) -> dict[int, Server]:
     """The newest server of each place."""
-    found = dict[int, Server]()
+    newest = dict[int, Server]()
     for server in sorted(parameters.servers.values(), key=lambda each: each.age):
-        found[server.index] = server
-    return found
+        newest[server.index] = server
+    return newest
 
 
 def _places(job: Job) -> frozenset[int]:

@@ -281,8 +281,8 @@ class Master:
         for finding in job.health.findings:
             if finding not in before.health.findings:
                 log.warning("%s: %s", finding.reason, finding.message)
-        if job.check.findings is not before.check.findings and (found := checks.sentence(job)):
-            log.info("node check: %s", found)
+        if job.check.findings is not before.check.findings and (sentence := checks.sentence(job)):
+            log.info("node check: %s", sentence)
         if job.verdict and not before.verdict:
             log.info("verdict %s, %s: %s", job.verdict.end, job.verdict.reason, job.verdict.message)
         elif job.ending and job.ending != before.ending:

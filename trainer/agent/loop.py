@@ -132,14 +132,14 @@ class Agent:
         self._watcher = health.Watcher()
         self._stacks = self._written = 0
         self._joined: float | None = None
-        found = imports(settings.script)
+        imported = imports(settings.script)
         self._group = Group(
-            terms=terms(settings), recovery=recovery(settings.recover, found), vetted=not settings.check
+            terms=terms(settings), recovery=recovery(settings.recover, imported), vetted=not settings.check
         )
         self._workers = Workers(
             settings.script,
             emit=self._events.put_nowait,
-            preloads=preloads(found) if settings.start is Start.WARM and settings.script.python else None,
+            preloads=preloads(imported) if settings.start is Start.WARM and settings.script.python else None,
             prefix=self._prefix if settings.workers > 1 or settings.template else None,
             log_file=self._log_file,
             shown=self._shown,
@@ -279,7 +279,7 @@ class Agent:
         """Have this node checked; prepare its workers if it has passed."""
         bench = Bench(self._settings.payload or PAYLOAD, payloads(self._settings), self._environment)
         try:
-            found = await check(self._master, self._group.terms, bench)
+            verdict = await check(self._master, self._group.terms, bench)
         except Stopping:
             return  # the next orders say STOP
         except Refused as error:
@@ -290,11 +290,11 @@ class Agent:
             return
         finally:
             bench.close()
-        if found.part is Part.EXCLUDED:
-            self._events.put_nowait(Dismissed(FAILED, "NodeCheckFailed", f"node check: {found.reason}"))
+        if verdict.part is Part.EXCLUDED:
+            self._events.put_nowait(Dismissed(FAILED, "NodeCheckFailed", f"node check: {verdict.reason}"))
             return
-        if found.reason:
-            log.warning("node check: %s", found.reason)
+        if verdict.reason:
+            log.warning("node check: %s", verdict.reason)
         self._workers.prepare(self._environment)
         self._events.put_nowait(Vetted())
 
@@ -422,7 +422,7 @@ class Agent:
             await asyncio.sleep(health.EVERY)
             rounds = {worker.slot: worker.round for worker in self._group.training}
             pulses, pids = self._workers.pulses, self._workers.pid_of
-            processes = {slot: found for slot, pid in pids.items() if (found := look_at(pid))}
+            processes = {slot: seen for slot, pid in pids.items() if (seen := look_at(pid))}
             sights = {
                 slot: health.Sight(pulses[slot], *processes[slot]) for slot in pulses.keys() & processes
             }
@@ -589,11 +589,11 @@ def last_calls(end: Exit) -> float:
     return FAREWELL if end.reason == LEFT else LAST_CALLS
 
 
-def recovery(wanted: Recover, found: frozenset[str]) -> Recovery:
+def recovery(wanted: Recover, imported: frozenset[str]) -> Recovery:
     """Return the expected recovery mode of the workers, before they run."""
     match wanted:
         case Recover.AUTO:
-            return Recovery.IN_PROCESS if is_elastic(found) else Recovery.RESTART
+            return Recovery.IN_PROCESS if is_elastic(imported) else Recovery.RESTART
         case Recover.IN_PROCESS:
             return Recovery.IN_PROCESS
         case Recover.RESTART:

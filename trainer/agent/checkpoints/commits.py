@@ -140,7 +140,7 @@ class Keeper:
         for held in memory.held(self._folder):
             if held.path.stem == message.block and held.head.save == save:
                 with memory.reading(held.path) as block:
-                    found = self._storage(message.where).write(held.head, block)
+                    stored = self._storage(message.where).write(held.head, block)
                 return Written(
                     where=message.where,
                     keep=message.keep,
@@ -148,9 +148,9 @@ class Keeper:
                     round=save.round,
                     part=held.head.part,
                     parts=held.head.parts,
-                    name=found.name,
-                    size=found.size,
-                    crc=found.crc,
+                    name=stored.name,
+                    size=stored.size,
+                    crc=stored.crc,
                 )
         raise Damaged("a newer step has overwritten it in memory")
 
@@ -177,23 +177,23 @@ class Keeper:
         for (where, save), older in self._gathering.items():
             if where == written.where and overtaken(save, written.save) and not older.done.done():
                 older.done.set_result(False)
-        found = self._gathering.setdefault(key, Gathering())
-        found.written[written.part] = written
-        if len(found.written) == written.parts and not found.done.done():
+        gathering = self._gathering.setdefault(key, Gathering())
+        gathering.written[written.part] = written
+        if len(gathering.written) == written.parts and not gathering.done.done():
             try:
-                await asyncio.to_thread(self._commit, found.written)
+                await asyncio.to_thread(self._commit, gathering.written)
             except Exception as error:  # as above
                 self._failed(written.step, written.where, error)
-                found.done.set_result(False)
+                gathering.done.set_result(False)
             else:
                 if (
                     written.step != self.kept.stored
                 ):  # the last step may be saved again, with what came after it
                     log.info("the checkpoint of step %d is in %s", written.step, written.where)
-                found.done.set_result(True)
+                gathering.done.set_result(True)
         try:
             async with asyncio.timeout(PATIENCE):
-                return await asyncio.shield(found.done)
+                return await asyncio.shield(gathering.done)
         finally:
             self._gathering = {k: each for k, each in self._gathering.items() if not each.done.done()}
 
