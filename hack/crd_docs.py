@@ -54,7 +54,7 @@ def advice(bad: rows.Bad) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pydantic's, on defaults that do not fit
         try:
-            crd_manifest(Declaration(rows.kind_with(bad.annotation, bad.default)), rows.EMBEDDED)
+            crd_manifest(Declaration(rows.kind_with(bad.text)), rows.EMBEDDED)
         except UnsupportedSchema as error:
             return re.sub(r"'([^']{48})[^']{20,}'", r"'\1…'", str(error))
     raise AssertionError(f"{bad.name} is not refused")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +35,9 @@ each_bad = pytest.mark.parametrize("bad", REFUSED, ids=lambda bad: bad.name)
 pydantic_warns = pytest.mark.filterwarnings("ignore::UserWarning")  # on defaults that do not fit: our subject
 
 
-def written(annotation: Any, default: Any = ...) -> Manifest:
-    return crd_manifest(Declaration(kind_with(annotation, default)), EMBEDDED)
+@cache
+def written(text: str) -> Manifest:
+    return crd_manifest(Declaration(kind_with(text)), EMBEDDED)
 
 
 def field_of(manifest: Manifest) -> Manifest:
@@ -44,18 +47,18 @@ def field_of(manifest: Manifest) -> Manifest:
 
 @each_row
 def test_constructs_are_written_as_the_table_says(row: Row) -> None:
-    assert field_of(written(row.annotation, row.default)) == row.schema
+    assert field_of(written(row.text)) == row.schema
 
 
 async def test_servers_take_what_is_written(client: Client) -> None:
-    answers = [(row.name, await answer_to(client, written(row.annotation, row.default))) for row in WRITTEN]
+    answers = [(row.name, await answer_to(client, written(row.text))) for row in WRITTEN]
     assert [(name, answer) for name, answer in answers if answer] == []
 
 
 async def test_servers_say_to_pydantics_own_schema_what_the_table_says(client: Client) -> None:
     wrong = []
     for row in WRITTEN:
-        answer = await answer_to(client, with_spec(pydantics_own(row.annotation, row.default)))
+        answer = await answer_to(client, with_spec(pydantics_own(row.text)))
         if bool(answer) != bool(row.answer) or row.answer not in answer:
             wrong.append((row.name, row.answer, answer))
     assert wrong == []
@@ -63,9 +66,9 @@ async def test_servers_say_to_pydantics_own_schema_what_the_table_says(client: C
 
 @pydantic_warns
 @each_bad
-def test_bad_constructs_are_refused_with_what_to_write(bad: Bad) -> None:
-    with pytest.raises(UnsupportedSchema, match=bad.advice):
-        written(bad.annotation, bad.default)
+def test_bad_constructs_are_refused_where_they_stand(bad: Bad) -> None:
+    with pytest.raises(UnsupportedSchema, match=r"^Thing\.spec\.it"):
+        written(bad.text)
 
 
 @pytest.mark.plane  # devcluster does not check definitions as closely
@@ -73,22 +76,20 @@ def test_bad_constructs_are_refused_with_what_to_write(bad: Bad) -> None:
 async def test_servers_refuse_what_the_generator_refuses(client: Client) -> None:
     wrong = []
     for bad in REFUSED:
-        answer = await answer_to(client, with_spec(unchecked(bad.annotation, bad.default)))
+        answer = await answer_to(client, with_spec(unchecked(bad.text)))
         if bool(answer) == bool(bad.why) or bad.answer not in answer:
             wrong.append((bad.name, bad.answer, answer))
     assert wrong == []
 
 
-ALL = kind_with(int)
+ALL = kind_with("int")
 
 
 def all_rows() -> Manifest:
     """One definition whose spec has each row that has objects, as an optional field f0, f1, …."""
-    manifest = written(int)
+    manifest = deepcopy(written("int"))
     spec = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    spec["properties"] = {
-        f"f{index}": field_of(written(row.annotation, row.default)) for index, row in enumerate(WRITTEN)
-    }
+    spec["properties"] = {f"f{index}": field_of(written(row.text)) for index, row in enumerate(WRITTEN)}
     del spec["required"]
     return manifest
 
