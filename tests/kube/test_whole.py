@@ -27,6 +27,7 @@ from elasticjob.kube.objects.views import (
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.webhook.server import Problem, Review, Webhook, WebhookServer
 from tests.kit.kube.stub import until
+from tests.kit.waiting import PATIENCE
 
 
 @asynccontextmanager
@@ -171,7 +172,7 @@ CROWDED = {"metadata": {"name": "b"}, "data": {"x": "1", "y": "2"}}
 
 async def _until_refused(client: Client, namespace: str) -> None:
     """The validating half of it comes to the server by another watch."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 await client.create(CONFIG_MAP, CROWDED, namespace, dry_run=True)
@@ -181,7 +182,7 @@ async def _until_refused(client: Client, namespace: str) -> None:
 
 async def _until_labelled(client: Client, namespace: str) -> None:
     """A server takes a moment to heed a new configuration."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             manifest = {"metadata": {"generateName": "a-"}}
             if (await client.create(CONFIG_MAP, manifest, namespace)).metadata.labels == {"seen": "yes"}:

@@ -16,6 +16,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.credentials import Config, Credentials, Static
 from elasticjob.kube.clock import Clock, VirtualClock
 from tests.kit.kube.listening import Listening
+from tests.kit.waiting import PATIENCE
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -99,16 +100,13 @@ def hang() -> Answer:
 
 
 async def until(
-    condition: Callable[[], object],
-    clock: VirtualClock | None = None,
-    within: float = 120.0,
-    longest: float = inf,
+    condition: Callable[[], object], clock: VirtualClock | None = None, longest: float = inf
 ) -> None:
     """Let the loop run until `condition`; a clock is moved to whatever it waits for next.
 
     What is not due within `longest` seconds is no pause, but the patience for something that will come.
     """
-    async with asyncio.timeout(within):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.001)
             if clock and not condition() and (due := clock.next_due) is not None and due <= longest:

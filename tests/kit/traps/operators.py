@@ -30,8 +30,6 @@ ROOT_CA = "kube-root-ca.crt"
 PAUSE = IDLE_INITIAL - 1
 """What is due later than this is no pause, but the patience with a stream."""
 WATCHES = asking("watch", "configmaps")
-WITHIN = 120.0
-"""Seconds that a real server may take for anything; no test waits for them to pass."""
 
 
 class Steady(random.Random):

@@ -30,6 +30,7 @@ from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
 from tests.kit.kube.build import bookmark, event, manifest, status
 from tests.kit.kube.stub import Answer, Stub, answer, hang, page, stream, until
+from tests.kit.waiting import PATIENCE
 
 AT_ONCE = Backoff(0.0, 0.0)
 PAUSE = IDLE_INITIAL - 1
@@ -138,10 +139,7 @@ async def test_gone_leads_to_a_list_that_tells_what_was_missed(gone: list[Answer
         assert it.names == {"b", "c"}
         assert [
             (each.old and each.old.key.name, each.new and each.new.key.name) for each in it.changes[2:]
-        ] == [
-            ("a", None),
-            (None, "c"),
-        ]
+        ] == [("a", None), (None, "c")]
 
 
 async def test_an_expired_page_starts_the_list_over() -> None:
@@ -418,7 +416,7 @@ async def test_a_flood_of_changes_lets_others_run() -> None:
     async with following(stream(event("ADDED", A), bookmark(1, initial_done=True), flood)) as it:
         turns, told_at = 0, list[int]()
         it.cache.subscribe(lambda change: told_at.append(turns))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while it.cache.version < 20_001:
                 turns += 1
                 await asyncio.sleep(0)

@@ -27,6 +27,7 @@ from elasticjob.kube.objects.views import CONFIG_MAP
 from hack.cluster.pki import Pair, Pki
 from tests.kit.kube.kubeconfigs import VERSION, plugin, printed_by, said, write
 from tests.kit.kube.listening import Listening
+from tests.kit.waiting import PATIENCE
 
 
 class Server(Listening):
@@ -180,7 +181,7 @@ async def test_what_is_under_way_outlives_one_renewal(tmp_path: Path) -> None:
                 await renew("three")
                 await renew("four")
                 with pytest.raises(Unreachable):
-                    await asyncio.wait_for(waiting, 60)
+                    await asyncio.wait_for(waiting, PATIENCE)
         assert server.seen == ["one", "two", "two", "three", "four"]
 
 
@@ -193,7 +194,7 @@ async def test_no_one_waits_for_a_client_that_is_closed(tmp_path: Path) -> None:
             waiting = asyncio.ensure_future(anext(log))
             await asyncio.sleep(0)
         with pytest.raises(Unreachable):
-            await asyncio.wait_for(waiting, 60)
+            await asyncio.wait_for(waiting, PATIENCE)
 
 
 async def test_two_event_loops_at_once_change_nothing_that_the_other_uses(tmp_path: Path) -> None:
@@ -205,7 +206,7 @@ async def test_two_event_loops_at_once_change_nothing_that_the_other_uses(tmp_pa
         both = threading.Barrier(2)
 
         async def refused() -> None:
-            await asyncio.to_thread(both.wait, 60)
+            await asyncio.to_thread(both.wait, PATIENCE)
             await found.credentials.header(refused="")
 
         await asyncio.gather(asyncio.to_thread(asyncio.run, refused()), refused())
@@ -260,10 +261,7 @@ async def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_p
         serialization.PrivateFormat.PKCS8,
         serialization.BestAvailableEncryption(b"secret"),
     )
-    user = {
-        "client-certificate": str(pki.client("one").certificate),
-        "client-key-data": b64(locked),
-    }
+    user = {"client-certificate": str(pki.client("one").certificate), "client-key-data": b64(locked)}
     with pytest.raises(ConfigError, match=r"client-one.crt with in client-key-data .* encrypted"):
         await kubeconfig.load(str(write(tmp_path / "config", user)))
 
@@ -365,10 +363,7 @@ def whole(folder: Path) -> dict[str, Any]:
             {"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "lab"}},
             {"name": "y", "context": {"cluster": "c", "user": "v"}},
         ],
-        "users": [
-            {"name": "u", "user": printed_by("echo", answer)},
-            {"name": "v", "user": user},
-        ],
+        "users": [{"name": "u", "user": printed_by("echo", answer)}, {"name": "v", "user": user}],
         "current-context": "x",
     }
 

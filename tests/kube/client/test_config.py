@@ -18,6 +18,7 @@ from elasticjob.kube.errors import ConfigError
 from elasticjob.kube.webhook.certs.certificates import issue, new_authority
 from tests.kit.kube.kubeconfigs import plugin, write
 from tests.kit.kube.stub import until
+from tests.kit.waiting import PATIENCE
 
 AUTHORITY = new_authority("test", datetime.now(UTC))
 
@@ -191,7 +192,7 @@ async def test_a_plugin_goes_on_when_the_request_that_needs_it_is_given_up(tmp_p
     waiting = f'while [ ! -e "{tmp_path}/gate" ]; do sleep 0.02; done\nsed s/t2/late/'
     (tmp_path / "plugin").write_text(re.sub(r"sed \S+", waiting, program))
     given_up = asyncio.create_task(found.credentials.header(refused="Bearer t2"))
-    await until(lambda: (tmp_path / "runs").read_text() == "run\n" * 2, within=60)
+    await until(lambda: (tmp_path / "runs").read_text() == "run\n" * 2)
     given_up.cancel()
     await asyncio.wait({given_up})
     patient = asyncio.create_task(found.credentials.header(refused="Bearer t2"))
@@ -222,5 +223,5 @@ async def test_an_exec_plugin_that_hangs_holds_nobody_up_for_ever(
     monkeypatch.setattr(kubeconfig, "PLUGIN_TIMEOUT", 3.0)  # a shell has begun by then, or nearly so
     before = psutil.Process().children(recursive=True)
     with pytest.raises(ConfigError, match=r"config cannot be used: .* within 3 s"):
-        await asyncio.wait_for(kubeconfig.load(str(path), clock=VirtualClock()), 60)
+        await asyncio.wait_for(kubeconfig.load(str(path), clock=VirtualClock()), PATIENCE)
     assert [each for each in psutil.Process().children(recursive=True) if each not in before] == []

@@ -19,6 +19,7 @@ from elasticjob.kube.errors import ApiError, Fenced, Unreachable
 from elasticjob.kube.objects.views import CONFIG_MAP
 from tests.kit.kube.build import manifest
 from tests.kit.kube.stub import Answer, Stub, answer, hang, until
+from tests.kit.waiting import PATIENCE
 
 MARGIN = timedelta(seconds=5)
 CREATED = answer(201, manifest("a"))
@@ -55,12 +56,7 @@ def is_up(fence: Fence) -> bool:
 
 @pytest.mark.parametrize(
     ("moved", "now", "up"),
-    [
-        ((), 100.0, False),
-        ((110.0,), 109.9, True),
-        ((110.0,), 110.0, False),
-        ((110.0, 112.0), 111.0, True),
-    ],
+    [((), 100.0, False), ((110.0,), 109.9, True), ((110.0,), 110.0, False), ((110.0, 112.0), 111.0, True)],
 )
 def test_a_fence_is_up_until_the_moment_it_was_moved_to(
     moved: tuple[float, ...], now: float, up: bool
@@ -170,7 +166,7 @@ async def test_when_it_falls_what_is_under_way_is_cut() -> None:
         await until(lambda: stub.seen)
         await asyncio.to_thread(fence.fall, "lost")
         with pytest.raises(Unreachable):
-            await asyncio.wait_for(writing, 60)
+            await asyncio.wait_for(writing, PATIENCE)
 
 
 async def test_bytes_that_were_not_sent_are_discarded_when_it_falls() -> None:

@@ -430,12 +430,7 @@ async def test_a_key_waits_until_the_cache_has_seen_its_writes_and_others_go_on(
 
 @pytest.mark.parametrize(
     "seen",
-    [
-        [Advanced("60")],
-        [Removed(item("x", 61))],
-        [Restarted(), Synced("62")],
-        [Restarted(), Synced("7")],
-    ],
+    [[Advanced("60")], [Removed(item("x", 61))], [Restarted(), Synced("62")], [Restarted(), Synced("7")]],
     ids=["a bookmark", "a deletion", "a relist", "a storage that went back in time"],
 )
 async def test_what_opens_the_gate(seen: list[Event]) -> None:

@@ -15,6 +15,7 @@ from elasticjob.kube.backoff import Backoff
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller.queue import LOW, Queue
 from elasticjob.kube.metrics import Metrics, QueueMeter
+from tests.kit.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -193,7 +194,7 @@ async def test_a_cancelled_getter_passes_its_wake_up_on(queue: Queue[str]) -> No
     await asyncio.sleep(0)
     queue.add("a")
     first.cancel()
-    found = await asyncio.wait_for(second, 60)
+    found = await asyncio.wait_for(second, PATIENCE)
     assert found is not None
     assert found.key == "a"
 

@@ -14,6 +14,7 @@ from elasticjob.kube.crd.compatibility import Change, changes
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from tests.kit.crd.posting import crd_of, established
+from tests.kit.waiting import PATIENCE
 
 TEXT: Manifest = {"type": "string"}
 INT: Manifest = {"type": "integer"}
@@ -147,7 +148,7 @@ async def test_stored_objects_live_through_changes_as_the_table_says(client: Cli
 
 async def in_force(client: Client, namespace: str) -> None:
     """Return when the marked schema is in force."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while "marked" not in await client.get(THING, "f0", namespace):  # noqa: ASYNC110 - only asking tells
             await asyncio.sleep(0)
 

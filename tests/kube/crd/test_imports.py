@@ -6,12 +6,7 @@ import subprocess
 import sys
 
 LIGHT = {"elasticjob.kube.crd", "elasticjob.kube.crd.model", "elasticjob.kube.crd.schemas"}
-MODULES = (
-    "api.v1alpha1.elasticjob",
-    "api.v1alpha1.jobresource",
-    "api.v1alpha1.scaleplan",
-    "controllers.main",
-)
+MODULES = ("api.v1alpha1.elasticjob", "api.v1alpha1.scaleplan", "controllers.main")
 
 
 def test_kinds_and_operators_load_the_model_without_the_generator() -> None:

@@ -29,6 +29,7 @@ from elasticjob.kube.operator.rungroup import Group
 from elasticjob.kube.testing import Delay, FaultProxy, Lose, asking
 from tests.kit.clusters.served import Served
 from tests.kit.kube.stub import Stub, answer, hang, until
+from tests.kit.waiting import PATIENCE
 
 TERMS = Terms(lease=timedelta(seconds=90), renew=timedelta(seconds=60), retry=timedelta(seconds=0.3))
 """A thief is noticed soon, and nothing is lost because the machine is busy."""
@@ -109,10 +110,7 @@ async def test_only_the_leader_runs_controllers_and_a_standby_is_ready(
         return works(note)
 
     await create_work(client, namespace)
-    async with (
-        replica(client, namespace, "a", noting("a")) as (a, _, _),
-        aiohttp.ClientSession() as session,
-    ):
+    async with replica(client, namespace, "a", noting("a")) as (a, _, _), aiohttp.ClientSession() as session:
         await a.wait_leading()
         async with replica(client, namespace, "b", noting("b")) as (b, _, _):
             await b.wait_started()
@@ -170,7 +168,7 @@ async def test_lost_leadership_ends_everything_at_once_and_is_raised(client: Cli
         with pytest.raises(
             LeadershipLost, match="a does not lead any more: the lease is held by 'thief' now"
         ):
-            await asyncio.wait_for(running, 60)
+            await asyncio.wait_for(running, PATIENCE)
         assert ended == ["cancelled"]
         assert leads(a) == 0
         assert exits.codes == []
@@ -196,7 +194,7 @@ async def test_what_is_lost_as_soon_as_it_was_won_starts_nothing(client: Client,
 
     election.won = won_and_lost  # type: ignore[method-assign]
     with pytest.raises(LeadershipLost):
-        await asyncio.wait_for(operator.run(), 60)
+        await asyncio.wait_for(operator.run(), PATIENCE)
     assert runs == []
 
 
@@ -215,7 +213,7 @@ async def test_leadership_that_is_lost_while_it_stops_in_order_is_not_waited_for
         a.stop()
         await steal(client, namespace)
         with pytest.raises(LeadershipLost):
-            await asyncio.wait_for(running, 60)
+            await asyncio.wait_for(running, PATIENCE)
     assert await holder(client, namespace) == "thief"
 
 
@@ -237,7 +235,7 @@ async def test_a_process_that_does_not_stop_when_it_has_lost_is_ended(client: Cl
         )
         await operator.wait_leading()
         await steal(client, namespace)
-        await asyncio.wait_for(exits.called.wait(), 60)
+        await asyncio.wait_for(exits.called.wait(), PATIENCE)
         assert exits.codes == [1]
 
 
@@ -263,7 +261,7 @@ async def test_the_lease_is_left_to_expire_where_a_write_was_not_answered(
 
         proxy.add(asking("patch", "configmaps"), Lose())
         async with replica(client, namespace, "a", works(write)):
-            await asyncio.wait_for(tried.wait(), 60)
+            await asyncio.wait_for(tried.wait(), PATIENCE)
         assert await holder(client, namespace) == "a"
 
 
@@ -273,7 +271,7 @@ async def test_who_stops_as_soon_as_it_leads_still_says_both(
     async with FaultProxy(served.config()) as proxy, Client(proxy.config) as mine:
         proxy.add(asking("create", "events"), Delay(0.2), nth={1})
         async with replica(mine, namespace, "a") as (operator, _, _):
-            await asyncio.wait_for(operator.wait_leading(), 60)
+            await asyncio.wait_for(operator.wait_leading(), PATIENCE)
         assert proxy.counts["Delay"] == 1
     messages = {event.message for event in await client.list(EVENT, namespace)}
     assert messages == {"a became leader", "a stopped leading"}
@@ -419,7 +417,7 @@ async def test_a_standby_that_stops_asks_nothing() -> None:
         await until(lambda: stub.seen)
         task.cancel()
         await asyncio.wait({task})
-        await asyncio.wait_for(keeper.release(), 60)
+        await asyncio.wait_for(keeper.release(), PATIENCE)
         assert len(stub.seen) == 1
 
 

@@ -17,12 +17,12 @@ from elasticjob.kube.http.door import Bounds, Door
 from elasticjob.kube.http.serving import IDLE, Runner
 from elasticjob.kube.webhook.certs.certificates import issue, new_authority, server_context
 from tests.kit.kube.stub import until
+from tests.kit.waiting import PATIENCE
 
 AUTHORITY = new_authority("test", datetime.now(UTC))
 TRUSTING = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
 ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 SHORT = Bounds(head=0.1, body=0.1)
-PATIENCE = 60
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -138,6 +138,7 @@ async def test_half_a_body_is_not_waited_for() -> None:
 async def test_an_idle_connection_is_closed_and_one_that_waits_is_not() -> None:
     echo = Echo(idle=0.05)
     async with connected(echo, post(b"x", "/later")) as (reader, _):
+        await until(lambda: echo.waiting)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(1), 0.2)
         line, body = echo.waiting.pop()

@@ -17,6 +17,7 @@ from aiohttp import web
 from elasticjob.kube.http.serving import Runner
 from elasticjob.kube.webhook.certs.certificates import issue, new_authority, server_context
 from tests.kit.kube.stub import until
+from tests.kit.waiting import PATIENCE
 
 AUTHORITY = new_authority("test", datetime.now(UTC))
 TRUSTING = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
@@ -66,7 +67,7 @@ async def test_a_client_that_sends_more_than_anybody_reads_is_not_waited_for(tls
         trusting = TRUSTING if tls else None
         _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n" + bytes(10_000_000))
-        await asyncio.wait_for(asked.wait(), 60)
+        await asyncio.wait_for(asked.wait(), PATIENCE)
         await runner.cleanup()
         assert open_at(port) == 0
         writer.transport.abort()
@@ -80,7 +81,7 @@ async def test_what_was_asked_is_answered_whole() -> None:
                 return await answer.text()
 
         asking = asyncio.create_task(ask())
-        await asyncio.wait_for(asked.wait(), 60)
+        await asyncio.wait_for(asked.wait(), PATIENCE)
         stopping = asyncio.create_task(runner.cleanup())
         may.set()
         await stopping

@@ -10,8 +10,7 @@ import pytest
 
 from elasticjob.kube.http.threads import Threads
 from tests.kit.kube.stub import until
-
-WITHIN = 60.0
+from tests.kit.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ async def test_what_a_function_returns_or_raises_is_handed_over(two: Threads) ->
     with pytest.raises(ZeroDivisionError):
         await two.run(lambda: 1 // 0)
     with pytest.raises(RuntimeError, match="StopIteration"):
-        await asyncio.wait_for(two.run(lambda: next(iter([]))), WITHIN)
+        await asyncio.wait_for(two.run(lambda: next(iter([]))), PATIENCE)
 
 
 async def test_no_more_run_than_there_are_threads_and_who_gave_up_is_not_run(two: Threads) -> None:
@@ -32,11 +31,11 @@ async def test_no_more_run_than_there_are_threads_and_who_gave_up_is_not_run(two
 
     def wait(number: int) -> int:
         began.append(number)
-        go.wait(WITHIN)
+        go.wait(PATIENCE)
         return number
 
     tasks = [asyncio.create_task(two.run(partial(wait, number))) for number in range(4)]
-    await until(lambda: len(began) == 2, within=WITHIN)
+    await until(lambda: len(began) == 2)
     tasks[2].cancel()
     await asyncio.wait({tasks[2]})
     assert sorted(began) == [0, 1]

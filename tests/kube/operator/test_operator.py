@@ -21,6 +21,7 @@ from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.operator.rungroup import Group
 from tests.kit.kube.build import bookmark, event, manifest
 from tests.kit.kube.stub import Answer, Stub, stream, until
+from tests.kit.waiting import PATIENCE
 
 READY = stream(event("ADDED", manifest("a")), bookmark(5, initial_done=True))
 
@@ -98,7 +99,7 @@ async def test_a_controller_works_on_shared_caches() -> None:
         operator.add(Controller("c", reconcile, for_=CONFIG_MAP))
         operator.add(Controller("d", reconcile, for_=CONFIG_MAP))
         running = asyncio.create_task(operator.run())
-        await asyncio.wait_for(done.wait(), 60)
+        await asyncio.wait_for(done.wait(), PATIENCE)
         assert len(stub.seen) == 1
         assert stub.seen[0].path == "/api/v1/namespaces/ns/configmaps"
         operator.stop()
@@ -270,7 +271,7 @@ async def test_a_part_that_cannot_start_brings_all_down_and_is_raised() -> None:
     async with operating() as (operator, _):
         operator.add(Late("late", notes))
         with pytest.raises(RuntimeError, match="it never will"):
-            await asyncio.wait_for(operator.run(), 60)
+            await asyncio.wait_for(operator.run(), PATIENCE)
         assert notes == ["+late", "-late"]
 
 

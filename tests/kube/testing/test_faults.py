@@ -135,10 +135,7 @@ async def test_a_cookie_for_one_client_is_not_sent_for_another() -> None:
 
 
 async def test_answers_are_streamed_as_they_come() -> None:
-    async with (
-        proxied(stream(b"one\n", b"two\n")) as (_, _, session),
-        session.get(PODS) as response,
-    ):
+    async with proxied(stream(b"one\n", b"two\n")) as (_, _, session), session.get(PODS) as response:
         found = b""
         while found != b"one\ntwo\n":
             found += await response.content.readany()

@@ -24,17 +24,8 @@ from elasticjob.kube.testing import Answer, Fault, FaultProxy, asking, failure, 
 from tests.kit.clusters.served import Served
 from tests.kit.kube.kubeconfigs import printed_by
 from tests.kit.kube.stub import until
-from tests.kit.traps.operators import (
-    PAUSE,
-    WATCHES,
-    WITHIN,
-    following,
-    make,
-    operator_of,
-    results,
-    running,
-    versions,
-)
+from tests.kit.traps.operators import PAUSE, WATCHES, following, make, operator_of, results, running, versions
+from tests.kit.waiting import PATIENCE
 
 BLOB: Kind[Manifest] = Kind("traps.example.org", "v1", "Blob", "blobs", dict)
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -73,7 +64,7 @@ async def blobs(client: Client, namespace: str) -> AsyncIterator[str]:
 async def define(client: Client, namespace: str) -> None:
     """Return once the kind Blob is served."""
     await client.create(CRD, DEFINITION)
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         while await _is_unknown(client, namespace):
             continue
 
@@ -100,7 +91,7 @@ async def test_08_retry_after_is_waited_for_and_the_request_made_once_more(
     proxy.add(asking("create"), failure(429, "TooManyRequests", Retry_After="7"), nth={1, 2})
     async with Client(proxy.config, clock=clock) as through:
         making = asyncio.create_task(make(through, namespace, "a"))
-        await until(making.done, clock, within=WITHIN)
+        await until(making.done, clock)
         assert (await making).metadata.name == "a"
     assert clock.monotonic() == 14.0
     assert len(proxy.handled) == 3
@@ -117,7 +108,7 @@ async def test_08_storms_of_failures_keep_the_version_and_are_paused_for(
         await it.cache.wait_synced()
         proxy.cut_connections()
         await make(client, namespace, "a")
-        await until(lambda: it.names == {"a"}, it.clock, within=WITHIN, longest=PAUSE)
+        await until(lambda: it.names == {"a"}, it.clock, longest=PAUSE)
         assert len(set(versions(proxy)[1:])) == 1
         assert it.cache.lists == 1
         cut, trouble, asked = 0.8, 3 * RESUME_WHEN_AWAY, 11
@@ -159,7 +150,7 @@ async def test_21_what_the_server_can_store_passes_list_and_watch(
     async with following(through, blobs, kind=BLOB) as it:
         await it.cache.wait_synced()
         await client.create(BLOB, blob("watched", spec={"x": LARGE}), blobs)
-        await until(lambda: it.names == {"listed", "watched"}, within=WITHIN)
+        await until(lambda: it.names == {"listed", "watched"})
         assert [len(found["spec"]["x"]) for found in it.cache.list()] == [len(LARGE)] * 2
     async with following(through, blobs, kind=BLOB) as it:
         await it.cache.wait_synced()
@@ -181,9 +172,9 @@ async def test_21_a_write_that_is_refused_for_its_size_is_not_repeated(
         await through.merge_patch(BLOB, "a", {"spec": {"x": "x" * size}}, blobs)
     operator = operator_of(client, blobs, Controller("traps", reconcile, for_=BLOB))
     async with running(operator):
-        await until(lambda: results(operator), within=WITHIN)
+        await until(lambda: results(operator))
         await client.create(BLOB, blob("b"), blobs)
-        await until(lambda: results(operator) == {"error": 2}, within=WITHIN)
+        await until(lambda: results(operator) == {"error": 2})
     assert [key.name for key in runs] == ["a", "b"]
     assert len(proxy.asked(asking("patch"))) == 3
 
@@ -213,12 +204,12 @@ async def test_26_a_kind_that_comes_later_is_found(
     client: Client, through: Client, namespace: str, proxy: FaultProxy
 ) -> None:
     async with following(through, namespace, kind=BLOB, backoff=WATCH) as it:
-        await until(lambda: len(proxy.handled) > 2, it.clock, within=WITHIN, longest=PAUSE)
+        await until(lambda: len(proxy.handled) > 2, it.clock, longest=PAUSE)
         assert not it.cache.synced
         await define(client, namespace)
-        await until(lambda: it.cache.synced, it.clock, within=WITHIN, longest=PAUSE)
+        await until(lambda: it.cache.synced, it.clock, longest=PAUSE)
         await client.create(BLOB, blob("a"), namespace)
-        await until(lambda: it.names == {"a"}, it.clock, within=WITHIN, longest=PAUSE)
+        await until(lambda: it.names == {"a"}, it.clock, longest=PAUSE)
     await client.delete(CRD, BLOB.resource)
 
 
@@ -301,7 +292,7 @@ async def test_29_a_get_outlives_the_page_of_a_proxy(
     proxy.add(asking("get"), html(502), nth={1, 2})
     async with Client(proxy.config, clock=clock) as through:
         asking_ = asyncio.create_task(through.get(CONFIG_MAP, "a", namespace))
-        await until(asking_.done, clock, within=WITHIN)
+        await until(asking_.done, clock)
         assert (await asking_).data == {"x": "y"}
 
 
@@ -368,11 +359,11 @@ async def test_30_an_exec_plugin_runs_off_the_loop_and_once_for_many_refusals(
         await asyncio.to_thread((tmp_path / "gate").write_text, "stale")
         async with Client(await loading) as mine:
             many = [asyncio.create_task(mine.raw("GET", "/version")) for _ in range(10)]
-            await until(lambda: (tmp_path / "runs").read_text() == "xx", within=WITHIN)
+            await until(lambda: (tmp_path / "runs").read_text() == "xx")
             await make(client, namespace, "meanwhile")  # the loop is free while the plugin takes its time
             assert not any(task.done() for task in many)
             await asyncio.to_thread((tmp_path / "gate").write_text, token)
-            answers = await asyncio.wait_for(asyncio.gather(*many), WITHIN)
+            answers = await asyncio.wait_for(asyncio.gather(*many), PATIENCE)
             assert all(b"gitVersion" in each for each in answers)
     assert (tmp_path / "runs").read_text() == "xx"
     assert len(proxy.handled) == 20

@@ -19,7 +19,8 @@ from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, SECRET
 from elasticjob.kube.testing import FaultProxy, Late, Stall, asking
 from tests.kit.kube.stub import until
-from tests.kit.traps.operators import WITHIN, errors, for_maps, make, operator_of, results, running, total
+from tests.kit.traps.operators import errors, for_maps, make, operator_of, results, running, total
+from tests.kit.waiting import PATIENCE
 
 
 async def change(client: Client, namespace: str, name: str, **data: str) -> str:
@@ -46,12 +47,12 @@ async def test_01_many_changes_during_a_run_are_followed_by_one_more_run(
     maps = operator.cache(CONFIG_MAP)
     await make(client, namespace, "a")
     async with running(operator):
-        await until(lambda: at_once, within=WITHIN)
+        await until(lambda: at_once)
         for number in range(20):
             newest = await change(client, namespace, "a", n=str(number))
-        await until(lambda: maps.version >= int(newest), within=WITHIN)
+        await until(lambda: maps.version >= int(newest))
         gate.set()
-        await until(lambda: len(seen) == 2, within=WITHIN)
+        await until(lambda: len(seen) == 2)
     assert seen == [newest, newest]
     assert results(operator) == {"success": 2}
 
@@ -65,9 +66,9 @@ async def test_02_a_change_consumes_the_pause_that_a_run_asked_for(client: Clien
     operator = operator_of(client, namespace, for_maps(act), clock=clock)
     await make(client, namespace, "a")
     async with running(operator):
-        await until(lambda: len(runs) == 1, within=WITHIN)
+        await until(lambda: len(runs) == 1)
         await change(client, namespace, "a", x="y")
-        await until(lambda: len(runs) == 2, within=WITHIN)
+        await until(lambda: len(runs) == 2)
         await clock.advance(601)
         assert len(runs) == 2
 
@@ -88,7 +89,7 @@ async def test_09_an_object_deleted_while_it_is_worked_on_is_no_error(
     async with running(operator):
         for name in ("a", "b"):
             await make(client, namespace, name)
-        await until(lambda: len(done) == 2 and results(operator).get("success", 0) >= 2, within=WITHIN)
+        await until(lambda: len(done) == 2 and results(operator).get("success", 0) >= 2)
     assert "error" not in results(operator)
     assert errors(caplog.records) == []
 
@@ -116,8 +117,8 @@ async def test_13_conflicts_are_no_hot_loop_and_the_status_converges(
     operator = operator_of(through, namespace, for_maps(act))
     maps = operator.cache(CONFIG_MAP)
     async with running(operator):
-        await until(lambda: (found := maps.get((namespace, "a"))) and found.data.get("done"), within=WITHIN)
-        await until(lambda: results(operator).get("success", 0) >= 1, within=WITHIN)
+        await until(lambda: (found := maps.get((namespace, "a"))) and found.data.get("done"))
+        await until(lambda: results(operator).get("success", 0) >= 1)
     assert results(operator).get("requeue") == 6
     assert "error" not in results(operator)
     assert total(operator, "workqueue_retries_total", name="traps") == 6
@@ -144,9 +145,9 @@ async def test_14_never_more_children_than_wanted_however_late_the_watch_is(
     async with running(operator):
         for name in "ab":
             await make(client, namespace, name)
-        await until(lambda: len(children) == 6, within=WITHIN)
+        await until(lambda: len(children) == 6)
         newest = await client.create(SECRET, {"metadata": {"name": "last"}}, namespace)
-        await until(lambda: children.version >= int(newest.metadata.resource_version), within=WITHIN)
+        await until(lambda: children.version >= int(newest.metadata.resource_version))
     assert len(await client.list(SECRET, namespace)) == 7
     assert total(operator, "elasticjob_kube_gate_timeouts_total") == 0
 
@@ -162,12 +163,12 @@ async def test_22_a_fresh_change_overtakes_the_backlog_of_the_start(client: Clie
         await make(client, namespace, f"old-{number}")
     operator = operator_of(client, namespace, for_maps(act, concurrency=2))
     async with running(operator):
-        await until(lambda: len(order) == 2, within=WITHIN)
+        await until(lambda: len(order) == 2)
         await make(client, namespace, "fresh")
-        await until(lambda: operator.cache(CONFIG_MAP).get(Key(namespace, "fresh")), within=WITHIN)
+        await until(lambda: operator.cache(CONFIG_MAP).get(Key(namespace, "fresh")))
         assert len(order) == 2
         gate.set()
-        await until(lambda: len(order) == 31, within=WITHIN)
+        await until(lambda: len(order) == 31)
     assert order.index("fresh") == 2
 
 
@@ -188,13 +189,13 @@ async def test_23_a_slow_consumer_loses_no_key_and_queues_no_event(client: Clien
             for name in ("a", "b", "c"):
                 newest = await change(client, namespace, name, n=str(number))
         await client.delete(CONFIG_MAP, "c", namespace)
-        await until(lambda: maps.version > int(newest), within=WITHIN)
+        await until(lambda: maps.version > int(newest))
         assert (
             sum(total(operator, "workqueue_depth", name="traps", priority=each) for each in ("0", "-100"))
             <= 4
         )
         gate.set()
-        await until(lambda: seen == seen | {"a": "29", "b": "29", "c": "gone"}, within=WITHIN)
+        await until(lambda: seen == seen | {"a": "29", "b": "29", "c": "gone"})
 
 
 async def test_23_a_recorder_of_events_may_drop_and_counts_what_it_drops(
@@ -211,7 +212,7 @@ async def test_23_a_recorder_of_events_may_drop_and_counts_what_it_drops(
 
     assert count("dropped") == 5
     sending = asyncio.create_task(recorder.run())
-    await until(lambda: count("sent") >= 3, within=WITHIN)
+    await until(lambda: count("sent") >= 3)
     sending.cancel()
     await asyncio.wait({sending})
     assert len(await client.list(EVENT, namespace)) >= 3
@@ -230,8 +231,8 @@ async def test_24_an_exception_backs_off_and_counts_and_others_go_on(
     async with running(operator):
         for name in ("bad", "good"):
             await make(client, namespace, name)
-        await until(lambda: runs["bad"] == 4 and runs["good"] == 1, within=WITHIN)
-        await until(lambda: results(operator).get("success", 0) >= 2, within=WITHIN)
+        await until(lambda: runs["bad"] == 4 and runs["good"] == 1)
+        await until(lambda: results(operator).get("success", 0) >= 2)
     assert results(operator)["error"] == 3
     assert total(operator, "controller_runtime_reconcile_panics_total") == 3
     assert [record.exc_info is not None for record in caplog.records if record.levelname == "ERROR"] == [
@@ -252,7 +253,7 @@ async def test_24_a_cancelled_future_costs_no_worker(client: Client, namespace: 
     async with running(operator):
         for name in ("a", "b", "c"):
             await make(client, namespace, name)
-        await until(lambda: runs == {"a": 2, "b": 2, "c": 2}, within=WITHIN)
+        await until(lambda: runs == {"a": 2, "b": 2, "c": 2})
     assert total(operator, "controller_runtime_reconcile_panics_total") == 3
 
 
@@ -271,10 +272,10 @@ async def test_25_a_stop_lets_a_run_finish_its_writes(client: Client, namespace:
     await make(client, namespace, "a")
     operator = operator_of(client, namespace, for_maps(act))
     task = asyncio.create_task(operator.run())
-    await asyncio.wait_for(began.wait(), WITHIN)
+    await asyncio.wait_for(began.wait(), PATIENCE)
     operator.stop()
     gate.set()
-    await asyncio.wait_for(task, WITHIN)
+    await asyncio.wait_for(task, PATIENCE)
     assert finished == ["a"]
     assert (await client.get(CONFIG_MAP, "a", namespace)).data == {"first": "written", "second": "written"}
 
@@ -295,9 +296,9 @@ async def test_25_a_run_whose_write_hangs_is_cancelled_after_the_grace_period(
     clock = VirtualClock()
     operator = operator_of(client, namespace, for_maps(act), clock=clock, grace=10.0)
     task = asyncio.create_task(operator.run())
-    await until(lambda: proxy.counts["Stall"], within=WITHIN)
+    await until(lambda: proxy.counts["Stall"])
     operator.stop()
-    await until(task.done, clock, within=WITHIN, longest=10.0)
+    await until(task.done, clock, longest=10.0)
     await task
     assert cancelled == ["a"]
     assert results(operator) == {}

@@ -22,17 +22,8 @@ from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, SECRET
 from elasticjob.kube.testing import Answer, CutAfter, Fault, FaultProxy, Refuse, Stall, asking, failure, html
 from tests.kit.clusters.served import Served
 from tests.kit.kube.stub import until
-from tests.kit.traps.operators import (
-    PAUSE,
-    WATCHES,
-    WITHIN,
-    away,
-    following,
-    make,
-    operator_of,
-    running,
-    versions,
-)
+from tests.kit.traps.operators import PAUSE, WATCHES, away, following, make, operator_of, running, versions
+from tests.kit.waiting import PATIENCE
 
 GONE = failure(410, "Expired", "too old resource version")
 GONE_EVENT = Answer(200, body=b'{"type":"ERROR","object":%s}\n' % GONE.body)
@@ -56,7 +47,7 @@ async def test_03_a_watch_cut_in_mid_line_resumes_without_a_list(
         proxy.cut_connections()
         made = [await make(client, namespace, name, {"x": "y" * 1000}) for name in "abc"]
         proxy.heal(deliver=True)
-        await until(lambda: it.names == {"a", "b", "c"}, within=WITHIN)
+        await until(lambda: it.names == {"a", "b", "c"})
         assert proxy.counts["CutAfter"] == 1
         assert versions(proxy)[-1] == made[0].metadata.resource_version
         assert it.cache.lists == 1
@@ -82,7 +73,7 @@ async def test_04_a_half_open_watch_is_noticed_and_resumed(
         await until(lambda: it.is_silent)
         assert it.names == set()
         await it.clock.advance(IDLE)
-        await until(lambda: it.names == {"a"}, within=WITHIN)
+        await until(lambda: it.names == {"a"})
         assert it.cache.lists == 1
 
 
@@ -100,7 +91,7 @@ async def test_05_a_version_too_old_leads_to_a_list_that_tells_what_was_missed(
         await client.delete(CONFIG_MAP, "a", namespace)
         await make(client, namespace, "c")
         proxy.heal(deliver=True)
-        await until(lambda: it.names == {"b", "c"}, within=WITHIN)
+        await until(lambda: it.names == {"b", "c"})
         assert it.gone == ["a"]
         assert it.cache.lists == 2
 
@@ -114,7 +105,7 @@ async def test_05_a_page_too_old_starts_the_list_over(
     for name in "abc":
         await make(client, namespace, name)
     async with following(through, namespace) as it:
-        await until(lambda: it.names == {"a", "b", "c"}, within=WITHIN)
+        await until(lambda: it.names == {"a", "b", "c"})
         assert ["continue" in one.asked.query for one in proxy.asked(PAGES)] == [False, True, False, True]
         assert it.cache.lists == 1
 
@@ -174,12 +165,12 @@ async def test_07_a_restart_of_the_server_is_routine(
         await it.cache.wait_synced()
         async with away(served):
             asked = len(proxy.handled)
-            await until(lambda: len(proxy.handled) > asked + 5, it.clock, within=WITHIN, longest=PAUSE)
+            await until(lambda: len(proxy.handled) > asked + 5, it.clock, longest=PAUSE)
         async with Client(served.config()) as fresh:
             await make(fresh, namespace, "b")
             await until_watched(fresh, namespace)
         began = it.clock.monotonic()
-        await until(lambda: it.names == {"a", "b"}, it.clock, within=WITHIN, longest=PAUSE)
+        await until(lambda: it.names == {"a", "b"}, it.clock, longest=PAUSE)
         assert it.clock.monotonic() - began <= 5
         assert it.gone == []
 
@@ -187,10 +178,10 @@ async def test_07_a_restart_of_the_server_is_routine(
 async def until_watched(client: Client, namespace: str) -> None:
     """Return once watches are taken: a server that has just begun puts them off, a second each time."""
     call = Call("GET", CONFIG_MAP.path(namespace), {"watch": "true"})
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
-                async with client.stream(call, patience=WITHIN):
+                async with client.stream(call, patience=PATIENCE):
                     return
             except TooManyRequests:
                 await asyncio.sleep(0)
@@ -212,16 +203,14 @@ async def test_10_a_delete_missed_while_away_reaches_the_owner_who_makes_the_chi
     owners, children = operator.cache(CONFIG_MAP), operator.cache(SECRET)
     await make(client, namespace, "o", {"wants": "a child"})
     async with running(operator):
-        await until(lambda: len(children) == 1, within=WITHIN)
+        await until(lambda: len(children) == 1)
         first = children.list()[0]
         proxy.partition()
         proxy.cut_connections()
         await client.delete(SECRET, "o-child", namespace)
         proxy.heal(deliver=True)
-        await until(
-            lambda: first.metadata.uid not in [each.metadata.uid for each in children.list()], within=WITHIN
-        )
-        await until(lambda: len(children) == 1, within=WITHIN)
+        await until(lambda: first.metadata.uid not in [each.metadata.uid for each in children.list()])
+        await until(lambda: len(children) == 1)
     assert len(await client.list(SECRET, namespace)) == 1
 
 
@@ -250,7 +239,7 @@ async def test_11_one_undecodable_object_fails_alone_and_is_named(client: Client
     numbered = operator.cache(kind)
     async with running(operator):
         await make(client, namespace, "d", {"n": "4"})
-        await until(lambda: {"a", "c", "d"} <= seen.keys(), within=WITHIN)
+        await until(lambda: {"a", "c", "d"} <= seen.keys())
     assert seen["d"] == 4
     assert "bad" not in seen
     events = await client.list(EVENT, namespace, fields="involvedObject.name=bad")
@@ -275,7 +264,7 @@ async def test_29_the_page_of_a_proxy_is_neither_an_object_nor_an_empty_list(
             refuse_streaming(proxy)
         rule = proxy.add(lambda asked: "sendInitialEvents" in asked.query or PAGES(asked), page, nth={1, 2})
         proxy.cut_connections()
-        await until(lambda: it.cache.lists == 2, it.clock, within=WITHIN, longest=PAUSE)
+        await until(lambda: it.cache.lists == 2, it.clock, longest=PAUSE)
         assert proxy.matches(rule) > 2
         assert (it.names, it.gone) == ({"a", "b"}, [])
 
@@ -289,6 +278,6 @@ async def test_29_the_page_of_a_proxy_on_a_watch_keeps_the_version(
         await it.cache.wait_synced()
         proxy.cut_connections()
         await make(client, namespace, "a")
-        await until(lambda: it.names == {"a"}, within=WITHIN)
+        await until(lambda: it.names == {"a"})
         assert len(set(versions(proxy)[1:5])) == 1
         assert it.cache.lists == 1

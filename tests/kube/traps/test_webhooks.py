@@ -31,10 +31,10 @@ from elasticjob.kube.webhook.server import Policy, Problem, Review, Webhook, Web
 from tests.kit import waiting
 from tests.kit.clusters.served import Served
 from tests.kit.kube.stub import until
-from tests.kit.traps.operators import WITHIN, for_maps, operator_of, running
+from tests.kit.traps.operators import for_maps, operator_of, running
 from tests.kit.traps.switch import Switch
 from tests.kit.traps.terms import within
-from tests.kit.waiting import PAUSE
+from tests.kit.waiting import PATIENCE, PAUSE
 
 QUICK = Policy(settle=timedelta(seconds=6), look=timedelta(seconds=0.1), poll=timedelta(seconds=0.02))
 """On a busy machine it takes seconds to store an authority, and an API server takes some to heed a bundle."""
@@ -70,7 +70,7 @@ def probed(review: Review[ConfigMap]) -> Sequence[Problem]:
 
 async def heeded(client: Client, namespace: str) -> None:
     """Return once the API server asks us: it takes a moment to heed each new configuration."""
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         while not (await labelled(client, namespace) and await refused(client, namespace)):  # noqa: ASYNC110
             await asyncio.sleep(PAUSE)
 
@@ -121,7 +121,7 @@ async def test_18_a_handler_that_blocks_stalls_neither_reconciles_nor_other_revi
     def check(review: Review[ConfigMap]) -> Sequence[Problem]:
         if review.name == "slow":
             inside.set()
-            go.wait(WITHIN)
+            go.wait(PATIENCE)
         return probed(review)
 
     async def reconcile(key: Key) -> None:
@@ -134,9 +134,9 @@ async def test_18_a_handler_that_blocks_stalls_neither_reconciles_nor_other_revi
         await heeded(client, namespace)
         slow = asyncio.create_task(client.create(CONFIG_MAP, {"metadata": {"name": "slow"}}, namespace))
         try:
-            await until(inside.is_set, within=WITHIN)
+            await until(inside.is_set)
             await client.create(CONFIG_MAP, {"metadata": {"name": "quick"}}, namespace)
-            await until(lambda: "quick" in reconciled, within=WITHIN)
+            await until(lambda: "quick" in reconciled)
             assert not slow.done()
         finally:
             go.set()
@@ -149,7 +149,7 @@ async def test_18_reconciles_that_block_threads_stall_no_review(client: Client, 
 
     async def reconcile(key: Key) -> None:
         waiting.append(key.name)
-        await asyncio.to_thread(go.wait, WITHIN)
+        await asyncio.to_thread(go.wait, PATIENCE)
 
     webhook = Webhook(CONFIG_MAP, mutate=label, validate=probed, terms=within(namespace))
     operator = operator_of(client, namespace, for_maps(reconcile, concurrency=40))
@@ -159,7 +159,7 @@ async def test_18_reconciles_that_block_threads_stall_no_review(client: Client, 
         try:
             for number in range(40):
                 await client.create(CONFIG_MAP, {"metadata": {"name": f"busy-{number}"}}, namespace)
-            await until(lambda: len(waiting) == 40, within=WITHIN)
+            await until(lambda: len(waiting) == 40)
             assert await labelled(client, namespace)
         finally:
             go.set()
@@ -206,7 +206,7 @@ async def test_18_a_handler_that_never_returns_does_not_keep_the_process(
     asked = asyncio.Event()
     writing = asyncio.create_task(write_until(asked, client, namespace))
     try:
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             assert await process.stdout.readline() == b"asked\n"
             asked.set()
             process.terminate()
@@ -243,7 +243,7 @@ async def test_18_a_failure_of_ours_is_let_through_only_where_that_was_chosen(
         raise ZeroDivisionError(review.name)
 
     webhook = Webhook(CONFIG_MAP, validate=broken, terms=within(namespace, failure_policy=policy))
-    async with serving(client, webhook, namespace) as server, asyncio.timeout(WITHIN):
+    async with serving(client, webhook, namespace) as server, asyncio.timeout(PATIENCE):
         await server.wait_started()
         answer = ""
         while not asked:
@@ -285,7 +285,7 @@ async def test_18_more_reviews_than_fit_are_put_off_and_not_lost(
             asyncio.create_task(client.create(CONFIG_MAP, {"metadata": {"name": name}}, namespace))
             for name in names
         ]
-        await until(lambda: len(inside) == 2, within=WITHIN)
+        await until(lambda: len(inside) == 2)
         async with (
             ClientSession() as session,
             session.post(server.url + "/validate/configmaps/v1", data=b"{}", ssl=False) as answer,
@@ -351,7 +351,7 @@ async def test_19_certificate_files_are_replaced_and_no_call_fails(
     webhook = Webhook(CONFIG_MAP, validate=probed, terms=within(namespace))
     options: dict[str, Any] = {"certificates": tmp_path, "inject_from": "ns/certificate"}
     async with serving(client, webhook, namespace, **options) as server:
-        await until(lambda: "is the CA injected?" in str(server.ready()), within=WITHIN)
+        await until(lambda: "is the CA injected?" in str(server.ready()))
         await inject(client, namespace, authority.certificate)
         await server.wait_started()
         await until_refused(client, namespace)
@@ -436,7 +436,7 @@ class Load:
     async def goes_on(self, more: int) -> None:
         """Return after so many more calls."""
         until_now = self.calls
-        await until(lambda: self.calls >= until_now + more, within=2 * WITHIN)
+        await until(lambda: self.calls >= until_now + more)
 
     async def _write(self) -> None:
         manifest = {"metadata": {"name": PROBE}}
@@ -464,7 +464,7 @@ class Handshakes:
 
     async def shown(self, number: int) -> None:
         """Return once leaves of so many authorities were seen."""
-        await until(lambda: len(self.issuers) == number, within=WITHIN)
+        await until(lambda: len(self.issuers) == number)
 
     async def run(self) -> None:
         """Until it is `over`: one that is broken off would leave its socket behind."""
@@ -552,7 +552,7 @@ async def test_20_a_bundle_that_somebody_overwrites_is_repaired_at_once(
         await until_same(client, namespace, before)
         await client.delete(VALIDATING_WEBHOOKS, namespace)
         await until_same(client, namespace, before)
-        await until(lambda: server.ready() is None, within=WITHIN)
+        await until(lambda: server.ready() is None)
 
 
 async def until_same(client: Client, name: str, wanted: Manifest) -> None:
