@@ -1,6 +1,7 @@
 """Two operators as processes, each behind a network of its own: the writes of the two never overlap.
 
 What is proven is read from the server's audit log: when each write came in and when it was answered.
+The processes are forks of one that has imported what they need.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import asyncio
 import itertools
 import os
 import signal
+import socket
+import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -23,21 +26,22 @@ from elasticjob.kube.errors import Fenced
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, LEASE, Lease
 from elasticjob.kube.testing import FaultProxy, asking
+from elasticjob.trainer.agent.processes import warm
 from hack.cluster.audit import Audited
 from tests.kit.clusters.served import Served
+from tests.kit.training.warm import Process, Warm
 from tests.kit.traps.operators import for_maps, operator_of, running
 from tests.kit.traps.pace import BRISK, FAST, SLOW, USUAL, Pace
 from tests.kit.traps.replica import LEASE_NAME, TERMS, WORK
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE, until
 
 PIECES = 3
 ENOUGH = 10
 """Writes after which somebody is at work for sure."""
-WITHIN = 100.0
-"""Seconds; a test that passes waits for a few of them, unless the machine is very busy."""
 FLIGHT = TERMS.renew.total_seconds() - 2
 """Seconds after the last renewal in which nobody has to notice anything, however fast they pass."""
-pytestmark = pytest.mark.timeout(300)
+
+MODULES = ("elasticjob.kube.operator.operator", "elasticjob.kube.election.election", "tests.kit.traps.pace")
 
 
 @dataclass
@@ -46,17 +50,27 @@ class Replica:
 
     name: str
     proxy: FaultProxy
-    process: asyncio.subprocess.Process
-    log: Path
+    process: Process
+    said: list[str] = field(default_factory=list)
+    """The lines of its output so far, its log among them."""
 
     async def says(self, word: str) -> None:
-        """Wait for its next line."""
-        assert self.process.stdout is not None
-        line = (await asyncio.wait_for(self.process.stdout.readline(), WITHIN)).decode().strip()
-        assert line == word, f"{self.name} said {line!r}: {self.log.read_text()[-2000:]}"
+        """Wait for this line."""
+        async with asyncio.timeout(PATIENCE):
+            while line := (await self.process.stdout.readline()).decode():
+                self.said.append(line.strip())
+                if self.said[-1] == word:
+                    return
+        raise AssertionError(f"{self.name} ended without {word!r}: {self.said[-20:]}")
 
-    async def ends(self) -> int:
-        return await asyncio.wait_for(self.process.wait(), WITHIN)
+    def told(self, number: signal.Signals) -> None:
+        os.kill(self.process.pid, number)
+
+    async def ends(self) -> tuple[int, str]:
+        """Its exit code, and all that it has said."""
+        async with asyncio.timeout(PATIENCE):
+            rest = (await self.process.stdout.read()).decode()
+            return await self.process.wait(), "\n".join([*self.said, rest])
 
 
 @dataclass
@@ -93,7 +107,7 @@ class Two:
         async def done() -> bool:
             return await self._written(replica) >= wanted
 
-        await until(done, f"{replica.name} writes", WITHIN)
+        await until(done, f"{replica.name} writes")
 
     async def _written(self, replica: Replica) -> int:
         """How often it has written, by what it wrote: it counts."""
@@ -112,7 +126,7 @@ class Two:
             async def renewed(before: Lease = before) -> bool:
                 return (await self.lease()).spec.renew_time != before.spec.renew_time
 
-            await until(renewed, "the lease is renewed", WITHIN)
+            await until(renewed, "the lease is renewed")
         self.pace.go(SLOW)
 
     def turns(self) -> list[str]:
@@ -123,19 +137,36 @@ class Two:
         return [name for name, _ in turns]
 
 
+@pytest.fixture(scope="module")
+def line() -> Iterator[socket.socket]:
+    """The line to the process whose forks the replicas are."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = (sys.executable, "-m", warm.__name__, str(os.getpid()), str(theirs.fileno()))
+    with theirs:
+        process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)
+    with ours:
+        warm.send(ours, warm.Prepare(MODULES))
+        assert warm.decode_news(ours.recv(65536)) == warm.Warm()
+        yield ours
+    process.wait()
+
+
 @pytest.fixture
-async def two(served: Served, client: Client, namespace: str, tmp_path: Path) -> AsyncIterator[Two]:
+async def two(
+    served: Served, client: Client, namespace: str, line: socket.socket, tmp_path: Path
+) -> AsyncIterator[Two]:
     """A leads and works, B stands by."""
+    forks = Warm(line)
     for number in range(PIECES):
         metadata = {"name": f"{WORK}-{number}", "namespace": namespace}
         await client.create(CONFIG_MAP, {"metadata": metadata})
     pace = Pace(tmp_path / "pace")
     pace.go(USUAL)
     async with AsyncExitStack() as stack:
-        a = await stack.enter_async_context(replica("a", served, namespace, tmp_path))
+        a = await stack.enter_async_context(replica("a", served, namespace, forks, tmp_path))
         await a.says("started")
         await a.says("leading")
-        b = await stack.enter_async_context(replica("b", served, namespace, tmp_path))
+        b = await stack.enter_async_context(replica("b", served, namespace, forks, tmp_path))
         await b.says("started")
         pace.go(SLOW)
         found = Two(served, client, namespace, a, b, pace)
@@ -144,39 +175,37 @@ async def two(served: Served, client: Client, namespace: str, tmp_path: Path) ->
 
 
 @asynccontextmanager
-async def replica(name: str, served: Served, namespace: str, folder: Path) -> AsyncIterator[Replica]:
-    log = folder / f"{name}.log"
+async def replica(
+    name: str, served: Served, namespace: str, forks: Warm, folder: Path
+) -> AsyncIterator[Replica]:
     async with FaultProxy(served.config()) as proxy:
         kubeconfig = proxy.write_kubeconfig(folder / f"{name}.kubeconfig")
-        with log.open("wb") as errors:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.kit.traps.replica", str(kubeconfig), namespace, name),
-                str(folder / "pace"),
-                stdout=asyncio.subprocess.PIPE,
-                stderr=errors,
-                env={**os.environ, "PYTHONPATH": os.getcwd()},
-            )
+        command = ("tests.kit.traps.replica", str(kubeconfig), namespace, name, str(folder / "pace"))
+        found = Replica(name, proxy, await forks.run(command, os.environ, module=True))
         try:
-            yield Replica(name, proxy, process, log)
+            yield found
         finally:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            if found.process.returncode is None:
+                found.told(signal.SIGKILL)
+            await found.process.wait()
 
 
+@pytest.mark.story
 async def test_15_a_leader_that_is_cut_off_stops_before_another_begins(two: Two) -> None:
     """Half-open. Nothing arrives any more and nobody says so; later all that is under way arrives."""
     two.a.proxy.partition()
     await two.b_leads()
     await two.work(two.b)
-    assert await two.a.ends() == 1
+    code, said = await two.a.ends()
+    assert code == 1
+    assert "could not be renewed" in said
     two.a.proxy.heal(deliver=True)
     await two.work(two.b)
     assert two.turns() == ["a", "b"]
-    assert "could not be renewed" in two.a.log.read_text()
     assert (await two.lease()).spec.lease_transitions == 1
 
 
+@pytest.mark.story
 async def test_15_a_leader_whose_writes_arrive_late_has_given_them_up(two: Two) -> None:
     """The network heals the moment another leads, with a leader that has not been told to end."""
     two.a.proxy.partition()
@@ -184,11 +213,11 @@ async def test_15_a_leader_whose_writes_arrive_late_has_given_them_up(two: Two) 
     async def held() -> int:
         return two.a.proxy.held
 
-    await until(held, "something of a is under way", WITHIN)
+    await until(held, "something of a is under way")
     await two.b_leads()
     two.a.proxy.heal(deliver=True)
     await two.work(two.b)
-    assert await two.a.ends() == 1
+    assert (await two.a.ends())[0] == 1
     assert two.turns() == ["a", "b"]
 
 
@@ -212,10 +241,10 @@ async def test_15_behind_a_fence_that_fell_nothing_is_sent(
         election = Election(LEASE_NAME, namespace, terms=TERMS)
         async with running(operator_of(mine, namespace, for_maps(write), election=election)) as operator:
             await operator.wait_leading()
-            await until(lambda: _seen(proxy), "it writes", WITHIN)
+            await until(lambda: _seen(proxy), "it writes")
             election.fence.fall("the test says so")
             in_time = len(begun)
-            await asyncio.wait_for(fenced.wait(), WITHIN)
+            await asyncio.wait_for(fenced.wait(), PATIENCE)
             assert await _seen(proxy) <= in_time
 
 
@@ -223,47 +252,53 @@ async def _seen(proxy: FaultProxy) -> int:
     return len(proxy.asked(asking("patch", "configmaps")))
 
 
-@pytest.mark.parametrize("steps", [1, 2])
-async def test_16_a_clock_that_steps_changes_nothing(two: Two, steps: int) -> None:
+@pytest.mark.story
+async def test_16_a_clock_that_steps_changes_nothing_and_nor_does_a_standby_that_ends(two: Two) -> None:
     """An hour forward, and two back, in the leader and in the standby."""
-    for _ in range(steps):
+    for _ in range(2):
         for each in (two.a, two.b):
-            each.process.send_signal(signal.SIGUSR2)
-        await two.renewals(10)
+            each.told(signal.SIGUSR2)
+        await two.renewals(4)
+    two.b.told(signal.SIGTERM)
+    assert (await two.b.ends())[0] == 0
     await two.work(two.a)
     assert two.turns() == ["a"]
-    assert (await two.lease()).spec.lease_transitions == 0
+    lease = (await two.lease()).spec
+    assert (lease.holder_identity, lease.lease_transitions) == ("a", 0)
 
 
-@pytest.mark.long
+@pytest.mark.story
 async def test_17_a_leader_whose_main_loop_is_blocked_goes(two: Two) -> None:
     """Its thread renews, until it finds that nothing moves; the process ends without being asked."""
-    two.a.process.send_signal(signal.SIGUSR1)
-    two.pace.go(FAST)
-    assert await two.a.ends() == 1
+    two.a.told(signal.SIGUSR1)
+    two.pace.go(BRISK)  # not FAST: its thread has to renew meanwhile
+    code, said = await two.a.ends()
+    assert code == 1
+    assert "the main loop has not moved" in said
     await two.b_leads()
     await two.work(two.b)
     assert two.turns() == ["a", "b"]
-    assert "the main loop has not moved" in two.a.log.read_text()
 
 
+@pytest.mark.story
 async def test_15_a_leader_that_slept_writes_nothing_after_it_wakes(two: Two) -> None:
     """Stopped for longer than the lease, with writes at every stage of their way."""
-    two.a.process.send_signal(signal.SIGSTOP)
+    two.a.told(signal.SIGSTOP)
     await two.b_leads()
     await two.work(two.b)
-    two.a.process.send_signal(signal.SIGCONT)
-    assert await two.a.ends() == 1
+    two.a.told(signal.SIGCONT)
+    assert (await two.a.ends())[0] == 1
     await two.work(two.b)
     assert two.turns() == ["a", "b"]
 
 
+@pytest.mark.story
 async def test_25_a_leader_that_is_told_to_stop_hands_the_lease_over_when_its_writes_are_done(
     two: Two,
 ) -> None:
     """And the standby does not wait for it to expire."""
-    two.a.process.send_signal(signal.SIGTERM)
-    assert await two.a.ends() == 0
+    two.a.told(signal.SIGTERM)
+    assert (await two.a.ends())[0] == 0
     two.pace.go(BRISK)
     await two.b.says("leading")
     two.pace.go(SLOW)
@@ -277,13 +312,5 @@ async def test_25_a_leader_that_is_told_to_stop_hands_the_lease_over_when_its_wr
     async def all_is_said() -> bool:
         return "b became leader" in await said()
 
-    await until(all_is_said, "b has said that it leads", WITHIN)
+    await until(all_is_said, "b has said that it leads")
     assert await said() == ["a became leader", "a stopped leading", "b became leader"]
-
-
-async def test_15_a_standby_that_ends_leaves_the_leader_alone(two: Two) -> None:
-    two.b.process.send_signal(signal.SIGTERM)
-    assert await two.b.ends() == 0
-    await two.work(two.a)
-    assert two.turns() == ["a"]
-    assert (await two.lease()).spec.holder_identity == "a"
