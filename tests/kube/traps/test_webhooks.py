@@ -41,6 +41,8 @@ QUICK = Policy(settle=timedelta(seconds=6), look=timedelta(seconds=0.1), poll=ti
 HEEDED = "seen"
 """The label by which a write shows that it went past us."""
 PROBE = "probe"
+BREATH = 0.05
+"""Seconds between two requests of a load: it is to go on, not to take the machine."""
 
 
 def label(review: Review[ConfigMap]) -> Sequence[Manifest]:
@@ -229,7 +231,7 @@ async def write_until(asked: asyncio.Event, client: Client, namespace: str) -> s
         answer = await answer_to_create(client, namespace)
         if asked.is_set():
             return answer
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(BREATH)
 
 
 @pytest.mark.parametrize("policy", ["Ignore", "Fail"])
@@ -448,6 +450,7 @@ class Load:
                 if f"this is only a {PROBE}" not in str(error):
                     self.failures.append(str(error))
             self.calls += 1
+            await asyncio.sleep(BREATH)
 
 
 @dataclass
@@ -459,7 +462,6 @@ class Handshakes:
     ports: Sequence[int]
     issuers: set[bytes] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
-    count: int = 0
     over: bool = False
 
     async def shown(self, number: int) -> None:
@@ -479,8 +481,7 @@ class Handshakes:
                     self.failures.append(f"port {port}: {error}")
                 else:
                     self.issuers.add(_authority_key(der))
-                self.count += 1
-            await asyncio.sleep(0)
+            await asyncio.sleep(BREATH)
 
 
 def _authority_key(der: bytes) -> bytes:
@@ -521,7 +522,7 @@ async def test_20_the_authority_is_replaced_under_load_and_no_call_fails(
             await client.delete(SECRET, secret.name, secret.namespace)
             await until_other(client, secret, first)
             await shakes.shown(2)
-            await load.goes_on(100)
+            await load.goes_on(50)
             shakes.over = True
     assert load.failures == []
     assert shakes.failures == []
