@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.kube.election.lease import Basis, Candidate, Look, Lost, Step, Terms, Wait, Write, micro_time
+from elasticjob.kube.election.lease import Candidate, Look, Lost, Step, Terms, Wait, Write, micro_time
 from elasticjob.kube.objects.views import LEASE, Lease
 
 WALL = datetime(2026, 1, 1, tzinfo=UTC)
@@ -30,11 +30,8 @@ def leader(at: float = 100.0) -> Candidate:
     return Candidate("me").looked(None, at, 0).wrote(lease("me"), at, at)
 
 
-def test_a_candidate_looks_first() -> None:
+def test_a_candidate_looks_first_and_makes_a_lease_where_there_is_none() -> None:
     assert Candidate("me").next(0, WALL) == Look()
-
-
-def test_without_a_lease_it_makes_one() -> None:
     step = Candidate("me").looked(None, 0, 0).next(0, WALL)
     assert step == Write(
         {
@@ -96,6 +93,7 @@ def _about(step: Step, then: object) -> bool:
 def test_the_holders_times_are_not_compared_with_the_clock_on_the_wall(wall: datetime) -> None:
     candidate = Candidate("me").looked(lease("other"), 0, 0)
     assert candidate.next(0, wall) == Wait(RETRY)
+    assert Candidate("me").looked(lease("other"), 0, 0.5).next(0, wall) == Wait(RETRY * 1.6)  # not together
     assert isinstance(candidate.looked(lease("other"), 15, 0).next(15, wall), Write)
 
 
@@ -110,11 +108,6 @@ def test_a_lease_that_was_deleted_is_not_free_before_its_record_has_expired() ->
     step = candidate.looked(None, 15, 0).next(15, WALL)
     assert isinstance(step, Write)
     assert step.version == ""
-
-
-def test_candidates_that_wait_do_not_come_together() -> None:
-    candidate = Candidate("me").looked(lease("other"), 0, 0.5)
-    assert candidate.next(0, WALL) == Wait(RETRY * 1.6)
 
 
 def test_a_leader_renews_every_retry_period_upon_its_own_last_write() -> None:
@@ -176,11 +169,8 @@ def test_a_leader_in_conflict_looks_at_once_and_goes_on_where_it_still_holds_the
     step = candidate.looked(lease("me", 9), 102, 0).next(102, WALL)
     assert isinstance(step, Write)
     assert step.version == "9"
-
-
-def test_conflict_after_conflict_is_no_hot_loop() -> None:
-    candidate = leader(100).failed(102, 0, conflict=True).looked(lease("me", 9), 102, 0)
-    assert candidate.failed(102, 0, conflict=True).next(102, WALL) == Wait(RETRY)
+    again = candidate.looked(lease("me", 9), 102, 0).failed(102, 0, conflict=True)
+    assert again.next(102, WALL) == Wait(RETRY)  # no hot loop
 
 
 @pytest.mark.parametrize(
@@ -220,8 +210,3 @@ def test_terms_that_cannot_work_are_refused(duration: float, renew: float, retry
 def test_a_fraction_of_a_second_makes_the_written_duration_longer_and_never_shorter() -> None:
     terms = Terms(timedelta(seconds=1.5), timedelta(seconds=1), timedelta(seconds=0.2))
     assert terms.written == 2
-
-
-def test_what_is_known_of_nothing() -> None:
-    candidate = Candidate("me")
-    assert (candidate.leads, candidate.holder, candidate.basis) == (False, "", Basis.NOTHING)

@@ -58,8 +58,8 @@ class Process:
     """One candidate and its clock."""
 
     candidate: Candidate
-    offset: float = 0.0
-    rate: float = 1.0
+    offset: float
+    rate: float
     bad: bool = False
     stopped: float = 0.0
     """Until when it does nothing, whatever happens."""
@@ -85,10 +85,9 @@ class Process:
 
 @dataclass
 class World:
-    """What happens when; `calm` leaves out all that is bad."""
+    """What happens when."""
 
     chance: Random
-    calm: bool = False
     time: float = 0.0
     server: Server = field(default_factory=Server)
     processes: list[Process] = field(default_factory=list)
@@ -110,13 +109,8 @@ class World:
 
     def join(self) -> None:
         """A new process stands for election."""
-        name, terms = f"p{len(self.processes)}", TERMS[0]
-        process = Process(Candidate(name, terms), offset=1000.0 * len(self.processes))
-        if not self.calm:
-            terms = self.chance.choice((TERMS[0], *TERMS))
-            process = Process(
-                Candidate(name, terms), self.chance.uniform(-1e6, 1e6), self.chance.uniform(0.95, 1.05)
-            )
+        candidate = Candidate(f"p{len(self.processes)}", self.chance.choice((TERMS[0], *TERMS)))
+        process = Process(candidate, self.chance.uniform(-1e6, 1e6), self.chance.uniform(0.95, 1.05))
         self.processes.append(process)
         self.soon(process, 0, lambda: self.work(process))
 
@@ -133,7 +127,7 @@ class World:
 
     def work(self, process: Process) -> None:
         """Take the next step of a process."""
-        if not self.calm and (self._ends(process) or self._stops(process)):
+        if self._ends(process) or self._stops(process):
             return
         now = process.now(self.time)
         match process.candidate.next(now, self._wall()):
@@ -167,7 +161,7 @@ class World:
                 process.candidate = process.candidate.failed(process.now(self.time), 0.5)
                 self.work(process)
 
-        if not self.calm and self.chance.random() < 0.03:
+        if self.chance.random() < 0.03:
             process.stopped = self.time + self.chance.uniform(0, 25)
         self.after(there, arrives)
         patience = process.candidate.terms.renew.total_seconds() / 2
@@ -201,8 +195,6 @@ class World:
 
     def _delay(self, process: Process) -> float:
         """How long a request or its answer is under way; beyond all time for one that is lost."""
-        if self.calm:
-            return 0.01
         if self.chance.random() < 0.05:
             process.bad = not process.bad
         if self.chance.random() < 0.02 and self.server.spec:
@@ -212,34 +204,23 @@ class World:
         return self.chance.choice((0.01, 0.01, 0.5, self.chance.uniform(0, 20 if process.bad else 5)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.integers(0, 2**32))
 def test_never_two_lead(seed: int) -> None:
+    bad_world(seed)
+
+
+def bad_world(seed: int) -> World:
+    """Return a world at its end."""
     world = World(Random(seed))
     for _ in range(PROCESSES):
         world.join()
     world.run(LENGTH)
+    return world
 
 
 def test_a_bad_world_has_leaders_at_all() -> None:
     """The property above is not true for lack of leaders."""
-    worlds = [World(Random(seed)) for seed in range(30)]
-    for world in worlds:
-        for _ in range(PROCESSES):
-            world.join()
-        world.run(LENGTH)
+    worlds = [bad_world(seed) for seed in range(15)]
     assert all(world.leaders for world in worlds)
-    assert sum(len(world.leaders) for world in worlds) > 100
-
-
-def test_one_leads_soon_and_keeps_the_lease_and_another_follows_when_it_is_gone() -> None:
-    world = World(Random(0), calm=True)
-    for _ in range(PROCESSES):
-        world.join()
-    world.run(60)
-    (first,) = world.leaders
-    next(process for process in world.processes if process.candidate.me == first).ended = True
-    world.run(60 + 15 + 5)
-    assert len(world.leaders) == 2
-    assert world.server.spec is not None
-    assert world.server.spec["leaseTransitions"] == 1
+    assert sum(len(world.leaders) for world in worlds) > 50
