@@ -105,17 +105,6 @@ async def test_where_streaming_is_refused_pages_are_read() -> None:
         assert it.watched_from == ["5"]
 
 
-async def test_a_watch_cut_in_the_middle_of_a_line_resumes_without_a_list() -> None:
-    whole, half = event("ADDED", B), event("ADDED", C)[:40]
-    async with following(
-        stream(event("ADDED", A), bookmark(1, initial_done=True), whole + half, end="cut"),
-        stream(event("ADDED", C)),
-    ) as it:
-        await until(lambda: it.names == {"a", "b", "c"})
-        assert it.watched_from == ["2"]
-        assert it.cache.lists == 1
-
-
 async def test_an_orderly_end_resumes_at_the_bookmark() -> None:
     async with following(stream(bookmark(1, initial_done=True), bookmark(40), end="close"), stream()) as it:
         await until(lambda: it.watched_from == ["40"])
@@ -123,38 +112,6 @@ async def test_an_orderly_end_resumes_at_the_bookmark() -> None:
 
 
 GONE = status(410, "Expired", "too old resource version")
-FIRST = (event("ADDED", A), event("ADDED", B), bookmark(4, initial_done=True))
-GONES = {
-    "as an HTTP status": [stream(*FIRST, end="close"), answer(410, GONE)],
-    "as an event": [stream(*FIRST, event("ERROR", GONE))],
-}
-
-
-@pytest.mark.parametrize("gone", GONES.values(), ids=GONES)
-async def test_gone_leads_to_a_list_that_tells_what_was_missed(gone: list[Answer]) -> None:
-    async with following(
-        *gone, stream(event("ADDED", B), event("ADDED", C), bookmark(9, initial_done=True))
-    ) as it:
-        await until(lambda: it.cache.lists == 2)
-        assert it.names == {"b", "c"}
-        assert [
-            (each.old and each.old.key.name, each.new and each.new.key.name) for each in it.changes[2:]
-        ] == [("a", None), (None, "c")]
-
-
-async def test_an_expired_page_starts_the_list_over() -> None:
-    async with following(
-        REFUSED, page(A, rv=5, token="old"), answer(410, GONE), page(B, rv=8), stream()
-    ) as it:
-        await it.cache.wait_synced()
-        assert it.names == {"b"}
-        assert "continue" not in it.stub.seen[3].query
-
-
-async def test_requests_never_outpace_the_backoff() -> None:
-    async with following(REFUSED, *[answer(410, GONE)] * 50, backoff=WATCH) as it:
-        await until(lambda: len(it.stub.seen) >= 7, it.clock)
-        assert it.clock.monotonic() >= 0.8 + 1.6 + 3.2 + 6.4 + 12.8
 
 
 async def test_a_small_cache_that_loses_its_version_again_and_again_is_never_blind_for_long() -> None:
@@ -172,83 +129,10 @@ def test_the_longest_pause_before_a_list_goes_by_what_it_costs(size: int, longes
     assert WATCH.delay(20, at_most=longest) == longest
 
 
-async def test_a_page_of_a_proxy_is_no_object() -> None:
-    html = b"<html><body>502 Bad Gateway</body></html>\n"
-    async with following(
-        answer(502, html, {"Content-Type": "text/html"}),
-        stream(event("ADDED", A), bookmark(1, initial_done=True), html),
-        stream(event("ADDED", B)),
-    ) as it:
-        await until(lambda: it.names == {"a", "b"})
-        assert it.watched_from == ["1"]
-        assert it.cache.lists == 1
-
-
-async def test_storms_of_5xx_keep_the_version() -> None:
-    busy = [answer(code, status(code, "ServiceUnavailable")) for code in (503, 500, 429, 504)]
-    async with following(
-        stream(event("ADDED", A), bookmark(3, initial_done=True), end="close"),
-        *busy,
-        stream(event("ADDED", C)),
-    ) as it:
-        await until(lambda: it.names == {"a", "c"})
-        assert it.watched_from == ["3"] * 5
-        assert it.cache.lists == 1
-
-
-async def test_a_dead_connection_is_noticed_and_resumed() -> None:
-    known = page(rv=6)
-    async with following(
-        stream(bookmark(6, initial_done=True), end="close"),
-        stream(bookmark(6)),
-        known,
-        stream(event("ADDED", A)),
-    ) as it:
-        await until(lambda: it.watched_from == ["6"])
-        await until(lambda: it.clock.next_due == IDLE)
-        await it.clock.advance(IDLE)
-        await until(lambda: it.names == {"a"})
-        assert it.stub.seen[2].query["resourceVersionMatch"] == "NotOlderThan"
-        assert it.cache.lists == 1
-
-
-async def test_restored_storage_leads_to_a_new_list() -> None:
-    future = status(
-        504, "Timeout", "Too large resource version", causes=[{"reason": "ResourceVersionTooLarge"}]
-    )
-    async with following(
-        stream(event("ADDED", A), bookmark(900, initial_done=True), end="close"),
-        stream(bookmark(900)),
-        answer(504, future),
-        stream(event("ADDED", B), bookmark(2, initial_done=True)),
-    ) as it:
-        await until(lambda: it.watched_from == ["900"])
-        await until(lambda: it.clock.next_due == IDLE)
-        await it.clock.advance(IDLE)
-        await until(lambda: it.names == {"b"})
-        assert it.cache.version == 2
-
-
 async def test_a_server_that_ignores_streaming_is_asked_for_pages() -> None:
     async with following(stream(event("ADDED", A)), page(A, rv=5), stream()) as it:
         await until(lambda: it.cache.synced, it.clock)
         assert it.names == {"a"}
-
-
-async def test_one_bad_object_fails_alone() -> None:
-    bad = {"metadata": {"name": "bad", "labels": 5}}
-    mistyped = manifest("odd", 3) | {"data": [1]}
-    async with following(
-        REFUSED, page(A, bad, mistyped, rv=5), stream(event("ADDED", bad), event("ADDED", B))
-    ) as it:
-        await until(lambda: it.names == {"a", "b"})
-        assert it.cache.meta(("ns", "odd")) is not None
-
-
-async def test_a_very_large_object_passes_list_and_watch() -> None:
-    large = [manifest(name, rv) | {"data": {"x": "y" * 1_400_000}} for name, rv in (("l1", 1), ("l2", 6))]
-    async with following(REFUSED, page(large[0], rv=5), stream(event("ADDED", large[1]))) as it:
-        await until(lambda: it.names == {"l1", "l2"})
 
 
 @pytest.mark.parametrize("words", [[], [bookmark(6)]], ids=["without a word", "after a word"])
