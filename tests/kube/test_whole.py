@@ -16,18 +16,9 @@ from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.owner import owner_reference
-from elasticjob.kube.objects.views import (
-    CONFIG_MAP,
-    EVENT,
-    MUTATING_WEBHOOKS,
-    SECRET,
-    VALIDATING_WEBHOOKS,
-    ConfigMap,
-)
+from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, SECRET
 from elasticjob.kube.operator.operator import Operator
-from elasticjob.kube.webhook.server import Problem, Review, Webhook, WebhookServer
 from tests.kit.kube.stub import until
-from tests.kit.waiting import PATIENCE
 
 
 @asynccontextmanager
@@ -142,48 +133,3 @@ async def test_events_are_written_and_counted(client: Client, namespace: str) ->
     fields = "involvedObject.kind=ConfigMap,involvedObject.name=a"
     found = await client.list(EVENT, namespace, fields=fields)
     assert [(each.reason, each.message, each.count) for each in found] == [("Lost", "a worker is lost", 3)]
-
-
-async def test_admission_is_asked_over_tls(client: Client, namespace: str) -> None:
-    def check(review: Review[ConfigMap]) -> list[Problem]:
-        crowded = review.new is not None and review.namespace == namespace and len(review.new.data) > 1
-        return [Problem("data", "2 entries are more than 1; remove some")] if crowded else []
-
-    def label(review: Review[ConfigMap]) -> list[dict[str, object]]:
-        ours = review.namespace == namespace
-        return [{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}] if ours else []
-
-    webhook = Webhook(CONFIG_MAP, mutate=label, validate=check)
-    async with operating(client, namespace) as operator:
-        operator.add(WebhookServer("127.0.0.1", 0, [webhook], client=client, name=namespace))
-        try:
-            async with started(operator):
-                await _until_labelled(client, namespace)
-                await _until_refused(client, namespace)
-                with pytest.raises(Invalid, match="2 entries are more than 1"):
-                    await client.create(CONFIG_MAP, CROWDED, namespace)
-        finally:
-            for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-                await client.delete(kind, namespace)
-
-
-CROWDED = {"metadata": {"name": "b"}, "data": {"x": "1", "y": "2"}}
-
-
-async def _until_refused(client: Client, namespace: str) -> None:
-    """The validating half of it comes to the server by another watch."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            try:
-                await client.create(CONFIG_MAP, CROWDED, namespace, dry_run=True)
-            except Invalid:
-                return
-
-
-async def _until_labelled(client: Client, namespace: str) -> None:
-    """A server takes a moment to heed a new configuration."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            manifest = {"metadata": {"generateName": "a-"}}
-            if (await client.create(CONFIG_MAP, manifest, namespace)).metadata.labels == {"seen": "yes"}:
-                return

@@ -158,9 +158,17 @@ async def test_who_is_told_to_wait_for_long_is_told_so(header: str, believed: fl
         assert len(stub.seen) == 1
 
 
-async def test_a_write_that_is_too_large_is_not_repeated_whatever_its_code() -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        status(500, "InternalError", "etcdserver: request is too large"),
+        status(429, "TooManyRequests", "trying to send message larger than max (2097221 vs. 2097152)"),
+    ],
+    ids=["as etcd", "as its client"],
+)
+async def test_a_write_that_is_too_large_is_not_repeated_whatever_its_code(refusal: dict[str, Any]) -> None:
     async with Stub() as stub, stub.client() as client:
-        stub.then(answer(500, status(500, "InternalError", "etcdserver: request is too large")), OK)
+        stub.then(answer(refusal["code"], refusal), OK)
         with pytest.raises(PayloadTooLarge):
             await client.merge_patch(CONFIG_MAP, "a", {"data": {"x": "y"}}, "ns")
         assert len(stub.seen) == 1

@@ -21,16 +21,12 @@ from pathlib import Path
 import pytest
 
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.election.election import Election
-from elasticjob.kube.errors import Fenced
-from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, LEASE, Lease
-from elasticjob.kube.testing import FaultProxy, asking
+from elasticjob.kube.testing import FaultProxy
 from elasticjob.trainer.agent.processes import warm
 from hack.cluster.audit import Audited
 from tests.kit.clusters.served import Served
 from tests.kit.training.warm import Process, Warm
-from tests.kit.traps.operators import for_maps, operator_of, running
 from tests.kit.traps.pace import BRISK, FAST, SLOW, USUAL, Pace
 from tests.kit.traps.replica import LEASE_NAME, TERMS, WORK
 from tests.kit.waiting import PATIENCE, until
@@ -41,6 +37,7 @@ ENOUGH = 10
 FLIGHT = TERMS.renew.total_seconds() - 2
 """Seconds after the last renewal in which nobody has to notice anything, however fast they pass."""
 
+pytestmark = pytest.mark.story
 MODULES = ("elasticjob.kube.operator.operator", "elasticjob.kube.election.election", "tests.kit.traps.pace")
 
 
@@ -190,7 +187,6 @@ async def replica(
             await found.process.wait()
 
 
-@pytest.mark.story
 async def test_15_a_leader_that_is_cut_off_stops_before_another_begins(two: Two) -> None:
     """Half-open. Nothing arrives any more and nobody says so; later all that is under way arrives."""
     two.a.proxy.partition()
@@ -205,7 +201,6 @@ async def test_15_a_leader_that_is_cut_off_stops_before_another_begins(two: Two)
     assert (await two.lease()).spec.lease_transitions == 1
 
 
-@pytest.mark.story
 async def test_15_a_leader_whose_writes_arrive_late_has_given_them_up(two: Two) -> None:
     """The network heals the moment another leads, with a leader that has not been told to end."""
     two.a.proxy.partition()
@@ -221,38 +216,6 @@ async def test_15_a_leader_whose_writes_arrive_late_has_given_them_up(two: Two) 
     assert two.turns() == ["a", "b"]
 
 
-async def test_15_behind_a_fence_that_fell_nothing_is_sent(
-    served: Served, client: Client, namespace: str
-) -> None:
-    """And runs that come too late fail with Fenced; one write may be in flight when the fence falls."""
-    fenced, begun = asyncio.Event(), []
-    await client.create(CONFIG_MAP, {"metadata": {"name": WORK, "namespace": namespace}})
-    async with FaultProxy(served.config()) as proxy, Client(proxy.config) as mine:
-
-        async def write(key: Key) -> None:
-            begun.append(key)
-            try:
-                await mine.merge_patch(CONFIG_MAP, WORK, {"data": {"by": "a"}}, namespace)
-                raise RuntimeError("again")
-            except Fenced:
-                fenced.set()
-                raise
-
-        election = Election(LEASE_NAME, namespace, terms=TERMS)
-        async with running(operator_of(mine, namespace, for_maps(write), election=election)) as operator:
-            await operator.wait_leading()
-            await until(lambda: _seen(proxy), "it writes")
-            election.fence.fall("the test says so")
-            in_time = len(begun)
-            await asyncio.wait_for(fenced.wait(), PATIENCE)
-            assert await _seen(proxy) <= in_time
-
-
-async def _seen(proxy: FaultProxy) -> int:
-    return len(proxy.asked(asking("patch", "configmaps")))
-
-
-@pytest.mark.story
 async def test_16_a_clock_that_steps_changes_nothing_and_nor_does_a_standby_that_ends(two: Two) -> None:
     """An hour forward, and two back, in the leader and in the standby."""
     for _ in range(2):
@@ -267,7 +230,6 @@ async def test_16_a_clock_that_steps_changes_nothing_and_nor_does_a_standby_that
     assert (lease.holder_identity, lease.lease_transitions) == ("a", 0)
 
 
-@pytest.mark.story
 async def test_17_a_leader_whose_main_loop_is_blocked_goes(two: Two) -> None:
     """Its thread renews, until it finds that nothing moves; the process ends without being asked."""
     two.a.told(signal.SIGUSR1)
@@ -280,7 +242,6 @@ async def test_17_a_leader_whose_main_loop_is_blocked_goes(two: Two) -> None:
     assert two.turns() == ["a", "b"]
 
 
-@pytest.mark.story
 async def test_15_a_leader_that_slept_writes_nothing_after_it_wakes(two: Two) -> None:
     """Stopped for longer than the lease, with writes at every stage of their way."""
     two.a.told(signal.SIGSTOP)
@@ -292,7 +253,6 @@ async def test_15_a_leader_that_slept_writes_nothing_after_it_wakes(two: Two) ->
     assert two.turns() == ["a", "b"]
 
 
-@pytest.mark.story
 async def test_25_a_leader_that_is_told_to_stop_hands_the_lease_over_when_its_writes_are_done(
     two: Two,
 ) -> None:

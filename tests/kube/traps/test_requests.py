@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from typing import Any
 import pytest
 
 from elasticjob.kube.backoff import RESUME_WHEN_AWAY, WATCH
-from elasticjob.kube.client import config as kubeconfigs
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.credentials import Config, TokenFile
 from elasticjob.kube.clock import VirtualClock
@@ -22,7 +19,6 @@ from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP, CRD, SERVICE_ACCOUNT
 from elasticjob.kube.testing import Answer, Fault, FaultProxy, asking, failure, html
 from tests.kit.clusters.served import Served
-from tests.kit.kube.kubeconfigs import printed_by
 from tests.kit.kube.stub import until
 from tests.kit.traps.operators import PAUSE, WATCHES, following, make, operator_of, results, running, versions
 from tests.kit.waiting import PATIENCE
@@ -82,19 +78,6 @@ def blob(name: str, **halves: Any) -> Manifest:
 
 
 # 8
-
-
-async def test_08_retry_after_is_waited_for_and_the_request_made_once_more(
-    proxy: FaultProxy, namespace: str
-) -> None:
-    clock = VirtualClock()
-    proxy.add(asking("create"), failure(429, "TooManyRequests", Retry_After="7"), nth={1, 2})
-    async with Client(proxy.config, clock=clock) as through:
-        making = asyncio.create_task(make(through, namespace, "a"))
-        await until(making.done, clock)
-        assert (await making).metadata.name == "a"
-    assert clock.monotonic() == 14.0
-    assert len(proxy.handled) == 3
 
 
 async def test_08_storms_of_failures_keep_the_version_and_are_paused_for(
@@ -177,24 +160,6 @@ async def test_21_a_write_that_is_refused_for_its_size_is_not_repeated(
         await until(lambda: results(operator) == {"error": 2})
     assert [key.name for key in runs] == ["a", "b"]
     assert len(proxy.asked(asking("patch"))) == 3
-
-
-SIZES = {
-    "as etcd": failure(500, "InternalError", "etcdserver: request is too large"),
-    "as its client": failure(
-        429, "TooManyRequests", "rpc error: trying to send message larger than max (2097221 vs. 2097152)"
-    ),
-}
-
-
-@pytest.mark.parametrize("refusal", SIZES.values(), ids=SIZES)
-async def test_21_a_refusal_for_size_is_known_by_its_words_whatever_its_code(
-    through: Client, proxy: FaultProxy, namespace: str, refusal: Fault
-) -> None:
-    proxy.add(asking("patch"), refusal)
-    with pytest.raises(PayloadTooLarge):
-        await through.merge_patch(CONFIG_MAP, "a", {"data": {"x": "y"}}, namespace)
-    assert len(proxy.asked(asking("patch"))) == 1
 
 
 # 26
@@ -284,18 +249,6 @@ async def test_29_the_page_of_a_proxy_is_a_transport_error(
             assert isinstance(await outcome(call()), Unreachable)
 
 
-async def test_29_a_get_outlives_the_page_of_a_proxy(
-    client: Client, proxy: FaultProxy, namespace: str
-) -> None:
-    clock = VirtualClock()
-    await make(client, namespace, "a", {"x": "y"})
-    proxy.add(asking("get"), html(502), nth={1, 2})
-    async with Client(proxy.config, clock=clock) as through:
-        asking_ = asyncio.create_task(through.get(CONFIG_MAP, "a", namespace))
-        await until(asking_.done, clock)
-        assert (await asking_).data == {"x": "y"}
-
-
 # 30
 
 
@@ -331,46 +284,3 @@ def _without_certificate(served: Served) -> Any:
     import ssl
 
     return ssl.create_default_context(cadata=served.ca_pem)
-
-
-PLUGIN = """
-import json, os, sys
-from pathlib import Path
-folder = Path(sys.argv[1])
-with open(folder / "runs", "a") as runs:
-    runs.write("x")
-token = (folder / "gate").read_text()  # a pipe: waits until somebody writes
-print(json.dumps({
-    "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token}
-}))
-"""
-
-
-async def test_30_an_exec_plugin_runs_off_the_loop_and_once_for_many_refusals(
-    served: Served, client: Client, namespace: str, tmp_path: Path
-) -> None:
-    import os
-
-    os.mkfifo(tmp_path / "gate")
-    (tmp_path / "plugin.py").write_text(PLUGIN)
-    token = await token_of(client, namespace)
-    async with FaultProxy(Config(served.url, _without_certificate(served))) as proxy:
-        loading = asyncio.create_task(kubeconfigs.load(_kubeconfig(proxy, tmp_path)))
-        await asyncio.to_thread((tmp_path / "gate").write_text, "stale")
-        async with Client(await loading) as mine:
-            many = [asyncio.create_task(mine.raw("GET", "/version")) for _ in range(10)]
-            await until(lambda: (tmp_path / "runs").read_text() == "xx")
-            await make(client, namespace, "meanwhile")  # the loop is free while the plugin takes its time
-            assert not any(task.done() for task in many)
-            await asyncio.to_thread((tmp_path / "gate").write_text, token)
-            answers = await asyncio.wait_for(asyncio.gather(*many), PATIENCE)
-            assert all(b"gitVersion" in each for each in answers)
-    assert (tmp_path / "runs").read_text() == "xx"
-    assert len(proxy.handled) == 20
-
-
-def _kubeconfig(proxy: FaultProxy, folder: Path) -> Path:
-    made = json.loads(proxy.write_kubeconfig(folder / "config").read_text())
-    made["users"][0]["user"] = printed_by(sys.executable, str(folder / "plugin.py"), str(folder))
-    (folder / "config").write_text(json.dumps(made))
-    return folder / "config"
