@@ -20,17 +20,15 @@ def fill(value: Any, schema: Schema) -> None:
 
 def _fill_object(value: dict[str, Any], schema: Schema) -> None:
     declared: dict[str, Schema] = schema.get("properties") or {}
-    for name, below in declared.items():
-        if value.get(name, "") is None and not below.get("nullable") and below.get("type"):
+    more = schema.get("additionalProperties")
+    for name in [name for name, child in value.items() if child is None]:
+        below = declared.get(name, more)
+        if isinstance(below, dict) and below.get("type") and not below.get("nullable"):
             del value[name]
+    for name, below in declared.items():
         if name not in value and below.get("default") is not None:
             value[name] = copy.deepcopy(below["default"])
-        if name in value:
-            fill(value[name], below)
-    more = schema.get("additionalProperties")
-    if isinstance(more, dict):
-        for name in [name for name in value if name not in declared]:
-            if value[name] is None and more.get("type") and not more.get("nullable"):
-                del value[name]
-            else:
-                fill(value[name], more)
+    for name, child in value.items():
+        below = declared.get(name, more)
+        if isinstance(below, dict):
+            fill(child, below)
