@@ -15,7 +15,6 @@ from elasticjob.api.rpc.nodes import Order
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.cli.podrules import OperatorsRules
-from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import SystemClock
 from elasticjob.kube.errors import NotFound
@@ -31,6 +30,7 @@ from elasticjob.master.state.roster import Roster
 from elasticjob.master.state.training import Change, Training
 from tests.kit.clusters.leftovers import let_go
 from tests.kit.clusters.served import Served
+from tests.kit.manifests import define
 from tests.kit.master.turns import START, finish, join, report, watch
 
 
@@ -84,7 +84,7 @@ class Place:
 
 @pytest.fixture
 async def place(served: Served, client: Client, namespace: str, tmp_path: Path) -> AsyncIterator[Place]:
-    await install(client)
+    await define(client)
     token = tmp_path / "token"
     token.write_text("secret\n")
     settings = Settings(

@@ -16,7 +16,6 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.cli.podrules import OperatorsRules
-from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import NotFound, Unreachable
@@ -27,6 +26,7 @@ from elasticjob.master.scalers.processes import Command, Processes
 from elasticjob.master.scalers.scaleplan import ScalePlanScaler
 from elasticjob.master.scalers.scaler import Scaler, ScalerError
 from elasticjob.master.scaling.plan import Change, Group, NewNode
+from tests.kit.manifests import define
 
 WORKER = "worker"
 SMALL = {"requests": {"cpu": "1", "memory": "1Gi"}}
@@ -192,7 +192,7 @@ SLEEPS = ("/bin/sleep", "100")
 
 @pytest.fixture
 async def job(client: Client, namespace: str) -> AsyncIterator[ElasticJob]:
-    await install(client)
+    await define(client)
     yield await declared(client, namespace)
     for kind in (POD.untyped(), JOBRESOURCE.untyped(), SCALEPLAN.untyped()):
         for found in await client.list(kind, namespace):
