@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import deepcopy
-from functools import cache
 from typing import Any
 
-from elasticjob.api.v1alpha1 import crds
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
-from elasticjob.kube.client.client import Client
-from elasticjob.kube.crd.embedded import Detail
-from elasticjob.kube.crd.installing import install
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 ABSENT: Any = object()
@@ -102,16 +96,6 @@ def plan(**changes: Any) -> ScalePlan:
 def declared(kind: Kind[Any]) -> Manifest:
     """Return the manifest above of a kind."""
     return next(each for each in DECLARED if each["kind"] == kind.name)
-
-
-async def define(client: Client) -> None:
-    """Apply our CRDs with pod templates in which nothing is checked: a fifth of the work of all fields."""
-    await install(client, _opaque(), "test")
-
-
-@cache
-def _opaque() -> Sequence[Manifest]:
-    return crds.manifests(Detail.OPAQUE)
 
 
 def _put(node: Any, path: list[str], value: Any) -> None:

@@ -102,8 +102,9 @@ class Webhooks:
         """
         same = [attributes.resource]
         if hook.spec.get("matchPolicy") == "Equivalent":
-            type_ = attributes.resource.type
-            same += [each for each in self._registry if each.type == type_ and each is not same[0]]
+            type_, plural = same[0].type, same[0].plural
+            alike = (each for each in self._registry if each.plural == plural and each.type == type_)
+            same += [each for each in alike if each is not same[0]]
         rules = hook.spec.get("rules") or ()
         return any(_rule_matches(rule, attributes, resource) for rule in rules for resource in same)
 
