@@ -87,7 +87,7 @@ def check(manifest: Manifest, old: Manifest) -> list[Problem]:
 @pytest.mark.parametrize(
     "manifest", [FULL_JOB, FULL_RESOURCE, FULL_PLAN], ids=lambda manifest: str(manifest["kind"])
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_any_value_in_any_place_is_refused_or_checked(manifest: Manifest, data: st.DataObject) -> None:
     place = data.draw(

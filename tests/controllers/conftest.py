@@ -9,11 +9,11 @@ import pytest
 import pytest_asyncio
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
 from tests.kit.clusters.accounts import RULES, shipped_account
 from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.clusters.whole import WholeClusters
+from tests.kit.controllers.definitions import define
 from tests.kit.controllers.rights import Noting, allows
 from tests.kit.controllers.site import Site, Stage
 
@@ -27,7 +27,7 @@ async def stage(
         whole_cluster(folder, rbac=True) as cluster,
         Client(cluster.config()) as client,
     ):
-        await install(client)
+        await define(client)
         async with Noting(await shipped_account(cluster, client)) as noting:
             found = Stage(client, noting, cluster)
             await found.start()

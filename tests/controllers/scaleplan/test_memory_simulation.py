@@ -92,7 +92,7 @@ PASSES: tuple[Step, ...] = (Trio.job_pass, Trio.plans_pass, Trio.nodes_pass)
 KILLS: tuple[Step, ...] = (lambda trio: trio.kill(0), lambda trio: trio.kill(1))
 
 
-@settings(max_examples=300)
+@settings(max_examples=50)
 @given(order=st.permutations((*KILLS, *(PASSES * 3))))
 def test_the_job_grows_once_and_no_successor_has_the_old_limit(order: list[Step]) -> None:
     trio = Trio()
@@ -108,7 +108,7 @@ def test_the_job_grows_once_and_no_successor_has_the_old_limit(order: list[Step]
     assert successors == {f"digits-worker-{n}-1": {"memory": "1Gi"} for n in (0, 1)}
 
 
-@settings(max_examples=300)
+@settings(max_examples=50)
 @given(order=st.permutations((*KILLS, *(PASSES * 3))))
 def test_a_node_with_memory_of_its_own_grows_once_and_so_does_the_role_of_the_other(
     order: list[Step],

@@ -62,5 +62,5 @@ class Sizes(RuleBasedStateMachine):
         assert all(plan.status.phase and plan.status.phase.finished for plan in world.ordered())
 
 
-Sizes.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Sizes.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestSizes = Sizes.TestCase

@@ -30,7 +30,7 @@ from elasticjob.master.state.roster import Roster
 from elasticjob.master.state.training import Change, Training
 from tests.kit.clusters.leftovers import let_go
 from tests.kit.clusters.served import Served
-from tests.kit.manifests import define
+from tests.kit.controllers.definitions import define
 from tests.kit.master.turns import START, finish, join, report, watch
 
 

@@ -26,7 +26,7 @@ from elasticjob.master.scalers.processes import Command, Processes
 from elasticjob.master.scalers.scaleplan import ScalePlanScaler
 from elasticjob.master.scalers.scaler import Scaler, ScalerError
 from elasticjob.master.scaling.plan import Change, Group, NewNode
-from tests.kit.manifests import define
+from tests.kit.controllers.definitions import define
 
 WORKER = "worker"
 SMALL = {"requests": {"cpu": "1", "memory": "1Gi"}}
