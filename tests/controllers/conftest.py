@@ -23,10 +23,7 @@ async def stage(
     whole_cluster: WholeClusters, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Stage]:
     folder: Path = tmp_path_factory.mktemp("cluster")
-    async with (
-        whole_cluster(folder, rbac=True) as cluster,
-        Client(cluster.config()) as client,
-    ):
+    async with whole_cluster(folder, rbac=True) as cluster, Client(cluster.config()) as client:
         await define(client)
         async with Noting(await shipped_account(cluster, client)) as noting:
             found = Stage(client, noting, cluster)

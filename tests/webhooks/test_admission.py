@@ -139,10 +139,7 @@ OTHERS = "cannot speak to this job's master: write elasticjob run, with torchrun
 WARNED: list[tuple[dict[str, Any], list[str]]] = [
     ({}, []),
     ({"spec/runPolicy": {"scheduling": {"gang": "none"}}}, []),
-    (
-        {"spec/runPolicy": {"scheduling": {"gang": "volcano", "queue": "a", "priorityClassName": "b"}}},
-        [],
-    ),
+    ({"spec/runPolicy": {"scheduling": {"gang": "volcano", "queue": "a", "priorityClassName": "b"}}}, []),
     (
         {"spec/runPolicy": {"scheduling": {"minAvailable": 2, "timeoutSeconds": 9}}},
         [
@@ -325,11 +322,7 @@ OLDER: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"spec/image": "a", "spec/command": "b c"},
     ),
     ("0: the optimizer decides", {f"{W}/replicas": 0}, {f"{W}/replicas": ABSENT}),
-    (
-        "0 without bounds",
-        {f"{W}/replicas": 0, **NO_BOUNDS},
-        {f"{W}/replicas": ABSENT, **NO_BOUNDS},
-    ),
+    ("0 without bounds", {f"{W}/replicas": 0, **NO_BOUNDS}, {f"{W}/replicas": ABSENT, **NO_BOUNDS}),
     (
         "0 where none is allowed",
         {f"{W}/replicas": 0, f"{W}/minReplicas": 0},

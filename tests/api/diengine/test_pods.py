@@ -218,46 +218,23 @@ def test_a_split_gives_every_gpu_and_fits_if_anything_fits(gpus: int, given_: li
 FIRST, MAIN = "spec/coordinator/template", "spec/coordinator/template/spec/containers/0"
 MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({f"{FIRST}": {}}, "spec.coordinator.template.spec.containers: there is no container"),
-    (
-        {f"{FIRST}/spec/containers": []},
-        "there is no container: write one called di-container",
-    ),
+    ({f"{FIRST}/spec/containers": []}, "there is no container: write one called di-container"),
     ({f"{FIRST}/spec/containers": "x"}, "is not a list"),
     ({f"{MAIN}/image": ""}, "there is no image"),
     ({f"{MAIN}/image": " i"}, "has blanks around it"),
     ({f"{MAIN}/name": "A_b"}, "is not a container name"),
     ({f"{MAIN}/command": "python"}, "is not a list"),
     ({f"{MAIN}/env": {"A": "b"}}, "is not a list"),
-    (
-        {f"{MAIN}/ports": [{"containerPort": "x"}]},
-        "is not a whole number",
-    ),
+    ({f"{MAIN}/ports": [{"containerPort": "x"}]}, "is not a whole number"),
     ({f"{FIRST}/spec/volumes": {}}, "is not a list"),
     ({f"{FIRST}/spec/hostNetwork": "yes"}, "is not true or false"),
     ({f"{FIRST}/spec": []}, "is not fields"),
     ({f"{FIRST}/metadata": "x"}, "is not fields"),
     ({f"{FIRST}/metadata/labels": {"a": 1}}, "is not text"),
-    (
-        {f"{MAIN}/resources": {"requests": {"cpu": "many"}}},
-        "is not a quantity",
-    ),
-    (
-        {f"{MAIN}/resources": {"limits": {"nvidia.com/gpu": "0.5"}}},
-        "whole number",
-    ),
-    (
-        {
-            f"{MAIN}/resources": {
-                "requests": {"cpu": 2},
-                "limits": {"cpu": 1},
-            }
-        },
-        "2 is more than the limit 1",
-    ),
-    (
-        {f"{FIRST}/spec/containers": [{"name": "a", "image": "i"}] * 2},
-        "two containers are called a",
-    ),
+    ({f"{MAIN}/resources": {"requests": {"cpu": "many"}}}, "is not a quantity"),
+    ({f"{MAIN}/resources": {"limits": {"nvidia.com/gpu": "0.5"}}}, "whole number"),
+    ({f"{MAIN}/resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}, "2 is more than the limit 1"),
+    ({f"{FIRST}/spec/containers": [{"name": "a", "image": "i"}] * 2}, "two containers are called a"),
     ({"spec/collector/template": {}}, "spec.collector.template.spec.containers"),
     ({"spec/collector/template/spec/containers": [None]}, "cannot be null"),
     ({"spec/collector/template/spec/initContainers": [{"name": "i"}]}, "initContainers[0].image"),
@@ -323,11 +300,7 @@ def test_a_good_job_is_not() -> None:
             "no container is called di-container",
         ),
         ({"spec/learner/template/spec/restartPolcy": "Never"}, None, "did you mean restartPolicy?"),
-        (
-            {"spec/learner/template/spec/hostNetwork": True},
-            {},
-            "spec.learner.template: pods that",
-        ),
+        ({"spec/learner/template/spec/hostNetwork": True}, {}, "spec.learner.template: pods that"),
     ],
 )
 def test_what_has_no_effect_is_warned_of(

@@ -74,11 +74,7 @@ def at(manifest: Any, path: str) -> Any:
         ),
         ({"spec/master": {}}, "spec/replicaSpecs/dlrover-master", None),
         ({"spec/fault_tolerant": True}, f"{WORKER}/restartCount", None),
-        (
-            {"spec/fault_tolerant": False, "spec/trainer/max-instance": 2},
-            f"{WORKER}/restartCount",
-            0,
-        ),
+        ({"spec/fault_tolerant": False, "spec/trainer/max-instance": 2}, f"{WORKER}/restartCount", 0),
         (
             {"spec/port": 8000, "spec/ports_num": 2},
             f"{MAIN}/ports",

@@ -87,10 +87,7 @@ ORPHAN = [{"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "gone"}]
         (seen(pod(), services=(COORDINATOR, COLLECTOR)), [f"- service {COLLECTOR}"]),
         (seen(pod()), []),
         (seen(pod(phase="Failed"), **CREATED), []),  # the status is written first
-        (
-            seen(pod(), pod(Role.DDP_LEARNER, ownerReferences=ORPHAN)),
-            ["- pod cartpole-ddp-learner-abcde"],
-        ),
+        (seen(pod(), pod(Role.DDP_LEARNER, ownerReferences=ORPHAN)), ["- pod cartpole-ddp-learner-abcde"]),
         (
             seen(pod(phase="Succeeded"), services=(COORDINATOR,), **ended("Succeeded")),
             [f"- service {COORDINATOR}"],

@@ -127,12 +127,7 @@ ELASTIC = {"worker": role(2, minReplicas=1, maxReplicas=4)}
 
 ROWS: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
     (leave_it_to_others, running(job(managedBy="kueue.x-k8s.io/multikueue")), "ManagedByOther", set()),
-    (
-        leave_it_to_the_collector,
-        running(job(metadata={"deletionTimestamp": at(NOW)})),
-        "Deleting",
-        set(),
-    ),
+    (leave_it_to_the_collector, running(job(metadata={"deletionTimestamp": at(NOW)})), "Deleting", set()),
     (
         rules.delete_when_its_time_is_over,
         running(job(status=over(), runPolicy={"ttlSecondsAfterFinished": 60})),

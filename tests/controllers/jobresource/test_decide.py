@@ -213,10 +213,7 @@ CONVERGE: list[tuple[str, Seen, set[str]]] = [
     (
         "a parameter server with state is not taken away",
         seen(
-            life(0, role="ps"),
-            life(1, role="ps"),
-            job_=job({"ps": role(1)}),
-            resource_=resource({"ps": 1}),
+            life(0, role="ps"), life(1, role="ps"), job_=job({"ps": role(1)}), resource_=resource({"ps": 1})
         ),
         set(),
     ),
@@ -242,19 +239,9 @@ def test_converge(case: str, given: Seen, expected: set[str]) -> None:
 
 RULES: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
     (rules.leave_its_pods_to_the_collector, seen(resource_=resource(deleted=True)), "Deleting", set()),
-    (
-        leave_it_to_the_collector,
-        seen(job_=job(metadata={"deletionTimestamp": at(NOW)})),
-        "Deleting",
-        set(),
-    ),
+    (leave_it_to_the_collector, seen(job_=job(metadata={"deletionTimestamp": at(NOW)})), "Deleting", set()),
     (rules.wait_for_its_job, Seen(resource(), None, (life(0),)), "JobNotFound", set()),
-    (
-        leave_it_to_others,
-        seen(job_=job(managedBy="kueue.x-k8s.io/multikueue")),
-        "ManagedByOther",
-        set(),
-    ),
+    (leave_it_to_others, seen(job_=job(managedBy="kueue.x-k8s.io/multikueue")), "ManagedByOther", set()),
     (
         rules.clean_up_after_the_end,
         seen(life(0), ended(1, code=0), job_=job(status=over())),

@@ -73,12 +73,7 @@ ROWS: dict[str, tuple[dict[str, Manifest], list[Manifest], list[Any], int]] = {
         [],
         4,
     ),
-    "by affinity": (
-        needs("1", affinity=AFFINITY),
-        [machine(labels={"zone": "a"}), machine("m2")],
-        [],
-        4,
-    ),
+    "by affinity": (needs("1", affinity=AFFINITY), [machine(labels={"zone": "a"}), machine("m2")], [], 4),
     "a device that no machine has": (
         {"worker": role(None, maxReplicas=9, template=template(resources={"limits": {"nvidia.com/gpu": 1}}))},
         [machine()],

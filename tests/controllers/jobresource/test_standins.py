@@ -87,17 +87,9 @@ ROWS: list[tuple[str, Seen, list[str]]] = [
         seen(life(0), life(1, notice=CORDONED), taken(2)),
         ["+3 for 1"],
     ),
-    (
-        "a stand-in that failed is not",
-        seen(life(0), life(1, notice=CORDONED), ended(2, stands_in=1)),
-        [],
-    ),
+    ("a stand-in that failed is not", seen(life(0), life(1, notice=CORDONED), ended(2, stands_in=1)), []),
     ("preempted, evicted by the kubelet, node shut down: made again", seen(life(0), taken(1)), ["+1-1"]),
-    (
-        "spot: leaves now, with a stand-in on its way",
-        seen(life(0), life(1, notice=SPOT)),
-        ["+2 for 1", "-1"],
-    ),
+    ("spot: leaves now, with a stand-in on its way", seen(life(0), life(1, notice=SPOT)), ["+2 for 1", "-1"]),
     ("spot: leaves once", seen(life(0), life(1, notice=SPOT, terminating=True), stand_in(2, 1)), []),
     ("a silent machine: a stand-in", seen(life(0), life(1, notice=QUIET)), ["+2 for 1"]),
     ("all are silent: nothing is known", seen(life(0, notice=QUIET), life(1, notice=QUIET)), []),
@@ -110,11 +102,7 @@ ROWS: list[tuple[str, Seen, list[str]]] = [
         ["+3 for 2"],
     ),
     ("no more spares", seen(life(0), life(1), life(2)), ["-2"]),
-    (
-        "scale down while a stand-in is there",
-        seen(life(0), life(1), stand_in(2, 1), size=1),
-        ["-1", "-2"],
-    ),
+    ("scale down while a stand-in is there", seen(life(0), life(1), stand_in(2, 1), size=1), ["-1", "-2"]),
     (
         "scale up: the stand-in is the node",
         seen(life(0), life(1, notice=CORDONED), stand_in(2, 1), size=3),

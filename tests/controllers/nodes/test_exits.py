@@ -33,11 +33,7 @@ def test_an_exit_code_has_one_meaning(code: int, reason: ExitReason) -> None:
 
 
 def pod(
-    phase: str,
-    terminated: dict[str, Any] | None = None,
-    *,
-    spec: dict[str, Any] | None = None,
-    **status: Any,
+    phase: str, terminated: dict[str, Any] | None = None, *, spec: dict[str, Any] | None = None, **status: Any
 ) -> Any:
     statuses = [{"name": "main", "state": {"terminated": terminated} if terminated else {"running": {}}}]
     return POD.convert(

@@ -119,13 +119,7 @@ CASES: list[tuple[str, Life, Sizing, str, bool]] = [
     ("the largest machine has less than twice as much", KILLED, sizing(largest="700Mi"), "700Mi", True),
     ("the largest machine has no more", KILLED, sizing(largest="512Mi"), "", False),
     ("the largest machine has less", oom(0, memory="1Gi"), sizing(largest="512Mi"), "", False),
-    (
-        "a large machine allows more than 64Gi",
-        oom(0, memory="64Gi"),
-        sizing(largest="1Ti"),
-        "72Gi",
-        True,
-    ),
+    ("a large machine allows more than 64Gi", oom(0, memory="64Gi"), sizing(largest="1Ti"), "72Gi", True),
     (
         "limits and machine: the lower one counts",
         KILLED,

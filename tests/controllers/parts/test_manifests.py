@@ -171,10 +171,7 @@ def test_the_template_is_kept() -> None:
 
 def test_resources_of_a_plan_replace_those_of_the_template() -> None:
     (container,) = pod(birth=Birth("worker", 0, resource={"memory": "1Gi", "cpu": "2"}))["spec"]["containers"]
-    assert container["resources"] == {
-        "requests": {"cpu": "2", "memory": "1Gi"},
-        "limits": {"memory": "1Gi"},
-    }
+    assert container["resources"] == {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"memory": "1Gi"}}
 
 
 def test_a_limit_on_processor_time_follows_where_there_was_one() -> None:

@@ -118,13 +118,7 @@ ROWS: list[tuple[str, Callable[..., Any], Seen, str, list[str]]] = [
         "NothingToChange",
         ["up Succeeded"],
     ),
-    (
-        "impossible",
-        rules.carry_out_the_next,
-        seen(plan("up", {"elf": 1})),
-        "Impossible",
-        ["up Failed"],
-    ),
+    ("impossible", rules.carry_out_the_next, seen(plan("up", {"elf": 1})), "Impossible", ["up Failed"]),
     (
         "memory beside a manual plan for the size",
         rules.carry_out_the_next,

@@ -137,10 +137,7 @@ def test_all_finished_is_success() -> None:
     game.ask(finish("node-1", 1), finish("node-1", 1))
     verdict = game.job.verdict
     assert verdict is not None
-    assert (verdict.end, verdict.message) == (
-        End.SUCCEEDED,
-        "all 2 nodes of round 1 finished after step 40",
-    )
+    assert (verdict.end, verdict.message) == (End.SUCCEEDED, "all 2 nodes of round 1 finished after step 40")
     assert game.order("node-0") is Order.STOP
 
 

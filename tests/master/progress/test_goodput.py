@@ -153,8 +153,7 @@ def test_a_suspended_job_has_no_workers_that_could_lose_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("away", "more"),
-    [(timedelta(seconds=20), 20), (timedelta(days=-1), 0), (timedelta(days=1), 0)],
+    ("away", "more"), [(timedelta(seconds=20), 20), (timedelta(days=-1), 0), (timedelta(days=1), 0)]
 )
 def test_workers_go_on_without_their_master_unless_its_clock_cannot_be_right(
     away: timedelta, more: int

@@ -119,11 +119,7 @@ GROWTH = {
     ),
     "not in a row": (
         asked(
-            ELASTIC,
-            sizes={"worker": 2},
-            records=records((2, 20)),
-            room=ROOM,
-            held=NOW + timedelta(minutes=5),
+            ELASTIC, sizes={"worker": 2}, records=records((2, 20)), room=ROOM, held=NOW + timedelta(minutes=5)
         ),
         "none is added before 12:05:00",
     ),
@@ -155,10 +151,7 @@ MEMORY = {
         asked(ELASTIC, resources=FULL, demand={"worker": needed(*[5, 6, 7] * 5)}),
         {},
     ),
-    "one jump is no trend": (
-        asked(ELASTIC, resources=FULL, demand={"worker": needed(*[3] * 11, 7.8)}),
-        {},
-    ),
+    "one jump is no trend": (asked(ELASTIC, resources=FULL, demand={"worker": needed(*[3] * 11, 7.8)}), {}),
     "too few points": (asked(ELASTIC, resources=FULL, demand={"worker": needed(3, 5, 7.5)}), {}),
     "never used": (
         asked(ELASTIC, resources=FULL, demand={"worker": needed(3, 3, risen=60)}),

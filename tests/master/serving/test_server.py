@@ -57,10 +57,7 @@ async def agents() -> AsyncIterator[Agents]:
     clock = VirtualClock()
     spec = Spec(job="digits", bounds=Bounds(minimum=1, maximum=2))
     job = Job(spec=spec, gathering=clock.now())
-    async with (
-        Master(job, TOKEN, Nowhere(), clock=clock) as master,
-        aiohttp.ClientSession() as session,
-    ):
+    async with Master(job, TOKEN, Nowhere(), clock=clock) as master, aiohttp.ClientSession() as session:
         yield Agents(master, clock, session)
 
 

@@ -346,8 +346,5 @@ class Consumers(RuleBasedStateMachine):
 
 TestConsumers = Consumers.TestCase
 TestConsumers.settings = settings(
-    max_examples=60,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -68,11 +68,7 @@ def test_order_differs_from_epoch_to_epoch_and_by_the_seed(name: str) -> None:
 def test_huge_table_is_shuffled_within_sub_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splitters, "PART", 8)
     starts = [each.start for each in shards(Dataset(name="huge", size=20, shard=1, shuffle=True))]
-    assert [sorted(starts[i : i + 8]) for i in (0, 8, 16)] == [
-        [*range(8)],
-        [*range(8, 16)],
-        [*range(16, 20)],
-    ]
+    assert [sorted(starts[i : i + 8]) for i in (0, 8, 16)] == [[*range(8)], [*range(8, 16)], [*range(16, 20)]]
     assert starts != sorted(starts)
 
 

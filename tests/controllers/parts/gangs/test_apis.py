@@ -85,12 +85,7 @@ OBJECTS: list[tuple[str, dict[str, Any], list[tuple[str, Manifest]]]] = [
     (
         KUBERNETES_1_35,
         {},
-        [
-            (
-                "Workload",
-                {"controllerRef": CONTROLLER, "podGroups": [{"name": "nodes", "policy": POLICY}]},
-            )
-        ],
+        [("Workload", {"controllerRef": CONTROLLER, "podGroups": [{"name": "nodes", "policy": POLICY}]})],
     ),
     (COSCHEDULING, {"timeoutSeconds": 90}, [("PodGroup", {"minMember": 3, "scheduleTimeoutSeconds": 90})]),
     (
