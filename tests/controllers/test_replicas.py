@@ -22,6 +22,7 @@ from elasticjob.kube.objects.views import EVENT, LEASE
 from elasticjob.kube.operator.operator import Operator
 from tests.kit.clusters.accounts import ACCOUNT, KINDS, RIGHTS, SYSTEM, ship_rights
 from tests.kit.clusters.served import Served
+from tests.kit.waiting import PATIENCE
 
 USER = f"system:serviceaccount:{SYSTEM}:{ACCOUNT}"
 
@@ -33,7 +34,7 @@ async def test_the_shipped_rights_are_enough_to_lead_and_to_say_so(served: Serve
             election = Election(Settings().lease, SYSTEM, identity="me")
             operator = Operator(mine, probes=None, signals=False, election=election)
             running = asyncio.create_task(operator.run())
-            await asyncio.wait_for(operator.wait_leading(), 60)
+            await asyncio.wait_for(operator.wait_leading(), PATIENCE)
             assert (await client.get(LEASE, "elasticjob-operator", SYSTEM)).spec.holder_identity == "me"
             operator.stop()
             await running

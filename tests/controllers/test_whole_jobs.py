@@ -17,55 +17,23 @@ from elasticjob.controllers.parts import names
 from elasticjob.kube.errors import TooManyRequests
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import (
-    NETWORK_POLICY,
     NODE,
     POD,
     POD_DISRUPTION_BUDGET,
-    ROLE,
-    ROLE_BINDING,
-    SECRET,
     SERVICE,
-    SERVICE_ACCOUNT,
 )
 from tests.kit.clusters.accounts import without_right
 from tests.kit.controllers.site import Site, Stage
+from tests.kit.controllers.whole import container, local, role
 from tests.kit.waiting import until
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.story]
 
-WAITS = "import signal; signal.sigwait({signal.SIGTERM})"
 MASTER_THAT_SUCCEEDS = """
 import json, os
 words = {"verdict": "Succeeded", "reason": "Trained", "message": "97.8 % after 3 epochs"}
 open(os.environ["ELASTICJOB_TERMINATION_LOG"], "w").write(json.dumps(words))
 """
-
-
-def container(program: str = WAITS, memory: str = "", image: str = "python:3") -> Manifest:
-    made: Manifest = {"name": "main", "image": image, "command": ["python", "-c", program]}
-    return made | ({"resources": {"limits": {"memory": memory}}} if memory else {})
-
-
-def role(
-    replicas: int = 2, program: str = WAITS, *, memory: str = "", image: str = "python:3", **more: Any
-) -> Manifest:
-    pod = {"containers": [container(program, memory, image)], "terminationGracePeriodSeconds": 5}
-    return {"replicas": replicas, "template": {"spec": pod}, **more}
-
-
-def local(**more: Any) -> Manifest:
-    """A job without a master: its pods decide."""
-    return {"distributionStrategy": "Local", "replicaSpecs": {"worker": role(**more)}}
-
-
-async def test_a_job_gets_its_pods_and_says_so(site: Site) -> None:
-    await site.apply(local())
-    await site.until(lambda: site.job().status.phase is Phase.RUNNING and site.job().status.workers == "2/2")
-    assert site.running() == {"digits-worker-0", "digits-worker-1"}
-    assert site.condition("Created")[:2] == ("True", "JobCreated")
-    assert site.condition("Running") == ("True", "NodesRunning", "2 of 2 nodes run")
-    assert site.job().status.observed_generation == 1
-    assert site.job().status.replicas == 2
 
 
 async def test_deleted_pods_are_replaced(site: Site) -> None:
@@ -106,7 +74,7 @@ async def test_a_job_that_may_not_restart_makes_no_second_pod(site: Site) -> Non
     assert site.job().status.restarts == 0
 
 
-FIRST_ENDS = "import os, time; os.environ['ELASTICJOB_INDEX'] == '0' and exit({code}); time.sleep(600)"
+FIRST_ENDS = "import os, signal; os.environ['ELASTICJOB_INDEX'] == '0' and exit({code}); signal.pause()"
 
 
 async def test_the_success_of_worker_0_is_the_jobs_where_the_user_says_so(site: Site) -> None:
@@ -134,22 +102,6 @@ async def test_the_main_container_alone_ends_a_node(site: Site) -> None:
     await site.apply(spec)
     await site.until(lambda: site.job().status.phase is Phase.SUCCEEDED)
     await site.until(lambda: not site.pods())  # the other container went on, and cleanPodPolicy is Running
-
-
-async def test_the_user_scales(site: Site) -> None:
-    await site.apply(local(replicas=1, minReplicas=1, maxReplicas=3))
-    await site.until(lambda: len(site.running()) == 1)
-    await site.scale(3)
-    await site.until(
-        lambda: len(site.running()) == 3 and site.plans()["digits-user-2"].status.phase is PlanPhase.SUCCEEDED
-    )
-    assert site.plans()["digits-user-2"].status.changes == ["worker replicas 1 to 3"]
-    await site.scale(1)
-    await site.until(lambda: site.pods().keys() == {"digits-worker-0"})
-    await site.until(lambda: site.plans()["digits-user-3"].status.phase is PlanPhase.SUCCEEDED)
-    await site.until(lambda: site.job().status.last_scale_plan == "digits-user-3")
-    assert site.job().status.restarts == 0
-    await site.until(lambda: site.condition("Scaling")[0] != "True")  # it may have been too quick to be told
 
 
 async def test_metrics_show_the_phase_and_the_first_step(site: Site) -> None:
@@ -252,34 +204,6 @@ async def test_suspend_frees_pods_and_resume_brings_them_back(site: Site) -> Non
     await site.patch({"suspend": False})
     await site.until(lambda: len(site.running()) == 2 and site.job().status.phase is Phase.RUNNING)
     assert site.condition("Suspended") == ("False", "JobResumed", "the job is not suspended")
-
-
-async def test_a_job_with_a_master_has_all_its_parts_and_loses_them_with_it(site: Site) -> None:
-    await site.apply({"replicaSpecs": {"worker": role()}})
-    await site.until(lambda: site.running() >= {"digits-master-0", "digits-worker-0", "digits-worker-1"})
-    parts: list[tuple[Any, str]] = [
-        (SECRET, "digits-token"),
-        (SERVICE_ACCOUNT, "digits-master"),
-        (ROLE, "digits-master"),
-        (ROLE_BINDING, "digits-master"),
-        (SERVICE, "digits"),
-        (SERVICE, "digits-master"),
-        (NETWORK_POLICY, "digits"),
-        (JOBRESOURCE, "digits"),
-        (POD_DISRUPTION_BUDGET, "digits"),
-    ]
-    resources = site.operator.cache(JOBRESOURCE)
-    await site.until(lambda: [one.status.min_available for one in resources.list(site.namespace)] == [2])
-    for kind, name in parts:
-        assert await site.client.find(kind, name, site.namespace), f"{kind.name} {name}"
-    service = await site.client.get(SERVICE, "digits-master", site.namespace)
-    env = {v.name: v.value for v in site.pods()["digits-worker-0"].spec.containers[0].env}
-    assert env["ELASTICJOB_MASTER"] == f"{service.spec.cluster_ip}:50001"
-    await site.client.delete(ELASTICJOB, "digits", site.namespace)
-    await site.until(lambda: not site.pods() and not site.operator.cache(SERVICE).list(site.namespace))
-    await site.until(lambda: not site.operator.cache(JOBRESOURCE).list(site.namespace))
-    for kind, _ in parts:
-        await site.has_only(kind, *(["default"] if kind is SERVICE_ACCOUNT else []))
 
 
 async def test_a_machine_that_is_cordoned_is_made_up_for_beforehand(site: Site) -> None:

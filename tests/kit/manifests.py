@@ -44,7 +44,7 @@ TRAINING: Manifest = {
 WAITS: Manifest = {
     "name": "di-container",
     "image": "python:3.11",
-    "command": ["python", "-c", "import time; time.sleep(600)"],
+    "command": ["python", "-c", "import signal; signal.pause()"],
 }
 TEMPLATE: Manifest = {"spec": {"terminationGracePeriodSeconds": 1, "containers": [WAITS]}}
 DIJOB: Manifest = {

@@ -26,7 +26,7 @@ from tests.kit.clusters.accounts import account_beside
 from tests.kit.controllers.site import Site, Stage
 from tests.kit.dijob.jobs import Caller, Told, di_server, encoded
 from tests.kit.manifests import ABSENT, changed
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 RIGHTS = Path("config/diengine/rbac.yaml").read_text()
@@ -251,7 +251,7 @@ async def test_nothing_is_left_of_a_call_that_a_quota_refuses(site: Site, caller
 
 async def quota_refuses(caller: Caller) -> Any:
     """Ask until the quota is known to the server."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(PATIENCE):
         while (told := await caller.add(3)).success:
             await caller.remove(3)
     return told

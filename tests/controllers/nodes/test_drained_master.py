@@ -14,6 +14,7 @@ from elasticjob.kube.objects.views import NODE, POD, SERVICE_ACCOUNT
 from tests.kit.clusters.served import devcluster_server
 from tests.kit.controllers.build import job
 from tests.kit.node.kubectl import Kubectl
+from tests.kit.waiting import PATIENCE
 
 KUBECTL = shutil.which("kubectl")
 
@@ -30,5 +31,5 @@ async def test_a_machine_with_a_master_can_be_drained(tmp_path: Path) -> None:
         await client.create(SERVICE_ACCOUNT, account, "default")
         await client.create(POD.untyped(), made)
         kubectl = Kubectl(Path(str(KUBECTL)), served.kubeconfig)
-        await kubectl("drain", "m1", "--grace-period=0", "--timeout=60s")
+        await kubectl("drain", "m1", "--grace-period=0", f"--timeout={PATIENCE:.0f}s")
         assert await client.find(POD, "digits-master-0", "default") is None

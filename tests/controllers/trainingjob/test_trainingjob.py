@@ -88,7 +88,7 @@ of_a_site = pytest.mark.asyncio(loop_scope="module")
 SPEC: Manifest = {
     "image": "python:3.11",
     "fault_tolerant": True,
-    "trainer": {"entrypoint": "sleep 600", "min-instance": 2, "max-instance": 4},
+    "trainer": {"entrypoint": "sleep infinity", "min-instance": 2, "max-instance": 4},
 }
 
 
@@ -122,7 +122,7 @@ async def test_a_job_runs_changes_and_leaves_nothing(site: Site) -> None:
 
 @of_a_site
 async def test_an_elasticjob_of_somebody_else_is_left_alone(site: Site) -> None:
-    template = {"spec": {"containers": [{"name": "main", "image": "i", "command": ["sleep", "600"]}]}}
+    template = {"spec": {"containers": [{"name": "main", "image": "i", "command": ["sleep", "infinity"]}]}}
     await site.create({"suspend": True, "replicaSpecs": {"worker": {"replicas": 1, "template": template}}})
     await site.until(lambda: site.job().metadata.name == "digits")
     before = site.job().spec

@@ -32,6 +32,7 @@ from tests.kit.clusters.leftovers import let_go
 from tests.kit.clusters.served import Served
 from tests.kit.controllers.definitions import define
 from tests.kit.master.turns import START, finish, join, report, watch
+from tests.kit.waiting import PATIENCE, until
 
 
 class Place:
@@ -69,10 +70,21 @@ class Place:
 
     async def pods(self, many: int) -> list[Pod]:
         """So many pods, once they are there."""
-        found: list[Pod] = []
-        while len(found) != many:
-            found = await self.client.list(POD, self.namespace)
-        return found
+
+        async def are_there() -> bool:
+            return len(await self.client.list(POD, self.namespace)) == many
+
+        await until(are_there, f"there are {many} pods")
+        return await self.client.list(POD, self.namespace)
+
+    async def plans(self) -> list[ScalePlan]:
+        """The plans, once there is one."""
+
+        async def are_there() -> bool:
+            return bool(await self.client.list(SCALEPLAN, self.namespace))
+
+        await until(are_there, "there is a plan")
+        return await self.client.list(SCALEPLAN, self.namespace)
 
     async def let_go(self) -> None:
         """Nothing holds back what is being deleted."""
@@ -162,15 +174,18 @@ async def test_a_master_whose_pod_is_gone_leaves_the_job_to_its_successor(place:
     await place.pod(0)
     settings = place.settings.model_copy(update={"pod": "digits-worker-0"})
     async with in_cluster(settings, SystemClock()) as master:
-        while not master.job.nodes:
-            await place.client.list(POD, place.namespace)
+
+        async def is_seen() -> bool:
+            return bool(master.job.nodes)
+
+        await until(is_seen, "the master sees its pod")
         await place.client.delete(POD, "digits-worker-0", place.namespace)
         assert not master.retired
         async with in_cluster(place.settings, SystemClock()) as successor:
             await successor.ask(watch("digits-worker-0"))
             await successor.ask(join("digits-worker-0"))
             await place.let_go()
-            await asyncio.wait_for(master.ended.wait(), 120)
+            await asyncio.wait_for(master.ended.wait(), PATIENCE)
         master.become(master.job.but(restarts=7, version=master.job.version + 1))
     assert (master.retired, master.job.verdict) == (True, None)
     async with in_cluster(place.settings, SystemClock()) as third:
@@ -181,9 +196,7 @@ async def test_a_size_that_nobody_gave_is_planned_once(place: Place) -> None:
     await place.declare(minReplicas=2, maxReplicas=4)
     for _ in range(2):
         async with in_cluster(place.settings, SystemClock()):
-            plans: list[ScalePlan] = []
-            while not plans:
-                plans = await place.client.list(SCALEPLAN, place.namespace)
+            plans = await place.plans()
     assert [plan.spec.replica_resource_specs["worker"].replicas for plan in plans] == [2]
     assert not plans[0].manual
 

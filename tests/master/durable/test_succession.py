@@ -12,6 +12,7 @@ from elasticjob.master.durable.succession import HEIRS, inherit, part_of, succes
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.invariants import invariants
 from tests.kit.master.turns import Played, finish, join, leave, played, report, watch
+from tests.kit.waiting import PATIENCE
 
 
 def test_nodes_carry_the_job_once_it_has_a_world() -> None:
@@ -70,7 +71,7 @@ async def test_heirs_know_that_the_host_has_finished() -> None:
     master = Master(game.job, "secret", Nowhere(), clock=VirtualClock(), node="node-0")
     first = await master.ask(watch("node-1", round=1))
     await master.ask(finish("node-0", 1))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         orders = await master.ask(watch("node-1", round=1, seen=first.version))
     assert (orders.order, orders.round) == (Order.TRAIN, 1)
     game.job = inherit(orders.succession, game.job.spec, game.now)

@@ -187,7 +187,7 @@ class OnMachine:
         self.folder.with_name("away").rename(self.folder)
 
 
-SLEEPS = ("/bin/sleep", "100")
+SLEEPS = ("/bin/sleep", "infinity")
 
 
 @pytest.fixture

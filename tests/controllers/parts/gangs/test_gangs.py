@@ -14,8 +14,8 @@ from elasticjob.controllers.parts.gangs.apis import APIS, Api
 from elasticjob.kube.crd.installing import install
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CRD, POD
-from tests.controllers.test_whole_jobs import role
 from tests.kit.controllers.site import Site, Stage
+from tests.kit.controllers.whole import role
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -35,7 +35,6 @@ from tests.kit.controllers.site import Site, Stage
 BUILT: Final = os.environ.get("GANG_SCHEDULER", "")
 GATES: Final = "--feature-gates=GenericWorkload=true,GangScheduling=true"
 SERVES: Final = "--runtime-config=scheduling.k8s.io/v1alpha1=true"
-WITHIN: Final = 120  # seconds
 WORKLOAD: Final = next(api.kinds[0] for api in APIS if api.name == "scheduling.k8s.io/v1alpha1")
 
 
@@ -71,14 +70,14 @@ async def placed_together(site: Site) -> None:
     """A job of two nodes, of which one fits: without a gang, with one, and when there is room for both."""
     await room(site, "small")
     await site.apply(spec("none"), "alone")
-    await site.until(lambda: (len(bound(site)), len(refused(site))) == (1, 1), WITHIN)
+    await site.until(lambda: (len(bound(site)), len(refused(site))) == (1, 1))
     await site.client.delete(ELASTICJOB, "alone", site.namespace)
-    await site.until(lambda: not site.pods(), WITHIN)
+    await site.until(lambda: not site.pods())
     await site.apply(spec("required"))
-    await site.until(lambda: refused(site), WITHIN)
+    await site.until(lambda: refused(site))
     assert (len(site.pods()), bound(site)) == (2, {})
     await room(site, "large")
-    await site.until(lambda: site.running() == {"digits-worker-0", "digits-worker-1"}, WITHIN)
+    await site.until(lambda: site.running() == {"digits-worker-0", "digits-worker-1"})
     assert set(bound(site).values()) == {"small", "large"}
 
 
