@@ -13,64 +13,46 @@ from tests.kit.manifests import job_resource
 R = "spec/replicaResourceSpecs/worker"
 REQUEST = {"metadata/name": "bigger"}
 
-REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"spec/selector/name": "digits  // Job Name"}, "spec.selector.name", "YAML comments start"),
+    ({"spec/selector/name": "Digits"}, "spec.selector.name", "is not a name"),
     (
-        "comment in the name",
-        {"spec/selector/name": "digits  // Job Name"},
-        "spec.selector.name",
-        "YAML comments start",
-    ),
-    ("capitals", {"spec/selector/name": "Digits"}, "spec.selector.name", "is not a name"),
-    (
-        "role in capitals",
         {"spec/replicaResourceSpecs": {"PS": {"replicas": 1}}},
         "spec.replicaResourceSpecs[PS]",
         "is not a role",
     ),
     (
-        "malformed quantity",
         {f"{R}/resource": {"memory": "8GiB"}},
         "spec.replicaResourceSpecs[worker].resource[memory]",
         "write 8Gi or 512Mi",
     ),
+    ({"spec/nodes": [{"name": "letters-worker-0"}]}, "spec.nodes[0].name", "write digits-<role>-<index>"),
     (
-        "node of another job",
-        {"spec/nodes": [{"name": "letters-worker-0"}]},
-        "spec.nodes[0].name",
-        "write digits-<role>-<index>",
-    ),
-    (
-        "negative cores",
         {"spec/nodes": [{"name": "digits-worker-0", "resource": {"cpu": -1}}]},
         "spec.nodes[0].resource[cpu]",
         "-1 is negative",
     ),
     (
-        "a node twice",
         {"spec/nodes": [{"name": "digits-worker-0"}, {"name": "digits-worker-0"}]},
         "spec.nodes[1].name",
         "in the list twice",
     ),
     (
-        "EasyDL role",
         {"spec/parameter_server": {"replicas": 1}},
         "spec.parameter_server",
         "write spec.replicaResourceSpecs[ps]",
     ),
     (
-        "EasyDL nodes",
         {"spec/resource_updation": [{"name": "digits-ps-0", "resource": {"cpu": 8}}]},
         "spec.resource_updation",
         "write spec.nodes",
     ),
     (
-        "a role in both forms",
         {**REQUEST, "spec/worker": {"replicas": 1}},
         "spec.worker",
         "spec.replicaResourceSpecs[worker] is about the same",
     ),
     (
-        "nodes in both forms",
         {
             **REQUEST,
             "spec/nodes": [{"name": "digits-worker-0"}],
@@ -80,13 +62,11 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "spec.nodes is about the same",
     ),
     (
-        "half a GPU",
         {**REQUEST, "spec/resource_updation": [{"name": "digits-worker-0", "resource": {"gpu": 0.5}}]},
         "spec.resource_updation[0].resource[nvidia.com/gpu]",
         "0.5",
     ),
     (
-        "an older node of another job",
         {**REQUEST, "spec/resource_updation": [{"name": "letters-ps-0"}]},
         "spec.resource_updation[0].name",
         "write digits-<role>-<index>",
@@ -94,9 +74,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("changes", "path", "words"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@pytest.mark.parametrize(("changes", "path", "words"), REFUSED)
 def test_refused_with_path_and_advice(changes: dict[str, Any], path: str, words: str) -> None:
     found = problems(job_resource(**changes))
     assert [problem.path for problem in found] == [path]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
-from itertools import permutations
 from typing import Any
 
 import pytest
@@ -16,12 +15,7 @@ from elasticjob.controllers.elasticjob import obstacles
 from elasticjob.controllers.parts import names
 from elasticjob.kube.errors import TooManyRequests
 from elasticjob.kube.objects.kinds import Key, Manifest
-from elasticjob.kube.objects.views import (
-    NODE,
-    POD,
-    POD_DISRUPTION_BUDGET,
-    SERVICE,
-)
+from elasticjob.kube.objects.views import NODE, POD, POD_DISRUPTION_BUDGET, SERVICE
 from tests.kit.clusters.accounts import without_right
 from tests.kit.controllers.site import Site, Stage
 from tests.kit.controllers.whole import container, local, role
@@ -64,35 +58,6 @@ async def test_a_script_that_fails_at_once_fails_the_job_with_its_error(site: Si
     message = "digits-worker-0-1 failed with exit code 3: ValueError: no data; restartCount 1 is spent"
     assert site.condition("Failed") == ("True", "RestartsSpent", message)
     assert site.pods().keys() == {"digits-worker-0", "digits-worker-0-1"}
-
-
-async def test_a_job_that_may_not_restart_makes_no_second_pod(site: Site) -> None:
-    await site.apply(local(replicas=1, program="exit(3)") | {"runPolicy": {"backoffLimit": 0}})
-    await site.until(lambda: site.job().status.phase is Phase.FAILED)
-    assert site.condition("Failed")[1] == "BackoffLimitExceeded"
-    assert site.pods().keys() == {"digits-worker-0"}
-    assert site.job().status.restarts == 0
-
-
-FIRST_ENDS = "import os, signal; os.environ['ELASTICJOB_INDEX'] == '0' and exit({code}); signal.pause()"
-
-
-async def test_the_success_of_worker_0_is_the_jobs_where_the_user_says_so(site: Site) -> None:
-    policy = {"runPolicy": {"successPolicy": "ChiefOrWorker0"}}
-    await site.apply(local(program=FIRST_ENDS.format(code=0)) | policy)
-    await site.until(lambda: site.job().status.phase is Phase.SUCCEEDED)
-    told = "worker 0 has succeeded (successPolicy ChiefOrWorker0)"
-    assert site.condition("Complete") == ("True", "PodsSucceeded", told)
-
-
-async def test_an_exit_code_may_fail_the_job_at_once(site: Site) -> None:
-    codes = {"operator": "In", "values": [42]}
-    policy = {"runPolicy": {"failurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": codes}]}}}
-    await site.apply(local(program=FIRST_ENDS.format(code=42)) | policy)
-    await site.until(lambda: site.job().status.phase is Phase.FAILED)
-    told = "digits-worker-0 failed with exit code 42; failurePolicy: FailJob"
-    assert site.condition("Failed") == ("True", "PodFailurePolicy", told)
-    assert "digits-worker-0-1" not in site.pods()
 
 
 async def test_the_main_container_alone_ends_a_node(site: Site) -> None:
@@ -151,25 +116,6 @@ async def test_a_plan_and_an_autoscaler_agree_on_the_size(site: Site) -> None:
     await site.until(lambda: site.job().status.workers == "2/2" and len(site.pods()) == 2)
     again = {plan.spec.reason for name, plan in site.plans().items() if "-user-" in name}
     assert again == {"the user asks for worker 2 again"}  # once or twice: the second may come after the first
-
-
-async def test_users_and_optimizers_in_any_order_end_with_the_last_word(site: Site) -> None:
-    await site.apply(local(replicas=1, minReplicas=1, maxReplicas=4))
-    words = {"scale": 2, "manual": 3, "auto": 4}
-    for number, order in enumerate(permutations(words)):
-        for who in order:
-            if who == "scale":
-                await site.scale(words[who])
-            else:
-                spec = {"ownerJob": "digits", "replicaResourceSpecs": {"worker": {"replicas": words[who]}}}
-                about = {"name": f"{who}-{number}", "namespace": site.namespace}
-                made = {"metadata": about, "spec": spec | {"manualScaling": who == "manual"}}
-                await site.client.create(SCALEPLAN.untyped(), made)
-                # it may ask for as many as there are already
-                await site.until(lambda name=about["name"]: name in site.plans())  # type: ignore[misc]
-            await site.until(lambda who=who: len(site.running()) == len(site.pods()) == words[who])  # type: ignore[misc]
-            await site.until(lambda: all(plan.status.finish_time for plan in site.plans().values()))
-    assert {plan.status.phase for plan in site.plans().values()} == {PlanPhase.SUCCEEDED}
 
 
 async def test_a_job_resource_of_another_name_is_a_request_and_says_what_became_of_it(site: Site) -> None:

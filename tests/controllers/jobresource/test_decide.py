@@ -237,70 +237,67 @@ def test_converge(case: str, given: Seen, expected: set[str]) -> None:
     assert actions(given) == expected
 
 
-RULES: list[tuple[Callable[..., Any], Seen, str, set[str]]] = [
-    (rules.leave_its_pods_to_the_collector, seen(resource_=resource(deleted=True)), "Deleting", set()),
-    (leave_it_to_the_collector, seen(job_=job(metadata={"deletionTimestamp": at(NOW)})), "Deleting", set()),
-    (rules.wait_for_its_job, Seen(resource(), None, (life(0),)), "JobNotFound", set()),
-    (leave_it_to_others, seen(job_=job(managedBy="kueue.x-k8s.io/multikueue")), "ManagedByOther", set()),
-    (
-        rules.clean_up_after_the_end,
-        seen(life(0), ended(1, code=0), job_=job(status=over())),
-        "Finished",
-        {"-digits-worker-0"},
-    ),
-    (
-        rules.clean_up_after_the_end,
-        seen(life(0), ended(1, code=0), job_=job(status=over("Failed"), runPolicy={"cleanPodPolicy": "All"})),
-        "Failed",
-        {"-digits-worker-0", "-digits-worker-1"},
-    ),
-    (
-        rules.clean_up_after_the_end,
-        seen(life(0), job_=job(status=over(), runPolicy={"cleanPodPolicy": "None"})),
-        "Finished",
-        set(),
-    ),
-    (rules.clean_up_after_the_end, seen(life(0), job_=job(status=over(ended=NOW))), "Finished", set()),
-    (
-        rules.clean_up_after_the_end,
-        seen(ended(0, code=0, lingers=True), ended(1, code=0), job_=job(status=over())),
-        "Finished",
-        {"-digits-worker-0"},
-    ),
-    (
-        rules.make_no_pods_for_a_job_that_ends,
-        seen(life(1), masters=(ended(code=0, role="master", words='{"verdict": "Succeeded"}'),)),
-        "Finished",
-        set(),
-    ),
-    (
-        rules.make_no_pods_for_a_job_that_ends,
-        seen(ended(0), life(1), job_=job(runPolicy={"backoffLimit": 0})),
-        "Failed",
-        set(),
-    ),
-    (
-        rules.free_the_nodes_while_suspended,
-        seen(life(0), pending(1), ended(2, code=0), ended(3, lingers=True), resource_=resource(suspend=True)),
-        "Suspended",
-        {"-digits-worker-0", "-digits-worker-1", "-digits-worker-3"},
-    ),
-    (
-        rules.free_the_nodes_while_suspended,
-        seen(
-            life(0, terminating=True, lost=True, given_up=NOW),
-            life(1, terminating=True),
-            resource_=resource(suspend=True),
+RULES: dict[Callable[..., Any], list[tuple[Seen, str, set[str]]]] = {
+    rules.leave_its_pods_to_the_collector: [(seen(resource_=resource(deleted=True)), "Deleting", set())],
+    leave_it_to_the_collector: [(seen(job_=job(metadata={"deletionTimestamp": at(NOW)})), "Deleting", set())],
+    rules.wait_for_its_job: [(Seen(resource(), None, (life(0),)), "JobNotFound", set())],
+    leave_it_to_others: [(seen(job_=job(managedBy="kueue.x-k8s.io/multikueue")), "ManagedByOther", set())],
+    rules.clean_up_after_the_end: [
+        (seen(life(0), ended(1, code=0), job_=job(status=over())), "Finished", {"-digits-worker-0"}),
+        (
+            seen(
+                life(0),
+                ended(1, code=0),
+                job_=job(status=over("Failed"), runPolicy={"cleanPodPolicy": "All"}),
+            ),
+            "Failed",
+            {"-digits-worker-0", "-digits-worker-1"},
         ),
-        "Suspended",
-        {"-digits-worker-0!"},
-    ),
-    (rules.wait_for_the_masters_address, seen(master=""), "WaitingForMaster", set()),
-]
+        (seen(life(0), job_=job(status=over(), runPolicy={"cleanPodPolicy": "None"})), "Finished", set()),
+        (seen(life(0), job_=job(status=over(ended=NOW))), "Finished", set()),
+        (
+            seen(ended(0, code=0, lingers=True), ended(1, code=0), job_=job(status=over())),
+            "Finished",
+            {"-digits-worker-0"},
+        ),
+    ],
+    rules.make_no_pods_for_a_job_that_ends: [
+        (
+            seen(life(1), masters=(ended(code=0, role="master", words='{"verdict": "Succeeded"}'),)),
+            "Finished",
+            set(),
+        ),
+        (seen(ended(0), life(1), job_=job(runPolicy={"backoffLimit": 0})), "Failed", set()),
+    ],
+    rules.free_the_nodes_while_suspended: [
+        (
+            seen(
+                life(0),
+                pending(1),
+                ended(2, code=0),
+                ended(3, lingers=True),
+                resource_=resource(suspend=True),
+            ),
+            "Suspended",
+            {"-digits-worker-0", "-digits-worker-1", "-digits-worker-3"},
+        ),
+        (
+            seen(
+                life(0, terminating=True, lost=True, given_up=NOW),
+                life(1, terminating=True),
+                resource_=resource(suspend=True),
+            ),
+            "Suspended",
+            {"-digits-worker-0!"},
+        ),
+    ],
+    rules.wait_for_the_masters_address: [(seen(master=""), "WaitingForMaster", set())],
+}
 
 
 @pytest.mark.parametrize(
-    ("rule", "given", "reason", "expected"), RULES, ids=[f"{r[0].__name__}-{n}" for n, r in enumerate(RULES)]
+    ("rule", "given", "reason", "expected"),
+    [pytest.param(rule, *row, id=rule.__name__) for rule, rows in RULES.items() for row in rows],
 )
 def test_rule(rule: Callable[..., Any], given: Seen, reason: str, expected: set[str]) -> None:
     assert rule(given, NOW) is not None
@@ -310,7 +307,7 @@ def test_rule(rule: Callable[..., Any], given: Seen, reason: str, expected: set[
 
 
 def test_every_rule_has_a_row() -> None:
-    assert {rule for rule, *_ in RULES} | {rules.converge} == set(rules.RULES)
+    assert RULES.keys() | {rules.converge} == set(rules.RULES)
 
 
 def test_a_pause_is_waited_for() -> None:
