@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
+from elasticjob.api.v1alpha1 import crds
 from elasticjob.api.v1alpha1.crds import DECLARATIONS
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.embedded import Detail, embedded_schema
@@ -21,7 +22,7 @@ from hack import generate
 from hack.generate import committed, crd_path, main, renew
 
 KEEP = "x-kubernetes-preserve-unknown-fields"
-crd_text, manifest = cache(generate.crd_text), cache(generate.manifest)
+crd_text, manifest = cache(generate.crd_text), cache(crds.manifest)
 
 
 @pytest.fixture(autouse=True)

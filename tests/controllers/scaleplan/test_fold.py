@@ -14,180 +14,130 @@ from tests.kit.controllers.build import job, plan, resource, role
 ELASTIC = {"worker": role(2, minReplicas=1, maxReplicas=4)}
 WITH_PS = {**ELASTIC, "ps": role(1)}
 
-ROWS: list[tuple[str, Any, Any, Any, dict[str, Any], tuple[str, ...]]] = [
-    (
-        "a size",
-        job(ELASTIC),
-        resource(),
-        plan("up", {"worker": 3}),
-        {"worker": {"replicas": 3}},
-        ("worker replicas 2 to 3",),
+ROWS: dict[str, tuple[tuple[Any, Any, Any], tuple[dict[str, Any], tuple[str, ...]]]] = {
+    "a size": (
+        (job(ELASTIC), resource(), plan("up", {"worker": 3})),
+        ({"worker": {"replicas": 3}}, ("worker replicas 2 to 3",)),
     ),
-    (
-        "too many",
-        job(ELASTIC),
-        resource(),
-        plan("up", {"worker": 9}),
-        {"worker": {"replicas": 4}},
-        ("worker replicas 2 to 4 (9 was asked for, 1 to 4 is allowed)",),
+    "too many": (
+        (job(ELASTIC), resource(), plan("up", {"worker": 9})),
+        ({"worker": {"replicas": 4}}, ("worker replicas 2 to 4 (9 was asked for, 1 to 4 is allowed)",)),
     ),
-    (
-        "too few",
-        job(ELASTIC),
-        resource(),
-        plan("up", {"worker": 0}),
-        {"worker": {"replicas": 1}},
-        ("worker replicas 2 to 1 (0 was asked for, 1 to 4 is allowed)",),
+    "too few": (
+        (job(ELASTIC), resource(), plan("up", {"worker": 0})),
+        ({"worker": {"replicas": 1}}, ("worker replicas 2 to 1 (0 was asked for, 1 to 4 is allowed)",)),
     ),
-    ("the same", job(ELASTIC), resource(), plan("up", {"worker": 2}), {"worker": {"replicas": 2}}, ()),
-    (
-        "a multiple of nodeUnit",
-        job(ELASTIC, nodeUnit=2),
-        resource(),
-        plan("up", {"worker": 3}),
-        {"worker": {"replicas": 2}},
-        (),
+    "the same": ((job(ELASTIC), resource(), plan("up", {"worker": 2})), ({"worker": {"replicas": 2}}, ())),
+    "a multiple of nodeUnit": (
+        (job(ELASTIC, nodeUnit=2), resource(), plan("up", {"worker": 3})),
+        ({"worker": {"replicas": 2}}, ()),
     ),
-    (
-        "memory, whatever the size",
-        job(ELASTIC),
-        resource({"worker": 3}),
-        plan("up", memory={"worker": "1Gi"}),
-        {"worker": {"replicas": 3, "resource": {"memory": "1Gi"}}},
-        ("worker memory of the template to 1Gi",),
+    "memory, whatever the size": (
+        (job(ELASTIC), resource({"worker": 3}), plan("up", memory={"worker": "1Gi"})),
+        (
+            {"worker": {"replicas": 3, "resource": {"memory": "1Gi"}}},
+            ("worker memory of the template to 1Gi",),
+        ),
     ),
-    (
-        "what is not named stays",
-        job(WITH_PS),
-        resource({"worker": 2, "ps": 1}, resources={"worker": {"memory": "1Gi"}}),
-        plan("up", {"worker": 3}),
-        {"worker": {"replicas": 3, "resource": {"memory": "1Gi"}}, "ps": {"replicas": 1}},
-        ("worker replicas 2 to 3",),
+    "what is not named stays": (
+        (
+            job(WITH_PS),
+            resource({"worker": 2, "ps": 1}, resources={"worker": {"memory": "1Gi"}}),
+            plan("up", {"worker": 3}),
+        ),
+        (
+            {"worker": {"replicas": 3, "resource": {"memory": "1Gi"}}, "ps": {"replicas": 1}},
+            ("worker replicas 2 to 3",),
+        ),
     ),
-    (
-        "a role that waited for a plan",
-        job({"worker": role(None)}),
-        resource({}),
-        plan("start", {"worker": 3}),
-        {"worker": {"replicas": 3}},
-        ("worker replicas 0 to 3",),
+    "a role that waited for a plan": (
+        (job({"worker": role(None)}), resource({}), plan("start", {"worker": 3})),
+        ({"worker": {"replicas": 3}}, ("worker replicas 0 to 3",)),
     ),
-    (
-        "single pods count",
-        job(ELASTIC),
-        resource(),
-        plan("up", createPods=[{"name": "digits-worker-2"}]),
-        {"worker": {"replicas": 3}},
-        ("worker replicas 2 to 3",),
+    "single pods count": (
+        (job(ELASTIC), resource(), plan("up", createPods=[{"name": "digits-worker-2"}])),
+        ({"worker": {"replicas": 3}}, ("worker replicas 2 to 3",)),
     ),
-    (
-        "a node that is there is not created again",
-        job(ELASTIC),
-        resource(),
-        plan("up", createPods=[{"name": "digits-worker-1"}]),
-        {"worker": {"replicas": 2}},
-        (),
+    "a node that is there is not created again": (
+        (job(ELASTIC), resource(), plan("up", createPods=[{"name": "digits-worker-1"}])),
+        ({"worker": {"replicas": 2}}, ()),
     ),
-    (
-        "a node is created where its name says",
-        job(ELASTIC),
-        resource(),
-        plan("up", createPods=[{"name": "digits-worker-3", "type": "Worker"}]),
-        {"worker": {"replicas": 3, "vacant": [2]}},
-        ("worker replicas 2 to 3",),
+    "a node is created where its name says": (
+        (job(ELASTIC), resource(), plan("up", createPods=[{"name": "digits-worker-3", "type": "Worker"}])),
+        ({"worker": {"replicas": 3, "vacant": [2]}}, ("worker replicas 2 to 3",)),
     ),
-    (
-        "or where its index says: the number in the name may be another",
-        job(ELASTIC),
-        resource({"worker": 1}, vacant={"worker": [0]}),
-        plan("up", createPods=[{"name": "digits-worker-7", "rankIndex": 0}]),
-        {"worker": {"replicas": 2}},
-        ("worker replicas 1 to 2",),
+    "or where its index says: the number in the name may be another": (
+        (
+            job(ELASTIC),
+            resource({"worker": 1}, vacant={"worker": [0]}),
+            plan("up", createPods=[{"name": "digits-worker-7", "rankIndex": 0}]),
+        ),
+        ({"worker": {"replicas": 2}}, ("worker replicas 1 to 2",)),
     ),
-    (
-        "of more nodes than are allowed those come that are named first",
-        job(ELASTIC),
-        resource({"worker": 3}),
-        plan("up", createPods=[{"name": "digits-worker-5"}, {"name": "digits-worker-6"}]),
-        {"worker": {"replicas": 4, "vacant": [3, 4]}},
-        ("worker replicas 3 to 4 (5 was asked for, 1 to 4 is allowed)",),
+    "of more nodes than are allowed those come that are named first": (
+        (
+            job(ELASTIC),
+            resource({"worker": 3}),
+            plan("up", createPods=[{"name": "digits-worker-5"}, {"name": "digits-worker-6"}]),
+        ),
+        (
+            {"worker": {"replicas": 4, "vacant": [3, 4]}},
+            ("worker replicas 3 to 4 (5 was asked for, 1 to 4 is allowed)",),
+        ),
     ),
-    (
-        "single pods leave",
-        job(ELASTIC),
-        resource(),
-        plan("up", removePods=[{"name": "digits-worker-1"}]),
-        {"worker": {"replicas": 1}},
-        ("worker replicas 2 to 1", "digits-worker-1 removed"),
+    "single pods leave": (
+        (job(ELASTIC), resource(), plan("up", removePods=[{"name": "digits-worker-1"}])),
+        ({"worker": {"replicas": 1}}, ("worker replicas 2 to 1", "digits-worker-1 removed")),
     ),
-    (
-        "the named node leaves, not the last",
-        job(ELASTIC),
-        resource(),
-        plan("up", removePods=["digits-worker-0"]),
-        {"worker": {"replicas": 1, "vacant": [0]}},
-        ("worker replicas 2 to 1", "digits-worker-0 removed"),
+    "the named node leaves, not the last": (
+        (job(ELASTIC), resource(), plan("up", removePods=["digits-worker-0"])),
+        ({"worker": {"replicas": 1, "vacant": [0]}}, ("worker replicas 2 to 1", "digits-worker-0 removed")),
     ),
-    (
-        "a pod's name means its node, and both names mean one",
-        job(ELASTIC),
-        resource({"worker": 3}),
-        plan("up", removePods=["digits-worker-1-4", "digits-worker-1"]),
-        {"worker": {"replicas": 2, "vacant": [1]}},
-        ("worker replicas 3 to 2", "digits-worker-1 removed"),
+    "a pod's name means its node, and both names mean one": (
+        (
+            job(ELASTIC),
+            resource({"worker": 3}),
+            plan("up", removePods=["digits-worker-1-4", "digits-worker-1"]),
+        ),
+        ({"worker": {"replicas": 2, "vacant": [1]}}, ("worker replicas 3 to 2", "digits-worker-1 removed")),
     ),
-    (
-        "more leave than are named: the last too",
-        job(ELASTIC, nodeUnit=2),
-        resource({"worker": 4}),
-        plan("up", removePods=["digits-worker-1"]),
-        {"worker": {"replicas": 2, "vacant": [1]}},
-        ("worker replicas 4 to 2 (3 was asked for, 1 to 4 by 2 is allowed)", "digits-worker-1 removed"),
+    "more leave than are named: the last too": (
+        (job(ELASTIC, nodeUnit=2), resource({"worker": 4}), plan("up", removePods=["digits-worker-1"])),
+        (
+            {"worker": {"replicas": 2, "vacant": [1]}},
+            ("worker replicas 4 to 2 (3 was asked for, 1 to 4 by 2 is allowed)", "digits-worker-1 removed"),
+        ),
     ),
-    (
-        "one leaves and another comes",
-        job(ELASTIC),
-        resource(),
-        plan("up", removePods=["digits-worker-0"], createPods=[{"name": "digits-worker-2"}]),
-        {"worker": {"replicas": 2, "vacant": [0]}},
-        ("digits-worker-0 removed",),
+    "one leaves and another comes": (
+        (
+            job(ELASTIC),
+            resource(),
+            plan("up", removePods=["digits-worker-0"], createPods=[{"name": "digits-worker-2"}]),
+        ),
+        ({"worker": {"replicas": 2, "vacant": [0]}}, ("digits-worker-0 removed",)),
     ),
-    (
-        "a role that shrinks further keeps the vacancies below its last node",
-        job(ELASTIC),
-        resource({"worker": 3}, vacant={"worker": [1]}),
-        plan("up", {"worker": 2}),
-        {"worker": {"replicas": 2, "vacant": [1]}},
-        ("worker replicas 3 to 2",),
+    "a role that shrinks further keeps the vacancies below its last node": (
+        (job(ELASTIC), resource({"worker": 3}, vacant={"worker": [1]}), plan("up", {"worker": 2})),
+        ({"worker": {"replicas": 2, "vacant": [1]}}, ("worker replicas 3 to 2",)),
     ),
-    (
-        "a role that grows fills vacancies first",
-        job(ELASTIC),
-        resource({"worker": 2}, vacant={"worker": [0, 2]}),
-        plan("up", {"worker": 3}),
-        {"worker": {"replicas": 3, "vacant": [2]}},
-        ("worker replicas 2 to 3",),
+    "a role that grows fills vacancies first": (
+        (job(ELASTIC), resource({"worker": 2}, vacant={"worker": [0, 2]}), plan("up", {"worker": 3})),
+        ({"worker": {"replicas": 3, "vacant": [2]}}, ("worker replicas 2 to 3",)),
     ),
-    (
-        "memory alone fills none",
-        job(ELASTIC),
-        resource({"worker": 1}, vacant={"worker": [0]}),
-        plan("up", memory={"worker": "1Gi"}),
-        {"worker": {"replicas": 1, "resource": {"memory": "1Gi"}, "vacant": [0]}},
-        ("worker memory of the template to 1Gi",),
+    "memory alone fills none": (
+        (job(ELASTIC), resource({"worker": 1}, vacant={"worker": [0]}), plan("up", memory={"worker": "1Gi"})),
+        (
+            {"worker": {"replicas": 1, "resource": {"memory": "1Gi"}, "vacant": [0]}},
+            ("worker memory of the template to 1Gi",),
+        ),
     ),
-]
+}
 
 
-@pytest.mark.parametrize(
-    ("case", "job_", "before", "plan_", "sizes", "changes"), ROWS, ids=[row[0] for row in ROWS]
-)
-def test_fold(
-    case: str, job_: Any, before: Any, plan_: Any, sizes: dict[str, Any], changes: tuple[str, ...]
-) -> None:
-    folded = fold(job_, before, plan_)
-    assert folded.manifest()["replicaResourceSpecs"] == sizes
-    assert folded.changes == changes
+@pytest.mark.parametrize(("given_", "expected"), ROWS.values(), ids=ROWS)
+def test_fold(given_: tuple[Any, Any, Any], expected: tuple[dict[str, Any], tuple[str, ...]]) -> None:
+    folded = fold(*given_)
+    assert (folded.manifest()["replicaResourceSpecs"], folded.changes) == expected
 
 
 def test_limits_hold_for_memory_that_a_template_only_limits() -> None:
@@ -196,48 +146,37 @@ def test_limits_hold_for_memory_that_a_template_only_limits() -> None:
     assert folded.changes == ("worker replicas 2 to 3 (more would need 2Gi memory of 1536Mi)",)
 
 
-IMPOSSIBLE: list[tuple[str, Any, Any, str]] = [
-    (
-        "a role that is not there",
-        job(),
-        plan("up", {"elf": 1}),
+IMPOSSIBLE: dict[str, tuple[tuple[Any, Any], str]] = {
+    "a role that is not there": (
+        (job(), plan("up", {"elf": 1})),
         "job digits has no role 'elf': its roles are worker",
     ),
-    (
-        "an automatic plan for a role that only people scale",
-        job({"worker": role(2, autoScale=False)}),
-        plan("up", {"worker": 1}),
+    "an automatic plan for a role that only people scale": (
+        (job({"worker": role(2, autoScale=False)}), plan("up", {"worker": 1})),
         "role worker has autoScale: false, so only a manual plan may change it",
     ),
-    (
-        "more memory than the job may have",
-        job(ELASTIC, resourceLimits={"memory": "1Gi"}),
-        plan("up", memory={"worker": "1Gi"}),
+    "more memory than the job may have": (
+        (job(ELASTIC, resourceLimits={"memory": "1Gi"}), plan("up", memory={"worker": "1Gi"})),
         "the job would need 2Gi memory of 1Gi: raise spec.resourceLimits, or ask for less",
     ),
-    (
-        "a node that is not there",
-        job(),
-        plan("up", migratePods=[{"name": "digits-worker-9", "resource": {"memory": "1Gi"}}]),
+    "a node that is not there": (
+        (job(), plan("up", migratePods=[{"name": "digits-worker-9", "resource": {"memory": "1Gi"}}])),
         "there is no node 'digits-worker-9': name one of digits-worker-0, digits-worker-1, …",
     ),
-    (
-        "the removal of a node that is not there",
-        job(ELASTIC),
-        plan("up", removePods=["digits-worker-9"]),
+    "the removal of a node that is not there": (
+        (job(ELASTIC), plan("up", removePods=["digits-worker-9"])),
         "there is no node 'digits-worker-9': name one of digits-worker-0, digits-worker-1, …",
     ),
-    (
-        "the removal of a node below the minimum",
-        job(),
-        plan("up", removePods=["digits-worker-0"]),
+    "the removal of a node below the minimum": (
+        (job(), plan("up", removePods=["digits-worker-0"])),
         "digits-worker-0 cannot be removed: 1 was asked for, 2 to 2 is allowed",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("case", "job_", "plan_", "why"), IMPOSSIBLE, ids=[row[0] for row in IMPOSSIBLE])
-def test_impossible(case: str, job_: Any, plan_: Any, why: str) -> None:
+@pytest.mark.parametrize(("given_", "why"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_impossible(given_: tuple[Any, Any], why: str) -> None:
+    job_, plan_ = given_
     with pytest.raises(Impossible) as caught:
         fold(job_, resource(), plan_)
     assert str(caught.value) == why
