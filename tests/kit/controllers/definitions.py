@@ -6,15 +6,22 @@ from collections.abc import Sequence
 from functools import cache
 
 from elasticjob.api.v1alpha1.crds import manifests
+from elasticjob.controllers.install import MANAGER
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.embedded import Detail
 from elasticjob.kube.crd.installing import install
 from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import CRD
 
 
 async def define(client: Client) -> None:
-    """Apply our definitions, with pod templates in which nothing is checked."""
-    await install(client, _opaque(), "test")
+    """Apply our definitions, with pod templates in which nothing is checked.
+
+    A real server has them all from its start, with all fields, and keeps those.
+    """
+    names = [each["metadata"]["name"] for each in _opaque()]
+    if not {*names} <= {each.metadata.name for each in await client.list(CRD)}:
+        await install(client, _opaque(), MANAGER)
 
 
 @cache
