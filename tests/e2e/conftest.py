@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.cli.laptop import preloaded
-from elasticjob.cli.laptop.laptop import operator_of
-from elasticjob.kube.client.client import Client
 from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.clusters.whole import WholeClusters
 from tests.kit.controllers.site import Site
-from tests.kit.e2e import Stage, looking_on, over
-from tests.kit.traps.switch import Switch
+from tests.kit.e2e import Stage, staged
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stage(
     whole_cluster: WholeClusters, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Stage]:
-    folder: Path = tmp_path_factory.mktemp("cluster")
-    async with (
-        whole_cluster(folder, supervisor=preloaded.COMMAND) as cluster,
-        Client(cluster.config()) as client,
-        Switch(urlsplit(cluster.url).port or 0) as line,
-        operator_of(over(line, cluster, folder), folder) as operator,
-        looking_on(client) as onlooker,
-    ):
-        yield Stage(client, operator, line, onlooker)
+    """For jobs that train nothing; modules whose jobs do have one of their own, which knows torch."""
+    folder = tmp_path_factory.mktemp("cluster")
+    async with whole_cluster(folder) as cluster, staged(cluster, folder) as found:
+        yield found
 
 
 @pytest_asyncio.fixture(loop_scope="module")

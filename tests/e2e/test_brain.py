@@ -1,30 +1,38 @@
-"""Jobs in cluster mode, with real processes: Brain sizes the second by what it learnt from the first."""
+"""Jobs in cluster mode, with real processes: Brain sizes them by history, and shares a full cluster."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any, Final
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.cli.laptop import preloaded
-from elasticjob.cli.laptop.laptop import operator_of
+from elasticjob.api.paddle.trainingjob import TRAININGJOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.laptop.ports import free_port
-from elasticjob.kube.client.client import Client
+from elasticjob.devcluster import DevCluster
+from elasticjob.devcluster.node.heartbeat import VirtualNode
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.brain.process import BrainProcess, brain_of
-from tests.kit.brain.story import TRAINS
+from tests.kit.brain.story import LIMITS, PACED, tell
 from tests.kit.browser import dom
-from tests.kit.clusters.whole import WholeClusters
 from tests.kit.controllers.site import Site
-from tests.kit.e2e import Job, Stage, looking_on, over, role
-from tests.kit.traps.switch import Switch
-from tests.kit.waiting import until
+from tests.kit.e2e import STEPS, TRAINS, Job, Stage, staged, trainer
+from tests.kit.node.kubectl import Kubectl
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
+
+KUBECTL: Final = shutil.which("kubectl")
+CAPACITY: Final = {"cpu": "2", "memory": "32Gi", "pods": "110"}
+"""Room for five workers of 300m beside three or four masters of 100m."""
+SHARES: Final = {"ELASTICJOB_BRAIN_SHARE": "fulfilment", "ELASTICJOB_BRAIN_SETTLE": "1"}
+MANY: Final = 500
+JOBS: Final = ("first", "second", "third", "fourth")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -34,10 +42,8 @@ async def brain() -> AsyncIterator[list[BrainProcess]]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(
-    whole_cluster: WholeClusters, tmp_path_factory: pytest.TempPathFactory, brain: list[BrainProcess]
-) -> AsyncIterator[Stage]:
-    """A cluster whose operator knows a Brain."""
+async def stage(tmp_path_factory: pytest.TempPathFactory, brain: list[BrainProcess]) -> AsyncIterator[Stage]:
+    """A small cluster whose operator knows a Brain."""
     folder: Path = tmp_path_factory.mktemp("cluster")
     key, port = folder / "key", free_port()
     key.write_text("a key of this test")
@@ -45,64 +51,58 @@ async def stage(
         patch.setenv("ELASTICJOB_OPERATOR_BRAIN", f"127.0.0.1:{port}")
         patch.setenv("ELASTICJOB_OPERATOR_BRAIN_KEY_FILE", str(key))
         async with (
-            whole_cluster(folder, supervisor=preloaded.COMMAND) as cluster,
-            Client(cluster.config()) as client,
-            Switch(urlsplit(cluster.url).port or 0) as line,
-            operator_of(over(line, cluster, folder), folder) as operator,
+            DevCluster(folder, nodes=[VirtualNode("shared", CAPACITY)], supervisor=TRAINS) as cluster,
+            staged(cluster, folder) as found,
             brain_of(cluster.kubeconfig, folder, key, port) as process,
-            looking_on(client) as onlooker,
         ):
             brain.append(process)
-            yield Stage(client, operator, line, onlooker)
+            yield found
 
 
-def spec(folder: Path) -> Manifest:
-    """Return a job that says nothing about its sizes, but that there are at most two workers."""
-    script = folder / "train.py"
-    script.write_text(TRAINS)
-    worker = role(["elasticjob", "run", str(script)], minReplicas=1, maxReplicas=2)
-    del worker["replicas"]
-    limits = {"cpu": "2", "memory": "8Gi"}
-    return {"optimizeMode": "cluster", "resourceLimits": limits, "replicaSpecs": {"worker": worker}}
+# history
 
 
-async def decisions(brain: BrainProcess, site: Site, name: str) -> list[Manifest]:
-    """Return what Brain has decided for a job."""
-    found = await brain.get(f"/v1/jobs/{site.namespace}/{name}")
-    return list(found.get("decisions", []))
+@dataclass(frozen=True)
+class OnDevcluster:
+    """Where Brain's story is told."""
+
+    site: Site
+    brain: BrainProcess
+    folder: Path
+
+    async def apply(self, name: str) -> None:
+        worker = trainer(*PACED, self.folder / name, minReplicas=1, maxReplicas=2)
+        del worker["replicas"]
+        spec = {"optimizeMode": "cluster", "resourceLimits": LIMITS, "replicaSpecs": {"worker": worker}}
+        await self.site.apply(spec, name)
+
+    async def let_go(self, name: str) -> None:
+        (self.folder / name).touch()
+        await self.site.until(Job(self.site, name).has_ended("Complete"))
+
+    async def known(self, name: str) -> dict[str, Any]:
+        try:
+            return dict(await self.brain.get(f"/v1/jobs/{self.site.namespace}/{name}"))
+        except aiohttp.ClientError:
+            return {}
+
+    async def lose_brain(self) -> None:
+        await self.brain.end("kill")
+        job = Job(self.site, "first")
+        await self.site.until(lambda: job.running() == {"master-0", "worker-0", "worker-1"})
+        await self.brain.start()
+
+    async def reasons(self) -> list[str]:
+        return [plan.spec.reason for plan in self.site.plans().values()]
 
 
 async def test_a_job_is_sized_by_the_history_of_an_earlier_one(
     site: Site, brain: list[BrainProcess], tmp_path: Path
 ) -> None:
     (process,) = brain
-    first = Job(site, "first")
-    await site.apply(spec(tmp_path), "first")
-
-    async def grown() -> bool:
-        made = [each["algorithm"] for each in await decisions(process, site, "first") if each["outcome"]]
-        return made[:1] == ["worker-all-reduce"]
-
-    await until(grown, "Brain grows the job", 120)
-    await process.end("kill")
-    await site.until(lambda: first.running() == {"master-0", "worker-0", "worker-1"}, 60)
-    await process.start()
-    await site.until(first.has_ended("Complete"), 150)
-    plans = {name: plan.spec.reason for name, plan in site.plans().items()}
-    assert any("worker-all-reduce: " in reason and "brain" in name for name, reason in plans.items()), plans
-
-    async def learnt() -> bool:
-        job = await process.get(f"/v1/jobs/{site.namespace}/first")
-        return bool(job["completed"] and job["samples"][-1]["nodes"])
-
-    await until(learnt, "Brain has seen the end", 60)
+    await tell(OnDevcluster(site, process, tmp_path))
     second = Job(site, "second")
-    await site.apply(spec(tmp_path), "second")
-    await site.until(lambda: second.running() >= {"master-0", "worker-0", "worker-1"}, 120)
-    made = (await decisions(process, site, "second"))[0]
-    assert (made["event"], made["algorithm"]) == ("Start", "worker-from-history")
-    told = [plan.spec.reason for plan in await site.client.list(SCALEPLAN, site.namespace)]
-    assert any("1 completed jobs like it" in reason for reason in told), told
+    await site.until(lambda: second.running() >= {"master-0", "worker-0", "worker-1"})
     picture = process.log.with_name("brain.png")
     page = await dom(f"{process.url}/#{site.namespace}/first", process.log.parent, picture)
     assert "worker-all-reduce" in page
@@ -111,3 +111,90 @@ async def test_a_job_is_sized_by_the_history_of_an_earlier_one(
     assert picture.stat().st_size > 10_000
     everything = await dom(process.url, process.log.parent)
     assert all(f"{site.namespace}/{name}" in everything for name in ("first", "second"))
+
+
+# sharing
+
+
+def held(gate: Path, note: Path) -> tuple[object, ...]:
+    """Return the flags of a training that notes its steps, until its gate opens, at two a second."""
+    return ("--steps", MANY, "--seconds", 0.5, "--gate", gate, "--note", note)
+
+
+def spec(folder: Path, name: str) -> Manifest:
+    """Return a job of one to four workers."""
+    worker = trainer(
+        *held(folder / f"{name}.go", folder / name),
+        minReplicas=1,
+        maxReplicas=4,
+        resources={"requests": {"cpu": "300m", "memory": "1Gi"}},
+    )
+    del worker["replicas"]
+    return {"optimizeMode": "cluster", "replicaSpecs": {"worker": worker}}
+
+
+def training(folder: Path, name: str) -> Manifest:
+    """Return the same as a TrainingJob."""
+    flags = " ".join(map(str, held(folder / f"{name}.go", folder / name)))
+    trainer = {
+        "entrypoint": f"elasticjob run {STEPS} {flags}",
+        "min-instance": 1,
+        "max-instance": 4,
+        "resources": {"requests": {"cpu": "300m", "memory": "1Gi"}},
+    }
+    return {"image": "elasticjob/trainer:0.1.0", "fault_tolerant": True, "trainer": trainer}
+
+
+def workers(job: Job) -> int:
+    """Return how many of its workers run and are not on their way out."""
+    return sum(name.startswith("worker") for name in job.running())
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def sharing(site: Site, brain: list[BrainProcess]) -> AsyncIterator[None]:
+    """Brain shares the cluster among its jobs."""
+    (process,) = brain
+    await process.end()
+    process.environ |= SHARES
+    await process.start()
+    yield
+    await process.end()
+    process.environ.clear()
+    await process.start()
+
+
+async def test_a_full_cluster_is_shared_and_no_step_is_lost(
+    site: Site, stage: Stage, sharing: None, tmp_path: Path
+) -> None:
+    jobs: Mapping[str, Job] = {name: Job(site, name) for name in JOBS}
+    three = [jobs[name] for name in ("first", "second", "third")]
+    for job in three[:2]:
+        await site.apply(spec(tmp_path, job.name), job.name)
+    manifest: Manifest = {"metadata": {"name": "third"}, "spec": training(tmp_path, "third")}
+    await site.client.create(TRAININGJOB.untyped(), manifest, site.namespace)
+    await site.until(lambda: min(map(workers, three)) >= 1 and sum(map(workers, three)) == 5)
+    await site.apply(spec(tmp_path, "fourth"), "fourth")
+    await site.until(lambda: workers(jobs["fourth"]) == 1)
+    await site.until(lambda: min(map(workers, jobs.values())) >= 1 and sum(map(workers, jobs.values())) == 5)
+    (tmp_path / "first.go").touch()
+    await site.until(jobs["first"].has_ended("Complete"))
+    await site.until(lambda: sum(map(workers, list(jobs.values())[1:])) == 5)
+    for job in jobs.values():
+        (tmp_path / f"{job.name}.go").touch()
+    for job in jobs.values():
+        await site.until(job.has_ended("Complete"))
+    reasons = [plan.spec.reason for plan in site.plans().values()]
+    restarts = {name: job.status.restarts for name, job in jobs.items()}
+    await site.until(lambda: site.job("third").status.phase == "Succeeded")
+    if KUBECTL and stage.kubeconfig:
+        kubectl = Kubectl(Path(KUBECTL), stage.kubeconfig)
+        table = await kubectl("get", "trainingjobs", "-n", site.namespace)
+        assert table.split()[6:12] == ["AGE", "third", "succeeded", table.split()[9], "1", "4"], table
+    await site.client.delete(TRAININGJOB, "third", site.namespace)
+    await site.has_only(ELASTICJOB, "first", "second", "fourth")
+    for name in JOBS:
+        made = [int(line) for line in (tmp_path / name).read_text().splitlines()]
+        assert made == list(range(1, MANY + 1)), name
+        assert restarts[name] == 0
+    assert any("gives up 1 instance for " in reason and "/fourth" in reason for reason in reasons), reasons
+    assert any("least fulfilled first" in reason for reason in reasons), reasons

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from elasticjob.api.rpc.environment import JOB_UID
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus
-from elasticjob.cli.laptop.laptop import OperatorProcess
+from elasticjob.cli.laptop.laptop import OperatorProcess, operator_of
 from elasticjob.cli.story.processes import Process, running
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
@@ -22,6 +23,17 @@ from elasticjob.kube.operator.operator import Operator
 from tests.kit.clusters.whole import WholeCluster
 from tests.kit.controllers.site import KINDS, Site
 from tests.kit.traps.switch import Switch
+
+STEPS: Final = Path(__file__).parents[1] / "e2e" / "scripts" / "steps.py"
+"""A training that a gate holds: a test that acts on a job in mid-life opens the gate afterwards."""
+TRAINS: Final = (
+    sys.executable,
+    "-P",
+    "-c",
+    "from elasticjob.cli.laptop import preloaded as it; it.MODULES = ('torch', it.LIBRARY); it.main()",
+)
+"""A supervisor for containers that run STEPS: it imports no more than they need."""
+DIGITS: Final = Path(__file__).parents[2] / "examples" / "digits" / "job.yaml"
 
 
 @dataclass(frozen=True)
@@ -80,6 +92,18 @@ class Job:
             self.born.setdefault(name, set()).add(pod.metadata.uid)
 
 
+@asynccontextmanager
+async def staged(cluster: WholeCluster, folder: Path) -> AsyncIterator[Stage]:
+    """Start an operator for a cluster, behind a line that can be cut, and look on."""
+    async with (
+        Client(cluster.config()) as client,
+        Switch(urlsplit(cluster.url).port or 0) as line,
+        operator_of(over(line, cluster, folder), folder) as operator,
+        looking_on(client) as onlooker,
+    ):
+        yield Stage(client, operator, line, onlooker, cluster.kubeconfig)
+
+
 def over(line: Switch, cluster: WholeCluster, folder: Path) -> Path:
     """Write and return a kubeconfig whose server is at the near end of `line`."""
     url = urlsplit(cluster.url)
@@ -125,6 +149,36 @@ def role(
         "terminationGracePeriodSeconds": 5,
     }
     return {"replicas": replicas, "template": {"spec": pod}, **more}
+
+
+def trainer(*arguments: object, replicas: int = 1, **more: Any) -> Manifest:
+    """Return a role whose nodes run STEPS under the agent."""
+    return role(["elasticjob", "run", str(STEPS), *map(str, arguments)], replicas, **more)
+
+
+def held(gate: Path, epochs: int, width: int) -> str:
+    """Return the file of examples/digits with a training that cannot end before `gate` is there."""
+    text = DIGITS.read_text()
+    for old, new in (
+        ('--epochs, "130", --width, "32"', f'--epochs, "{epochs}", --width, "{width}"'),
+        (LOOP, LOOP + HOLD.format(gate=str(gate))),
+    ):
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+LOOP: Final = """\
+    for step in elastic.steps(data, epochs=args.epochs):
+        with step:
+"""
+HOLD: Final = """\
+            import pathlib, time
+            gate = pathlib.Path({gate!r})
+            time.sleep(0 if gate.exists() else 0.2)
+            while step.epoch >= args.epochs - 1 and not gate.exists():
+                time.sleep(0.01)
+"""
 
 
 def local(worker: Manifest, **more: Any) -> Manifest:
