@@ -22,7 +22,7 @@ from elasticjob.kube import Client, Declaration, Kind, Manifest, Operator, crd_m
 from elasticjob.kube.errors import ApiError, Conflict, Invalid
 from elasticjob.kube.objects.views import CRD, LEASE, ROLE, ROLE_BINDING, SECRET, SERVICE
 from tests.kit.clusters.served import Served
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE, until
 
 PAGE = Path(__file__).parents[2] / "docs" / "framework.md"
 PYTHON = re.compile(r"^```python\n# (\w+)\.py\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -85,7 +85,7 @@ async def _served(client: Client, website: ModuleType) -> bool:
 async def running(operator: Operator) -> AsyncIterator[Operator]:
     task = asyncio.create_task(operator.run())
     try:
-        await asyncio.wait_for(operator.wait_leading(), 60)
+        await asyncio.wait_for(operator.wait_leading(), PATIENCE)
         yield operator
     finally:
         operator.stop()
@@ -215,7 +215,7 @@ async def test_the_program_runs_as_it_stands(
         await until(created, "the program has declared its kind")
         await until(has_service, "the program works")
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 60) == 0
+        assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
     finally:
         if process.returncode is None:
             process.kill()

@@ -7,11 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from elasticjob.trainer import torch as public
+from tests.kit.waiting import PATIENCE
 
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 
 
+@pytest.mark.story
 def test_the_script_with_every_name_runs(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     (script,) = [block for block in blocks if block.startswith("import torch\n")]
@@ -19,7 +23,7 @@ def test_the_script_with_every_name_runs(tmp_path: Path) -> None:
     assert len(public.__all__) <= 15
     (tmp_path / "train.py").write_text(script)
     done = subprocess.run(
-        [sys.executable, tmp_path / "train.py"], capture_output=True, text=True, timeout=240
+        [sys.executable, tmp_path / "train.py"], capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == 0, done.stderr
     losses = [float(found) for found in re.findall(r"'loss': ([\d.e-]+)", done.stdout)]

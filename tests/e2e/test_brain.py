@@ -35,17 +35,17 @@ MANY: Final = 500
 JOBS: Final = ("first", "second", "third", "fourth")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def brain() -> AsyncIterator[list[BrainProcess]]:
-    """The Brain of the stage, once that stands."""
-    yield []
+@pytest.fixture(scope="module")
+def port() -> int:
+    """The Brain's, which the operator of the stage knows."""
+    return free_port()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory, brain: list[BrainProcess]) -> AsyncIterator[Stage]:
-    """A small cluster whose operator knows a Brain."""
-    folder: Path = tmp_path_factory.mktemp("cluster")
-    key, port = folder / "key", free_port()
+async def stage(tmp_path_factory: pytest.TempPathFactory, port: int) -> AsyncIterator[Stage]:
+    """A small cluster whose operator knows a Brain; each test starts one that suits it."""
+    folder = tmp_path_factory.mktemp("cluster")
+    key = key_beside(folder / "kubeconfig")
     key.write_text("a key of this test")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ELASTICJOB_OPERATOR_BRAIN", f"127.0.0.1:{port}")
@@ -53,10 +53,13 @@ async def stage(tmp_path_factory: pytest.TempPathFactory, brain: list[BrainProce
         async with (
             DevCluster(folder, nodes=[VirtualNode("shared", CAPACITY)], supervisor=TRAINS) as cluster,
             staged(cluster, folder) as found,
-            brain_of(cluster.kubeconfig, folder, key, port) as process,
         ):
-            brain.append(process)
             yield found
+
+
+def key_beside(kubeconfig: Path) -> Path:
+    """Return the file of the key that Brain and its clients share."""
+    return kubeconfig.with_name("key")
 
 
 # history
@@ -64,21 +67,22 @@ async def stage(tmp_path_factory: pytest.TempPathFactory, brain: list[BrainProce
 
 @dataclass(frozen=True)
 class OnDevcluster:
-    """Where Brain's story is told."""
+    """Where Brain's story is told. All jobs have one gate: Brain takes those of one command for alike."""
 
     site: Site
     brain: BrainProcess
-    folder: Path
+    gate: Path
 
     async def apply(self, name: str) -> None:
-        worker = trainer(*PACED, self.folder / name, minReplicas=1, maxReplicas=2)
+        worker = trainer(*PACED, self.gate, minReplicas=1, maxReplicas=2)
         del worker["replicas"]
         spec = {"optimizeMode": "cluster", "resourceLimits": LIMITS, "replicaSpecs": {"worker": worker}}
         await self.site.apply(spec, name)
 
     async def let_go(self, name: str) -> None:
-        (self.folder / name).touch()
+        self.gate.touch()
         await self.site.until(Job(self.site, name).has_ended("Complete"))
+        self.gate.unlink()
 
     async def known(self, name: str) -> dict[str, Any]:
         try:
@@ -97,19 +101,18 @@ class OnDevcluster:
 
 
 async def test_a_job_is_sized_by_the_history_of_an_earlier_one(
-    site: Site, brain: list[BrainProcess], tmp_path: Path
+    site: Site, stage: Stage, port: int, tmp_path: Path
 ) -> None:
-    (process,) = brain
-    await tell(OnDevcluster(site, process, tmp_path))
-    second = Job(site, "second")
-    await site.until(lambda: second.running() >= {"master-0", "worker-0", "worker-1"})
-    picture = process.log.with_name("brain.png")
-    page = await dom(f"{process.url}/#{site.namespace}/first", process.log.parent, picture)
+    async with brain_of(stage.kubeconfig, tmp_path, key_beside(stage.kubeconfig), port) as brain:
+        await tell(OnDevcluster(site, brain, tmp_path / "gate"))
+        second, picture = Job(site, "second"), tmp_path / "brain.png"
+        await site.until(lambda: second.running() >= {"master-0", "worker-0", "worker-1"})
+        page = await dom(f"{brain.url}/#{site.namespace}/first", tmp_path, picture)
+        everything = await dom(brain.url, tmp_path)
     assert "worker-all-reduce" in page
     assert page.count("<polyline") == 4  # speed, workers, goodput, cost
     assert "core-hours used" in page
     assert picture.stat().st_size > 10_000
-    everything = await dom(process.url, process.log.parent)
     assert all(f"{site.namespace}/{name}" in everything for name in ("first", "second"))
 
 
@@ -150,51 +153,45 @@ def workers(job: Job) -> int:
     return sum(name.startswith("worker") for name in job.running())
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def sharing(site: Site, brain: list[BrainProcess]) -> AsyncIterator[None]:
-    """Brain shares the cluster among its jobs."""
-    (process,) = brain
-    await process.end()
-    process.environ |= SHARES
-    await process.start()
-    yield
-    await process.end()
-    process.environ.clear()
-    await process.start()
-
-
 async def test_a_full_cluster_is_shared_and_no_step_is_lost(
-    site: Site, stage: Stage, sharing: None, tmp_path: Path
+    site: Site, stage: Stage, port: int, tmp_path: Path
 ) -> None:
+    async with brain_of(stage.kubeconfig, tmp_path, key_beside(stage.kubeconfig), port, **SHARES):
+        reasons = await shared(site, stage, tmp_path)
+    assert any("gives up 1 instance for " in reason and "/fourth" in reason for reason in reasons), reasons
+    assert any("least fulfilled first" in reason for reason in reasons), reasons
+
+
+async def shared(site: Site, stage: Stage, folder: Path) -> list[str]:
+    """Have three jobs fill the cluster, a fourth one come, and all end; return the reasons of all plans."""
     jobs: Mapping[str, Job] = {name: Job(site, name) for name in JOBS}
     three = [jobs[name] for name in ("first", "second", "third")]
     for job in three[:2]:
-        await site.apply(spec(tmp_path, job.name), job.name)
-    manifest: Manifest = {"metadata": {"name": "third"}, "spec": training(tmp_path, "third")}
+        await site.apply(spec(folder, job.name), job.name)
+    manifest: Manifest = {"metadata": {"name": "third"}, "spec": training(folder, "third")}
     await site.client.create(TRAININGJOB.untyped(), manifest, site.namespace)
     await site.until(lambda: min(map(workers, three)) >= 1 and sum(map(workers, three)) == 5)
-    await site.apply(spec(tmp_path, "fourth"), "fourth")
+    await site.apply(spec(folder, "fourth"), "fourth")
     await site.until(lambda: workers(jobs["fourth"]) == 1)
     await site.until(lambda: min(map(workers, jobs.values())) >= 1 and sum(map(workers, jobs.values())) == 5)
-    (tmp_path / "first.go").touch()
+    (folder / "first.go").touch()
     await site.until(jobs["first"].has_ended("Complete"))
     await site.until(lambda: sum(map(workers, list(jobs.values())[1:])) == 5)
     for job in jobs.values():
-        (tmp_path / f"{job.name}.go").touch()
+        (folder / f"{job.name}.go").touch()
     for job in jobs.values():
         await site.until(job.has_ended("Complete"))
     reasons = [plan.spec.reason for plan in site.plans().values()]
     restarts = {name: job.status.restarts for name, job in jobs.items()}
     await site.until(lambda: site.job("third").status.phase == "Succeeded")
-    if KUBECTL and stage.kubeconfig:
+    if KUBECTL:
         kubectl = Kubectl(Path(KUBECTL), stage.kubeconfig)
         table = await kubectl("get", "trainingjobs", "-n", site.namespace)
         assert table.split()[6:12] == ["AGE", "third", "succeeded", table.split()[9], "1", "4"], table
     await site.client.delete(TRAININGJOB, "third", site.namespace)
     await site.has_only(ELASTICJOB, "first", "second", "fourth")
     for name in JOBS:
-        made = [int(line) for line in (tmp_path / name).read_text().splitlines()]
+        made = [int(line) for line in (folder / name).read_text().splitlines()]
         assert made == list(range(1, MANY + 1)), name
         assert restarts[name] == 0
-    assert any("gives up 1 instance for " in reason and "/fourth" in reason for reason in reasons), reasons
-    assert any("least fulfilled first" in reason for reason in reasons), reasons
+    return reasons

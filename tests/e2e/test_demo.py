@@ -9,22 +9,47 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 import psutil
 import pytest
 
 from elasticjob.cli.story.acts import STORY
+from tests.kit.e2e import held
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.story, pytest.mark.timeout(1800)]
+
+DEMO: Final = """
+import sys
+from pathlib import Path
+from elasticjob.cli.main import main
+from elasticjob.cli.story.example import load
+load.__defaults__ = (Path(sys.argv.pop(1)),)
+main()
+"""
+"""The program, with another file in the place of examples/digits/job.yaml."""
 
 
-async def start(*arguments: str, report: Path) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "elasticjob.cli", "demo", "--report", str(report), *arguments),
+async def start(folder: Path, *arguments: str) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader]:
+    """Start the demo of a job that cannot end before `folder/gate` is there; return where it prints lines."""
+    job = folder / "job.yaml"
+    job.write_text(held(folder / "gate", epochs=30, width=32))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", DEMO, str(job), "demo", "--report", str(folder / "report.html"), *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(report.parent)},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)},
     )
+    lines = process.stderr if "json" in arguments else process.stdout
+    assert lines is not None
+    return process, lines
+
+
+async def reaches(lines: asyncio.StreamReader, act: str) -> None:
+    """Return once the demo has begun an act, or has ended."""
+    async for line in lines:
+        if f"▶ {act}" in line.decode():
+            return
 
 
 def left_in(folder: Path) -> list[str]:
@@ -40,8 +65,9 @@ def left_in(folder: Path) -> list[str]:
 
 
 async def test_demo_tells_the_whole_story_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    report = tmp_path / "report.html"
-    process = await start("--output", "json", "--epochs", "80", report=report)
+    process, lines = await start(tmp_path, "--output", "json")
+    await reaches(lines, STORY[-1].title)
+    (tmp_path / "gate").touch()
     printed, errors = await process.communicate()
     assert process.returncode == 0, errors.decode()
     result = json.loads(printed)
@@ -52,16 +78,14 @@ async def test_demo_tells_the_whole_story_and_leaves_nothing_behind(tmp_path: Pa
     assert all(
         stood[act] for act in ("SIGKILL a worker", "delete a pod", "scale 2 → 3", "scale 3 → 1", "resume")
     )
-    assert all(shown in report.read_text() for shown in ("<svg", "Where the time of the workers went"))
+    report = (tmp_path / "report.html").read_text()
+    assert all(shown in report for shown in ("<svg", "Where the time of the workers went"))
     assert left_in(tmp_path) == []
 
 
 async def test_interrupted_demo_exits_with_130_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    process = await start("--plain", report=tmp_path / "report.html")
-    assert process.stdout is not None
-    async for line in process.stdout:
-        if b"apply" in line:
-            break
+    process, lines = await start(tmp_path, "--plain")
+    await reaches(lines, STORY[0].title)
     process.send_signal(signal.SIGINT)
     await process.communicate()
     assert process.returncode == 130

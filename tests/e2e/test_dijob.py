@@ -29,7 +29,7 @@ UNSHARE: Final = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/host
 """A devcluster has no DNS: its pods see /etc/hosts of this test, where nobody else does."""
 
 pytestmark = [
-    pytest.mark.e2e,
+    pytest.mark.story,
     pytest.mark.node,
     pytest.mark.skipif(not PYTHON.exists(), reason="no DI-engine: hack/di-engine .venv installs it"),
     pytest.mark.skipif(sys.platform != "linux", reason="names of pods need a mount namespace"),

@@ -25,7 +25,7 @@ from tests.kit.dijob.server import DiServerProcess, di_server_of
 from tests.kit.manifests import changed
 from tests.kit.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 
 
 class Programs:

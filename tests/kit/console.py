@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,9 +37,18 @@ class Command:
     exits: int = 0
 
 
-async def follow(page: Path, folder: Path, environment: Mapping[str, str]) -> None:
-    """Run all commands of a page in `folder`. AssertionError for the first that does not do what it shows."""
+async def follow(
+    page: Path,
+    folder: Path,
+    environment: Mapping[str, str],
+    before: Callable[[Command], object] = lambda command: None,
+) -> None:
+    """Run all commands of a page in `folder`, each after `before` was told of it.
+
+    AssertionError for the first that does not do what the page shows.
+    """
     for command in of_page(page):
+        before(command)
         code, printed = await run(command, folder, environment)
         place = f"{page.name}, line {command.line}: $ {command.command}"
         assert code == command.exits, f"{place}\nexited with {code}:\n{printed}"

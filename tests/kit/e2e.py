@@ -44,7 +44,7 @@ class Stage:
     operator: OperatorProcess
     line: Switch
     onlooker: Operator
-    kubeconfig: Path | None = None
+    kubeconfig: Path
 
 
 class Job:

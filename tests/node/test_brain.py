@@ -17,9 +17,11 @@ import pytest
 
 from elasticjob import __version__
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.cli.story.watched import NAME, ROLE
 from elasticjob.kube.objects.kinds import Manifest
 from hack.cluster.node import Node
-from tests.kit.brain.story import TRAINS
+from tests.kit.brain.story import LIMITS, PACED, tell
+from tests.kit.e2e import STEPS
 from tests.kit.helm import CHART, helm, program
 from tests.kit.node.site import READY, SYSTEM, Site
 from tests.kit.node.stage import RESTRICTED, UNPRIVILEGED
@@ -30,35 +32,56 @@ pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
 
 BRAIN: Final = "deployment/elasticjob-brain"
 TOKEN: Final = "what people read with"
+GATE: Final = "/tmp/gate"
+"""In each container."""
 QUICK: Final = ("ELASTICJOB_BRAIN_EVERY=0.3", "ELASTICJOB_BRAIN_PACE=0.02")
 
 
-@dataclass
-class Brain:
-    """Brain as people see it, through its Service."""
+@dataclass(frozen=True)
+class OnNode:
+    """Where Brain's story is told: jobs in containers, Brain as people see it, through its Service."""
 
     site: Site
+    namespace: str
     url: str
 
-    async def job(self, namespace: str, name: str) -> dict[str, Any]:
-        """Return what it knows of a job; nothing while it is away."""
+    async def apply(self, name: str) -> None:
+        await self.site.kubectl.apply(a_job(self.namespace, name))
+
+    async def let_go(self, name: str) -> None:
+        kubectl = self.site.kubectl
+        chosen = ("-l", f"{NAME}={name},{ROLE}=worker", "--field-selector=status.phase=Running")
+        pods = await kubectl("-n", self.namespace, "get", "pods", *chosen, "-o", "name")
+        for pod in pods.split():
+            program = ("python3", "-c", f"open({GATE!r}, 'w')")
+            await kubectl("-n", self.namespace, "exec", pod, "--", *program)
+        await kubectl("-n", self.namespace, "wait", "--for=condition=Complete", f"elasticjob/{name}", READY)
+
+    async def known(self, name: str) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         try:
             async with (
                 aiohttp.ClientSession() as session,
-                session.get(f"{self.url}/v1/jobs/{namespace}/{name}", headers=headers) as reply,
+                session.get(f"{self.url}/v1/jobs/{self.namespace}/{name}", headers=headers) as reply,
             ):
                 return dict(await reply.json(content_type=None))
         except aiohttp.ClientError:
             return {}
 
-    async def decisions(self, namespace: str, name: str) -> list[dict[str, Any]]:
-        """Return its decisions about a job."""
-        return list((await self.job(namespace, name)).get("decisions", []))
+    async def lose_brain(self) -> None:
+        kubectl, chosen = self.site.kubectl, ("-l", "app.kubernetes.io/component=brain")
+        await kubectl("-n", SYSTEM, "delete", "pod", *chosen, "--force")
+        second = "--for=jsonpath={.status.training.worldSize}=2"
+        await kubectl("-n", self.namespace, "wait", second, "elasticjob/first", READY)
+        await kubectl("-n", SYSTEM, "rollout", "status", BRAIN, READY)
+
+    async def reasons(self) -> list[str]:
+        plans = await self.site.kubectl("-n", self.namespace, "get", "scaleplans", "-o", "json")
+        return [plan["spec"]["reason"] for plan in json.loads(plans)["items"]]
 
 
 @pytest.fixture
-async def brain(site: Site) -> AsyncIterator[Brain]:
+async def place(site: Site, home: str) -> AsyncIterator[OnNode]:
     """Brain, installed with Helm beside the operator, with its database on a volume of the node."""
     if not isinstance(site.node, Node) or not program():
         pytest.skip("needs hack/node and Helm")
@@ -83,7 +106,7 @@ async def brain(site: Site) -> AsyncIterator[Brain]:
         await until(lambda: leads(site), "Brain leads")
         path = "jsonpath={.spec.clusterIP}"
         address = await site.kubectl("-n", SYSTEM, "get", "service", "elasticjob-brain", "-o", path)
-        yield Brain(site, f"http://{address}:8090")
+        yield OnNode(site, home, f"http://{address}:8090")
     finally:
         await asyncio.to_thread(site.install)
         ours = ("secret/elasticjob-brain", f"persistentvolume/{folder.name}")
@@ -121,7 +144,7 @@ def a_job(namespace: str, name: str) -> Manifest:
     container = {
         "name": "main",
         "image": f"elasticjob/trainer:{__version__}",
-        "command": ["elasticjob", "run", "--no-python", "python3", "-c", TRAINS],
+        "command": ["elasticjob", "run", "--no-python", "python3", "-c", STEPS.read_text(), *PACED, GATE],
         "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
         "securityContext": UNPRIVILEGED,
     }
@@ -133,46 +156,21 @@ def a_job(namespace: str, name: str) -> Manifest:
     spec = {
         "distributionStrategy": "AllreduceStrategy",
         "optimizeMode": "cluster",
-        "resourceLimits": {"cpu": "1", "memory": "8Gi"},
+        "resourceLimits": {**LIMITS, "cpu": "1"},
         "replicaSpecs": {"worker": worker},
     }
     about = {"name": name, "namespace": namespace}
     return {"apiVersion": ELASTICJOB.api_version, "kind": ELASTICJOB.name, "metadata": about, "spec": spec}
 
 
-async def test_a_job_is_sized_by_the_history_of_an_earlier_one(site: Site, home: str, brain: Brain) -> None:
+async def test_a_job_is_sized_by_the_history_of_an_earlier_one(site: Site, place: OnNode) -> None:
     began = time.time()
-    await site.kubectl.apply(a_job(home, "first"))
+    await tell(place)
 
-    async def grown() -> bool:
-        made = [each["algorithm"] for each in await brain.decisions(home, "first") if each["outcome"]]
-        return "worker-all-reduce" in made
+    async def is_measured() -> bool:
+        return any(sample["goodput"] for sample in (await place.known("second")).get("samples", []))
 
-    await until(grown, "Brain grows the job")
-    await site.kubectl("-n", SYSTEM, "delete", "pod", "-l", "app.kubernetes.io/component=brain", "--force")
-    await complete(site, home, "first")
-    await site.kubectl("-n", SYSTEM, "rollout", "status", BRAIN, READY)
-
-    async def learnt() -> bool:
-        job = await brain.job(home, "first")
-        return bool(job.get("completed") and job["samples"][-1]["nodes"])
-
-    await until(learnt, "Brain has seen the end")
-    await site.kubectl.apply(a_job(home, "second"))
-    await complete(site, home, "second")
-    first, second = await brain.decisions(home, "first"), await brain.decisions(home, "second")
-    assert (first[0]["event"], first[0]["algorithm"]) == ("Start", "worker-cold")
-    assert (second[0]["event"], second[0]["algorithm"]) == ("Start", "worker-from-history")
-    plans = json.loads(await site.kubectl("-n", home, "get", "scaleplans", "-o", "json"))["items"]
-    reasons = {plan["metadata"]["name"]: plan["spec"]["reason"] for plan in plans}
-    assert any(reason.startswith("worker-all-reduce: ") for reason in reasons.values()), reasons
-    assert any("1 completed jobs like it" in reason for reason in reasons.values()), reasons
-    samples = (await brain.job(home, "second"))["samples"]
-    assert any(sample["goodput"] for sample in samples)  # which the metrics of masters alone have told
+    await until(is_measured, "the metrics of masters tell the goodput")  # and nothing else does
+    await place.let_go("second")
     took = time.time() - began
     site.rows.append(Row(0.0, "cluster mode", "the second job starts with what the first one learnt", took))
-
-
-async def complete(site: Site, namespace: str, name: str) -> None:
-    """Wait until a job has succeeded."""
-    await site.kubectl("-n", namespace, "wait", "--for=condition=Complete", f"elasticjob/{name}", READY)

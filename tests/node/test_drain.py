@@ -28,12 +28,12 @@ from hack.cluster.node import Node
 from tests.kit.node.site import READY, Site
 from tests.kit.node.stage import OnNode, in_namespace
 from tests.kit.node.timeline import Row, longest
+from tests.kit.waiting import PATIENCE
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
 
 LONG: Final = 100_000
 """Epochs, more than the story lasts."""
-SOON: Final = 300.0
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ async def test_a_drained_worker_costs_no_step_and_no_restart(site: Site, play: D
 
 async def seen(watched: Watched, true: Callable[[Seen], bool]) -> None:
     """Wait until something is true of the job."""
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(2 * PATIENCE):
         while not true(watched.seen):
             await watched.changed()
 

@@ -29,10 +29,11 @@ from tests.kit.node import timeline
 from tests.kit.node.asking import Asked, asking
 from tests.kit.node.site import OPERATOR, READY, SYSTEM, Site
 from tests.kit.node.stage import OnNode, in_namespace
+from tests.kit.waiting import PATIENCE
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(3600)]
 
-LIMIT: Final = 600.0
+LIMIT: Final = 4 * PATIENCE
 """Seconds that an act may take on a busy machine; the first one reads torch from a cold disk."""
 LONG: Final = 100_000
 """Epochs, more than the story lasts; while the job is suspended, it is told to end soon."""

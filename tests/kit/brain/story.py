@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 from tests.kit.waiting import until
 
-PACED: Final = ("--seconds", "0.3", "0.15", "--steps", "4000", "--gate")
+PACED: Final = ("--seconds", "0.3", "0.15", "--steps", "2000", "--gate")
 """Flags of `tests/e2e/scripts/steps.py`: twice as fast with two workers as with one, until its gate opens."""
 LIMITS: Final = {"cpu": "2", "memory": "8Gi"}
 
@@ -56,8 +56,8 @@ async def tell(place: Place) -> None:
     await place.apply("second")
     await until(is_sized, "Brain sizes the second job")
     first, second = await decisions("first"), await decisions("second")
-    assert (first[0]["event"], first[0]["algorithm"]) == ("Start", "worker-cold")
-    assert (second[0]["event"], second[0]["algorithm"]) == ("Start", "worker-from-history")
+    assert (first[0]["event"], first[0]["algorithm"]) == ("Start", "worker-cold"), first
+    assert (second[0]["event"], second[0]["algorithm"]) == ("Start", "worker-from-history"), second
     reasons = await place.reasons()
     assert any(reason.startswith("worker-all-reduce: ") for reason in reasons), reasons
     assert any("1 completed jobs like it" in reason for reason in reasons), reasons

@@ -15,12 +15,11 @@ from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Pod
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE, until
 
 EXAMPLE: Final = Path("examples/dijob").resolve()
 PYTHON: Final = Path(sys.prefix) / "peers" / "di-engine" / "bin" / "python"
 ROLES: Final = ("coordinator", "collector", "learner")
-LIMIT: Final = 600.0
 
 
 def example(change: Callable[[str, Manifest, Manifest], None]) -> Manifest:
@@ -102,7 +101,7 @@ class Story:
             return await ask()
 
         try:
-            await until(answers, what, LIMIT)
+            await until(answers, what, 4 * PATIENCE)
         except AssertionError as error:
             error.add_note((await self._log())[-10_000:])
             raise

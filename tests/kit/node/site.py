@@ -14,11 +14,12 @@ from hack.cluster.oci import Image, Store
 from tests.kit.helm import CHART, helm, program
 from tests.kit.node import timeline
 from tests.kit.node.kubectl import Kubectl
+from tests.kit.waiting import PATIENCE
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 SYSTEM: Final = "elasticjob-system"
 OPERATOR: Final = "deployment/elasticjob-operator"
-READY: Final = "--timeout=300s"
+READY: Final = f"--timeout={2 * PATIENCE:.0f}s"
 
 
 @dataclass
