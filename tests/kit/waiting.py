@@ -10,7 +10,8 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 
-PAUSE = 0.01
+PAUSE, LONGEST = 0.01, 0.25
+"""Seconds between the first two questions, and the most between any two."""
 ENOUGH = 180.0
 """Seconds on an idle machine; a real garbage collector idles for up to a minute after a kind has gone."""
 SLOWNESS = "ELASTICJOB_TESTS_SLOWNESS"
@@ -43,9 +44,11 @@ PATIENCE = ENOUGH * slowness()
 
 async def until(ask: Callable[[], Awaitable[object]], what: str, within: float = PATIENCE) -> None:
     """Ask until the answer is true. Raises AssertionError, naming `what` was waited for."""
+    pause = PAUSE
     try:
         async with asyncio.timeout(within):
-            while not await ask():  # noqa: ASYNC110 - nothing announces it
-                await asyncio.sleep(PAUSE)  # a busy loop would take the core from what is waited for
+            while not await ask():
+                await asyncio.sleep(pause)  # a busy loop would take the core from what is waited for
+                pause = min(1.2 * pause, LONGEST)
     except TimeoutError:
         raise AssertionError(f"{what}: not within {within:g} s") from None
