@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--kills",
         type=int,
-        default=6,
+        default=4,
         help="how often tests/e2e/test_dijob_kills kills di-server or operator",
     )
     parser.addoption(
