@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.devcluster.node.container.processes import SUPERVISOR
 from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.clusters.whole import WholeClusters
 from tests.kit.controllers.site import Site
@@ -17,11 +18,13 @@ from tests.kit.e2e import Stage, staged
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stage(
-    whole_cluster: WholeClusters, tmp_path_factory: pytest.TempPathFactory
+    whole_cluster: WholeClusters,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> AsyncIterator[Stage]:
-    """For jobs that train nothing; modules whose jobs do have one of their own, which knows torch."""
-    folder = tmp_path_factory.mktemp("cluster")
-    async with whole_cluster(folder) as cluster, staged(cluster, folder) as found:
+    """Containers are started by the SUPERVISOR of the module, if it has one."""
+    folder, supervisor = tmp_path_factory.mktemp("cluster"), getattr(request.module, "SUPERVISOR", SUPERVISOR)
+    async with whole_cluster(folder, supervisor=supervisor) as cluster, staged(cluster, folder) as found:
         yield found
 
 

@@ -1,4 +1,4 @@
-"""A DIJob of the real DI-engine, unchanged, trains to its end; the whole story is told on the real node."""
+"""A DIJob of the real DI-engine, unchanged, as processes of this machine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from os.path import isfile
 from pathlib import Path
 from typing import Final
 
+import aiohttp
 import pytest
 
 from elasticjob.api.diengine.dijob import DIJOB
@@ -22,6 +23,7 @@ from elasticjob.kube.errors import NotFound, ServerError
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
 from tests.kit.dijob.client import EXAMPLE, PYTHON, Story, example
+from tests.kit.dijob.jobs import Caller
 from tests.kit.dijob.server import di_server_of
 from tests.kit.waiting import until
 
@@ -37,7 +39,7 @@ pytestmark = [
 
 
 @asynccontextmanager
-async def cluster_of(folder: Path) -> AsyncIterator[Client]:
+async def cluster_of(folder: Path) -> AsyncIterator[tuple[Client, str]]:
     """Run a devcluster with the operator in a mount namespace of its own, and di-server beside it."""
     hosts, kubeconfig, port = folder / "hosts", folder / "kubeconfig", free_port()
     shutil.copy("/etc/hosts", hosts)
@@ -50,11 +52,11 @@ async def cluster_of(folder: Path) -> AsyncIterator[Client]:
         await until(lambda: serves(kubeconfig), "DIJobs are served")
         async with (
             Client(await config.load(kubeconfig, None)) as client,
-            di_server_of(kubeconfig, folder, port),
+            di_server_of(kubeconfig, folder, port) as server,
         ):
             naming = asyncio.create_task(name_pods(client, hosts))
             try:
-                yield client
+                yield client, server.url
             finally:
                 naming.cancel()
     finally:
@@ -109,8 +111,9 @@ def of_this_machine(folder: Path) -> Manifest:
 
 
 @pytest.mark.timeout(1800)
-async def test_a_job_trains_to_its_end(tmp_path: Path) -> None:
-    async with cluster_of(tmp_path) as client:
-        story = Story(client, "default")
-        await story.begins(of_this_machine(tmp_path))
-        await story.ends()
+async def test_a_job_trains_loses_a_collector_is_scaled_and_finishes(tmp_path: Path) -> None:
+    async def token() -> str:
+        return ""
+
+    async with cluster_of(tmp_path) as (client, url), aiohttp.ClientSession() as session:
+        await Story(client, "default").tell(of_this_machine(tmp_path), Caller(session, url, "default"), token)

@@ -35,21 +35,12 @@ from elasticjob.kube.objects.views import (
     SERVICE_ACCOUNT,
 )
 from elasticjob.master.durable.store import ConfigMap as Snapshot
-from tests.kit.clusters.whole import WholeClusters
 from tests.kit.controllers.site import Site
-from tests.kit.e2e import TRAINS, Job, Stage, staged, trainer
+from tests.kit.e2e import TRAINS, Job, trainer
 from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(
-    whole_cluster: WholeClusters, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Stage]:
-    folder = tmp_path_factory.mktemp("cluster")
-    async with whole_cluster(folder, supervisor=TRAINS) as cluster, staged(cluster, folder) as found:
-        yield found
+SUPERVISOR = TRAINS
 
 
 # jobs without sizes

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
-import pytest_asyncio
 
+from elasticjob.cli.story.example import STEPS as RECORD
 from elasticjob.cli.story.processes import main_of
-from elasticjob.devcluster import DevCluster
+from elasticjob.cli.story.steps import Step, gaps
 from tests.kit.controllers.site import Site
-from tests.kit.e2e import TRAINS, Job, Stage, staged, trainer
+from tests.kit.e2e import TRAINS, Job, trainer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
-    folder = tmp_path_factory.mktemp("cluster")
-    async with DevCluster(folder, supervisor=TRAINS) as cluster, staged(cluster, folder) as found:
-        yield found
+SUPERVISOR = TRAINS
 
 
 async def test_a_job_that_loses_a_pod_in_mid_life_succeeds(site: Site, tmp_path: Path) -> None:
-    job, gate, note = Job(site), tmp_path / "gate", tmp_path / "steps"
-    workers = trainer("--steps", 300, "--gate", gate, "--note", note, replicas=2, restartCount=1)
-    await site.apply({"replicaSpecs": {"worker": workers}})
+    job, gate, record = Job(site), tmp_path / "gate", tmp_path / "steps.jsonl"
+    workers = trainer("--steps", 300, "--gate", gate, replicas=2, restartCount=1)
+    await site.apply({"replicaSpecs": {"worker": workers}, "envs": {RECORD: {"value": str(record)}}})
 
     def trains(*, beyond: int) -> bool:
         told = job.status.training
@@ -39,10 +33,16 @@ async def test_a_job_that_loses_a_pod_in_mid_life_succeeds(site: Site, tmp_path:
     assert main is not None
     os.kill(main.pid, signal.SIGKILL)
     await site.until(lambda: job.running() == {"master-0", "worker-0", "worker-1-1"})
-    done = len(note.read_text().splitlines())
+    done = recorded(record)[-1].step
     await site.until(lambda: trains(beyond=done))
     gate.touch()
     await site.until(job.has_ended("Complete"))
-    assert [int(line) for line in note.read_text().splitlines()] == [*range(1, 301)]
+    assert gaps(recorded(record)) == ()
+    assert recorded(record)[-1].step == 300
     assert job.born.keys() == {"master-0", "worker-0", "worker-1", "worker-1-1"}
     assert job.status.restarts == 1
+
+
+def recorded(record: Path) -> list[Step]:
+    """Return the steps that main workers have written."""
+    return [msgspec.json.decode(line, type=Step) for line in record.read_text().splitlines()]

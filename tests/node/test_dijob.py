@@ -1,4 +1,4 @@
-"""A DIJob of the real DI-engine, unchanged: it trains, loses a collector, is scaled by hand, and finishes."""
+"""A DIJob of the real DI-engine, unchanged, in containers; `e2e/test_dijob.py` has it as processes."""
 
 from __future__ import annotations
 
@@ -105,15 +105,13 @@ def claim(namespace: str) -> Manifest:
 async def test_a_job_trains_loses_a_collector_is_scaled_and_finishes(
     site: Site, admin: Client, home: str, volume: Path, url: str
 ) -> None:
+    program = "import os; print(os.environ['DI_SERVER_TOKEN'], end='')"
+
+    async def token() -> str:
+        words = ("exec", "cartpole-coordinator", "--", "python3", "-c", program)
+        return await site.kubectl("-n", home, *words)
+
     await site.kubectl.apply(claim(home))
-    story = Story(admin, home)
-    await story.begins(await asyncio.to_thread(of_the_trainer_image, volume))
-    await story.loses_a_collector()
-    program = "import os; print(os.environ['DI_SERVER_TOKEN'])"
-    token = await site.kubectl("-n", home, "exec", "cartpole-coordinator", "--", "python3", "-c", program)
+    job = await asyncio.to_thread(of_the_trainer_image, volume)
     async with aiohttp.ClientSession() as session:
-        caller = Caller(session, url, home)
-        assert (await caller.add(1)).status == 401
-        (added,) = (await caller.add(1, Authorization=f"Bearer {token.strip()}")).collectors
-    await story.logs(f"Succeed to connect to collector({added})")
-    await story.ends()
+        await Story(admin, home).tell(job, Caller(session, url, home), token)

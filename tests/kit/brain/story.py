@@ -45,8 +45,8 @@ async def tell(place: Place) -> None:
         job = await place.known("first")
         return bool(job.get("completed") and job["samples"][-1]["nodes"])
 
-    async def is_sized() -> bool:
-        return bool(await decisions("second"))
+    async def is_told() -> bool:
+        return any("1 completed jobs like it" in reason for reason in await place.reasons())
 
     await place.apply("first")
     await until(is_grown, "Brain grows the job")
@@ -54,10 +54,9 @@ async def tell(place: Place) -> None:
     await place.let_go("first")
     await until(is_learnt, "Brain has seen the end")
     await place.apply("second")
-    await until(is_sized, "Brain sizes the second job")
+    await until(is_told, "a plan of the second job tells why it has its sizes")
     first, second = await decisions("first"), await decisions("second")
     assert (first[0]["event"], first[0]["algorithm"]) == ("Start", "worker-cold"), first
     assert (second[0]["event"], second[0]["algorithm"]) == ("Start", "worker-from-history"), second
     reasons = await place.reasons()
     assert any(reason.startswith("worker-all-reduce: ") for reason in reasons), reasons
-    assert any("1 completed jobs like it" in reason for reason in reasons), reasons

@@ -15,6 +15,7 @@ from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Pod
+from tests.kit.dijob.jobs import Caller
 from tests.kit.waiting import PATIENCE, until
 
 EXAMPLE: Final = Path("examples/dijob").resolve()
@@ -39,6 +40,20 @@ class Story:
 
     client: Client
     namespace: str
+
+    async def tell(self, job: Manifest, caller: Caller, token: Callable[[], Awaitable[str]]) -> None:
+        """Tell all of it: the job trains, loses a collector, is scaled through di-server, and finishes.
+
+        `token` returns what its coordinator shows there; "" where di-server asks for none.
+        """
+        await self.begins(job)
+        await self.loses_a_collector()
+        shown = await token()
+        if shown:
+            assert (await caller.add(1)).status == 401
+        (added,) = (await caller.add(1, Authorization=f"Bearer {shown}")).collectors
+        await self.logs(f"Succeed to connect to collector({added})")
+        await self.ends()
 
     async def begins(self, job: Manifest) -> None:
         """Create the job, and wait until its collectors send data."""
