@@ -30,7 +30,11 @@ pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 KUBECTL: Final = shutil.which("kubectl")
 CAPACITY: Final = {"cpu": "2", "memory": "32Gi", "pods": "110"}
 """Room for five workers of 300m beside three or four masters of 100m."""
-SHARES: Final = {"ELASTICJOB_BRAIN_SHARE": "fulfilment", "ELASTICJOB_BRAIN_SETTLE": "1"}
+SHARES: Final = {
+    "ELASTICJOB_BRAIN_SHARE": "fulfilment",
+    "ELASTICJOB_BRAIN_SETTLE": "1",
+    "ELASTICJOB_BRAIN_EVERY": "1",
+}
 MANY: Final = 500
 JOBS: Final = ("first", "second", "third", "fourth")
 

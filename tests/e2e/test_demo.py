@@ -20,10 +20,11 @@ from tests.kit.e2e import held
 pytestmark = [pytest.mark.story, pytest.mark.timeout(1800)]
 
 DEMO: Final = """
-import sys
+import signal, sys
 from pathlib import Path
 from elasticjob.cli.main import main
 from elasticjob.cli.story.example import load
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background ignores it
 load.__defaults__ = (Path(sys.argv.pop(1)),)
 main()
 """
