@@ -6,9 +6,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEV := $(VENV)/.ready-dev
 STORIES := $(VENV)/.ready-stories
-# Tests wait more than they compute, so there are more processes than cores. Stories start first.
+# Tests wait more than they compute, so there are more processes than cores. A file stays in one process, for what
+# its tests share. Stories start first.
 PYTEST := $(BIN)/pytest
-IN_PARALLEL := -n 4 --dist loadgroup --no-loadscope-reorder --durations 10
+IN_PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder --durations 10
 export OMP_NUM_THREADS ?= 1
 # Where it is set, each process compiles all modules anew: 2 CPU seconds for each of the hundreds that tests start.
 export PYTHONDONTWRITEBYTECODE :=

@@ -84,8 +84,7 @@ class _Noting:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            test, at, group = report.nodeid.rpartition("@")  # pytest-xdist adds a test's group
-            line = [test if at and "]" not in group else report.nodeid, _message(report)]
+            line = [report.nodeid, _message(report)]
             with self._report.open("a") as file:
                 file.write(json.dumps(line) + "\n")
 

@@ -32,8 +32,6 @@ settings.register_profile(
 )
 settings.load_profile("busy")  # how long an example takes, and what chance draws, say nothing about the code
 INTEGRATION = {"served", "client", "namespace", "whole_cluster"}
-SHARED = "stage"
-"""The fixture that the tests of a module share: they run in one process, one after another."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,13 +41,10 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["PATH"] += f"{os.pathsep}{found.parent}"
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and INTEGRATION & {*item.fixturenames}:
             item.add_marker(pytest.mark.integration)
-        if isinstance(item, pytest.Function) and SHARED in item.fixturenames:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
     items.sort(key=_no_story)  # a story that starts last would decide when the whole run ends
     if config.getoption("--kube") != "real":
         _leave_out("plane", config, items)
@@ -65,7 +60,7 @@ def _leave_out(marker: str, config: pytest.Config, items: list[pytest.Item]) -> 
 
 
 def _no_story(item: pytest.Item) -> bool:
-    return not any(item.get_closest_marker(name) for name in ("story", "e2e", "long"))
+    return item.get_closest_marker("story") is None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

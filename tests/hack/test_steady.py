@@ -52,7 +52,7 @@ def test_second_try_runs_in_one_process_and_nothing_else() -> None:
         "-n",
         "4",
         "--dist",
-        "loadgroup",
+        "loadfile",
         "--kube",
         "real",
         "--no-loadscope-reorder",
