@@ -1,14 +1,12 @@
-"""The published workloads in virtual time: files that are read or refused, and one small run."""
+"""The published workloads in virtual time: what is read, the models, and one small run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.cluster.__main__ import main
 from benchmarks.cluster.pollux import PUBLISHED, TRACES
 from benchmarks.cluster.traces import BadTrace, read_application, read_applications, read_jobs
 from benchmarks.cluster.workload import Rules, run
@@ -66,52 +64,10 @@ def test_jobs_come_by_time(tmp_path: Path) -> None:
     assert [(each.name, each.time) for each in jobs] == [("early", 10), ("late", 90)]
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "message"),
-    [
-        ("jobs", "", "jobs.csv has no column name, time, application, num_replicas, batch_size"),
-        ("jobs", JOBS.splitlines()[0], "jobs.csv has no rows"),
-        ("jobs", JOBS.replace("net,4", "vision,4"), "jobs.csv, line 2: application 'vision' is none of net"),
-        ("jobs", JOBS.replace("90", "soon"), "jobs.csv, line 2: time 'soon' is not a number of zero or more"),
-        ("jobs", JOBS.replace("90", "-1"), "jobs.csv, line 2: time '-1' is not a number of zero or more"),
-        ("jobs", JOBS.replace("90", "inf"), "jobs.csv, line 2: time 'inf' is not a number of zero or more"),
-        ("jobs", JOBS.replace("late", "early"), "jobs.csv: two jobs are named 'early'"),
-        ("jobs", JOBS.replace(",64", ""), "jobs.csv, line 2: 5 values are wanted"),
-        (
-            "placements",
-            PLACEMENTS.replace("12,8", "1x,8"),
-            "line 8: placement '1x' is not a digit for each node",
-        ),
-        (
-            "placements",
-            PLACEMENTS.replace("0.12,", "0,"),
-            "line 4: a step of 0 s is not longer than its synchronisation",
-        ),
-        ("scalability", "num_nodes\n2\n", "has no column num_replicas, local_bsz, step_time, sync_time"),
-        (
-            "validation_16",
-            VALIDATION.replace("2000,2", "900,2"),
-            "progress does not grow from epoch to epoch",
-        ),
-    ],
-)
-def test_bad_files_are_refused_in_a_sentence(tmp_path: Path, file: str, text: str, message: str) -> None:
-    folder = written(tmp_path, **{file: text})
-    with pytest.raises(BadTrace) as refused:
-        read_jobs(folder / "jobs.csv", read_applications(folder / "models"))
-    assert str(refused.value).endswith(message)
-
-
-def test_files_that_are_absent_are_refused(tmp_path: Path) -> None:
-    folder = written(tmp_path)
-    (folder / "models/net/validation-128.csv").unlink()
-    with pytest.raises(BadTrace, match="of two batches or more"):
+def test_bad_files_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    folder = written(tmp_path, placements=PLACEMENTS.replace("0.12,", "0,"))
+    with pytest.raises(BadTrace, match="line 4: a step of 0 s is not longer than its synchronisation"):
         read_applications(folder / "models")
-    (folder / "models/net/scalability.csv").unlink()
-    with pytest.raises(BadTrace, match=r"scalability\.csv cannot be read"):
-        read_applications(folder / "models")
-    with pytest.raises(BadTrace, match="is no folder"):
-        read_applications(folder / "absent")
 
 
 def test_the_model_of_a_step_finds_what_made_the_times() -> None:
@@ -149,20 +105,6 @@ def test_a_workload_runs_to_its_end(tmp_path: Path) -> None:
     assert all(80 / 3600 < fast.hours[name] < slow.hours[name] < 600 / 3600 for name in slow.hours)
     assert all(rho > 0 for rho in slow.rho.values())
     assert run(jobs, applications, Rules(30, 30)).hours == slow.hours
-
-
-def test_any_workload_is_run_and_plotted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = written(tmp_path)
-    main(["--jobs", f"{folder / 'jobs.csv'}", "--models", f"{folder / 'models'}", "--plots", f"{tmp_path}"])
-    assert "restart 30 s" in capsys.readouterr().out
-    picture = ElementTree.parse(tmp_path / "jobs.csv.svg")
-    titles = [each.text for each in picture.iter() if each.get("class") == "title"]
-    assert titles[-1] == "GPUs in use"
-
-
-def test_jobs_without_models_are_refused() -> None:
-    with pytest.raises(SystemExit, match="--jobs FILE and --models FOLDER are given together"):
-        main(["--jobs", "jobs.csv"])
 
 
 def test_the_published_workloads_are_there() -> None:

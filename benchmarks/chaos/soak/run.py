@@ -40,6 +40,10 @@ class Options:
     minutes: float = 10.0
     jobs: int = 200
     seed: int = 0
+    pace: float = 1.0
+    """Factor of the pauses between faults, and between what users do."""
+    faults: int = 1
+    """How many requests have a fault before the weather is fine, also on a machine too busy to make many."""
 
 
 @dataclass
@@ -117,7 +121,8 @@ async def soak(
         await install(client)
         await make_namespace(client, NAMESPACE)
         eyes = Eyes(client, NAMESPACE)
-        weather = Weather(proxy, random.Random(options.seed), crash)  # the same one however busy the machine
+        # the same weather however busy the machine
+        weather = Weather(proxy, random.Random(options.seed), crash, options.pace)
         users = Users(client, eyes, chance, options.jobs)
         async with eyes.open(), running(proxy, state, eyes, outcome) as it:
             before = await settled(it, None)
@@ -126,7 +131,7 @@ async def soak(
                 await users.fill()
                 outcome.filled_in = await it.until_none(unfinished, PATIENCE)
                 say(f"all run after {outcome.filled_in:.1f} s; {options.minutes:g} minutes of bad weather")
-                await storm(it, weather, users, options.minutes * 60, chance)
+                await storm(it, weather, users, options, chance)
                 say("the weather is fine")
                 outcome.converged_in = await it.until_none(unfinished, PATIENCE)
                 outcome.collected_in = outcome.converged_in + await it.until_none(leftovers, PATIENCE)
@@ -141,14 +146,14 @@ async def soak(
     return outcome
 
 
-async def storm(it: Soak, weather: Weather, users: Users, seconds: float, chance: random.Random) -> None:
+async def storm(it: Soak, weather: Weather, users: Users, options: Options, chance: random.Random) -> None:
     """Inject faults and run users for the given time, and until the last user action is done."""
     it.outcome.began = it.now()
     async with background(weather.run()):
-        while it.now() - it.outcome.began < seconds:
+        while it.now() - it.outcome.began < options.minutes * 60 or weather.faults < options.faults:
             await users.act()
             # users come when they like
-            await asyncio.sleep(chance.uniform(*BETWEEN_DEEDS))
+            await asyncio.sleep(chance.uniform(*BETWEEN_DEEDS) * options.pace)
     weather.clear()
     it.outcome.ended = it.now()
 

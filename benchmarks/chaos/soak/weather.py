@@ -22,6 +22,7 @@ from elasticjob.kube.testing import (
     failure,
     html,
 )
+from elasticjob.kube.testing.faults import PASSED
 
 CALM = (0.5, 4.0)
 """Seconds between two episodes."""
@@ -37,16 +38,23 @@ class Weather:
     proxy: FaultProxy
     chance: random.Random
     crash: Crash | None = None
+    pace: float = 1.0
+    """Factor of every pause."""
     saw: Counter[str] = field(default_factory=Counter)
 
     async def run(self) -> None:
         while True:
             # the moment is meant to be random: nothing announces bad weather
-            await asyncio.sleep(self.chance.uniform(*CALM))
+            await self.last(*CALM)
             names = [name for name in EPISODES if name != "crash" or self.crash]
             name = self.chance.choices(names, weights=[EPISODES[each][0] for each in names])[0]
             self.saw[name] += 1
             await EPISODES[name][1](self)
+
+    @property
+    def faults(self) -> int:
+        """How many requests had one."""
+        return self.proxy.counts.total() - self.proxy.counts[PASSED]
 
     def clear(self) -> None:
         """End all faults; reset connections that a stall left half-open, which would never end."""
@@ -55,7 +63,7 @@ class Weather:
         self.proxy.cut_connections()
 
     async def last(self, shortest: float, longest: float) -> None:
-        await asyncio.sleep(self.chance.uniform(shortest, longest))
+        await asyncio.sleep(self.chance.uniform(shortest, longest) * self.pace)
 
     @contextmanager
     def raining(self, when: str, *faults: Fault, share: float = 0.5) -> Iterator[None]:
