@@ -30,9 +30,9 @@ from tests.kit.planning.replay import (
     sizes,
     used,
 )
-from tests.kit.planning.worlds import LOST, NOW, World, bounds, plus, worlds
+from tests.kit.planning.worlds import LOST, NOW, World, bounds, on_worlds, plus, worlds
 
-examples = settings(max_examples=200)
+examples = settings(max_examples=60)
 ROUNDS = 12
 """Plans after which a cluster with a constant load must rest."""
 
@@ -71,8 +71,7 @@ def test_units_of_a_resource_do_not_matter(world: World, resource: str) -> None:
     assert sizes(other.waiting) == sizes(same.waiting)
 
 
-@examples
-@given(worlds())
+@on_worlds
 def test_sizes_are_multiples_of_the_step_within_the_range(world: World) -> None:
     deltas = {each.job: each for each in planned(world).deltas}
     for job in world.jobs:
@@ -87,16 +86,14 @@ def test_sizes_are_multiples_of_the_step_within_the_range(world: World) -> None:
             assert now <= max(job.now, least)
 
 
-@examples
-@given(worlds())
+@on_worlds
 def test_no_job_is_taken_below_its_minimum(world: World) -> None:
     for who, job in ours(world, world.draft()):
         least = min(who.least, len(job.machines) - job.machines.count(None))
         assert bound(who) >= least or job.now > who.most
 
 
-@examples
-@given(worlds())
+@on_worlds
 def test_number_of_steps_is_bounded(world: World) -> None:
     draft = world.draft()
     askers = len(world.jobs) + len(world.cluster.demands)
@@ -121,8 +118,7 @@ def test_every_planned_instance_has_a_permitted_machine_with_room(world: World, 
         assert dict(zip(names, room, strict=True)) == {each: rooms[name].get(each, 0) for each in names}
 
 
-@examples
-@given(worlds())
+@on_worlds
 def test_a_resource_is_above_its_limit_only_if_no_job_can_give_it(world: World) -> None:
     draft = world.draft()
     use, most = used(world.cluster, rooms_after(world, draft)), most_used(world)
@@ -135,8 +131,7 @@ def test_a_resource_is_above_its_limit_only_if_no_job_can_give_it(world: World) 
             assert not gives(who)
 
 
-@examples
-@given(worlds())
+@on_worlds
 def test_every_shrink_has_a_cause_that_its_reason_names(world: World) -> None:
     draft = world.draft()
     reasons = {each.job: each.reason for each in told(draft).deltas}
@@ -156,8 +151,7 @@ def test_every_shrink_has_a_cause_that_its_reason_names(world: World) -> None:
                 assert job.amount[take.cause.of] > 0
 
 
-@examples
-@given(worlds())
+@on_worlds
 def test_no_taken_step_could_stay(world: World) -> None:
     draft = world.draft()
     rooms, most = rooms_after(world, draft), most_used(world)
@@ -173,8 +167,7 @@ def test_no_taken_step_could_stay(world: World) -> None:
             assert full or any(use[name] > most[name] for name in asked(job))
 
 
-@examples
-@given(worlds())
+@on_worlds
 def test_no_job_that_may_grow_could_take_one_more_step(world: World) -> None:
     draft = world.draft()
     now = rooms_now(world, draft)
@@ -184,8 +177,7 @@ def test_no_job_that_may_grow_could_take_one_more_step(world: World) -> None:
             assert not grows(world, who, job, now, use)
 
 
-@examples
-@given(worlds())
+@on_worlds
 def test_each_growth_goes_to_a_least_fulfilled_job_that_can_use_it(world: World) -> None:
     """Growth is undone, and then repeated step by step."""
     draft = world.draft()
@@ -220,8 +212,7 @@ def test_equal_jobs_end_at_most_one_step_apart(world: World, copies: int) -> Non
     assert most < least or max(found, default=0) - min(found, default=0) <= first.step
 
 
-@examples
-@given(worlds())
+@on_worlds
 def test_the_plan_of_the_applied_plan_is_empty(world: World) -> None:
     """Where no instance waits for the room of pods that were terminating before."""
     draft = world.draft()
@@ -232,21 +223,18 @@ def test_the_plan_of_the_applied_plan_is_empty(world: World) -> None:
         assert planned(after).deltas == ()
 
 
-@examples
-@given(worlds())
+@on_worlds
 def test_a_constant_load_comes_to_rest(world: World) -> None:
     assert planned(rested(world)).deltas == ()
 
 
-@examples
-@given(worlds())
+@on_worlds
 def test_without_elastic_jobs_the_plan_is_empty(world: World) -> None:
     fixed = tuple(replace(job, least=job.now, most=job.now, step=1) for job in world.jobs)
     assert planned(replace(world, jobs=fixed)).deltas == ()
 
 
-@examples
-@given(worlds())
+@on_worlds
 def test_a_machine_without_capacity_changes_nothing(world: World) -> None:
     machines = (*world.cluster.machines, Machine("a", {}, {}, {}))
     other = planned(replace(world, cluster=replace(world.cluster, machines=machines)))
@@ -254,8 +242,7 @@ def test_a_machine_without_capacity_changes_nothing(world: World) -> None:
     assert sizes(other.waiting) == sizes(planned(world).waiting)
 
 
-@examples
-@given(worlds())
+@on_worlds
 def test_every_entry_has_a_sentence_with_name_and_figures(world: World) -> None:
     found = planned(world)
     reasons = [(each.job, each.reason) for each in found.deltas]
@@ -266,8 +253,7 @@ def test_every_entry_has_a_sentence_with_name_and_figures(world: World) -> None:
     assert all(missing > 0 for missing in waiting.values())
 
 
-@examples
-@given(worlds())
+@on_worlds
 def test_rebalancing_brings_scores_closer(world: World) -> None:
     draft = replace(world, options=replace(world.options, rebalance=True)).draft()
     before, after = ({who.key: who for who in each.jobs} for each in (world.draft(), draft))
@@ -281,8 +267,7 @@ def test_rebalancing_brings_scores_closer(world: World) -> None:
     assert all(rooms[place.machine][name] >= 0 for place in placed(world, draft) for name in place.need)
 
 
-@examples
-@given(worlds())
+@on_worlds
 def test_rebalancing_comes_to_rest(world: World) -> None:
     assert planned(rested(replace(world, options=replace(world.options, rebalance=True)))).deltas == ()
 

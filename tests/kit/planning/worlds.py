@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import hypothesis.strategies as st
+from hypothesis import given, note, settings
 
 from elasticjob.brain.fulfilment.draft import Draft
 from elasticjob.brain.fulfilment.planner import drafted
@@ -88,6 +89,28 @@ def worlds(jobs: int = 6) -> st.SearchStrategy[World]:
     return st.builds(
         random_world, st.integers(0, 2**32), some((1, 2, 3, 4)), some(range(1, jobs)), some((0, 1, 2))
     )
+
+
+def on_worlds(test: Callable[[World], None]) -> Callable[[], None]:
+    """Run a test on 200 random worlds: to draw a number takes Hypothesis longer than a plan takes to make."""
+
+    @settings(max_examples=25)
+    @given(st.integers(0, 2**32))
+    def run(number: int) -> None:
+        for turn in range(8):
+            random = Random(f"{number}/{turn}")
+            counts = random.randint(1, 4), random.randint(1, 5), random.randint(0, 2)
+            given_ = random_world(random.getrandbits(32), *counts)
+            try:
+                test(given_)
+            except Exception:
+                note(f"{given_}")
+                raise
+
+    run.__name__ = run.__qualname__ = test.__name__
+    run.__doc__ = test.__doc__
+    run.__module__ = test.__module__
+    return run
 
 
 def random_world(number: int, machines: int, jobs: int, demands: int) -> World:
