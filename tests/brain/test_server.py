@@ -1,4 +1,4 @@
-"""What masters and readers get from Brain over HTTP, on both databases."""
+"""What masters and readers get from Brain over HTTP."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry
 
@@ -36,6 +37,7 @@ from elasticjob.brain.server import Server, openapi
 from elasticjob.brain.store import SeenJob, Store
 from elasticjob.master.cluster.brain import Brain
 
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # test_store.py has both
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 KEY = b"a key of the operator and of Brain"
 JOB = JobFacts(namespace="team", name="digits", uid="u1", roles={"worker": RoleFacts(most=8)})

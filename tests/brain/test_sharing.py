@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 
 import aiohttp
+import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
@@ -26,6 +27,7 @@ SPEEDS = {"scales": {1: 10.0, 2: 20.0}, "flat": {1: 10.0, 2: 10.1}}
 """Records a second by number of workers."""
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 async def test_the_job_that_gains_by_it_grows(client: Client, namespace: str, store: Store) -> None:
     await install(client)
     ready = {"type": "Ready", "status": "True"}
