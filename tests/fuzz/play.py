@@ -10,16 +10,17 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from tests.fuzz.listeners import Listener, Open
 from tests.fuzz.requests import request
+from tests.kit.waiting import PATIENCE, until
 
 AT_ONCE: Final = 32
 """Connections that are open at a time."""
-PATIENCE, QUIET = 0.1, 0.02
+FIRST, QUIET = 0.1, 0.02
 """Seconds that a first response is waited for (half a request gets none), and another one."""
 CHECK_EVERY: Final = 200
 STATUS: Final = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
@@ -48,7 +49,7 @@ class Found:
         )
 
 
-async def play(listener: Listener, numbers: range, seed: str = "1") -> Found:
+async def play(listener: Listener, numbers: range, seed: str = "1", first: float = FIRST) -> Found:
     """Send the requests of these numbers; every fault names the number that brings it about again."""
     found, began = Found(listener.name, len(numbers)), time.monotonic()
     left = iter(numbers)
@@ -58,7 +59,7 @@ async def play(listener: Listener, numbers: range, seed: str = "1") -> Found:
         with _log(found.wrong):
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(AT_ONCE):
-                    tasks.create_task(_sender(listener, at, left, seed, found))
+                    tasks.create_task(_sender(listener, at, left, seed, first, found))
             found.files = before, await _files_at_rest(before)
     if found.files[1] > before:
         found.wrong.append(f"{found.files[1] - before} file descriptors more than before")
@@ -66,10 +67,12 @@ async def play(listener: Listener, numbers: range, seed: str = "1") -> Found:
     return found
 
 
-async def _sender(listener: Listener, at: Open, left: Iterator[int], seed: str, found: Found) -> None:
+async def _sender(
+    listener: Listener, at: Open, left: Iterator[int], seed: str, first: float, found: Found
+) -> None:
     for number in left:
         data = request(listener.calls, random.Random(f"{seed}/{listener.name}/{number}"))
-        received = await _exchanged(at.port, data)
+        received = await _exchanged(at.port, data, first)
         statuses = [int(status) for status in STATUS.findall(received)]
         found.statuses.update(statuses)
         failed = any(status >= 500 for status in statuses) and STOPPING not in received
@@ -79,13 +82,13 @@ async def _sender(listener: Listener, at: Open, left: Iterator[int], seed: str, 
             found.wrong += [f"before request {number}: {sentence}" for sentence in at.check()]
 
 
-async def _exchanged(port: int, data: bytes) -> bytes:
+async def _exchanged(port: int, data: bytes, first: float = PATIENCE) -> bytes:
     """Send, and return what comes until the connection ends, or nothing more comes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     received = b""
     try:
         writer.write(data)
-        while piece := await asyncio.wait_for(reader.read(1 << 16), QUIET if received else PATIENCE):
+        while piece := await asyncio.wait_for(reader.read(1 << 16), QUIET if received else first):
             received += piece
     except (TimeoutError, ConnectionError):
         pass
@@ -112,11 +115,13 @@ def _log(wrong: list[str]) -> Iterator[None]:
 
 
 async def _files_at_rest(before: int) -> int:
-    """Return the number of open files once all connections have closed, or some seconds later."""
-    for _ in range(100):
-        if _files() <= before:
-            break
-        await asyncio.sleep(0.05)
+    """Return the number of open files once all connections have closed, or when patience ends."""
+
+    async def closed() -> bool:
+        return _files() <= before
+
+    with suppress(AssertionError):
+        await until(closed, "all connections have closed")
     return _files()
 
 

@@ -10,6 +10,6 @@ from tests.fuzz.play import play
 
 @pytest.mark.parametrize("listener", LISTENERS, ids=lambda listener: listener.name)
 async def test_random_requests_bring_no_fault(listener: Listener) -> None:
-    found = await play(listener, range(300))
+    found = await play(listener, range(300), first=2.0)  # a busy machine answers late
     assert found.wrong == []
     assert found.statuses.total() > 200

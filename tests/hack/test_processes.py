@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from hack.cluster.processes import Identity, ProgramFailed, Programs, identity_of, send
+from tests.kit.waiting import PATIENCE
 
 WAITS = [sys.executable, "-c", "import signal; print('up', flush=True); signal.pause()"]
 IGNORES = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)"
@@ -122,7 +123,7 @@ def wait_for_end(pid: int) -> None:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return
-    ended, _, _ = select.select([handle], [], [], 60)
+    ended, _, _ = select.select([handle], [], [], PATIENCE)
     os.close(handle)
     assert ended, f"process {pid} lives on"
 

@@ -16,6 +16,7 @@ from elasticjob.cli.standalone.hosting import new_job
 from elasticjob.cli.standalone.peers import DEVICES, Beside, Machine, machine
 from elasticjob.master.scaling.plan import Change, Group
 from elasticjob.master.state.scaling import Mode, Role
+from tests.kit.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_a_standalone_run_of_two_nodes_starts_the_other_one(tmp_path: Path) -> N
     arguments = ["run", "--standalone", "--nnodes", "2", "--no-python", "sh", "-c", f"{program}; true"]
     command = [sys.executable, "-m", "elasticjob.cli", *arguments]
     own = os.environ | {"TMPDIR": str(tmp_path)}
-    found = subprocess.run(command, capture_output=True, text=True, timeout=180, env=own, check=False)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=own, check=False)
     assert found.returncode == 0, found.stderr
     assert sorted(line for line in found.stdout.splitlines() if "rank" in line) == [
         "rank 0 of 2",
