@@ -50,10 +50,7 @@ async def test_what_was_stored_survives_crashes_and_restarts(tmp_path: Path) -> 
         await make(plane, "after")
         assert [
             found.name for found in plane.audit() if found.resource == "configmaps" and found.user == "admin"
-        ] == [
-            "before",
-            "after",
-        ]
+        ] == ["before", "after"]
     with ControlPlane(tmp_path) as plane:
         assert plane.url == url
         assert await made(plane) == {"before", "after"}

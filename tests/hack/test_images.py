@@ -128,10 +128,7 @@ def test_a_package_is_compiled_to_the_same_bytes_wherever_it_is(tmp_path: Path) 
         found.append(interpreter.compiled(package, "/site/thing"))
     here, there = found
     assert here == there
-    assert here.keys() == {
-        "/site/thing/module.py",
-        importlib.util.cache_from_source("/site/thing/module.py"),
-    }
+    assert here.keys() == {"/site/thing/module.py", importlib.util.cache_from_source("/site/thing/module.py")}
 
 
 def test_programs_bring_the_libraries_that_they_are_linked_against() -> None:

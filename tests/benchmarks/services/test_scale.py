@@ -8,15 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from benchmarks.services.crowds import PEERS, SHAPES, Peer, worker
-from benchmarks.services.scale import (
-    PASSES,
-    PROGRAMS,
-    REQUESTS,
-    Taken,
-    counted,
-    sheet,
-    writes_in,
-)
+from benchmarks.services.scale import PASSES, PROGRAMS, REQUESTS, Taken, counted, sheet, writes_in
 from elasticjob.kube.metrics import Metrics
 from hack.cluster.audit import Audited
 

@@ -141,22 +141,14 @@ ROWS: dict[str, Row] = {
     ),
     "servers differ": Row(
         Event.OOM,
-        replace(
-            RUNNING,
-            killed=KILLED,
-            samples=samples(*uses("ps", (2, 15), (2, 5))),
-        ),
+        replace(RUNNING, killed=KILLED, samples=samples(*uses("ps", (2, 15), (2, 5)))),
         PS_JOB,
         {"ps": (None, {"memory": "30Gi"})},
         says="15 GiB at most",
     ),
     "servers are alike": Row(
         Event.OOM,
-        replace(
-            RUNNING,
-            killed=KILLED,
-            samples=samples(*uses("ps", (2, 15), (2, 14))),
-        ),
+        replace(RUNNING, killed=KILLED, samples=samples(*uses("ps", (2, 15), (2, 14)))),
         PS_JOB,
         {"ps": (8, {})},
         says="the same on twice as many",
@@ -185,17 +177,10 @@ ROWS: dict[str, Row] = {
         says="a parameter server uses 97% of its cores",
     ),
     "workers may be tried": Row(
-        Event.IDLE,
-        TWO,
-        ALL_REDUCE,
-        {"worker": (4, {})},
-        says="there is room for more",
+        Event.IDLE, TWO, ALL_REDUCE, {"worker": (4, {})}, says="there is room for more"
     ),
     "there is no room": Row(
-        Event.IDLE,
-        TWO,
-        replace(ALL_REDUCE, room={"worker": 0}),
-        says="nothing to change",
+        Event.IDLE, TWO, replace(ALL_REDUCE, room={"worker": 0}), says="nothing to change"
     ),
     "more workers did not pay": Row(  # 2 -> 4 workers: 10 -> 11 steps: each brought 10 % of what one brought
         Event.IDLE,
@@ -227,11 +212,7 @@ COLD = {"cpu": "12", "memory": "16Gi"}
 TWO_CORES = Resources.parse({"cpu": "2"})
 BOUNDS = {
     "the user's number stays": (Role(count=3), None, {"worker": (None, COLD)}),
-    "the user's resources stay": (
-        Role(resource=TWO_CORES),
-        None,
-        {"worker": (1, {"memory": "16Gi"})},
-    ),
+    "the user's resources stay": (Role(resource=TWO_CORES), None, {"worker": (1, {"memory": "16Gi"})}),
     "a role that does not scale stays": (Role(auto=False), None, {}),
     "at least": (Role(least=3), None, {"worker": (3, COLD)}),
     "whole units": (Role(least=3, unit=2), None, {"worker": (4, COLD)}),
@@ -318,8 +299,7 @@ histories = st.builds(
     stage=st.sampled_from(StageName),
     samples=runs,
     past=st.lists(
-        st.builds(Past, st.just("u0"), st.just("p"), st.just(NOW), st.booleans(), runs, kills),
-        max_size=2,
+        st.builds(Past, st.just("u0"), st.just("p"), st.just(NOW), st.booleans(), runs, kills), max_size=2
     ).map(tuple),
     killed=kills,
     planned=st.just(()),

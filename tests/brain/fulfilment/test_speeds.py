@@ -75,10 +75,7 @@ def test_the_goodput_planner_gives_room_to_who_gains_by_it() -> None:
     room = Machine("m", {"cpu": 8000}, {"cpu": 4000}, {"cpu": 4000})
     flat = Job("ml/flat", 1, 4, 2, {"cpu": 1000}, ("m", "m"), NOW)
     seen = job()
-    jobs = [
-        trained(TRAINS, {1: 10.0, 2: 20.0}, seen, NOW),
-        trained(flat, {1: 10.0, 2: 10.1}, seen, NOW),
-    ]
+    jobs = [trained(TRAINS, {1: 10.0, 2: 20.0}, seen, NOW), trained(flat, {1: 10.0, 2: 10.1}, seen, NOW)]
     plan = PLANNERS[Share.GOODPUT].plan(Cluster((room,)), jobs, timedelta(0), NOW)
     assert [(delta.job, delta.after) for delta in plan.deltas] == [("ml/digits", 4)]
     assert "times as fast as now" in plan.deltas[0].reason

@@ -49,10 +49,7 @@ def test_each_node_sees_devices_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("low", "high", "count"), [(1, 4, None), (2, 2, 2)])
 def test_the_number_of_nodes_is_learnt_within_a_range(low: int, high: int, count: int | None) -> None:
     wish = new_job(Hosted(low, high, beside=True)).spec.wish
-    assert (wish.mode, wish.roles) == (
-        Mode.SINGLE_JOB,
-        {"worker": Role(count=count, least=low, most=high)},
-    )
+    assert (wish.mode, wish.roles) == (Mode.SINGLE_JOB, {"worker": Role(count=count, least=low, most=high)})
     assert new_job(Hosted(low, high)).spec.wish.mode is Mode.MANUAL
 
 

@@ -43,10 +43,7 @@ def test_gaps_names_each_break_in_the_count(record: tuple[Step, ...], expected: 
     ("record", "expected"),
     [
         (KILLED, 0),
-        (
-            steps((1, 1, 1, 2), (2, 1, 2, 2), (3, 2, 2, 1), (4, 2, 3, 1)),
-            0,
-        ),  # recorded by both main workers
+        (steps((1, 1, 1, 2), (2, 1, 2, 2), (3, 2, 2, 1), (4, 2, 3, 1)), 0),  # recorded by both main workers
         (steps((1, 1, 1, 2), (2, 1, 2, 2), (3, 2, 1, 1)), 2),
         (steps((1, 1, 1, 2), (2, 2, 3, 2)), 1),
     ],

@@ -108,8 +108,7 @@ async def test_act_that_does_not_come_true_says_what_was_expected_and_what_was_s
 
 
 @pytest.mark.parametrize(
-    ("end", "why"),
-    [(FAILED, "but the job failed"), (COMPLETE, "but the job was complete before that")],
+    ("end", "why"), [(FAILED, "but the job failed"), (COMPLETE, "but the job was complete before that")]
 )
 async def test_job_that_ends_too_early_ends_the_story_at_once(end: Condition, why: str) -> None:
     job = Job({"kill": [replace(at_step(9, world=1, round=2), conditions=(end,))]})
