@@ -63,13 +63,6 @@ def test_second_machine_is_inside_the_first_and_takes_nothing_from_it() -> None:
         )
 
 
-def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert refusal(Place(tmp_path)) == (
-        "a node needs root: it makes network links, mounts and cgroups; run this with sudo"
-    )
-
-
 @pytest.fixture
 def root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine on which we are root, everything is installed and no node is up."""
@@ -79,11 +72,17 @@ def root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_missing_packages_are_named_with_the_command_that_installs_them(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_that_is_not_fit_is_told_why(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusal(Place(root)) == ""
+    assert "choose another with --folder" in refusal(Place(root / ("x" * 100)))
+    (root / "current").write_text("/another")
+    assert "another node is up, in /another: one per machine" in refusal(Place(root))
+    (root / "current").write_text(str(root))
+    assert refusal(Place(root)) == ""
     monkeypatch.setattr(node, "missing_packages", lambda: {"runc": "runc", "nft": "nftables"})
     assert refusal(Place(root)) == "not installed: runc, nft; on Debian: apt-get install runc nftables"
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "a node needs root" in refusal(Place(root))
 
 
 def test_a_command_that_is_called_like_a_plugin_is_none(
@@ -98,31 +97,6 @@ def test_a_command_that_is_called_like_a_plugin_is_none(
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "bridge").touch()
     assert missing_packages() == {}
-
-
-def test_a_machine_has_one_node(root: Path) -> None:
-    (root / "current").write_text("/another")
-    assert refusal(Place(root)) == (
-        "another node is up, in /another: one per machine; hack/node --folder /another down ends it"
-    )
-    (root / "current").write_text(str(root))
-    assert refusal(Place(root)) == ""
-
-
-def test_a_folder_whose_name_is_too_long_for_a_socket_is_refused(root: Path) -> None:
-    assert "choose another with --folder" in refusal(Place(root / ("x" * 100)))
-
-
-def test_an_empty_path_lacks_everything(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(debian, "PLUGINS", (tmp_path,))
-    assert missing_packages() == {
-        "containerd": "containerd",
-        "runc": "runc",
-        "nft": "nftables",
-        "ip": "iproute2",
-        "bridge": "containernetworking-plugins",
-    }
 
 
 def test_children_of_a_cgroup_get_the_controllers_that_it_has(tmp_path: Path) -> None:

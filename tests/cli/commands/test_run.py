@@ -68,25 +68,6 @@ def test_flags_end_at_the_script(
     assert (settings.script, (job.low, job.high)) == (script, nodes)
 
 
-def test_torchruns_other_words_are_understood(called: list[tuple[Settings, Hosted]]) -> None:
-    flags = "--rdzv-backend c10d --rdzv-endpoint h:1 --rdzv_id j --start-method spawn -t 3 --max_restarts 0"
-    assert started(*flags.split(), "train.py") == 7
-    [(settings, job)] = called
-    assert (job.host, job.port, job.name) == ("h", 1, "j")
-    assert (settings.start, settings.max_restarts) == (Start.COLD, 0)
-
-
-@pytest.mark.parametrize(
-    ("flags", "expected"), [("", (3, 2)), ("--max-restarts 5", (5, 0)), ("--max-restarts 0", (0, 0))]
-)
-def test_max_restarts_that_are_given_are_kept(
-    called: list[tuple[Settings, Hosted]], flags: str, expected: tuple[int, int]
-) -> None:
-    assert started(*flags.split(), "train.py") == 7
-    [(settings, _)] = called
-    assert (settings.max_restarts, settings.tries) == expected
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
@@ -208,11 +189,29 @@ def test_rdzv_conf_reaches_the_job(called: list[tuple[Settings, Hosted]]) -> Non
         ("--run-path --no-python", "script", Script("train.py")),
         ("--monitor-interval 5", "workers", 1),
         ("--role trainer", "name", "trainer"),
+        ("--rdzv-backend c10d --start-method spawn", "start", Start.COLD),
+        ("", "max_restarts", 3),
+        ("", "tries", 2),
+        ("--max-restarts 5", "max_restarts", 5),
+        ("--max-restarts 5", "tries", 0),
+        ("--max_restarts 0", "max_restarts", 0),
+        ("--max_restarts 0", "tries", 0),
+        ("PET_MAX_RESTARTS=2", "max_restarts", 2),
+        ("PET_VIRTUAL_LOCAL_RANK=1", "virtual_rank", True),
+        ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT=9", "grace", 9.0),
+        ("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=x", "template", "x"),
     ],
 )
-def test_flags_mean_what_they_mean_to_torchrun(
-    called: list[tuple[Settings, Hosted]], flags: str, field: str, value: object
+def test_flags_and_variables_mean_what_they_mean_to_torchrun(
+    called: list[tuple[Settings, Hosted]],
+    monkeypatch: pytest.MonkeyPatch,
+    flags: str,
+    field: str,
+    value: object,
 ) -> None:
+    if flags[:1].isupper():
+        monkeypatch.setenv(*flags.split("="))
+        flags = ""
     assert started(*flags.split(), "train.py") == 7
     [(settings, _)] = called
     assert getattr(settings, field) == value
@@ -222,7 +221,6 @@ def test_flags_mean_what_they_mean_to_torchrun(
     ("flags", "sentence"),
     [
         ("-r 4", "--redirects is '4'; give 0, 1, 2, 3, or WORKER:NUMBER"),
-        ("-t x:1", "--tee is 'x:1'"),
         ("--local-ranks-filter a", "--local-ranks-filter is 'a'"),
         ("--signals-to-handle SIGFOO", "there is no signal 'SIGFOO'"),
         ("--signals-to-handle SIGKILL", "SIGKILL cannot be handled"),
@@ -248,26 +246,3 @@ def test_redirects_without_a_folder_go_to_a_new_one(called: list[tuple[Settings,
     assert settings.log_dir is not None
     assert list(settings.log_dir.iterdir()) == []
     settings.log_dir.rmdir()
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "field", "expected"),
-    [
-        ("PET_MAX_RESTARTS", "2", "max_restarts", 2),
-        ("PET_VIRTUAL_LOCAL_RANK", "1", "virtual_rank", True),
-        ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "9", "grace", 9.0),
-        ("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "x", "template", "x"),
-    ],
-)
-def test_flags_are_read_from_torchruns_variables(
-    called: list[tuple[Settings, Hosted]],
-    monkeypatch: pytest.MonkeyPatch,
-    variable: str,
-    value: str,
-    field: str,
-    expected: object,
-) -> None:
-    monkeypatch.setenv(variable, value)
-    assert started("train.py") == 7
-    [(settings, _)] = called
-    assert getattr(settings, field) == expected

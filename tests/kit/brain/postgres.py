@@ -49,31 +49,12 @@ def running(folder: Path) -> Iterator[str]:
         os.chown(folder, pwd.getpwnam(USER).pw_uid, -1)
     env = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]}
     settings = [part for each in (*QUICK, f"unix_socket_directories={folder}") for part in ("-c", each)]
-    made: tuple[str | Path, ...] = (
-        here / "initdb",
-        "-D",
-        data,
-        "-U",
-        "brain",
-        "--no-sync",
-        "-A",
-        "trust",
-        "-E",
-        "UTF8",
-    )
+    made: tuple[str | Path, ...] = (here / "initdb", "-D", data, "-U", "brain", "--no-sync")
+    made = (*made, "-A", "trust", "-E", "UTF8")
     subprocess.run((*prefix, *made), check=True, cwd=folder, capture_output=True, env=env)
     with (folder / "log").open("wb") as log:
-        served: tuple[str | Path, ...] = (
-            here / "postgres",
-            "-D",
-            data,
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(port),
-            *settings,
-        )
-        server = subprocess.Popen((*prefix, *served), cwd=folder, env=env, stdout=log, stderr=log)
+        served: tuple[str | Path, ...] = (here / "postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port))
+        server = subprocess.Popen((*prefix, *served, *settings), cwd=folder, env=env, stdout=log, stderr=log)
     try:
         _wait((here / "pg_isready", "-h", "127.0.0.1", "-p", str(port)), server)
         yield f"postgresql://brain@127.0.0.1:{port}"
