@@ -17,13 +17,6 @@ from tests.kit.brain import postgres
 NUMBERS = itertools.count()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process runs what needs PostgreSQL, which then starts once."""
-    for item in items:
-        if isinstance(item, pytest.Function) and "database" in item.fixturenames:
-            item.add_marker(pytest.mark.xdist_group("postgresql"))
-
-
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """The URL of a PostgreSQL server, without the name of a database."""

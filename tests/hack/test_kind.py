@@ -37,9 +37,7 @@ def test_root_has_the_projects_node_and_others_kind(
 
 
 def test_where_no_node_can_be_it_is_said_what_to_do() -> None:
-    with pytest.raises(
-        Missing, match=r"needs root.* Without root, use kind: Docker does not answer"
-    ):
+    with pytest.raises(Missing, match=r"needs root.* Without root, use kind: Docker does not answer"):
         choose("", root=False, no_kind=NO_DOCKER)
     with pytest.raises(Missing, match="there is no node of minikube"):
         choose("minikube", root=False, no_kind="")
