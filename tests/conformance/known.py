@@ -18,16 +18,6 @@ class Known:
 
 KNOWN: tuple[Known, ...] = (
     Known(
-        "A definition is refused for its own mistakes, not also for what follows from them; a version must"
-        " say whether it is served and stored, as the published schema has it.",
-        {
-            "definitions/no versions": ("1.body.details.causes",),
-            "definitions/no kind": ("1.body.details.causes",),
-            "definitions/no storage version": ("1.body.details.causes",),
-            "definitions/a strategic patch": ("5.body.details.causes",),
-        },
-    ),
-    Known(
         "The size of a custom resource is checked by its schema, not once more by its scale path.",
         {
             "customs/a whole fraction": ("4",),

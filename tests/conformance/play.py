@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
@@ -15,9 +15,8 @@ from multidict import CIMultiDict
 
 from tests.conformance.hooks import Hooks
 from tests.conformance.probe import CRDS, NAMESPACES, Probe, Raw, Step
+from tests.kit.waiting import PATIENCE, PAUSE
 
-PATIENCE = 60.0
-_TRIES = 2000  # of one step: a server in the same process answers so fast that PATIENCE alone would spin
 _HOLE = re.compile(r"\{([a-z]\w*)\}")
 Observation = dict[str, Any]
 
@@ -36,15 +35,13 @@ class Played:
 
 @dataclass
 class Server:
-    """One side: a session on it (the administrator's, and nobody's), the webhook server it may call, and how
-    to wait between two looks.
-    """
+    """One side: a session on it (the administrator's, and nobody's), and the webhook server it may call."""
 
     session: aiohttp.ClientSession
     bare: aiohttp.ClientSession
     hooks: Hooks
-    pause: Callable[[], Awaitable[None]]
     run: str = ""
+    """Sets the names of one run apart, on a server that outlives it."""
     token_of: Callable[[str, tuple[str, ...]], str] | None = None
     """A token for a user in these groups, where the server serves no impersonation."""
     _places: dict[str, str] = field(default_factory=dict)
@@ -63,7 +60,7 @@ async def play(server: Server, probe: Probe) -> Played:
         "ca": server.hooks.ca,
     }
     places = {"ns": namespace, "hook": server.hooks.url, "ca": server.hooks.ca}
-    await _prepare(server, namespace)
+    await _prepare(server, namespace, probe.steps)
     observations: list[Observation] = []
     try:
         async with asyncio.timeout(PATIENCE):
@@ -73,19 +70,22 @@ async def play(server: Server, probe: Probe) -> Played:
         codes = [each.get("code") for each in observations]
         raise NeverReached(f"{probe.name}: after steps with {codes} the next one waits in vain") from None
     finally:
-        await _tidy(server, namespace)
+        if server.run:  # another server ends with its probes
+            await _tidy(server, namespace)
     return Played(observations, places)
 
 
-async def _prepare(server: Server, namespace: str) -> None:
-    """A namespace with its default service account, so that pods can be made in it."""
+async def _prepare(server: Server, namespace: str, steps: Iterable[Step]) -> None:
+    """A namespace with what a controller makes in it, as far as the steps could see it."""
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     await _raw(server, "POST", NAMESPACES, body)
-    path = f"{NAMESPACES}/{namespace}/serviceaccounts"
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    await _raw(server, "POST", path, account)
-    watched = ("configmaps", "kube-root-ca.crt")
-    await _raw(server, "POST", f"{NAMESPACES}/{namespace}/{watched[0]}", {"metadata": {"name": watched[1]}})
+    paths = " ".join(step.path for step in steps)
+    if "/pods" in paths or "/serviceaccounts" in paths:
+        path = f"{NAMESPACES}/{namespace}/serviceaccounts"
+        await _raw(server, "POST", path, {"metadata": {"name": "default"}})
+    if "/configmaps" in paths:
+        path = f"{NAMESPACES}/{namespace}/configmaps"
+        await _raw(server, "POST", path, {"metadata": {"name": "kube-root-ca.crt"}})
 
 
 async def _tidy(server: Server, namespace: str) -> None:
@@ -111,13 +111,10 @@ async def _steps(server: Server, step: Step, values: dict[str, str]) -> list[Obs
         return await _many(server, step, values)
     if step.events:
         return await _watched(server, step, values)
-    for _ in range(_TRIES):
-        found = await _send(server, step, values)
-        if _is_reached(step, found):
-            _take(step, found, values)
-            return [_shown(step, found)]
-        await server.pause()
-    raise NeverReached(f"{step.method} {_filled(step.path, values)} waits for {step.until}, last: {found}")
+    while not _is_reached(step, found := await _send(server, step, values)):  # noqa: ASYNC110 - only asking tells
+        await asyncio.sleep(PAUSE)
+    _take(step, found, values)
+    return [_shown(step, found)]
 
 
 async def _many(server: Server, step: Step, values: dict[str, str]) -> list[Observation]:

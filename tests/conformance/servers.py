@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,16 +19,6 @@ from tests.conformance.hooks import serving
 from tests.conformance.play import Server
 
 _TOKEN = "probe"
-
-
-async def at_once() -> None:
-    """Let others run, then look again: enough for a server in the same process."""
-    await asyncio.sleep(0)
-
-
-async def a_moment() -> None:
-    """The pause between two looks at a server in another process."""
-    await asyncio.sleep(0.03)
 
 
 @asynccontextmanager
@@ -48,7 +37,7 @@ async def embedded() -> AsyncIterator[Server]:
             api.add_token(token, user, groups)
             return token
 
-        async with _side(admin, _session(api.url, context), at_once) as server:
+        async with _side(admin, _session(api.url, context)) as server:
             server.token_of = token_of
             yield server
 
@@ -59,7 +48,7 @@ async def real(kubeconfig: Path, run: str) -> AsyncIterator[Server]:
     another's.
     """
     url, admin, nobody = _credentials(kubeconfig)
-    async with _side(_session(url, admin), _session(url, nobody), a_moment, run) as server:
+    async with _side(_session(url, admin), _session(url, nobody), run) as server:
         yield server
 
 
@@ -96,8 +85,7 @@ def _session(
 async def _side(
     admin: aiohttp.ClientSession,
     nobody: aiohttp.ClientSession,
-    pause: Callable[[], Awaitable[None]],
     run: str = "",
 ) -> AsyncIterator[Server]:
     async with serving(datetime.now(UTC)) as hooks, admin, nobody:
-        yield Server(admin, nobody, hooks, pause, run)
+        yield Server(admin, nobody, hooks, run)

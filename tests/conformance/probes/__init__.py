@@ -13,7 +13,6 @@ from tests.conformance.probes import (
     customs,
     definitions,
     discovery,
-    identity,
     kubectl,
     lists,
     patches,
@@ -34,7 +33,6 @@ SUBJECTS: dict[str, tuple[Probe, ...]] = {
     "admission": admission.PROBES,
     "builtins": builtins.PROBES,
     "access": access.PROBES,
-    "identity": identity.PROBES,
     "discovery": discovery.PROBES,
     "kubectl": kubectl.PROBES,
 }

@@ -2,12 +2,13 @@
 fail.
 """
 
+# ruff: noqa: F403, F405 - what a probe is told in
 from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.objects import config_map, defined, thing
-from tests.conformance.probe import MAPS, THINGS, Probe, Step, delete, get, given, patch, post, probe
+from tests.conformance.objects import *
+from tests.conformance.probe import *
 
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
 VALIDATING, MUTATING = f"{HOOKS}/validatingwebhookconfigurations", f"{HOOKS}/mutatingwebhookconfigurations"
@@ -97,10 +98,7 @@ PROBES: tuple[Probe, ...] = (
     validated("denied in detail", hook("deny-in-detail")),
     validated("denied in silence", hook("deny-in-silence")),
     validated(
-        "denied twice",
-        hook("deny", "a.example.com"),
-        hook("deny", "b.example.com"),
-        steps=(post(MAPS, A),),
+        "denied twice", hook("deny", "a.example.com"), hook("deny", "b.example.com"), steps=(post(MAPS, A),)
     ),
     validated(
         "a denied deletion",
@@ -156,11 +154,7 @@ PROBES: tuple[Probe, ...] = (
     mutated("asked again", hook("count", reinvocationPolicy="IfNeeded"), hook("late")),
     mutated("not asked again", hook("count"), hook("late")),
     mutated("a label that is none", hook("bad-label"), steps=(post(MAPS, A),)),
-    mutated(
-        "a patch that does not fit",
-        hook("bad-patch"),
-        steps=(post(MAPS, A),),
-    ),
+    mutated("a patch that does not fit", hook("bad-patch"), steps=(post(MAPS, A),)),
     mutated("a patch without a type", hook("no-type"), steps=(post(MAPS, A),)),
     mutated("a mutating webhook denies", hook("deny"), steps=(post(MAPS, A),)),
     mutated("a mutating webhook warns", hook("warn"), steps=(post(MAPS, A, show=("data",)),)),

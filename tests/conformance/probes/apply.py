@@ -1,25 +1,12 @@
 """Server-side apply: ownership, conflicts, force, removal, keyed lists, status, uid."""
 
+# ruff: noqa: F403, F405 - what a probe is told in
 from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.objects import config_map, defined, deployment, thing
-from tests.conformance.probe import (
-    DEPLOYMENTS,
-    MAPS,
-    MEDIA,
-    THINGS,
-    Probe,
-    Raw,
-    Step,
-    apply,
-    given,
-    patch,
-    post,
-    probe,
-    put,
-)
+from tests.conformance.objects import *
+from tests.conformance.probe import *
 
 ONE = f"{MAPS}/a"
 THING = f"{THINGS}/one"
@@ -135,12 +122,7 @@ PROBES: tuple[Probe, ...] = (
         apply(f"{DEPLOYMENTS}/d", deployment("d"), "you", show=SHOWN),
         apply(f"{DEPLOYMENTS}/d", deployment("d"), show=SHOWN),
     ),
-    probe(
-        "an emptied map",
-        mine({"x": "1"}),
-        apply(ONE, of({})),
-        apply(ONE, config_map("a")),
-    ),
+    probe("an emptied map", mine({"x": "1"}), apply(ONE, of({})), apply(ONE, config_map("a"))),
     probe("an empty map is owned", apply(ONE, of({})), mine({"x": "1"}, "you")),
     probe(
         "parts by key",
@@ -236,11 +218,7 @@ PROBES: tuple[Probe, ...] = (
         "an update of status is owned",
         *defined(),
         given(post(THINGS, thing("one", {"replicas": 1}))),
-        put(
-            f"{THING}/status",
-            thing("one", {"replicas": 5}, status={"phase": "x"}),
-            fieldManager="s",
-        ),
+        put(f"{THING}/status", thing("one", {"replicas": 5}, status={"phase": "x"}), fieldManager="s"),
         patch(
             "merge",
             f"{THING}/status",

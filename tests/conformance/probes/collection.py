@@ -1,9 +1,10 @@
 """What goes with what: garbage collection both ways, namespaces, definitions."""
 
+# ruff: noqa: F403, F405 - what a probe is told in
 from __future__ import annotations
 
-from tests.conformance.objects import config_map, owned_by
-from tests.conformance.probe import CORE, MAPS, NAMESPACES, Probe, delete, get, given, patch, post, probe
+from tests.conformance.objects import *
+from tests.conformance.probe import *
 
 OWNER = config_map("owner", {"x": "1"})
 HELD = config_map("owner", {"x": "1"}, finalizers=["example.com/hold"])

@@ -1,24 +1,10 @@
 """Create, read, replace, delete: what holds for every kind."""
 
+# ruff: noqa: F403, F405 - what a probe is told in
 from __future__ import annotations
 
-from tests.conformance.objects import config_map, pod
-from tests.conformance.probe import (
-    CORE,
-    JSON,
-    MAPS,
-    NAMESPACES,
-    PODS,
-    YAML,
-    Probe,
-    Raw,
-    delete,
-    get,
-    given,
-    post,
-    probe,
-    put,
-)
+from tests.conformance.objects import *
+from tests.conformance.probe import *
 
 A = config_map("a", {"x": "1"})
 ONE = f"{MAPS}/a"
@@ -140,11 +126,7 @@ PROBES: tuple[Probe, ...] = (
         delete(f"{PODS}/p", gracePeriodSeconds=0, show=("metadata.deletionGracePeriodSeconds",)),
         get(f"{PODS}/p"),
     ),
-    probe(
-        "deleting another uid",
-        *given(post(MAPS, A)),
-        delete(ONE, {"preconditions": {"uid": "other"}}),
-    ),
+    probe("deleting another uid", *given(post(MAPS, A)), delete(ONE, {"preconditions": {"uid": "other"}})),
     probe(
         "deleting an old version",
         *given(post(MAPS, A, take=TAKE), put(ONE, config_map("a", {"x": "2"}))),

@@ -1,11 +1,12 @@
 """Objects of custom resources: validation, pruning, defaults, rules, what is strict and what is ratcheted."""
 
+# ruff: noqa: F403, F405 - what a probe is told in
 from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.objects import defined, thing
-from tests.conformance.probe import THINGS, Probe, Raw, get, given, patch, post, probe, put
+from tests.conformance.objects import *
+from tests.conformance.probe import *
 
 THING = f"{THINGS}/one"
 Z = "x-kubernetes-validations"
@@ -60,11 +61,7 @@ PROBES: tuple[Probe, ...] = (
     sent("a part twice", {"parts": [{"name": "a"}, {"name": "a"}]}),
     sent("a part without a name", {"parts": [{"size": 1}]}),
     sent("a label that is a number", {"labels": {"a": 1}}),
-    sent(
-        "several problems",
-        {"replicas": "x", "mode": "odd", "plain": 7},
-        show=None,
-    ),
+    sent("several problems", {"replicas": "x", "mode": "odd", "plain": 7}, show=None),
     sent("a null that may be", {"note": None}),
     sent("a null that may not be", {"replicas": None}),
     sent("a null with a default", {"mode": None}),
@@ -93,10 +90,7 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "labels that are numbers",
         *defined(),
-        post(
-            THINGS,
-            thing("one", {}) | {"metadata": {"name": "one", "labels": {"a": 1}}},
-        ),
+        post(THINGS, thing("one", {}) | {"metadata": {"name": "one", "labels": {"a": 1}}}),
     ),
     probe(
         "a name twice",
@@ -122,11 +116,7 @@ PROBES: tuple[Probe, ...] = (
         post(THINGS, {"apiVersion": "{group}/v1", "metadata": {"name": "one"}}),
         post(THINGS, {"kind": "Thing", "metadata": {"name": "one"}}),
     ),
-    probe(
-        "another kind",
-        *defined(),
-        post(THINGS, thing("one", {}) | {"kind": "Other"}),
-    ),
+    probe("another kind", *defined(), post(THINGS, thing("one", {}) | {"kind": "Other"})),
     probe("a bad name", *defined(), post(THINGS, thing("One_", {}))),
     probe(
         "an update without a version",

@@ -1,31 +1,12 @@
 """What kubectl sends: apply, diff, edit, replace, label, scale, set image, rollout, wait, explain, get -w."""
 
+# ruff: noqa: F403, F405 - what a probe is told in
 from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.objects import SPEC, config_map, defined, deployment, pod, service, thing
-from tests.conformance.probe import (
-    DEPLOYMENTS,
-    MAPS,
-    NAMESPACES,
-    PARTIAL,
-    PODS,
-    SECRETS,
-    SERVICES,
-    TABLE,
-    THINGS,
-    Probe,
-    apply,
-    delete,
-    get,
-    given,
-    patch,
-    post,
-    probe,
-    put,
-    watch,
-)
+from tests.conformance.objects import *
+from tests.conformance.probe import *
 
 A = config_map("a", {"x": "1"})
 ONE, THING, D, POD = f"{MAPS}/a", f"{THINGS}/one", f"{DEPLOYMENTS}/d", f"{PODS}/p"
@@ -95,9 +76,7 @@ PROBES: tuple[Probe, ...] = (
         patch("merge", THING, {"spec": {"replicas": None, "note": "x"}}, **CSA, show=("spec", *META)),
     ),
     probe(
-        "diff --server-side of a new object",
-        apply(ONE, A, "kubectl", dryRun="All", force="true"),
-        get(ONE),
+        "diff --server-side of a new object", apply(ONE, A, "kubectl", dryRun="All", force="true"), get(ONE)
     ),
     probe(
         "diff --server-side of a change",
@@ -267,10 +246,7 @@ PROBES: tuple[Probe, ...] = (
             fieldSelector="metadata.name=a",
             resourceVersion="{rv}",
             accept=TABLE,
-            meanwhile=(
-                patch("merge", ONE, {"data": {"y": "2"}}, show=()),
-                delete(ONE, show=()),
-            ),
+            meanwhile=(patch("merge", ONE, {"data": {"y": "2"}}, show=()), delete(ONE, show=())),
         ),
     ),
     probe(

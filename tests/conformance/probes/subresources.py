@@ -1,26 +1,10 @@
 """status, scale, generation, finalizers and the other halves of an object."""
 
+# ruff: noqa: F403, F405 - what a probe is told in
 from __future__ import annotations
 
-from tests.conformance.objects import config_map, defined, definition, deployment, pod, thing
-from tests.conformance.probe import (
-    CORE,
-    CRDS,
-    DEPLOYMENTS,
-    MAPS,
-    NAMESPACES,
-    PODS,
-    THINGS,
-    Probe,
-    apply,
-    delete,
-    get,
-    given,
-    patch,
-    post,
-    probe,
-    put,
-)
+from tests.conformance.objects import *
+from tests.conformance.probe import *
 
 THING, D, POD = f"{THINGS}/one", f"{DEPLOYMENTS}/d", f"{PODS}/p"
 ONE = thing("one", {"replicas": 1})

@@ -1,23 +1,10 @@
 """Watches: from which version, selectors, bookmarks, initial events, versions that are gone or to come."""
 
+# ruff: noqa: F403, F405 - what a probe is told in
 from __future__ import annotations
 
-from tests.conformance.objects import config_map, defined, definition, thing
-from tests.conformance.probe import (
-    CRDS,
-    MAPS,
-    PARTIAL,
-    TABLE,
-    THINGS,
-    Probe,
-    delete,
-    get,
-    given,
-    patch,
-    post,
-    probe,
-    watch,
-)
+from tests.conformance.objects import *
+from tests.conformance.probe import *
 
 TAKE = {"rv": "metadata.resourceVersion"}
 A = config_map("a", {"x": "1"}, labels={"set": "1"})
@@ -98,10 +85,7 @@ PROBES: tuple[Probe, ...] = (
         *defined(),  # whose history begins later than 1 on any server, however young
         watch(THINGS, 1, resourceVersion="1", show=("code",)),
     ),
-    probe(
-        "a version of the future",
-        watch(MAPS, 1, resourceVersion="99999999999", timeoutSeconds="1"),
-    ),
+    probe("a version of the future", watch(MAPS, 1, resourceVersion="99999999999", timeoutSeconds="1")),
     probe("a version of words", watch(MAPS, 1, resourceVersion="abc")),
     probe(
         "initial events",
