@@ -74,28 +74,29 @@ def mutated(chance: random.Random, value: Any) -> Any:
     return answer
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 async def test_no_body_makes_the_server_stumble(things: Api, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(100):
         path, good = chance.choice(BODIES)
         one, body = f"{path}/{good['metadata']['name']}", mutated(chance, mutated(chance, good))
         await things.post(path, good)
-        for kind in ("post", "put", "merge", "strategic"):
-            if kind == "post":
-                reply = await things.post(path, body)
-            elif kind == "put":
-                reply = await things.put(one, body)
-            else:
-                reply = await things.patch(one, body, kind)
-            assert isinstance(reply.body, dict), (kind, path, body, reply.body)
+        kind = chance.choice(["post", "put", "merge", "strategic"])
+        if kind == "post":
+            reply = await things.post(path, body)
+        elif kind == "put":
+            reply = await things.put(one, body)
+        else:
+            reply = await things.patch(one, body, kind)
+        assert isinstance(reply.body, dict), (kind, path, body, reply.body)
+    for path, _ in BODIES:
         assert (await things.get(path)).code == 200
 
 
 JSON = "application/json"
 NAMES = ",".join(f'"k{number}":"v"' for number in range(60_000))
 ALIASES = "".join(f"  a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12))
-GROWING = [{"op": "add", "path": "/spec/free", "value": {"0": [1] * 1000}}] + [
+GROWING = [{"op": "add", "path": "/spec/free", "value": {"0": "x" * 100_000}}] + [
     {"op": "copy", "from": "/spec/free", "path": f"/spec/free/{number}"} for number in range(1, 40)
 ]
 

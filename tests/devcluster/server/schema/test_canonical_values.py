@@ -69,13 +69,12 @@ async def test_a_write_that_changes_nothing_is_none(api: Api, verb: str) -> None
         assert (await anext(events))["type"] == "DELETED"
 
 
-@pytest.mark.parametrize(
-    ("force", "code"), [("True", 200), ("1", 200), ("T", 200), ("False", 409), ("0", 409)]
-)
-async def test_booleans_of_a_query(api: Api, force: str, code: int) -> None:
+async def test_booleans_of_a_query(api: Api) -> None:
     await api.apply(f"{CONFIG_MAPS}/a", config_map("a", x="1"))
-    other = await api.apply(f"{CONFIG_MAPS}/a", config_map("a", x="2"), manager="you", force=force)
-    assert other.code == code
+    other = config_map("a", x="2")
+    for force, code in {"True": 200, "1": 200, "T": 200, "False": 409, "0": 409}.items():
+        query = {"manager": "you", "force": force, "dryRun": "All"}
+        assert (await api.apply(f"{CONFIG_MAPS}/a", other, **query)).code == code
 
 
 async def test_version_zero(api: Api) -> None:

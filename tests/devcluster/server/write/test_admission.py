@@ -1,4 +1,4 @@
-"""Webhooks called over TLS: what they see, what they may change, how they refuse, and when they fail."""
+"""Webhooks called over TLS: whom they are asked about, what they may change; more in tests/conformance."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ class Hook:
     async def handle(self, request: web.Request) -> web.Response:
         review = await request.json()
         self.seen.append(review["request"])
-        if self.answer.get("broken"):
-            return web.Response(status=502, text="<html>")
         return web.json_response({"response": {"uid": review["request"]["uid"], **self.answer}})
 
     def patch(self, *operations: dict[str, Any]) -> None:
@@ -79,97 +77,11 @@ async def hook() -> AsyncIterator[Hook]:
     await runner.cleanup()
 
 
-async def test_a_mutating_webhook_changes_what_is_stored(api: Api, hook: Hook) -> None:
-    await hook.register(api, "Mutating")
-    hook.patch({"op": "add", "path": "/data/added", "value": "yes"})
-    reply = await api.post(CONFIG_MAPS, config_map("a", x="1"))
-    assert reply.body["data"] == {"x": "1", "added": "yes"}
-    request = hook.seen[0]
-    assert (request["operation"], request["name"], request["namespace"]) == ("CREATE", "a", "default")
-    assert request["kind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
-    assert request["resource"] == {"group": "", "version": "v1", "resource": "configmaps"}
-    assert (request["oldObject"], request["userInfo"]["username"], request["dryRun"]) == (
-        None,
-        "admin",
-        False,
-    )
-
-
 async def test_a_mutated_custom_resource_is_pruned_and_defaulted_again(things: Api, hook: Hook) -> None:
     await hook.register(things, "Mutating")
     hook.patch({"op": "add", "path": "/spec/nonsense", "value": 1}, {"op": "remove", "path": "/spec/mode"})
     reply = await things.post(THINGS, thing(replicas=1))
     assert reply.body["spec"] == {"replicas": 1, "mode": "fast"}
-
-
-async def test_a_validating_webhook_refuses_with_its_words(api: Api, hook: Hook) -> None:
-    await hook.register(api, "Validating")
-    causes = [{"field": "data.x", "message": "too small", "reason": "FieldValueInvalid"}]
-    hook.answer = {
-        "allowed": False,
-        "status": {"code": 422, "reason": "Invalid", "message": "no", "details": {"causes": causes}},
-    }
-    reply = await api.post(CONFIG_MAPS, config_map("a"))
-    assert (reply.code, reply.reason) == (422, "Invalid")
-    assert reply.message == 'admission webhook "check.example.com" denied the request: no'
-    assert reply.body["details"]["causes"] == causes
-    assert (await api.get(f"{CONFIG_MAPS}/a")).code == 404
-
-
-@pytest.mark.parametrize("spec", [{"replicas": -1}, {"replicas": 11, "mode": "slow"}], ids=["schema", "rule"])
-async def test_what_schema_or_rules_refuse_is_not_shown_to_validating_webhooks(
-    things: Api, hook: Hook, spec: dict[str, Any]
-) -> None:
-    await things.post(THINGS, thing(replicas=1))
-    await hook.register(things, "Validating")
-    assert (await things.post(THINGS, thing("two", **spec))).code == 422
-    assert (await things.patch(f"{THINGS}/one", {"spec": spec})).code == 422
-    assert hook.seen == []
-
-
-async def test_updates_and_deletes_show_the_old_object(api: Api, hook: Hook) -> None:
-    await api.post(CONFIG_MAPS, config_map("a", x="1"))
-    await hook.register(api, "Validating")
-    await api.patch(f"{CONFIG_MAPS}/a", {"data": {"x": "2"}})
-    await api.delete(f"{CONFIG_MAPS}/a")
-    update, delete = hook.seen
-    assert (update["operation"], update["oldObject"]["data"], update["object"]["data"]) == (
-        "UPDATE",
-        {"x": "1"},
-        {"x": "2"},
-    )
-    assert (delete["operation"], delete["oldObject"]["data"], delete["object"]) == (
-        "DELETE",
-        {"x": "2"},
-        None,
-    )
-
-
-async def test_a_refused_delete_leaves_the_object(api: Api, hook: Hook) -> None:
-    await api.post(CONFIG_MAPS, config_map("a"))
-    await hook.register(api, "Validating")
-    hook.answer = {"allowed": False}
-    reply = await api.delete(f"{CONFIG_MAPS}/a")
-    assert (reply.code, "denied the request without explanation" in reply.message) == (400, True)
-    assert (await api.get(f"{CONFIG_MAPS}/a")).code == 200
-
-
-async def test_warnings_reach_the_client(api: Api, hook: Hook) -> None:
-    await hook.register(api, "Validating")
-    hook.answer = {"allowed": True, "warnings": ["careful"]}
-    assert (await api.post(CONFIG_MAPS, config_map("a"))).warnings == ['299 - "careful"']
-
-
-@pytest.mark.parametrize(("policy", "code"), [("Fail", 500), ("Ignore", 201)])
-async def test_a_broken_webhook_counts_by_its_failure_policy(
-    api: Api, hook: Hook, policy: str, code: int
-) -> None:
-    await hook.register(api, "Validating", failurePolicy=policy)
-    hook.answer = {"broken": True}
-    reply = await api.post(CONFIG_MAPS, config_map("a"))
-    assert reply.code == code
-    if code == 500:
-        assert 'failed calling webhook "check.example.com"' in reply.message
 
 
 async def test_an_untrusted_certificate_is_a_failure(api: Api, hook: Hook) -> None:
@@ -192,13 +104,13 @@ NOT_CONCERNED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("changes", [row[1] for row in NOT_CONCERNED], ids=[row[0] for row in NOT_CONCERNED])
-async def test_webhooks_are_asked_only_about_what_concerns_them(
-    api: Api, hook: Hook, changes: dict[str, Any]
-) -> None:
-    await hook.register(api, "Validating", **changes)
-    assert (await api.post(CONFIG_MAPS, config_map("a"))).code == 201
-    assert hook.seen == []
+async def test_webhooks_are_asked_only_about_what_concerns_them(api: Api, hook: Hook) -> None:
+    path = f"{GROUP}/validatingwebhookconfigurations"
+    for what, changes in NOT_CONCERNED:
+        await hook.register(api, "Validating", **changes)
+        assert (await api.post(CONFIG_MAPS, config_map("a"), dryRun="All")).code == 201
+        assert hook.seen == [], what
+        await api.delete(f"{path}/hooks")
 
 
 async def test_status_is_a_resource_of_its_own_to_rules(things: Api, hook: Hook) -> None:
@@ -233,13 +145,6 @@ async def test_a_service_is_found_by_its_address(api: Api, hook: Hook) -> None:
     assert (reply.code, "hook.default.svc" in reply.message) == (500, True)
 
 
-async def test_configurations_are_checked(api: Api, hook: Hook) -> None:
-    body = hook.configuration("Validating", name="short", sideEffects="Some", clientConfig={})
-    reply = await api.post(f"{GROUP}/validatingwebhookconfigurations", body)
-    fields = {cause["field"] for cause in reply.body["details"]["causes"]}
-    assert fields == {"webhooks[0].name", "webhooks[0].sideEffects", "webhooks[0].clientConfig"}
-
-
 async def test_a_webhook_changes_only_the_half_that_is_written(things: Api, hook: Hook) -> None:
     rule = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*", "*/*"]}
     await hook.register(things, "Mutating", rules=[rule])
@@ -264,11 +169,3 @@ async def test_a_match_condition_without_a_value(api: Api, hook: Hook, policy: s
     await hook.register(api, "Validating", matchConditions=[condition], failurePolicy=policy)
     assert (await api.post(CONFIG_MAPS, config_map("a", x="1"))).code == code
     assert hook.seen == []
-
-
-async def test_a_match_condition_that_is_no_expression_is_refused(api: Api, hook: Hook) -> None:
-    condition = {"name": "c", "expression": "object. =="}
-    body = hook.configuration("Validating", matchConditions=[condition])
-    reply = await api.post(f"{GROUP}/validatingwebhookconfigurations", body)
-    assert reply.code == 422
-    assert reply.body["details"]["causes"][0]["field"] == "webhooks[0].matchConditions[0].expression"

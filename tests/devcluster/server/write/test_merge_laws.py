@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elasticjob.devcluster.server.model.errors import StatusError
@@ -43,6 +43,8 @@ SPECS = st.fixed_dictionaries(
     },
 )
 
+LAW = settings(max_examples=50)
+
 
 def manifest(spec: dict[str, Any]) -> Manifest:
     return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}, "spec": spec}
@@ -59,12 +61,14 @@ def applied(live: Manifest, spec: dict[str, Any], name: str, *, force: bool = Tr
 EMPTY: Manifest = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}}
 
 
+@LAW
 @given(SPECS)
 def test_field_sets_survive_being_written_down(spec: dict[str, Any]) -> None:
     paths = set(leaves(manifest(spec), SCHEMA))
     assert from_fields_v1(to_fields_v1(paths)) == paths
 
 
+@LAW
 @given(SPECS, SPECS)
 def test_what_is_applied_is_there(first: dict[str, Any], second: dict[str, Any]) -> None:
     live = applied(applied(EMPTY, first, "one"), second, "two")
@@ -74,18 +78,21 @@ def test_what_is_applied_is_there(first: dict[str, Any], second: dict[str, Any])
         assert filled or (path in there and (value is HOLDER or there[path] == value))
 
 
+@LAW
 @given(SPECS, SPECS)
 def test_applying_twice_changes_nothing(first: dict[str, Any], second: dict[str, Any]) -> None:
     live = applied(applied(EMPTY, first, "one"), second, "two")
     assert applied(live, second, "two") == live
 
 
+@LAW
 @given(SPECS, SPECS)
 def test_a_lone_manager_gets_what_the_last_apply_says(first: dict[str, Any], second: dict[str, Any]) -> None:
     live = applied(applied(EMPTY, first, "one"), second, "one")
     assert leaves(live, SCHEMA) == leaves(manifest(second), SCHEMA)
 
 
+@LAW
 @given(SPECS, SPECS)
 def test_without_force_nobody_loses_a_value(first: dict[str, Any], second: dict[str, Any]) -> None:
     live = applied(EMPTY, first, "one")
@@ -96,6 +103,7 @@ def test_without_force_nobody_loses_a_value(first: dict[str, Any], second: dict[
             assert after.get(path) == value or value in ({}, [])
 
 
+@LAW
 @given(SPECS, SPECS)
 def test_an_update_owns_exactly_what_it_changed(first: dict[str, Any], second: dict[str, Any]) -> None:
     live = applied(EMPTY, first, "one")
