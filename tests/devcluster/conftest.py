@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -11,17 +12,26 @@ import pytest_asyncio
 from elasticjob.devcluster import DevCluster, VirtualNode
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.installing import install
+from elasticjob.kube.objects.views import NAMESPACE
 from tests.kit.devcluster.documented import CRONTABS
 from tests.kit.devcluster.live import QUICK, Live, live
 
 NODE = VirtualNode("node", {"cpu": "8", "memory": "16Gi", "pods": "50", "nvidia.com/gpu": "2"})
 
 
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Live]:
-    """A cluster of one node with two pretended devices."""
-    async with live(tmp_path / "state", nodes=(NODE,)) as running:
-        yield running
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Live]:
+    async with live(tmp_path_factory.mktemp("state"), nodes=(NODE,)) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def cluster(running: Live) -> AsyncIterator[Live]:
+    """A cluster of one node with two pretended devices, where the test has a namespace and all the room."""
+    mine = replace(running, namespace=f"test-{secrets.token_hex(4)}")
+    await running.client.create(NAMESPACE, {"metadata": {"name": mine.namespace}})
+    yield mine
+    await mine.cleared()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

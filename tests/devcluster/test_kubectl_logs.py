@@ -10,6 +10,7 @@ import pytest
 
 from tests.kit.devcluster.live import Live
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 PAIR = [
     {"name": "a", "image": "busybox", "command": ["sh", "-c", "echo from a"]},
     {"name": "b", "image": "busybox", "command": ["sh", "-c", "echo from b"]},
@@ -19,7 +20,7 @@ PAIR = [
 async def kubectl(cluster: Live, *arguments: str) -> tuple[int, str]:
     """Its exit code and all it said."""
     process = await asyncio.create_subprocess_exec(
-        *("kubectl", "--kubeconfig", str(cluster.cluster.kubeconfig), *arguments),
+        *("kubectl", "--kubeconfig", str(cluster.cluster.kubeconfig), "-n", cluster.namespace, *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
@@ -78,7 +79,8 @@ async def test_a_reader_that_goes_away_disturbs_nobody(
     await cluster.logged("p", "begun")
     config = str(cluster.cluster.kubeconfig)
     reader = await asyncio.create_subprocess_exec(
-        *("kubectl", "--kubeconfig", config, "logs", "-f", "p"), stdout=asyncio.subprocess.PIPE
+        *("kubectl", "--kubeconfig", config, "-n", cluster.namespace, "logs", "-f", "p"),
+        stdout=asyncio.subprocess.PIPE,
     )
     assert reader.stdout is not None
     assert await reader.stdout.readline() == b"begun\n"

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from elasticjob.devcluster.proxy import Listener
+from tests.kit.waiting import PATIENCE
 
 Address = tuple[str, int]
 
@@ -38,14 +39,14 @@ async def accepted(door: socket.socket) -> socket.socket:
     """Return a client that was accepted a moment ago, and has no transport yet."""
     client = socket.create_connection(door.getsockname())
     client.setblocking(False)
-    select.select([door], [], [], 60)  # the kernel may tell the listener later than the client
+    select.select([door], [], [], PATIENCE)  # the kernel may tell the listener later than the client
     await asyncio.sleep(0)  # the loop sees it
     await asyncio.sleep(0)  # and accepts it, in the pass before this one
     return client
 
 
 async def hear(client: socket.socket) -> bytes:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         return await asyncio.get_running_loop().sock_recv(client, 10)
 
 

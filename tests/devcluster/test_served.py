@@ -17,8 +17,10 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import AlreadyExists
 from elasticjob.kube.objects.views import POD
 from tests.kit.devcluster.documented import pod
+from tests.kit.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+WAIT = f"--timeout={PATIENCE:.0f}s"
 ABSENT = "devcluster does not serve '{}', see docs/devcluster.md"
 
 
@@ -54,7 +56,7 @@ async def test_absent_parts_answer_with_a_sentence(shared: DevCluster, command: 
         except AlreadyExists:
             pass
         else:
-            await kubectl(shared, "wait --for=condition=Ready pod/ready --timeout=120s")
+            await kubectl(shared, f"wait --for=condition=Ready pod/ready {WAIT}")
     assert sentence in await kubectl(shared, command)
 
 
@@ -78,7 +80,7 @@ async def test_quotas_users_and_cpu_limits_have_no_effect(shared: DevCluster) ->
     )
     async with Client(shared.config()) as client:
         await client.create(POD, limited)
-    await kubectl(shared, "wait --for=jsonpath={.status.phase}=Succeeded pod/limited --timeout=120s")
+    await kubectl(shared, f"wait --for=jsonpath={{.status.phase}}=Succeeded pod/limited {WAIT}")
     assert await kubectl(shared, "logs limited") == f"{os.getuid()}\n"
 
 
@@ -121,6 +123,6 @@ async def test_pods_reach_the_api_server(shared: DevCluster) -> None:
     script = 'echo "$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT"'
     async with Client(shared.config()) as client:
         await client.create(POD, pod("inside", script))
-        await kubectl(shared, "wait --for=jsonpath={.status.phase}=Succeeded pod/inside --timeout=120s")
+        await kubectl(shared, f"wait --for=jsonpath={{.status.phase}}=Succeeded pod/inside {WAIT}")
     url = urlsplit(shared.url)
     assert await kubectl(shared, "logs inside") == f"{url.hostname}:{url.port}\n"

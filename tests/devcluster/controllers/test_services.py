@@ -21,7 +21,9 @@ from elasticjob.devcluster.controllers.endpoints import (
 from elasticjob.devcluster.proxy import wanted
 from elasticjob.kube.objects.views import POD, SERVICE, Pod, Service
 from tests.kit.devcluster.live import Live
+from tests.kit.waiting import PATIENCE
 
+in_a_cluster = pytest.mark.asyncio(loop_scope="module")
 SERVER = """
 import asyncio, os, socket, struct
 async def serve(reader, writer):
@@ -58,7 +60,7 @@ def field(name: str, path: str) -> dict[str, Any]:
 async def serve(cluster: Live, *names: str, ready: bool = True) -> tuple[str, int]:
     """Pods that answer behind one service; its address."""
     manifest = {
-        "metadata": {"name": "s", "namespace": "default"},
+        "metadata": {"name": "s", "namespace": cluster.namespace},
         "spec": {"selector": {"app": "s"}, "ports": [{"name": "tcp", "port": 80, "targetPort": "web"}]},
     }
     service = await cluster.client.create(SERVICE, manifest)
@@ -79,7 +81,7 @@ async def serve(cluster: Live, *names: str, ready: bool = True) -> tuple[str, in
 
 async def in_turn(address: tuple[str, int], names: Sequence[str]) -> None:
     """Return once the proxy has heard of all of them too, by a watch of its own."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         wanted = {f"{name}\n".encode() for name in names}
         while {await answered(address) for _ in names} != wanted:  # noqa: ASYNC110 - only asking tells
             await asyncio.sleep(0)
@@ -94,7 +96,7 @@ async def answered(address: tuple[str, int]) -> bytes:
 
 
 def ready_count(cluster: Live) -> int:
-    found = cluster.slices.list("default", {SERVICE_NAME: "s"})
+    found = cluster.slices.list(cluster.namespace, {SERVICE_NAME: "s"})
     return sum(bool(endpoint.conditions.ready) for each in found for endpoint in each.endpoints)
 
 
@@ -107,12 +109,14 @@ async def ask(address: tuple[str, int], word: bytes) -> bytes:
         writer.close()
 
 
+@in_a_cluster
 async def test_connections_go_to_all_ready_pods_in_turn(cluster: Live) -> None:
     address = await serve(cluster, "a", "b")
     answers = [await ask(address, b"who") for _ in range(4)]
     assert sorted(answers) == [b"a\n", b"a\n", b"b\n", b"b\n"]
 
 
+@in_a_cluster
 async def test_half_closed_connection_still_answers(cluster: Live) -> None:
     address = await serve(cluster, "a")
     reader, writer = await asyncio.open_connection(*address)
@@ -122,12 +126,14 @@ async def test_half_closed_connection_still_answers(cluster: Live) -> None:
     writer.close()
 
 
+@in_a_cluster
 async def test_reset_by_the_pod_reaches_the_client(cluster: Live) -> None:
     address = await serve(cluster, "a")
     with pytest.raises(ConnectionResetError):
         await ask(address, b"reset")
 
 
+@in_a_cluster
 async def test_reset_by_the_client_reaches_the_pod(cluster: Live) -> None:
     address = await serve(cluster, "a")
     reader, writer = await asyncio.open_connection(*address)
@@ -139,26 +145,28 @@ async def test_reset_by_the_client_reaches_the_pod(cluster: Live) -> None:
     await cluster.logged("a", "was reset")
 
 
+@in_a_cluster
 async def test_killed_pod_ends_its_connections_at_once(cluster: Live) -> None:
     address = await serve(cluster, "a")
     reader, writer = await asyncio.open_connection(*address)
     writer.write(b"watch\n")
     assert await reader.readline() == b"watching\n"
-    await cluster.client.delete(POD, "a", "default", grace=0)
+    await cluster.client.delete(POD, "a", cluster.namespace, grace=0)
     assert await reader.read() == b""
     writer.close()
 
 
+@in_a_cluster
 async def test_service_without_ready_pods_refuses(cluster: Live) -> None:
     address = await serve(cluster, "a")
-    await cluster.client.delete(POD, "a", "default")
+    await cluster.client.delete(POD, "a", cluster.namespace)
     await cluster.gone("a")
     await cluster.until(lambda: ready_count(cluster) == 0 or None)
     await refused(address)
 
 
 async def refused(address: tuple[str, int]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 _, writer = await asyncio.open_connection(*address)

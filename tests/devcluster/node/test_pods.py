@@ -23,6 +23,8 @@ from elasticjob.kube.objects.views import (
 )
 from tests.kit.devcluster.live import Live, eventually, is_alive, live, manifest
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 def end_of(pod: Pod) -> ContainerTerminated:
     end = pod.status.container_statuses[0].state.terminated
@@ -79,7 +81,7 @@ async def test_following_a_log_ends_with_the_container(cluster: Live, tmp_path: 
     await cluster.start("p", "sh", "-c", f"echo before; read x < {gate}; echo after")
     await cluster.pod_where("p", lambda pod: pod.status.phase == "Running")
     pieces: list[bytes] = []
-    async for piece in cluster.client.logs("p", "default", follow=True):
+    async for piece in cluster.client.logs("p", cluster.namespace, follow=True):
         pieces.append(piece)
         if b"".join(pieces) == b"before\n":
             await asyncio.to_thread(gate.write_text, "\n")
@@ -92,7 +94,7 @@ async def test_deleted_pod_gets_sigterm_and_may_say_goodbye(cluster: Live, tmp_p
     script = f"trap 'echo bye > {bye}; exit 0' TERM; echo ready; while :; do read x < {never}; done"
     await cluster.start("p", "sh", "-c", script, terminationGracePeriodSeconds=20)
     await cluster.logged("p", "ready")
-    await cluster.client.delete(POD, "p", "default")
+    await cluster.client.delete(POD, "p", cluster.namespace)
     await cluster.gone("p")
     assert bye.read_text() == "bye\n"
 
@@ -110,7 +112,7 @@ async def test_pod_that_ignores_sigterm_is_killed_with_all_its_descendants(
     await cluster.pod_where("p", lambda pod: pod.status.phase == "Running")
     await eventually(lambda: _lines(pids) == 3)
     found = [int(line) for line in pids.read_text().split()]
-    await cluster.client.delete(POD, "p", "default")
+    await cluster.client.delete(POD, "p", cluster.namespace)
     await cluster.gone("p")
     assert [pid for pid in found if is_alive(pid)] == []
     await eventually(lambda: not list((cluster.cluster.state / "pods").iterdir()))
@@ -125,7 +127,7 @@ async def test_force_deleted_pod_is_killed(cluster: Live, tmp_path: Path) -> Non
     await cluster.start("p", "sh", "-c", f"trap '' TERM; echo $$$$ > {pids}; sleep 600")
     await cluster.pod_where("p", lambda pod: pod.status.phase == "Running")
     await eventually(lambda: _lines(pids) == 1)
-    await cluster.client.delete(POD, "p", "default", grace=0)
+    await cluster.client.delete(POD, "p", cluster.namespace, grace=0)
     await cluster.gone("p")
     await eventually(lambda: not is_alive(int(pids.read_text())))
 
@@ -197,7 +199,7 @@ async def test_resized_limit_takes_effect(cluster: Live, tmp_path: Path) -> None
     await cluster.pod_where("p", lambda pod: pod.status.phase == "Running")
     resources = {"limits": {"memory": "400Mi"}, "requests": {"memory": "400Mi"}}
     patch = {"spec": {"containers": [{"name": "main", "resources": resources}]}}
-    await cluster.client.merge_patch(POD, "p", patch, "default", subresource="resize", strategic=True)
+    await cluster.client.merge_patch(POD, "p", patch, cluster.namespace, subresource="resize", strategic=True)
     resized = await cluster.pod_where(
         "p", lambda pod: pod.status.container_statuses[0].allocated_resources.get("memory") == "400Mi"
     )
@@ -211,7 +213,7 @@ async def test_unknown_image(cluster: Live) -> None:
     await cluster.pod_where("p", lambda pod: waiting(pod) == "ErrImagePull")
     pod = await cluster.pod_where("p", lambda pod: pod.status.phase == "Pending")
     assert pod.status.phase == "Pending"
-    await cluster.client.delete(POD, "p", "default")
+    await cluster.client.delete(POD, "p", cluster.namespace)
     await cluster.gone("p")
 
 
@@ -224,7 +226,8 @@ async def test_missing_secret_is_waited_for(cluster: Live) -> None:
     assert state is not None
     assert state.message == 'secret "secret" not found'
     await cluster.client.create(
-        SECRET, {"metadata": {"name": "secret", "namespace": "default"}, "stringData": {"word": "hush"}}
+        SECRET,
+        {"metadata": {"name": "secret", "namespace": cluster.namespace}, "stringData": {"word": "hush"}},
     )
     await cluster.finished("p")
     assert await cluster.logs("p") == "hush\n"
@@ -259,12 +262,13 @@ async def test_last_words(cluster: Live) -> None:
 
 async def test_environment_and_volumes(cluster: Live) -> None:
     await cluster.client.create(
-        CONFIG_MAP, {"metadata": {"name": "settings", "namespace": "default"}, "data": {"color": "blue"}}
+        CONFIG_MAP,
+        {"metadata": {"name": "settings", "namespace": cluster.namespace}, "data": {"color": "blue"}},
     )
     await cluster.client.create(
         PERSISTENT_VOLUME_CLAIM,
         {
-            "metadata": {"name": "claim", "namespace": "default"},
+            "metadata": {"name": "claim", "namespace": cluster.namespace},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
         },
     )
@@ -294,8 +298,8 @@ async def test_environment_and_volumes(cluster: Live) -> None:
     await cluster.start("p", "sh", "-c", script, container=container, volumes=volumes)
     pod = await cluster.finished("p")
     assert await cluster.logs("p") == f"I am p blue\nblue\nx\n{pod.status.pod_ip}\n"
-    assert (cluster.cluster.state / "claims/default/claim/word").read_text() == "kept\n"
-    claim = await cluster.client.get(PERSISTENT_VOLUME_CLAIM, "claim", "default")
+    assert (cluster.cluster.state / f"claims/{cluster.namespace}/claim/word").read_text() == "kept\n"
+    claim = await cluster.client.get(PERSISTENT_VOLUME_CLAIM, "claim", cluster.namespace)
     assert claim.status["phase"] == "Bound"
 
 
@@ -335,7 +339,7 @@ async def test_readiness_and_hooks(cluster: Live, tmp_path: Path) -> None:
         terminationGracePeriodSeconds=10,
     )
     await cluster.pod_where("p", is_ready)
-    await cluster.client.delete(POD, "p", "default")
+    await cluster.client.delete(POD, "p", cluster.namespace)
     await cluster.gone("p")
     assert (tmp_path / "hook").read_text() == "stopping\n"
 
@@ -343,7 +347,7 @@ async def test_readiness_and_hooks(cluster: Live, tmp_path: Path) -> None:
 async def test_same_name_again_is_another_pod(cluster: Live) -> None:
     await cluster.start("p", "echo", "first")
     first = await cluster.finished("p")
-    await cluster.client.delete(POD, "p", "default")
+    await cluster.client.delete(POD, "p", cluster.namespace)
     await cluster.gone("p")
     await cluster.start("p", "echo", "second")
     second = await cluster.finished("p")
@@ -360,7 +364,7 @@ async def test_unschedulable_pod_says_why_and_starts_when_there_is_room(cluster:
     condition = next(c for c in blocked.status.conditions if c.type == "PodScheduled")
     assert (condition.status, condition.reason) == ("False", "Unschedulable")
     assert condition.message == "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
-    await cluster.client.delete(POD, "p", "default")
+    await cluster.client.delete(POD, "p", cluster.namespace)
     assert (await cluster.finished("q")).status.phase == "Succeeded"
 
 
@@ -368,7 +372,9 @@ async def test_scheduling_gates_hold_a_pod_back(cluster: Live) -> None:
     await cluster.start("p", "true", schedulingGates=[{"name": "wait"}])
     pod = await cluster.pod_where("p", lambda pod: pod.status.conditions)
     assert pod.status.conditions[0].reason == "SchedulingGated"
-    await cluster.client.json_patch(POD, "p", [{"op": "remove", "path": "/spec/schedulingGates"}], "default")
+    await cluster.client.json_patch(
+        POD, "p", [{"op": "remove", "path": "/spec/schedulingGates"}], cluster.namespace
+    )
     assert (await cluster.finished("p")).status.phase == "Succeeded"
 
 
@@ -393,7 +399,7 @@ async def test_sigterm_reaches_only_the_first_process(cluster: Live, tmp_path: P
     )
     await cluster.start("p", "python", "-c", script, terminationGracePeriodSeconds=10)
     await cluster.logged("p", "ready")
-    await cluster.client.delete(POD, "p", "default")
+    await cluster.client.delete(POD, "p", cluster.namespace)
     await cluster.gone("p")
     assert out.read_text() == "parent"
 
@@ -401,7 +407,7 @@ async def test_sigterm_reaches_only_the_first_process(cluster: Live, tmp_path: P
 async def test_pending_pod_can_be_deleted(cluster: Live) -> None:
     await cluster.start("p", "true", container={"resources": {"limits": {"nvidia.com/gpu": "9"}}})
     await cluster.pod_where("p", lambda pod: pod.status.conditions)
-    await cluster.client.delete(POD, "p", "default")
+    await cluster.client.delete(POD, "p", cluster.namespace)
     await cluster.gone("p")
 
 
@@ -436,7 +442,7 @@ async def test_failed_post_start_hook_ends_the_container(cluster: Live) -> None:
 
 
 CLAIM = {
-    "metadata": {"name": "c", "namespace": "default"},
+    "metadata": {"name": "c"},
     "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
 }
 MOUNT = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
@@ -445,11 +451,11 @@ CLAIMED = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
 
 async def test_claims_are_found_again_by_the_next_cluster(tmp_path: Path) -> None:
     async with live(tmp_path / "state") as cluster:
-        await cluster.client.create(PERSISTENT_VOLUME_CLAIM, CLAIM)
+        await cluster.client.create(PERSISTENT_VOLUME_CLAIM, CLAIM, "default")
         await cluster.start("p", "sh", "-c", "echo kept > /v/file", container=MOUNT, volumes=CLAIMED)
         await cluster.finished("p")
     async with live(tmp_path / "state") as cluster:
-        await cluster.client.create(PERSISTENT_VOLUME_CLAIM, CLAIM)
+        await cluster.client.create(PERSISTENT_VOLUME_CLAIM, CLAIM, "default")
         await cluster.start("q", "cat", "/v/file", container=MOUNT, volumes=CLAIMED)
         await cluster.finished("q")
         assert await cluster.logs("q") == "kept\n"
@@ -460,13 +466,13 @@ async def test_a_pod_waits_for_its_claim_whose_files_go_with_it(cluster: Live) -
     waiting = await cluster.pod_where("p", lambda pod: pod.status.conditions)
     said = waiting.status.conditions[0]
     assert (said.reason, said.message) == ("Unschedulable", 'persistentvolumeclaim "c" not found')
-    await cluster.client.create(PERSISTENT_VOLUME_CLAIM, CLAIM)
+    await cluster.client.create(PERSISTENT_VOLUME_CLAIM, CLAIM, cluster.namespace)
     await cluster.finished("p")
-    file = cluster.cluster.state / "claims/default/c/file"
+    file = cluster.cluster.state / f"claims/{cluster.namespace}/c/file"
     assert file.exists()
-    await cluster.client.delete(POD, "p", "default")
+    await cluster.client.delete(POD, "p", cluster.namespace)
     await cluster.gone("p")
-    await cluster.client.delete(PERSISTENT_VOLUME_CLAIM, "c", "default")
+    await cluster.client.delete(PERSISTENT_VOLUME_CLAIM, "c", cluster.namespace)
     await eventually(lambda: not file.exists())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -15,19 +16,19 @@ from elasticjob.devcluster import Backoff, DevCluster, VirtualNode
 from elasticjob.devcluster.controllers.endpoints import ENDPOINT_SLICE, EndpointSlice
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
+from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Event, Pod, Service
 from elasticjob.kube.operator.operator import Operator
-from tests.kit.waiting import PAUSE
+from tests.kit.waiting import PATIENCE, PAUSE
 
 T = TypeVar("T")
 QUICK = Backoff(timedelta(milliseconds=100), timedelta(seconds=1))
-SECONDS = 120.0
 
 
 @dataclass
 class Live:
-    """A running cluster, and what a watcher of it sees."""
+    """A running cluster, and what a watcher of it sees; pods are named in one namespace of it."""
 
     cluster: DevCluster
     client: Client
@@ -36,10 +37,11 @@ class Live:
     services: Cache[Service]
     slices: Cache[EndpointSlice]
     changed: asyncio.Event
+    namespace: str = "default"
 
     async def until(self, found: Callable[[], T | None]) -> T:
         """The first true answer of `found`, asked again after each change that a watch shows."""
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 self.changed.clear()
                 if answer := found():
@@ -47,7 +49,7 @@ class Live:
                 await self.changed.wait()
 
     def pod(self, name: str) -> Pod | None:
-        return self.pods.get(Key("default", name))
+        return self.pods.get(Key(self.namespace, name))
 
     async def pod_where(self, name: str, holds: Callable[[Pod], object]) -> Pod:
         """The pod, once `holds`."""
@@ -63,27 +65,41 @@ class Live:
         self, name: str, *command: str, labels: Mapping[str, str] | None = None, **spec: Any
     ) -> None:
         """Create a pod of one container that runs `command`; fields of the container under `container`."""
-        await self.client.create(POD, manifest(name, *command, labels=labels, **spec))
+        await self.client.create(
+            POD, manifest(name, *command, namespace=self.namespace, labels=labels, **spec)
+        )
 
     async def logs(self, name: str, **options: Any) -> str:
-        return b"".join([piece async for piece in self.client.logs(name, "default", **options)]).decode()
+        return b"".join([piece async for piece in self.client.logs(name, self.namespace, **options)]).decode()
 
     async def logged(self, name: str, word: str) -> None:
         """Return once the pod's log has the word."""
         await self.pod_where(name, lambda pod: pod.status.phase == "Running")
         log = b""
-        async for piece in self.client.logs(name, "default", follow=True):
+        async for piece in self.client.logs(name, self.namespace, follow=True):
             log += piece
             if word.encode() in log:
                 return
         raise AssertionError(f"the log of {name} ended without {word!r}: {log.decode()}")
 
     def reasons(self, name: str) -> set[str]:
-        return {event.reason for event in self.events.list() if event.involved_object.name == name}
+        events = self.events.list(self.namespace)
+        return {event.reason for event in events if event.involved_object.name == name}
+
+    async def cleared(self) -> None:
+        """Delete all pods of the namespace, and return once they have gone."""
+        for pod in self.pods.list(self.namespace):
+            with contextlib.suppress(NotFound):
+                await self.client.delete(POD, pod.metadata.name, self.namespace, grace=0)
+        await self.until(lambda: not self.pods.list(self.namespace))
 
 
 def manifest(
-    name: str, *command: str, labels: Mapping[str, str] | None = None, **spec: Any
+    name: str,
+    *command: str,
+    namespace: str = "default",
+    labels: Mapping[str, str] | None = None,
+    **spec: Any,
 ) -> dict[str, Any]:
     """A pod of one container, which never restarts unless `spec` says otherwise."""
     container = {
@@ -93,7 +109,7 @@ def manifest(
         **spec.pop("container", {}),
     }
     return {
-        "metadata": {"name": name, "namespace": "default", "labels": dict(labels or {})},
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels or {})},
         "spec": {
             "containers": [container],
             "restartPolicy": "Never",
@@ -134,7 +150,7 @@ async def live(state: Path, *, nodes: tuple[VirtualNode, ...] | None = None) -> 
 
 async def eventually(holds: Callable[[], object]) -> None:
     """Until something outside of the cluster's watches is true."""
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE):
         while not holds():  # noqa: ASYNC110 - nothing tells us: it is about processes and files
             await asyncio.sleep(PAUSE)
 
