@@ -234,7 +234,7 @@ async def test_kubernetes_asyncio(api: k8s.ApiClient, manifest: Any) -> None:
     ):
         await call("patch", name, "default", change, _content_type=media)
     body["metadata"]["labels"] = {"life": name, "merged": "applied"}
-    options = {"_content_type": "application/apply-patch+yaml", "field_manager": "me", "force": True}
+    options: Any = {"_content_type": "application/apply-patch+yaml", "field_manager": "me", "force": True}
     await call("patch", name, "default", body, **options)
     (found,) = (await call("list", "default", label_selector=f"life={name}")).items
     assert found.metadata.labels == {"life": name, "merged": "applied", "strategic": "yes"}

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import sys
 from pathlib import Path
 
 import psutil
@@ -105,18 +104,6 @@ def test_malformed_capacity(text: str) -> None:
         node_list(1, [text])
 
 
-def test_help_teaches(capfd: pytest.CaptureFixture[str]) -> None:
-    from subprocess import run
-
-    answer = run(
-        [sys.executable, "-m", "elasticjob.cli", "devcluster", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "Example" in answer.stdout
-
-
 def test_a_used_port_is_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -159,6 +146,7 @@ def is_operator(child: psutil.Process) -> bool:
         return False
 
 
+@pytest.mark.story  # two operators start, each imports all that it serves
 async def test_operator_that_dies_is_started_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

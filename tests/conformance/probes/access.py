@@ -187,6 +187,15 @@ REFUSED = (
         get(MAPS, bare=True, headers={"Authorization": "Basic eDp5"}),
         get(MAPS, bare=True, headers={"Authorization": "Bearer"}),
     ),
+    probe(
+        "a role that is not there",
+        *given(post(BINDINGS, binding("none", name="none"))),
+        *granted(READ_MAPS),  # later: once it counts the other one does
+        *ann(get(MAPS), get(f"{CORE}/secrets/a"), get("/api/v1/pods")),
+        *given(post(BINDINGS, binding("none", kind="ClusterRole", name="more"))),
+        *granted(rule("list", "configmaps"), name="later"),
+        *ann(get(f"{SECRETS}/a")),
+    ),
 )
 
 BOT = "system:serviceaccount:{ns}:bot"

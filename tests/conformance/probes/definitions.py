@@ -39,6 +39,9 @@ def served(body: Body, *paths: str) -> tuple[Step, ...]:
     )
 
 
+OTHER = f"{CRDS}/others.{{group}}"
+CLAIMANT = definition({"type": "object"}) | {"metadata": {"name": "others.{group}"}}
+CLAIMANT["spec"]["names"] = {"plural": "others", "kind": "Thing"}
 TWO = served(of_versions(version("v1"), version("v2", storage=False)), THINGS, V2)
 
 PROBES: tuple[Probe, ...] = (
@@ -114,6 +117,15 @@ PROBES: tuple[Probe, ...] = (
             THINGS,
         ),
         get("/apis/{group}", until={"versions.6.version": "odd"}),
+    ),
+    probe(
+        "a name is free again",
+        *defined({"type": "object"}),
+        *given(post(CRDS, CLAIMANT)),
+        get(OTHER, until={"status.conditions.0.status": "False"}, show=()),
+        *given(delete(CRD)),
+        get(OTHER, until={"status.conditions.0.status": "True", **ESTABLISHED}, show=("status",)),
+        *given(delete(OTHER)),
     ),
     probe(
         "another short name",

@@ -18,6 +18,13 @@ async def test_invalid_names_every_field_in_causes(api: Api) -> None:
     assert reply.body["details"]["kind"] == "Pod"
 
 
+async def test_methods_and_tokens_that_do_not_fit(api: Api) -> None:
+    assert (await api.put(CONFIG_MAPS, config_map("a"))).code == 405
+    api.session.headers.pop("Authorization")
+    assert (await api.get("/readyz")).body == "ok"
+    assert (await api.get(CONFIG_MAPS)).code == 401
+
+
 async def test_objects_beyond_the_limit_are_refused(api: Api) -> None:
     reply = await api.post(CONFIG_MAPS, config_map("a", x="y" * (1024 * 1024 + 1)))
     assert (reply.code, reply.reason) == (422, "Invalid")
