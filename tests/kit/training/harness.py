@@ -2,7 +2,8 @@
 output.
 
 Workers of `scripts/counted.py` print one JSON line per counted step; `Scenario.until` waits for lines, never
-for time.
+for time. A test that acts on a job in mid-life starts its script as `HELD`, and then lets it end: until then
+it cannot, however slow the test is.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ import asyncio
 import json
 import os
 import signal
-import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -26,10 +26,13 @@ from elasticjob.master.durable.store import Nowhere, restore, snapshot
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Bounds, Job, Limits, Spec
 from tests.kit.training.warm import Process, Warm
+from tests.kit.waiting import PATIENCE
 
 TOKEN: Final = "secret"
 SCRIPTS: Final = Path(__file__).parents[2] / "trainer" / "scripts"
-PATIENCE: Final = 180.0  # seconds until a stuck scenario fails, with all output so far
+AGES: Final = timedelta(seconds=PATIENCE)
+HELD: Final = "held"
+"""Instead of the number of epochs: a training that goes on until `Scenario.let_end`."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,9 @@ class Scenario:
         node = f"job-worker-{index}"
         life = sum(agent.node == node for agent in self.agents)
         termination = self.folder / f"{node}-{life}.log"
-        command = (sys.executable, "-m", "elasticjob.cli", "run", *flags, SCRIPTS / script, *arguments)
+        command = map(str, (*flags, SCRIPTS / script, *arguments))
         environment = self.environment(node, index, termination)
-        return self._follow(
-            Agent(node, await self.warm.start([*map(str, command)], environment), termination)
-        )
+        return self._follow(Agent(node, await self.warm.agent([*command], environment), termination))
 
     async def peer(self, script: str | Path, *arguments: object, flags: Iterable[str]) -> Agent:
         """Start a node that knows only its command line: no pod, no master, no rank."""
@@ -101,10 +102,8 @@ class Scenario:
         kept = self.environment(node, 0, self.folder / node)
         for name in (names.JOB, names.NODE, names.INDEX, names.MASTER, names.TOKEN_FILE, names.POD_NAME):
             del kept[name]
-        command = (sys.executable, "-m", "elasticjob.cli", "run", *flags, SCRIPTS / script, *arguments)
-        return self._follow(
-            Agent(node, await self.warm.start([*map(str, command)], kept), self.folder / node)
-        )
+        command = map(str, (*flags, SCRIPTS / script, *arguments))
+        return self._follow(Agent(node, await self.warm.agent([*command], kept), self.folder / node))
 
     async def torchrun(self, index: int, script: Path, epochs: int, checkpoint: Path) -> Agent:
         """Start plain torchrun as node `index`, with our rendezvous."""
@@ -152,15 +151,19 @@ class Scenario:
         folder.mkdir(exist_ok=True)
         return folder
 
-    @contextmanager
-    def slowly(self) -> Iterator[None]:
-        """Have workers of `counted.py` take their time, so that what happens meanwhile happens in mid-job."""
-        brake = self.counted / "slowly"
-        brake.touch()
-        try:
-            yield
-        finally:
-            brake.unlink()
+    def limit(self, **limits: Any) -> None:
+        """Change the master's limits, from now on."""
+        changed = self.master.job.spec.limits.but(**limits)
+        self.master.observe(lambda job, _: job.but(spec=job.spec.but(limits=changed)))
+
+    def let_end(self) -> None:
+        """Let a held training end with its epoch."""
+        (self.counted / "open").touch()
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs a held training had when it was let end."""
+        return int((self.counted / "last").read_text()) + 1
 
     async def restart_master(self) -> None:
         """End the master as a crash would, and start another one from its saved state."""
@@ -233,17 +236,16 @@ class Scenario:
 
 
 @asynccontextmanager
-async def scenario(
-    folder: Path, warm: Warm, *, nodes: tuple[int, int], silence: float = 60.0
-) -> AsyncIterator[Scenario]:
+async def scenario(folder: Path, warm: Warm, *, nodes: tuple[int, int]) -> AsyncIterator[Scenario]:
     """Run a job; afterwards nothing of it is left, and no process outlived its agent.
 
-    A node that is gone is noticed by its line; by `silence`, in seconds, one that is merely not heard of.
+    A node that is gone is noticed by its line. One that is merely not heard of is waited for: on a busy
+    machine that is no silence. A test that makes one silent, or lets a worker hang, sets its limit then.
     """
     spec = Spec(
         job="job",
         bounds=Bounds(minimum=nodes[0], maximum=nodes[1]),
-        limits=Limits(silence=timedelta(seconds=silence), quiet=timedelta(0)),
+        limits=Limits(silence=AGES, hang=AGES, quiet=timedelta(0)),
         replicas=nodes[0],
         restart_count=3,
     )
@@ -280,7 +282,7 @@ async def end(running: Scenario) -> None:
         if alive(agent):
             agent.kill()
     await asyncio.gather(*(agent.process.wait() for agent in running.agents), *running.readers)
-    _, orphans = await asyncio.to_thread(psutil.wait_procs, family, timeout=60)
+    _, orphans = await asyncio.to_thread(psutil.wait_procs, family, timeout=PATIENCE)
     assert not orphans, f"processes outlived their agent: {orphans}"
     outlived = [pid for pid, process in running.seen.items() if process and lives(process)]
     assert not outlived, f"workers outlived their agent: {outlived}"

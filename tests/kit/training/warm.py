@@ -14,9 +14,16 @@ from dataclasses import dataclass, field
 from elasticjob.trainer.agent.processes import warm
 from elasticjob.trainer.agent.processes.tether import tether
 
-MODULES = ("torch", "sklearn.datasets", "elasticjob.trainer.torch", "torch.distributed.fsdp", "torch._dynamo")
-EXECUTE, RUN = 0, 1
-"""What a fork does, by its slot: execute a program, or run a script as it is, with torch imported."""
+MODULES = (
+    "torch",
+    "sklearn.datasets",
+    "elasticjob.trainer.torch",
+    "torch.distributed.fsdp",
+    "torch._dynamo",
+    "elasticjob.cli.commands.run",
+)
+AGENT, RUN = 0, 1
+"""What a fork does, by its slot: be an agent with a warm process beside it, or run a script as it is."""
 
 
 @dataclass
@@ -38,7 +45,7 @@ class Process:
 
 
 class Warm:
-    """Starts programs, one after another."""
+    """Starts agents and scripts, one after another."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
@@ -46,9 +53,10 @@ class Warm:
         self._forked: asyncio.Future[int] | None = None
         self._one = asyncio.Lock()
 
-    async def start(self, command: Sequence[str], environment: Mapping[str, str]) -> Process:
-        """Start a program with a warm process beside it; its stderr goes to its stdout."""
-        return await self._fork(EXECUTE, command, environment)
+    async def agent(self, arguments: Sequence[str], environment: Mapping[str, str]) -> Process:
+        """Run `elasticjob run` with a warm process beside it; its stderr goes to its stdout."""
+        command = ("elasticjob.cli", "run", *arguments)
+        return await self._fork(AGENT, command, environment, module=True)
 
     async def run(
         self, command: Sequence[str], environment: Mapping[str, str], *, module: bool = False
@@ -115,7 +123,7 @@ def warm_process(*modules: str) -> Iterator[socket.socket]:
 
 
 def main() -> None:
-    """Import torch; then, for each order, fork a program with a warm process beside it."""
+    """Import torch and the agent; then fork for each order."""
     parent, fd = map(int, sys.argv[1:3])
     tether(parent)
     end = warm.QuickEnd()
@@ -123,14 +131,11 @@ def main() -> None:
     order = warm.serve(socket.socket(fileno=fd))
     if order is None:
         os._exit(0)
-    if order.slot == RUN:
-        with end:
-            warm.work(order)
+    if order.slot == AGENT and (aside := warm.beside(os.environ)) is not None:
+        aside()
         return
-    aside = warm.beside(os.environ)
-    if aside is None:
-        os.execvp(order.script, [order.script, *order.arguments])
-    aside()
+    with end:
+        warm.work(order)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from elasticjob.trainer.torch.noise import KEEPS, Noise
 from elasticjob.trainer.torch.records.batch import bounds
 from elasticjob.trainer.torch.records.data import permutation
 from elasticjob.trainer.torch.records.sampler import Position, Sampler
-from tests.kit.training.counted import BATCH, SIZE, problem
+from tests.kit.training.counted import BATCH, CLIP, SIZE, problem
 from tests.kit.training.harness import scenario
 from tests.kit.training.warm import Warm
 
@@ -41,6 +41,7 @@ def expected(pieces: int, epochs: int) -> float:
             spread = (small - big) / (window.count - 1)
             variance = KEEPS * variance + (1 - KEEPS) * len(order) * spread
             norm = KEEPS * norm + (1 - KEEPS) * (big - spread)
+        torch.nn.utils.clip_grad_norm_([weight, bias], CLIP)
         optimizer.step()
         position = sampler.following(window)
     return variance / norm
